@@ -1,10 +1,9 @@
 //! The cluster as a plug-in: the parts of `winddown-cluster` put together and joined to the node.
 //!
-//! It brings three things: the pods that the API wants here ([`ApiPods`]), someone to be told what happens
-//! ([`Membership`]), and the last word before the node goes down. What the node is like reaches the cluster through
-//! `Membership::change` and the node controller's handle. Nothing of the node
-//! waits for the API server, but for the last word, and that for as long as the shutdown has kept time for
-//! it.
+//! It brings three things: the pods that the API wants here (`ApiPods`), someone to be told what happens
+//! (`Membership`), and the last word before the node goes down. What the node is like reaches the cluster through
+//! `Membership::change` and the node controller's handle. Nothing of the node waits for the API server, but for the
+//! last word, and that for as long as the shutdown has kept time for it.
 
 mod api_pods;
 #[cfg(feature = "config")]

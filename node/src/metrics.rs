@@ -64,8 +64,8 @@ impl Metrics {
 
     /// Takes over when the last shutdown began and when it had ended its pods, as its state file has them.
     pub fn last_shutdown(&self, start: Option<WallTime>, end: Option<WallTime>) {
-        self.counted.shutdown_start.set(unix_seconds(start));
-        self.counted.shutdown_end.set(unix_seconds(end));
+        self.counted.shutdown.start.set(unix_seconds(start));
+        self.counted.shutdown.end.set(unix_seconds(end));
     }
 
     /// Begins to count what the plug-in `name` chooses.
@@ -99,14 +99,14 @@ impl Metrics {
 
     fn shutdown_began(&self) {
         self.ending.store(true, Ordering::Relaxed);
-        self.counted.shutdown_start.set(unix_seconds(Some(self.wall.now())));
-        self.counted.shutdown_end.set(0);
+        self.counted.shutdown.start.set(unix_seconds(Some(self.wall.now())));
+        self.counted.shutdown.end.set(0);
     }
 
     /// A run that was over before it was called off has its end already.
     fn shutdown_ended(&self) {
         if self.ending.swap(false, Ordering::Relaxed) {
-            self.counted.shutdown_end.set(unix_seconds(Some(self.wall.now())));
+            self.counted.shutdown.end.set(unix_seconds(Some(self.wall.now())));
         }
     }
 }
@@ -143,7 +143,7 @@ impl Recorder for Metrics {
                 self.starting.forget(&pod.uid);
                 counted.pod_stop.observe(took.as_secs_f64());
                 if !forced.is_empty() && self.ending.load(Ordering::Relaxed) {
-                    counted.cut_killed.inc();
+                    counted.shutdown.cut_killed.inc();
                 }
             }
             Event::PodPreempted { signal, .. } => {
@@ -164,7 +164,7 @@ impl Recorder for Metrics {
             // When it began is known from the state file.
             Event::ShutdownResumed { .. } => self.ending.store(true, Ordering::Relaxed),
             Event::ShutdownEnded { left, .. } => {
-                counted.cut_left.inc_by(u64::try_from(*left).unwrap_or(u64::MAX));
+                counted.shutdown.cut_left.inc_by(u64::try_from(*left).unwrap_or(u64::MAX));
                 self.shutdown_ended();
             }
             Event::ShutdownCancelled { .. } => self.shutdown_ended(),

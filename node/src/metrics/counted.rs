@@ -45,14 +45,20 @@ pub(super) struct Counted {
     preemptions: Labelled<Tally>,
     evictions: Labelled<Tally>,
     eviction_stats_age: Labelled<Histogram>,
-    pub(super) shutdown_start: Gauge,
-    pub(super) shutdown_end: Gauge,
     plugin_choices: Labelled<Counter>,
+    pub(super) shutdown: OfShutdown,
+    pub(super) pod_stop: Histogram,
+    pub(super) pod_start: Histogram,
+}
+
+/// What is counted of shutdowns.
+#[derive(Debug)]
+pub(super) struct OfShutdown {
+    pub(super) start: Gauge,
+    pub(super) end: Gauge,
     groups: Labelled<Histogram>,
     pub(super) cut_killed: Counter,
     pub(super) cut_left: Counter,
-    pub(super) pod_stop: Histogram,
-    pub(super) pod_start: Histogram,
 }
 
 impl Counted {
@@ -103,10 +109,10 @@ impl Counted {
             "Pods that a plug-in chose to end",
         );
         let help = "When the last shutdown began, in seconds since 1970; 0 if there was none";
-        let shutdown_start = gauge(registry, "kubelet_graceful_shutdown_start_time", help);
+        let start = gauge(registry, "kubelet_graceful_shutdown_start_time", help);
         let help =
             "When the last shutdown had ended its pods, in seconds since 1970; 0 if it did not";
-        let shutdown_end = gauge(registry, "kubelet_graceful_shutdown_end_time", help);
+        let end = gauge(registry, "kubelet_graceful_shutdown_end_time", help);
         let groups = Labelled::new("priority", MOST_GROUPS, || Histogram::new(GRACE));
         let help = "How long a group of pods took to end at a shutdown or a drain";
         seconds(registry, "winddown_shutdown_group_duration", help, groups.clone());
@@ -132,11 +138,13 @@ impl Counted {
             evictions,
             eviction_stats_age,
             plugin_choices,
-            shutdown_start,
-            shutdown_end,
-            groups,
-            cut_killed: cut.of("killed"),
-            cut_left: cut.of("left"),
+            shutdown: OfShutdown {
+                start,
+                end,
+                groups,
+                cut_killed: cut.of("killed"),
+                cut_left: cut.of("left"),
+            },
             pod_stop,
             pod_start,
         }
@@ -151,7 +159,7 @@ impl Counted {
     }
 
     pub(super) fn group(&self, priority: i32) -> Histogram {
-        self.groups.of(&priority.to_string())
+        self.shutdown.groups.of(&priority.to_string())
     }
 
     pub(super) fn preemption(&self, signal: &str) -> Tally {
