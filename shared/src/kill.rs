@@ -208,6 +208,12 @@ pub trait PodKiller: Send + Sync + 'static {
         self.running().pods
     }
 
+    /// Who has asked this pod to end first; none while it is not ending, or where that is not known.
+    fn ending_by(&self, uid: &PodUid) -> Option<KillReason> {
+        let _ = uid;
+        None
+    }
+
     /// Waits until a stopped pod holds nothing of the host any more (sandbox, cgroup, mounts), at
     /// most until `deadline`.
     ///

@@ -291,6 +291,10 @@ impl<S: PodSyncer> PodKiller for PodWorkers<S> {
         self.places().staying
     }
 
+    fn ending_by(&self, uid: &PodUid) -> Option<KillReason> {
+        self.inner.lock().records.get(uid)?.ending.as_ref()?.reason
+    }
+
     async fn volumes_released(&self, uid: &PodUid, deadline: Instant) -> Vec<String> {
         self.until_volumes_released(uid, deadline).await
     }

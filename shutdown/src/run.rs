@@ -339,7 +339,11 @@ impl<'a, K: PodKiller> Run<'a, K> {
         }
         let reports = &mut self.groups[group].pods;
         let place = Place { group, pod: reports.len() };
-        reports.push(PodReport::spared(&pod, grace));
+        let earlier = self.killer.ending_by(pod.uid()).filter(|by| *by != KillReason::Shutdown);
+        reports.push(PodReport {
+            ending_by: earlier.map(|by| by.as_str().to_owned()),
+            ..PodReport::spared(&pod, grace)
+        });
         self.waiting[group].push((place, pod));
     }
 

@@ -136,11 +136,10 @@ pub(super) fn remark(pod: &PodReport) -> String {
         }
         PodEnd::Left => format!("STILL RUNS{containers}{wanted}"),
     };
-    match (pod.mounts.is_empty(), end.is_empty()) {
-        (true, _) => end,
-        (false, true) => mounts(pod),
-        (false, false) => format!("{end}; {}", mounts(pod)),
-    }
+    let earlier = pod.ending_by.as_deref().map(|by| format!("was ending already ({})", clean(by)));
+    let mounts = (!pod.mounts.is_empty()).then(|| mounts(pod));
+    let said = earlier.into_iter().chain((!end.is_empty()).then_some(end)).chain(mounts);
+    said.collect::<Vec<_>>().join("; ")
 }
 
 /// How many mounts a pod left behind.

@@ -46,6 +46,18 @@ priority 2000000000 and above · 1 pod · took 5.2 s of 27.0 s
 }
 
 #[test]
+fn who_had_asked_a_pod_to_end_before_is_said_beside_it() {
+    let old = PodReport {
+        ending_by: Some("max-age".into()),
+        mounts: vec!["/a".into()],
+        ..pod("old", PodEnd::Exited, Some(0), Some(1250))
+    };
+    let text =
+        text(&report(Outcome::Clean, 1250, vec![group(0, Some((0, 1250)), vec![old])]), false);
+    assert!(text.contains("was ending already (max-age); 1 mount not released"), "{text}");
+}
+
+#[test]
 fn who_was_killed_and_who_is_left_is_said_beside_the_pod() {
     let killed = PodReport {
         containers: vec!["main".into(), "log".into()],

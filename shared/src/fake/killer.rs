@@ -8,8 +8,8 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::{
-    GateReason, KillError, KillRequest, Pod, PodKiller, PodStopped, PodUid, RunningPods,
-    RuntimePod, StoppedContainer,
+    GateReason, KillError, KillReason, KillRequest, Pod, PodKiller, PodStopped, PodUid,
+    RunningPods, RuntimePod, StoppedContainer,
 };
 
 /// A [`PodKiller`] whose pods take as long as they are told to stop, up to their grace. A pod that
@@ -161,6 +161,12 @@ impl PodKiller for FakeKiller {
         let state = self.lock();
         let asked = |pod: &&Pod| state.calls.iter().any(|call| call.pod.uid() == pod.uid());
         state.active.iter().filter(|pod| !asked(pod)).cloned().collect()
+    }
+
+    fn ending_by(&self, uid: &PodUid) -> Option<KillReason> {
+        let state = self.lock();
+        let call = state.calls.iter().find(|call| call.pod.uid() == uid);
+        call.map(|call| call.request.reason)
     }
 
     async fn volumes_released(&self, uid: &PodUid, deadline: Instant) -> Vec<String> {

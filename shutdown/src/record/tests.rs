@@ -250,6 +250,7 @@ fn asked(uid: &str, at: Option<u64>, grace: u64, end: PodEnd) -> PodReport {
         containers: Vec::new(),
         mounts: Vec::new(),
         error: None,
+        ending_by: None,
     }
 }
 

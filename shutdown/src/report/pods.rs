@@ -89,6 +89,10 @@ pub struct PodReport {
     )]
     #[cfg_attr(feature = "schema", schemars(with = "Option<u64>"))]
     pub asked: Option<Duration>,
+    /// Who had asked it to end before the run did: `preemption`, `eviction`, `operator`, `removed`, or the
+    /// name of a plug-in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ending_by: Option<String>,
     /// When its first container got SIGTERM.
     #[serde(
         rename = "sigtermMs",
@@ -187,6 +191,7 @@ impl PodReport {
             grace,
             wanted_grace: pod.own_grace().filter(|own| *own > grace),
             asked: None,
+            ending_by: None,
             sigterm: None,
             exit: None,
             end: PodEnd::Spared,

@@ -5,8 +5,8 @@ use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 use winddown_shared::fake::{FakeKiller, FakeRecorder};
 use winddown_shared::{
-    Event, KillError, KillReason, KillRequest, Pod, PodKiller, PodStopped, PodUid, RunningPods,
-    RuntimePod, StatusOverride,
+    Event, KillError, KillReason, KillRequest, PluginName, Pod, PodKiller, PodStopped, PodUid,
+    RunningPods, RuntimePod, StatusOverride,
 };
 
 use super::{RunOrder, RunReport, RunStop, run_plan};
@@ -229,6 +229,19 @@ async fn a_late_pod_is_waited_for_after_the_last_group() {
     assert_eq!(of(&report, "last").exit, ms(22_100));
     assert_eq!((of(&report, "app").exit, of(&report, "app").end), (ms(25_000), PodEnd::Killed));
     assert_eq!(report.outcome(), Outcome::Forced);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_had_asked_a_pod_to_end_before_the_run_is_in_its_report() {
+    let pods = [pod("old", None, None), pod("app", None, None)];
+    let killer = FakeKiller::with(pods.clone());
+    killer.takes(pods[0].uid(), secs(3));
+    let max_age = KillReason::Plugin(PluginName::of("max-age"));
+    killer.begin_kill(pods[0].clone(), KillRequest::new(max_age));
+    let report = Scene::new(killer, two_fields(30, 10)).run().await;
+    assert_eq!(of(&report, "old").ending_by.as_deref(), Some("max-age"));
+    assert_eq!(of(&report, "app").ending_by, None);
+    assert_eq!(report.outcome(), Outcome::Clean);
 }
 
 #[tokio::test(start_paused = true)]

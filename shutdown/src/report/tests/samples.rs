@@ -23,6 +23,7 @@ pub(crate) fn pod(name: &str, end: PodEnd, asked: Option<u64>, exit: Option<u64>
         containers: Vec::new(),
         mounts: Vec::new(),
         error: None,
+        ending_by: None,
     }
 }
 
