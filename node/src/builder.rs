@@ -11,7 +11,7 @@ use winddown_static_pods::DesiredManifests;
 use crate::core::CoreParts;
 use crate::{Identity, Machine, Node, NodePlugin, Settings};
 
-/// Puts a [`Node`] together. What is not said has the value that its method names.
+/// Puts a [`Node`] together. Anything not set has the default that its method names.
 pub struct NodeBuilder<R: Runtime>(NodeParts<R>);
 
 pub(crate) struct NodeParts<R: Runtime> {
@@ -63,7 +63,7 @@ impl<R: Runtime> NodeBuilder<R> {
         self
     }
 
-    /// Adds these, for example one that there may be or not.
+    /// Adds these, for instance an optional one.
     #[must_use]
     pub fn plugins(self, plugins: impl IntoIterator<Item = impl NodePlugin<R>>) -> Self {
         plugins.into_iter().fold(self, Self::plugin)

@@ -63,7 +63,8 @@ async fn a_scrape_over_the_control_socket_gives_the_document() {
 #[tokio::test]
 async fn a_scrape_over_tcp_gives_the_document_once_the_address_can_be_had() {
     let bed = Bed::new();
-    let taken = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    // An address of its own: another test could be given the port as soon as it is free.
+    let taken = TcpListener::bind("127.0.0.57:0").await.unwrap();
     let address = taken.local_addr().unwrap();
     let stop = CancellationToken::new();
     let again = Duration::from_millis(5);
