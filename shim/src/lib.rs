@@ -30,6 +30,7 @@ pub mod log;
 mod log_writer;
 pub mod members;
 pub mod order;
+mod output;
 pub mod procfs;
 pub mod record;
 mod supervise;

@@ -5,7 +5,7 @@
 //! all writers have closed their ends; on SIGTERM it first writes what there is to read.
 
 use std::ffi::OsString;
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, Write as _};
 use std::os::fd::{AsFd as _, BorrowedFd};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -15,8 +15,8 @@ use nix::sys::signalfd::{SfdFlags, SignalFd};
 use rustix::event::{PollFd, PollFlags, poll};
 use winddown_shared::WallClock;
 
-use super::log::{LogFile, Stream};
-use super::supervise::{CHUNK, LAST_CHUNKS, Source};
+use super::log::Stream;
+use super::output::{LAST_CHUNKS, Output, Source};
 use crate::order::LogTarget;
 
 /// Writes the log `path` until there is nothing more to write. `rest` is the largest size in bytes and the
@@ -39,12 +39,8 @@ pub(crate) fn run(
 }
 
 struct Writer<'a> {
-    sources: Vec<Source>,
-    log: LogFile,
-    wall: &'a WallClock,
+    output: Output<'a>,
     asked: SignalFd,
-    chunk: Vec<u8>,
-    text: Vec<u8>,
 }
 
 impl<'a> Writer<'a> {
@@ -60,64 +56,26 @@ impl<'a> Writer<'a> {
         signals.thread_block().map_err(|e| e.to_string())?;
         let flags = SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC;
         let asked = SignalFd::with_flags(&signals, flags).map_err(|e| e.to_string())?;
-        let log = LogFile::open(target);
-        Ok(Self { sources, log, wall, asked, chunk: vec![0; CHUNK], text: Vec::new() })
+        Ok(Self { output: Output::new(sources, target, wall), asked })
     }
 
     fn follow(&mut self) -> Result<(), String> {
-        while !self.sources.is_empty() {
+        while !self.output.sources.is_empty() {
             let mut fds = vec![PollFd::new(&self.asked, PollFlags::IN)];
-            fds.extend(self.sources.iter().map(|s| PollFd::new(&s.pipe, PollFlags::IN)));
+            fds.extend(self.output.sources.iter().map(|s| PollFd::new(&s.pipe, PollFlags::IN)));
             if poll(&mut fds, None).is_err() {
                 continue;
             }
             let is_asked = !fds[0].revents().is_empty();
             drop(fds);
             if is_asked {
-                self.copy(LAST_CHUNKS);
-                self.finish();
+                self.output.copy(LAST_CHUNKS, to_journal);
+                self.output.finish(to_journal);
                 return Ok(());
             }
-            self.copy(1);
+            self.output.copy(1, to_journal);
         }
         Ok(())
-    }
-
-    /// Reads what the pipes hold, at most `rounds` chunks of each. Closed pipes are let go.
-    fn copy(&mut self, rounds: usize) {
-        let Self { sources, log, wall, chunk, text, .. } = self;
-        sources.retain_mut(|source| {
-            for _ in 0..rounds {
-                let outcome = source.pipe.read(chunk);
-                let at = wall.now();
-                text.clear();
-                let lines = match outcome {
-                    Ok(0) => source.lines.finish(at, text),
-                    Ok(n) => source.lines.take(&chunk[..n], at, text),
-                    Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
-                    Err(e) if e.kind() == io::ErrorKind::WouldBlock => return true,
-                    Err(_) => 0,
-                };
-                log.write(text, lines, at);
-                to_journal(text);
-                if !matches!(outcome, Ok(n) if n > 0) {
-                    return false;
-                }
-            }
-            true
-        });
-    }
-
-    /// The last lines, which no newline ended.
-    fn finish(&mut self) {
-        let Self { sources, log, wall, text, .. } = self;
-        for source in sources {
-            let at = wall.now();
-            text.clear();
-            let lines = source.lines.finish(at, text);
-            log.write(text, lines, at);
-            to_journal(text);
-        }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, Read as _, Write as _};
-use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::fd::AsFd as _;
 use std::path::Path;
 use std::process::{Child, Command, ExitCode, Stdio};
 
@@ -11,22 +11,17 @@ use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::wait::WaitStatus;
 use nix::unistd::Pid;
 use rustix::event::{PollFd, PollFlags, poll};
-use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use tokio::time::Instant;
 use winddown_shared::{WallClock, WallTime};
 
-use super::log::{Lines, LogFile, Stream};
+use super::log::Stream;
+use super::output::{LAST_CHUNKS, Output, Source};
 use super::{exit, launcher, tree};
 use crate::fault;
 use crate::members::PROCS;
 use crate::order::Order;
 use crate::procfs::{self, CONTAINER_MARK, POD_MARK};
 use crate::record::{self, Identity, StartedRecord};
-
-/// Output read at once, in bytes.
-pub(crate) const CHUNK: usize = 16 * 1024;
-/// Chunks read of each pipe after the end: the most that a pipe can be made to hold, 1 MiB.
-pub(crate) const LAST_CHUNKS: usize = 64;
 
 /// Supervises the container whose attempt directory is `dir`.
 pub(crate) fn container(dir: &Path, wall: &WallClock) -> ExitCode {
@@ -73,17 +68,9 @@ struct Running<'a> {
     started_at: WallTime,
     started: Instant,
     signals: SignalFd,
-    streams: Vec<Source>,
-    log: Option<LogFile>,
+    /// None where nothing it writes is kept.
+    output: Option<Output<'a>>,
     wall: &'a WallClock,
-    chunk: Vec<u8>,
-    text: Vec<u8>,
-}
-
-/// One output pipe of the command.
-pub(crate) struct Source {
-    pub(crate) pipe: File,
-    pub(crate) lines: Lines,
 }
 
 fn start_container<'a>(dir: &Path, wall: &'a WallClock) -> Result<(Order, Running<'a>), String> {
@@ -190,22 +177,12 @@ fn announce(line: &str) {
     let _ = out.flush();
 }
 
-// === impl Source ===
-
-impl Source {
-    pub(crate) fn new(pipe: OwnedFd, stream: Stream) -> Result<Self, String> {
-        let flags = fcntl_getfl(&pipe).map_err(|e| e.to_string())?;
-        fcntl_setfl(&pipe, flags | OFlags::NONBLOCK).map_err(|e| e.to_string())?;
-        Ok(Self { pipe: pipe.into(), lines: Lines::new(stream) })
-    }
-}
-
 // === impl Running ===
 
 impl<'a> Running<'a> {
     fn new(
         child: Child,
-        streams: Vec<Source>,
+        sources: Vec<Source>,
         order: &Order,
         signals: SignalFd,
         wall: &'a WallClock,
@@ -217,11 +194,8 @@ impl<'a> Running<'a> {
             started_at: wall.now(),
             started: Instant::now(),
             signals,
-            streams,
-            log: order.log.clone().map(LogFile::open),
+            output: order.log.clone().map(|log| Output::new(sources, log, wall)),
             wall,
-            chunk: vec![0; if order.log.is_some() { CHUNK } else { 0 }],
-            text: Vec::new(),
         })
     }
 
@@ -240,15 +214,18 @@ impl<'a> Running<'a> {
         loop {
             let mut fds = vec![PollFd::new(&self.signals, PollFlags::IN)];
             fds.extend(leash.iter().map(|fd| PollFd::from_borrowed_fd(*fd, PollFlags::IN)));
-            fds.extend(self.streams.iter().map(|s| PollFd::new(&s.pipe, PollFlags::IN)));
+            let sources = self.output.iter().flat_map(|output| &output.sources);
+            fds.extend(sources.map(|s| PollFd::new(&s.pipe, PollFlags::IN)));
             if poll(&mut fds, None).is_err() {
                 continue;
             }
             let ready: Vec<bool> = fds.iter().map(|fd| !fd.revents().is_empty()).collect();
             drop(fds);
             let streams_from = 1 + usize::from(leash.is_some());
-            if ready[streams_from..].contains(&true) {
-                self.copy(1);
+            if ready[streams_from..].contains(&true)
+                && let Some(output) = &mut self.output
+            {
+                output.copy(1, |_| {});
             }
             if leash.is_some() && ready[1] {
                 let _ = nix::sys::signal::kill(main, Signal::SIGKILL);
@@ -267,36 +244,14 @@ impl<'a> Running<'a> {
         }
     }
 
-    /// Reads what the pipes hold, at most `rounds` chunks of each. Closed pipes are let go.
-    fn copy(&mut self, rounds: usize) {
-        let Some(log) = &mut self.log else { return };
-        let (chunk, text, wall) = (&mut self.chunk, &mut self.text, self.wall);
-        self.streams.retain_mut(|source| {
-            for _ in 0..rounds {
-                let outcome = source.pipe.read(chunk);
-                let at = wall.now();
-                text.clear();
-                let lines = match outcome {
-                    Ok(0) => source.lines.finish(at, text),
-                    Ok(n) => source.lines.take(&chunk[..n], at, text),
-                    Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
-                    Err(e) if e.kind() == io::ErrorKind::WouldBlock => return true,
-                    Err(_) => 0,
-                };
-                log.write(text, lines, at);
-                if !matches!(outcome, Ok(n) if n > 0) {
-                    return false;
-                }
-            }
-            true
-        });
-    }
-
     fn end_container(mut self, dir: &Path, order: &Order, status: Option<WaitStatus>) {
         let (finished_at, ran) = (self.wall.now(), self.started.elapsed());
         // What it wrote before it ended, bounded: a descendant may write forever.
-        self.copy(LAST_CHUNKS);
-        let log_tail = self.log.as_ref().map(LogFile::tail).unwrap_or_default();
+        let log_tail = self.output.as_mut().map(|output| {
+            output.copy(LAST_CHUNKS, |_| {});
+            output.tail()
+        });
+        let log_tail = log_tail.unwrap_or_default();
         let started_at = self.started_at;
         let seen = exit::Seen { status, started_at, finished_at, ran, log_tail };
         let record = exit::describe(dir, order, seen);
@@ -305,8 +260,10 @@ impl<'a> Running<'a> {
         let written = exit::write(dir, record);
         fault::point("supervisor-before-end-all");
         tree::end_all(&order.proc_root, &order.command.cgroups);
-        self.copy(LAST_CHUNKS);
-        self.finish_lines();
+        if let Some(output) = &mut self.output {
+            output.copy(LAST_CHUNKS, |_| {});
+            output.finish(|_| {});
+        }
         // Nothing of the container runs any more: the agent may go on while the disk works. If this
         // cannot be written, the agent looks for leftovers and finds none.
         let _ = writeln!(io::stderr(), "{}", record::ENDED);
@@ -316,16 +273,6 @@ impl<'a> Running<'a> {
         if let Ok(file) = written {
             let _ = file.sync_all();
             let _ = record::sync_dir(dir);
-        }
-    }
-
-    fn finish_lines(&mut self) {
-        let Some(log) = &mut self.log else { return };
-        let at = self.wall.now();
-        for source in &mut self.streams {
-            self.text.clear();
-            let lines = source.lines.finish(at, &mut self.text);
-            log.write(&self.text, lines, at);
         }
     }
 }

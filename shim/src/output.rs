@@ -1,0 +1,93 @@
+//! What a container writes, from its pipes into its log.
+
+use std::fs::File;
+use std::io::{self, Read as _};
+use std::os::fd::OwnedFd;
+
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+use winddown_shared::WallClock;
+
+use super::log::{Lines, LogFile, Stream};
+use crate::order::LogTarget;
+
+/// Output read at once, in bytes.
+const CHUNK: usize = 16 * 1024;
+/// Chunks read of each pipe after the end: the most that a pipe can be made to hold, 1 MiB.
+pub(crate) const LAST_CHUNKS: usize = 64;
+
+/// The output of a container and its log.
+pub(crate) struct Output<'a> {
+    /// Those that are still open.
+    pub(crate) sources: Vec<Source>,
+    log: LogFile,
+    wall: &'a WallClock,
+    chunk: Vec<u8>,
+    text: Vec<u8>,
+}
+
+/// One output pipe.
+pub(crate) struct Source {
+    pub(crate) pipe: File,
+    lines: Lines,
+}
+
+// === impl Output ===
+
+impl<'a> Output<'a> {
+    pub(crate) fn new(sources: Vec<Source>, target: LogTarget, wall: &'a WallClock) -> Self {
+        let log = LogFile::open(target);
+        Self { sources, log, wall, chunk: vec![0; CHUNK], text: Vec::new() }
+    }
+
+    /// Reads what the pipes hold, at most `rounds` chunks of each. Closed pipes are let go. `also` gets what
+    /// goes into the log.
+    pub(crate) fn copy(&mut self, rounds: usize, mut also: impl FnMut(&[u8])) {
+        let Self { sources, log, wall, chunk, text } = self;
+        sources.retain_mut(|source| {
+            for _ in 0..rounds {
+                let outcome = source.pipe.read(chunk);
+                let at = wall.now();
+                text.clear();
+                let lines = match outcome {
+                    Ok(0) => source.lines.finish(at, text),
+                    Ok(n) => source.lines.take(&chunk[..n], at, text),
+                    Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
+                    Err(e) if e.kind() == io::ErrorKind::WouldBlock => return true,
+                    Err(_) => 0,
+                };
+                log.write(text, lines, at);
+                also(text);
+                if !matches!(outcome, Ok(n) if n > 0) {
+                    return false;
+                }
+            }
+            true
+        });
+    }
+
+    /// Writes the last lines, which no newline ended.
+    pub(crate) fn finish(&mut self, mut also: impl FnMut(&[u8])) {
+        let at = self.wall.now();
+        for source in &mut self.sources {
+            self.text.clear();
+            let lines = source.lines.finish(at, &mut self.text);
+            self.log.write(&self.text, lines, at);
+            also(&self.text);
+        }
+    }
+
+    /// The end of the log.
+    pub(crate) fn tail(&self) -> String {
+        self.log.tail()
+    }
+}
+
+// === impl Source ===
+
+impl Source {
+    pub(crate) fn new(pipe: OwnedFd, stream: Stream) -> Result<Self, String> {
+        let flags = fcntl_getfl(&pipe).map_err(|e| e.to_string())?;
+        fcntl_setfl(&pipe, flags | OFlags::NONBLOCK).map_err(|e| e.to_string())?;
+        Ok(Self { pipe: pipe.into(), lines: Lines::new(stream) })
+    }
+}
