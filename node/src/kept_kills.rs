@@ -11,14 +11,11 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use winddown_shared::{
-    BootClock, Event, KillReason, KillRequest, PluginName, PodUid, PodUidMap, Recorder,
+    BootClock, Event, Grace, KillReason, KillRequest, PluginName, PodUid, PodUidMap, Recorder,
     StatusOverride, error_chain,
 };
 
 use crate::kept_file;
-
-/// No stop takes less; the pod workers give at least as much.
-const SHORTEST: Duration = Duration::from_secs(1);
 
 /// Keeps a file for each pod that is ending. They outlive the agent, not the machine: nothing waits for a
 /// disk.
@@ -138,10 +135,8 @@ impl KeptKill {
     /// The same request with what is left of its grace at `now`, since the boot.
     fn rest(self, by: KillReason, now: Duration) -> (PodUid, KillRequest) {
         let rest = Duration::from_millis(self.until_boot_ms).saturating_sub(now);
-        // To the nearest second: a grace is in whole ones.
-        let rest = Duration::from_secs((rest + Duration::from_millis(500)).as_secs()).max(SHORTEST);
         let request = KillRequest {
-            grace: Some(rest),
+            grace: Some(Grace::whole(rest)),
             evict: by == KillReason::Eviction,
             status: self.status,
             ..KillRequest::new(by)
@@ -213,7 +208,7 @@ mod tests {
         // It ended while no agent ran, and is let in anew.
         kept.record(&Event::PodAdmitted { pod: label("a") });
         let (_, found) = open(state.path(), "boot", 500);
-        assert_eq!(found[&PodUid::new("b")].grace, Some(SHORTEST));
+        assert_eq!(found[&PodUid::new("b")].grace, Some(Grace::SHORTEST));
         assert_eq!(found.len(), 1);
     }
 

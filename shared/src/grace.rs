@@ -35,6 +35,16 @@ struct Shared {
 // === impl Grace ===
 
 impl Grace {
+    /// The shortest grace a pod gets: zero would be SIGKILL without SIGTERM.
+    pub const SHORTEST: Duration = Duration::from_secs(1);
+
+    /// What is left of a grace, as it can be asked for: the nearest whole seconds, and at least one.
+    #[must_use]
+    pub fn whole(left: Duration) -> Duration {
+        let nearest = left.saturating_add(Duration::from_millis(500)).as_secs();
+        Duration::from_secs(nearest).max(Self::SHORTEST)
+    }
+
     /// A grace that ends at `kill_at`, with the sender that can shorten it.
     pub fn until(kill_at: Instant) -> (GraceSender, Grace) {
         let shared = Arc::new(Shared { kill_at: Mutex::new(kill_at), shortened: Notify::new() });

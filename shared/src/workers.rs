@@ -30,8 +30,8 @@ use tokio_util::task::TaskTracker;
 use crate::lock::{Mutex, MutexGuard};
 use crate::syncer::{PodSyncer, RuntimeView, UpdateKind};
 use crate::{
-    Event, GateReason, KillError, KillReason, KillRequest, Pod, PodKiller, PodLabel, PodStopped,
-    PodUid, Recorder, RunningPods, RuntimePod,
+    Event, GateReason, Grace, KillError, KillReason, KillRequest, Pod, PodKiller, PodLabel,
+    PodStopped, PodUid, Recorder, RunningPods, RuntimePod,
 };
 
 mod completion;
@@ -210,7 +210,7 @@ impl<S: PodSyncer> PodWorkers<S> {
     /// Ends what the runtime runs under an unconfigured UID, or whose pod has finished, with the
     /// shortest grace. Never blocks.
     pub fn kill_runtime_pod(&self, pod: RuntimePod) {
-        let grace = Some(grace::SHORTEST);
+        let grace = Some(Grace::SHORTEST);
         let request = KillRequest { grace, ..KillRequest::new(KillReason::Removed) };
         let (_, wake) = self.inner.lock().kill_runtime_pod(pod, &request, Instant::now());
         self.inner.spawn(wake);

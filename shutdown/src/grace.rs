@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use winddown_shared::Grace;
+
 use crate::budget::whole_seconds;
 
 /// A grace is in whole seconds: one that is short by less than this is not cut by a whole one.
@@ -9,15 +11,10 @@ use crate::budget::whole_seconds;
 /// one a second.
 const ROUNDING: Duration = Duration::from_millis(250);
 
-/// No stop takes less; the pod workers give at least as much.
-const SHORTEST: Duration = Duration::from_secs(1);
-
-const HALF_A_SECOND: Duration = Duration::from_millis(500);
-
 /// What is left at `offset` of a grace that was promised until then: the nearest whole seconds, and
 /// at least one.
 pub(crate) fn rest_of_grace(promised: Duration, offset: Duration) -> Duration {
-    whole_seconds(promised.saturating_sub(offset) + HALF_A_SECOND).max(SHORTEST)
+    Grace::whole(promised.saturating_sub(offset))
 }
 
 /// The whole seconds from `offset` to `latest_end`.

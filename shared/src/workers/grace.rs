@@ -2,10 +2,7 @@
 
 use std::time::Duration;
 
-use crate::Pod;
-
-/// The shortest grace a pod gets: zero would be SIGKILL without SIGTERM.
-pub(super) const SHORTEST: Duration = Duration::from_secs(1);
+use crate::{Grace, Pod};
 
 /// The grace after a request, given the one that applied before.
 ///
@@ -25,6 +22,6 @@ pub(super) fn effective(
         .flatten()
         .min()
         .or_else(|| pod.and_then(Pod::own_grace))
-        .unwrap_or(SHORTEST)
-        .max(SHORTEST)
+        .unwrap_or(Grace::SHORTEST)
+        .max(Grace::SHORTEST)
 }

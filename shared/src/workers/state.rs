@@ -201,7 +201,7 @@ impl State {
                     if !record.has_leftover() {
                         record.mop_up(pod, now);
                     }
-                    let wait = ending_wait(record, grace::SHORTEST, false);
+                    let wait = ending_wait(record, Grace::SHORTEST, false);
                     return (wait, self.wake(&uid));
                 }
                 Lifecycle::Waiting | Lifecycle::Syncing | Lifecycle::Terminating => {

@@ -2,11 +2,10 @@
 
 use std::time::Duration;
 
+use winddown_shared::Grace;
+
 use super::{Group, share};
 use crate::budget::whole_seconds;
-
-/// No stop takes less.
-const SHORTEST: Duration = Duration::from_secs(1);
 
 /// Sets the time of each role group when there is as much time as the policy asks for.
 ///
@@ -70,5 +69,5 @@ fn useful_time(group: &Group) -> Duration {
 fn longest_wish(group: &Group) -> Duration {
     let longest =
         group.pods.iter().map(|planned| planned.pod.own_grace().unwrap_or(group.configured)).max();
-    longest.map_or(Duration::ZERO, |longest| whole_seconds(longest).max(SHORTEST))
+    longest.map_or(Duration::ZERO, |longest| whole_seconds(longest).max(Grace::SHORTEST))
 }

@@ -11,7 +11,6 @@ use crate::grace::after;
 use crate::kill::PodStopped;
 use crate::syncer::{Retry, Stop, SyncUpdate, UpdateKind};
 use crate::workers::WorkerTimes;
-use crate::workers::grace;
 use crate::workers::record::{Lifecycle, Record};
 use crate::{Grace, Pod, PodUid, StatusOverride};
 
@@ -287,7 +286,7 @@ fn sync_work(
 
 fn mop_up_work(record: &mut Record, now: Instant) -> Option<Work> {
     let pod = record.runtime_pod.clone()?;
-    let (sender, grace) = Grace::until(after(now, grace::SHORTEST));
+    let (sender, grace) = Grace::until(after(now, Grace::SHORTEST));
     record.ending.as_mut()?.in_flight = Some(sender);
     Some(Work::TerminateRuntime { pod, grace })
 }
@@ -298,8 +297,8 @@ fn terminate_work(record: &mut Record, now: Instant) -> Option<Work> {
     let length = ending
         .grace
         .or_else(|| record.active.as_ref().and_then(Pod::own_grace))
-        .unwrap_or(grace::SHORTEST)
-        .max(grace::SHORTEST);
+        .unwrap_or(Grace::SHORTEST)
+        .max(Grace::SHORTEST);
     let (sender, until) = Grace::until(after(now, length));
     ending.in_flight = Some(sender);
     if let Some(pod) = record.active.clone() {
