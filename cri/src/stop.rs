@@ -207,7 +207,8 @@ async fn end_one(
     let ready = async {
         if let Some(hook) = hook {
             let run = |remaining| hook.run(context, &target.id, remaining);
-            stopping::pre_stop(entry.uid(), &target.name, grace.clone(), run).await;
+            let grace = grace.clone();
+            stopping::pre_stop(entry.uid(), &target.name, grace, last_call, run).await;
         }
         if target.waits_for_others {
             stopping::turn(entry, &target.name, grace.clone(), last_call).await;

@@ -12,7 +12,9 @@ use crate::entry::Entry;
 
 /// The grace of a pod that does not name one, as the API server sets it.
 const DEFAULT_GRACE: Duration = Duration::from_secs(30);
-/// The longest time before the end at which a sidecar that still waits is asked to end.
+/// The longest time before the end of a grace at which a container that still waits, for others or for
+/// its preStop hook, is asked to end. The kubelet gives as much beyond the grace
+/// (`minimumGracePeriodInSeconds`).
 const LAST_CALL: Duration = Duration::from_secs(2);
 /// The exit code of a container that SIGKILL ended.
 pub const KILLED: i32 = 137;
@@ -96,31 +98,34 @@ fn is_needed<'a>(
     })
 }
 
-/// Runs a container's preStop hook, for as long as the grace lasts. `run` is given what is left of it;
-/// what it gives is dropped when the grace is over before.
+/// Runs a container's preStop hook until `last_call` is left of the grace: the container is to see SIGTERM
+/// before SIGKILL, however long its hook takes. `run` is given the time it has; what it gives is dropped
+/// when that is over before.
 pub async fn pre_stop<E: std::error::Error>(
     pod: &PodUid,
     container: &str,
-    mut grace: Grace,
+    grace: Grace,
+    last_call: Duration,
     run: impl AsyncFnOnce(Duration) -> Result<(), E>,
 ) {
-    let remaining = grace.remaining();
-    if remaining.is_zero() {
+    let time = grace.remaining().saturating_sub(last_call);
+    if time.is_zero() {
         return;
     }
     tokio::select! {
         biased;
-        () = grace.over() => {
-            tracing::warn!(%pod, container, "the preStop hook took the whole grace");
+        () = last_call_of(grace, last_call) => {
+            let left = format!("{last_call:.1?}");
+            tracing::warn!(%pod, container, left, "the preStop hook took all but the last of the grace");
         }
-        outcome = run(remaining) => if let Err(error) = outcome {
+        outcome = run(time) => if let Err(error) = outcome {
             tracing::warn!(%pod, container, error = error_chain(&error), "the preStop hook failed");
         },
     }
 }
 
-/// How long before the end of a grace a sidecar that still waits is asked: in its last quarter, at most
-/// 2 s.
+/// How long before the end of a grace a container that still waits is asked to end: in its last quarter, at
+/// most 2 s.
 pub fn last_call(grace: &Grace) -> Duration {
     (grace.remaining() / 4).min(LAST_CALL)
 }
@@ -166,28 +171,29 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_hook_is_over_when_it_is_done_or_the_grace_is_however_that_came() {
+    async fn a_hook_is_over_when_it_is_done_or_at_the_last_call_of_the_grace_however_that_came() {
         let (pod, secs) = (PodUid::new("u"), Duration::from_secs);
-        let began = Instant::now();
         let took = async |grace: Grace, length: Duration| {
-            let began = Instant::now();
+            let (began, last_call) = (Instant::now(), last_call(&grace));
             let run = async |left| {
                 tokio::time::sleep(length.min(left)).await;
                 Err(std::fmt::Error)
             };
-            pre_stop(&pod, "main", grace, run).await;
+            pre_stop(&pod, "main", grace, last_call, run).await;
             began.elapsed()
         };
         assert_eq!(took(Grace::fixed(secs(30)), secs(3)).await, secs(3));
-        assert_eq!(took(Grace::fixed(secs(30)), secs(60)).await, secs(30));
+        // SIGTERM comes before SIGKILL.
+        assert_eq!(took(Grace::fixed(secs(30)), secs(60)).await, secs(28));
+        assert_eq!(took(Grace::fixed(secs(2)), secs(60)).await, Duration::from_millis(1500));
         let (sender, grace) = Grace::until(Instant::now() + secs(30));
         let shorter = async {
             tokio::time::sleep(secs(1)).await;
-            sender.shorten_to(Instant::now() + secs(1));
+            sender.shorten_to(Instant::now() + secs(5));
         };
         let (took_shortened, ()) = tokio::join!(took(grace.clone(), secs(60)), shorter);
-        assert_eq!(took_shortened, secs(2));
+        assert_eq!(took_shortened, secs(4));
+        tokio::time::sleep(secs(2)).await;
         assert_eq!(took(grace, secs(60)).await, Duration::ZERO, "nothing is left of it");
-        assert_eq!(began.elapsed(), secs(35));
     }
 }

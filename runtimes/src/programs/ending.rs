@@ -51,7 +51,7 @@ pub(crate) async fn due<D: Driver>(
     let name = &*target.name;
     if let Some(PreStop { pod, handler, as_container }) = &target.pre_stop {
         let run = |left| hook::run(context, (pod, name), handler, as_container, Some(left));
-        stopping::pre_stop(entry.uid(), name, grace.clone(), run).await;
+        stopping::pre_stop(entry.uid(), name, grace.clone(), last_call, run).await;
     }
     if target.waits_for_others {
         stopping::turn(entry, name, grace.clone(), last_call).await;

@@ -7,7 +7,7 @@ use tokio::time::{Instant, sleep};
 use winddown_shared::{Grace, Runtime as _};
 
 use crate::bed::secs;
-use crate::bed::{PATIENCE, POLITE, STUBBORN, eventually, exit_of, pod, run, stop, sync_until};
+use crate::bed::{PATIENCE, POLITE, eventually, exit_of, pod, run, stop, sync_until};
 use crate::stage::ManagedStage;
 
 /// Hands the names of all scenarios to a macro.
@@ -18,7 +18,7 @@ macro_rules! managed_scenarios {
             an_exit_while_no_agent_runs_is_known_to_the_next_one_with_its_log
             what_a_container_that_ended_well_left_running_is_ended
             hooks_and_probes_are_units_of_their_own_and_none_is_left
-            a_hook_that_does_not_end_is_ended_with_the_grace
+            a_hook_that_does_not_end_leaves_time_for_sigterm
             a_program_that_does_not_exist_is_a_start_error_that_names_it
             many_pods_start_and_end_together
         }
@@ -122,13 +122,13 @@ pub(crate) async fn hooks_and_probes_are_units_of_their_own_and_none_is_left<S: 
     stage.nothing_loaded().await;
 }
 
-pub(crate) async fn a_hook_that_does_not_end_is_ended_with_the_grace<S: ManagedStage>(stage: &S) {
+pub(crate) async fn a_hook_that_does_not_end_leaves_time_for_sigterm<S: ManagedStage>(stage: &S) {
     let runtime = stage.open().await;
-    let mut main = stage.container("main", STUBBORN);
+    let mut main = stage.container("main", POLITE);
     main["lifecycle"] = json!({"preStop": {"exec": {"command": ["/bin/sleep", "1000"]}}});
     let pod = pod("web", &one(&main));
     stage.up(&runtime, &pod).await;
-    assert!(stop(&runtime, &pod, 1).await.forced());
+    assert!(!stop(&runtime, &pod, 8).await.forced());
     stage.nothing_loaded().await;
 }
 
