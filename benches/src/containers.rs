@@ -117,7 +117,7 @@ async fn shutdown(
     options: &Options,
     table: &mut Table,
 ) -> Result<(), ContainerBenchError> {
-    // Somebody else on the bus writes down when the signal came.
+    // Another program on the bus writes down when the signal came.
     let listen = "type='signal',member='PrepareForShutdown'";
     let output = format!("--property=StandardOutput=file:{SIGNALS}");
     let listener = ["systemd-run", "--quiet", "--unit=listener", &output, "dbus-monitor"];

@@ -47,7 +47,7 @@ pub struct EvictionParts<K, S, R> {
     pub signals: Arc<S>,
     /// Reclaims what no pod needs.
     pub reclaim: Arc<R>,
-    /// Is told of everything.
+    /// Hears every event.
     pub recorder: Arc<dyn Recorder>,
     /// Shared with other controllers that choose victims.
     pub victims: VictimLock,

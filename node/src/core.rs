@@ -8,8 +8,8 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use winddown_shared::status::StatusStore;
 use winddown_shared::{
-    AdmissionFailureHandler, AdmissionGate, AdmitHandler, BootClock, DesiredPods, Intake,
-    KillRequest, PluginName, Pod, PodKiller, PodUidMap, PodWorkers, Recorder, Runtime,
+    Admission, AdmissionFailureHandler, AdmissionGate, AdmitHandler, BootClock, DesiredPods,
+    Intake, KillRequest, PluginName, Pod, PodKiller, PodUidMap, PodWorkers, Recorder, Runtime,
     RuntimeSyncer, WallClock, WorkerObserver, WorkerTimes, critical,
 };
 use winddown_static_pods::DesiredManifests;
@@ -50,7 +50,7 @@ pub(crate) struct Core<R: Runtime> {
     pub(crate) fit: Fit,
     /// What plug-ins ask of a new pod, in their order. Set when all have joined.
     handlers: OnceLock<Vec<Arc<dyn AdmitHandler>>>,
-    /// Everyone who is told of events.
+    /// The recorders that hear each event.
     pub(crate) recorders: Arc<Recorders>,
     pub(crate) identity: Identity,
     pub(crate) wall: WallClock,
@@ -146,16 +146,13 @@ impl<R: Runtime> Core<R> {
     /// ended for it.
     ///
     /// `room` chooses whom to end for a critical pod that does not fit.
-    pub(crate) fn admission(
-        &self,
-        room: impl AdmissionFailureHandler,
-    ) -> winddown_shared::Admission {
+    pub(crate) fn admission(&self, room: impl AdmissionFailureHandler) -> Admission {
         if self.fit.admits_all() {
-            return winddown_shared::Admission::default();
+            return Admission::default();
         }
-        let admission = winddown_shared::Admission::default().then(self.gate.clone());
+        let admission = Admission::default().then(self.gate.clone());
         let handlers = self.handlers.get().into_iter().flatten().cloned();
-        let admission = handlers.fold(admission, winddown_shared::Admission::then);
+        let admission = handlers.fold(admission, Admission::then);
         let admission = self.fit.then_fits(admission, room);
         admission.then(Supported(Arc::clone(&self.runtime)))
     }

@@ -46,7 +46,7 @@ pub(crate) struct Brought {
     pub(crate) admission: Vec<Arc<dyn AdmitHandler>>,
     /// What makes room for a critical pod.
     pub(crate) room: Option<Arc<dyn AdmissionFailureHandler>>,
-    /// Who is told of events.
+    /// Where events go.
     pub(crate) recorders: Vec<Arc<dyn Recorder>>,
     /// What is shown.
     pub(crate) sections: Vec<Arc<dyn Section>>,

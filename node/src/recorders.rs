@@ -1,4 +1,4 @@
-//! Everyone who is told of what happens.
+//! The recorders that hear what happens.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -11,7 +11,7 @@ use crate::Decisions;
 use crate::kept_kills::KeptKills;
 use crate::metrics::{Metrics, Start};
 
-/// Tells everyone who listens to events.
+/// Passes each event to every recorder.
 pub(crate) struct Recorders {
     pub(crate) decisions: Decisions,
     pub(crate) metrics: Arc<Metrics>,

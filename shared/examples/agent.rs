@@ -120,10 +120,10 @@ pub async fn run() -> Result<Vec<(String, Option<String>)>, Box<dyn std::error::
     let wall = WallClock::fixed(WallTime::UNIX_EPOCH);
     let syncer = RuntimeSyncer::new(runtime.clone(), statuses.clone(), events.clone(), wall);
     let workers = PodWorkers::new(syncer, events.clone(), WorkerTimes::default());
-    let admission = Admission::default(); // asks nobody: everyone is let in
+    let admission = Admission::default(); // no checks: every pod is let in
     let intake = Intake::new(runtime, workers.clone(), statuses.clone(), admission, events);
 
-    // (3) The pods that are wanted, as state. Whoever reads a directory or an API sends it here.
+    // (3) The pods that are wanted, as state. The part that reads a directory or an API sends it here.
     let desired = watch::Sender::new(None);
     tokio::spawn(intake.run(desired.subscribe()));
     tokio::spawn(RuntimeSyncer::follow_changes(workers.clone()));

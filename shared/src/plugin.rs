@@ -108,7 +108,7 @@ trait Killer: Send + Sync {
 pub struct NodeHandleParts<K> {
     /// The pod workers.
     pub killer: Arc<K>,
-    /// Shared by everyone who chooses pods to end.
+    /// Shared by all that choose pods to end.
     pub victims: VictimLock,
     /// What keeps new pods out: while there is a reason, no plug-in ends a pod.
     pub gate: watch::Receiver<GateReasons>,

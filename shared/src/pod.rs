@@ -92,7 +92,7 @@ impl Pod {
         }))
     }
 
-    /// Takes a pod object that somebody wrote to ask what would become of it. One without a namespace is in
+    /// Takes a pod object that was written to ask what would become of it. One without a namespace is in
     /// `default`, one without a UID is named by its `place`, which no UID looks like.
     ///
     /// # Errors

@@ -142,8 +142,7 @@ pub struct Synced {
 /// How a pod is to be stopped.
 #[derive(Clone, Debug)]
 pub struct Stop {
-    /// The grace that was computed for the pod; `None` when it came to its end by itself and nobody
-    /// asked.
+    /// The grace that was computed for the pod; `None` when the pod came to its end unasked.
     pub grace: Option<Duration>,
     /// The end of the grace, counted from now; it can move closer while the stop is under way.
     pub until: Grace,

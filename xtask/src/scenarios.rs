@@ -1,4 +1,4 @@
-//! Which tests there were at one commit and are not at another, for whoever asks whether coverage was lost.
+//! The tests of one commit that another does not have, to see whether coverage was lost.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Ways to start a task or a thread whose panic nobody is told of.
+/// Ways to start a task or a thread whose panic would go unseen.
 const BARE: [&str; 4] = ["tokio::spawn(", "thread::spawn(", "thread::Builder", "runtime.spawn("];
 
 /// Top-level folders whose code runs in no agent.

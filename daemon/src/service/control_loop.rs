@@ -58,7 +58,7 @@ impl ControlLoop {
                     }
                 }
                 () = self.reloads.next(), if reading.is_none() => {
-                    // Whoever is told of a reload is told of its end by the word for readiness.
+                    // A reload that was announced to systemd ends with the word for readiness.
                     if ready {
                         self.notifier.reloading();
                     }

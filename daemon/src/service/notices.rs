@@ -60,7 +60,7 @@ pub(super) fn listen(
 }
 
 /// Where the metadata service is. The configuration was validated when it was read; what cannot be
-/// used all the same is logged, and nobody is asked.
+/// used all the same is logged, and no cloud is asked.
 fn endpoint(config: &Config) -> Option<Endpoint> {
     let Some(text) = &config.notices.endpoint else { return Some(Endpoint::link_local()) };
     let endpoint = text.parse();

@@ -20,10 +20,10 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// Added to the plan's time when the service manager is asked not to kill the agent meanwhile.
 const SLACK: Duration = Duration::from_secs(10);
 
-/// Ends the pods if the machine goes down and nobody has ended them yet.
+/// Ends the pods if the machine goes down and they still run.
 ///
-/// `wanted` is the time that the plan wants. A service manager that cannot be asked counts as one that only restarts the agent: ending the
-/// pods of a node that stays up is the greater harm.
+/// `wanted` is the time that the plan wants. A service manager that cannot be asked counts as one that only
+/// restarts the agent: ending the pods of a node that stays up is the greater harm.
 pub(super) async fn end_pods_if_going_down<R: Runtime, I: Inhibitor>(
     (node, shutdown): (&Node<R>, &ShutdownHandle),
     wanted: Duration,
@@ -69,7 +69,7 @@ pub(super) async fn end_pods_if_going_down<R: Runtime, I: Inhibitor>(
     }
 }
 
-/// An announcement made by the agent itself: it gives the whole budget, and waits for nobody.
+/// An announcement made by the agent itself: it gives the whole budget, and no lock has to be taken first.
 struct UnitStop(watch::Sender<InhibitorState>);
 
 impl UnitStop {

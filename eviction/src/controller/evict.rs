@@ -32,9 +32,9 @@ const FILES: Duration = Duration::from_secs(30);
 /// The grace of a pod without its own.
 const DEFAULT_GRACE: Duration = Duration::from_secs(30);
 /// If no pod qualifies, the next attempt is after this time; the pause doubles.
-const NOBODY_FIRST: Duration = Duration::from_secs(1);
+const NO_VICTIM_FIRST: Duration = Duration::from_secs(1);
 /// … up to this.
-const NOBODY_MOST: Duration = Duration::from_secs(10);
+const NO_VICTIM_MOST: Duration = Duration::from_secs(10);
 
 /// The victim and the texts of its eviction.
 pub(super) struct Order {
@@ -231,7 +231,7 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
     fn hold(&mut self, act: &Act, choice: &Choice<'_>, now: Instant) {
         let hold = &mut self.held[act.signal.index()];
         let times = hold.map_or(0, |hold| hold.times);
-        let wait = NOBODY_FIRST.saturating_mul(1 << times.min(10)).min(NOBODY_MOST);
+        let wait = NO_VICTIM_FIRST.saturating_mul(1 << times.min(10)).min(NO_VICTIM_MOST);
         *hold = Some(Hold { until: now + wait, times: times.saturating_add(1) });
         if times == 0 {
             self.tell_met(act);
@@ -247,7 +247,7 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
             signal: act.cause.as_str(),
             message,
         });
-        self.held[act.signal.index()] = Some(Hold { until: now + NOBODY_MOST, times: 0 });
+        self.held[act.signal.index()] = Some(Hold { until: now + NO_VICTIM_MOST, times: 0 });
     }
 
     fn record(&self, act: &Act, choice: &Choice<'_>, outcome: Outcome) -> u64 {

@@ -1,4 +1,4 @@
-//! What the cluster is told of the node while it is up, and when it begins to go down.
+//! What the Node object says while the node is up, and when it begins to go down.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -139,7 +139,7 @@ impl Recorder for Tell {
     }
 }
 
-/// What an operator who follows is told of an event.
+/// An event in words, for an operator who follows the drain.
 pub(super) fn told(event: &Event) -> Option<DrainEvent> {
     Some(match event {
         Event::GroupStarted { priority, name, pods, allowed } => DrainEvent::GroupStarted {

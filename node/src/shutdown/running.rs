@@ -30,7 +30,7 @@ pub(crate) fn places(state: &Path, volatile: Option<&Path>) -> Vec<Arc<dyn Recor
     files.map(|file| Arc::new(file) as Arc<dyn RecordPlace>).collect()
 }
 
-/// The run of this boot that an earlier agent began, if nobody has called it off. With one the gate
+/// The run of this boot that an earlier agent began, unless it has been called off. With one the gate
 /// is shut before anything can ask it.
 pub(super) fn pick_up(
     places: &[Arc<dyn RecordPlace>],

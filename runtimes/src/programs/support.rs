@@ -24,10 +24,10 @@ fn pod_network(spec: &api::PodSpec, found: &mut Findings) {
     let own_network = "processes of the host are on the host's network: write `hostNetwork: true`";
     found.refuse_if(spec.host_network != Some(true), "hostNetwork", own_network);
     let policy = spec.dns_policy.as_deref().unwrap_or_default();
-    let not_done =
-        format!("{policy} is not done: the host's resolver is used, write `dnsPolicy: Default`");
-    let other = matches!(policy, "None" | "ClusterFirstWithHostNet");
-    found.refuse_if(other, "dnsPolicy", &not_done);
+    if matches!(policy, "None" | "ClusterFirstWithHostNet") {
+        let hosts = "the host's resolver is used, write `dnsPolicy: Default`";
+        found.refuse("dnsPolicy", &format!("{policy} is not done: {hosts}"));
+    }
     let own_names = "the host's own files are used: leave it out";
     found.refuse_if(spec.dns_config.is_some(), "dnsConfig", own_names);
     let aliases = spec.host_aliases.as_ref().is_some_and(|a| !a.is_empty());

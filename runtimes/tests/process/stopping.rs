@@ -343,7 +343,7 @@ async fn a_container_that_survives_sigkill_is_an_error_that_names_it_and_the_nex
     bed.nothing_left().await;
 }
 
-/// A disk that takes no write: whoever writes is in uninterruptible sleep, and SIGKILL waits until it takes
+/// A disk that takes no write: a writer is in uninterruptible sleep, and SIGKILL waits until it takes
 /// them again.
 struct FrozenDisk(std::path::PathBuf);
 
@@ -367,7 +367,7 @@ impl FrozenDisk {
 impl Drop for FrozenDisk {
     fn drop(&mut self) {
         let _ = run("fsfreeze", &["--unfreeze".as_ref(), self.0.as_ref()]);
-        // Whoever waited may still have it open.
+        // A writer that waited may still have it open.
         let _ = run("umount", &["--lazy".as_ref(), self.0.as_ref()]);
     }
 }

@@ -51,7 +51,7 @@ struct FakePod {
     name: Arc<str>,
     namespace: Arc<str>,
     status: PodRuntimeStatus,
-    /// It was stopped and is always to run: it starts again when somebody wants it again.
+    /// It was stopped and is always to run: it starts again when it is wanted again.
     again: bool,
 }
 
@@ -124,7 +124,7 @@ impl FakeRuntime {
         self.lock().refused.insert(uid.clone());
     }
 
-    /// The containers of a pod that had stopped run again, as if somebody else had started them.
+    /// The containers of a pod that had stopped run again, as if another program had started them.
     pub fn revive(&self, uid: &PodUid) {
         if let Some(pod) = self.lock().pods.get_mut(uid) {
             for container in &mut pod.status.containers {
@@ -155,7 +155,7 @@ impl FakeRuntime {
 
     /// Tells the listeners that something of a pod changed.
     pub fn announce(&self, uid: &PodUid) {
-        // Nobody listening is fine: the next look finds it.
+        // No listener is fine: the next look finds it.
         let _ = self.0.changes.send(uid.clone());
     }
 

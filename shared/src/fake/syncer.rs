@@ -48,7 +48,7 @@ pub struct Script {
     pub finish_takes: Duration,
     /// What is mounted until the cleanup is done.
     pub mounts: Vec<String>,
-    /// Nobody says what is mounted.
+    /// Does not know what is mounted.
     pub mounts_hang: bool,
 }
 

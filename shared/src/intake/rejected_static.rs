@@ -67,7 +67,7 @@ impl RejectedStatic {
         self.is_shut = is_shut;
     }
 
-    /// The node is another than before: whoever is away is asked at once.
+    /// The node has changed: a pod that is away is asked for at once.
     pub(super) fn node_changed(&mut self) {
         let now = Instant::now();
         for wait in self.pods.values_mut() {

@@ -1,4 +1,4 @@
-//! The statuses of all pods, for everyone who shows or sends them.
+//! The statuses of all pods, for all that show or send them.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -1,4 +1,4 @@
-//! How everyone who waits for a turn in a pod's life learns of it.
+//! How a waiter learns that a pod has reached a point of its life.
 
 use std::sync::{Arc, PoisonError};
 

@@ -79,7 +79,7 @@ pub(super) struct Record {
     pub(super) restart_requested: bool,
     /// The runtime was seen to run something of this UID.
     pub(super) observed_runtime: bool,
-    /// Everyone who waits until the pod holds nothing any more; there rarely is anyone.
+    /// Those that wait until the pod holds nothing any more; rarely any.
     pub(super) freed: Option<CompletionSender<()>>,
 }
 
@@ -106,7 +106,7 @@ pub(super) struct Ending {
     pub(super) acknowledged: bool,
     /// Reaches the stop call in flight.
     pub(super) in_flight: Option<GraceSender>,
-    /// Everyone who waits for the end.
+    /// Those that wait for the end.
     pub(super) done: EndSender,
 }
 
@@ -215,7 +215,7 @@ impl Record {
         Some(self.freed.get_or_insert_with(CompletionSender::new).waiter())
     }
 
-    /// The containers are gone: tells everyone who waits.
+    /// The containers are gone: tells all that wait.
     pub(super) fn mark_stopped(&mut self, lifecycle: Lifecycle, stopped: Arc<PodStopped>) {
         self.lifecycle = lifecycle;
         self.failures = 0;

@@ -64,8 +64,8 @@ pub(crate) enum Heard {
         /// When it arrived.
         at: Instant,
     },
-    /// A property that goes with a shutdown changed, says the owner of the name. It claims nothing;
-    /// since systemd 256 it is all that is told of a shutdown that is called off.
+    /// The owner of the name says that a property which goes with a shutdown changed. It claims nothing;
+    /// since systemd 256 this is the only sign of a shutdown that is called off.
     Changed {
         /// When it arrived.
         at: Instant,

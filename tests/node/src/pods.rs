@@ -194,7 +194,7 @@ pub fn install_pods(node: &Node, pods: &[TestPod]) -> Result<(), NodeError> {
     node.write(SCRIPT, POD, 0o755)?;
     node.write(&format!("{LOGS}/.keep"), "", 0o644)?;
     for pod in pods {
-        // Whoever the pod runs as.
+        // Any user may be the pod's.
         node.write(&format!("{LOGS}/{}", pod.name), "", 0o666)?;
         let path = format!("/etc/winddown/pods/{}.json", pod.name);
         node.write(&path, pod.manifest(), 0o644)?;

@@ -38,7 +38,7 @@ pub(super) fn install(node: &Node, library: &Path) -> TestResult {
 
 /// Sets the clock so many seconds from the true time, at once and for everybody who runs.
 pub(super) fn set(node: &Node, seconds: i64) -> TestResult {
-    // In place: whoever has mapped the file must not find it empty.
+    // In place: a program that has mapped the file must not find it empty.
     let file = File::options().write(true).open(node.host_path(JUMP))?;
     file.write_all_at(&seconds.to_ne_bytes(), 0)?;
     Ok(())

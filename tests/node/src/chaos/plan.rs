@@ -119,7 +119,7 @@ fn pods(chance: &mut Chance, phase: Phase, runtime: Runtime) -> Vec<TestPod> {
         pods[0] = TestPod::new("pod-0", 0, chance.between(SLOW_MS.0, SLOW_MS.1));
     }
     if phase == Phase::Preemption {
-        // The intruder wants all there is: whoever asks for some of it and is less important goes.
+        // The intruder wants all there is: a pod that asks for some of it and is less important goes.
         for pod in pods.iter_mut().filter(|pod| pod.priority < 2_000_000_000).step_by(2) {
             pod.cpu = Some("100m".to_owned());
         }

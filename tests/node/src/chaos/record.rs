@@ -58,7 +58,7 @@ pub(super) struct Life {
 pub(super) struct Harm {
     pub(super) fault: Fault,
     pub(super) from: At,
-    /// When it was over, as far as whoever did it can tell.
+    /// When it was over, as far as its doer can tell.
     pub(super) to: At,
 }
 

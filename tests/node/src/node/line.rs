@@ -126,7 +126,7 @@ impl State {
             Ok(GREETING) => self.greeted = true,
             Ok(number) => {
                 if let Some(waiting) = self.waiting.remove(&number) {
-                    // Whoever asked may have given up.
+                    // The asker may have given up.
                     let _ = waiting.send(code);
                 }
             }

@@ -79,7 +79,7 @@ fn pod(chance: &mut Chance, number: u32) -> TestPod {
     pod.grace_seconds = chance.between(3, 20);
     if chance.one_in(6) {
         pod.manner = chance.one_of([Manner::Deaf, Manner::Stuck]);
-        // Sooner than the end of any group's time, for the sake of whoever waits for the test.
+        // Sooner than the end of any group's time, to keep the test short.
         pod.grace_seconds = chance.between(1, 2);
     }
     pod
