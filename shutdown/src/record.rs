@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use winddown_shared::{KillRequest, LONGEST_NOTICE, PodUid, ShutdownKind};
+use winddown_shared::{Grace, KillRequest, LONGEST_NOTICE, PodUid, ShutdownKind};
 
 use crate::controller::status_of_ended;
 use crate::grace::{rest_of_grace, room};
@@ -130,13 +130,24 @@ impl RunRecord {
     /// What was asked of the pods that had not ended when this was written, by UID, to be asked again
     /// when the clock that the record was written by reads `now`: in what is left of their grace,
     /// which is the nearest whole seconds, at least one, and not past their group's end.
-    pub fn asked(&self, now: Duration) -> impl Iterator<Item = (PodUid, KillRequest)> {
+    ///
+    /// Of a run that was called off, these are the pods in the middle of their end: they go on with it,
+    /// as they do where an agent hears that the run is called off. A pod whose time is over stays.
+    pub fn asked(
+        &self,
+        now: Duration,
+        called_off: bool,
+    ) -> impl Iterator<Item = (PodUid, KillRequest)> {
         let elapsed = now.saturating_sub(Duration::from_millis(self.started_boot_ms));
         let reason = self.report.trigger.kill_reason();
         self.report.pods().filter(|(_, pod)| !pod.end.is_over()).filter_map(move |(group, pod)| {
-            let room = room(group.latest_end, elapsed).max(Duration::from_secs(1));
+            let room = room(group.latest_end, elapsed).max(Grace::SHORTEST);
+            let until = pod.asked? + pod.grace;
+            if called_off && until <= elapsed {
+                return None;
+            }
             let request = KillRequest {
-                grace: Some(rest_of_grace(pod.asked? + pod.grace, elapsed).min(room)),
+                grace: Some(rest_of_grace(until, elapsed).min(room)),
                 status: Some(status_of_ended()),
                 ..KillRequest::new(reason)
             };

@@ -53,7 +53,7 @@ impl<R: Runtime> Joined<R> {
     }
 
     /// Waits for the login manager's first word, though not for long: one that is silent must not keep the
-    /// node without pods. Says what the run of an earlier agent, if it goes on, has asked to end.
+    /// node without pods. Says what the run of an earlier agent has asked to end.
     pub(super) async fn first(
         self: Arc<Self>,
         carried: Option<RunRecord>,
@@ -68,10 +68,11 @@ impl<R: Runtime> Joined<R> {
         if ends_early {
             self.core.gate.shut(GateReason::Startup);
         }
-        // Where it was not called off meanwhile, nothing that was asked to end is started again.
+        // What is ending is not started again before it has ended.
         let now = self.core.boot_clock.now();
-        let goes_on = carried.as_ref().filter(|run| run.may_go_on(now, ends_early, !has_spoken));
-        goes_on.map(|run| run.asked(now).collect()).unwrap_or_default()
+        let Some(run) = carried else { return PodUidMap::default() };
+        let goes_on = run.may_go_on(now, ends_early, !has_spoken);
+        run.asked(now, !goes_on).collect()
     }
 
     /// Ends the pods when the node goes down.

@@ -149,6 +149,37 @@ async fn a_successor_goes_on_with_the_end_of_a_single_pod_in_the_rest_of_its_gra
     assert_eq!(states(&b), [PodState::Syncing, PodState::Syncing]);
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_shutdown_that_is_called_off_without_an_agent_still_ends_what_it_asked_to_end_and_brings_it_back()
+ {
+    let runtime = FakeRuntime::default();
+    let (web, dns) = (pod("web", 0, 20), pod("dns", 2_000_000_000, 30));
+    runtime.stop_takes(web.uid(), secs(60));
+    let b = bench(runtime, held());
+    b.want(&[&web, &dns]).await;
+    let begun = Instant::now();
+    b.login.prepare();
+    tokio::time::sleep(secs(5)).await;
+    let (state, clock, runtime, login) = b.stop();
+    tokio::time::sleep(secs(3)).await;
+    login.cancel();
+    let b = bench_in(state, clock, runtime, login);
+    b.want(&[&web, &dns]).await;
+    let states =
+        |b: &Bench| -> Vec<PodState> { b.node.status().pods.iter().map(|pod| pod.state).collect() };
+    assert_eq!(
+        states(&b),
+        [PodState::Terminating, PodState::Syncing],
+        "as an agent that saw it does"
+    );
+    let report = b.report();
+    assert_eq!((report.outcome, report.took), (Outcome::Cancelled, secs(8)));
+    tokio::time::sleep(secs(14)).await;
+    assert!(begun.elapsed() <= secs(23));
+    assert_eq!(states(&b), [PodState::Syncing, PodState::Syncing]);
+    assert_eq!(b.runtime.starts().iter().filter(|uid| *uid == web.uid()).count(), 2);
+}
+
 #[test]
 fn a_record_that_needs_no_disk_is_not_forced_to_one() {
     let volatile = |directory: &str| -> Vec<bool> {

@@ -95,10 +95,17 @@ impl<K: PodKiller, I: Inhibitor> ShutdownController<K, I> {
         false
     }
 
-    /// Reports a run that was called off while no agent was running.
+    /// Reports a run that was called off while no agent was running. One that had not ended lasted until
+    /// now, as far as can be known.
     pub(super) async fn report_called_off(&self, record: &RunRecord) {
         let why = "the run was called off while no agent was there to see when";
-        self.report_again_as_called_off(record.report.clone(), why).await;
+        let mut report = record.report.clone();
+        if !record.phase.is_over() {
+            let begun = Duration::from_millis(record.started_boot_ms);
+            report.took = self.parts.boot_clock.now().saturating_sub(begun);
+            report.ended_at = self.parts.clock.now();
+        }
+        self.report_again_as_called_off(report, why).await;
     }
 
     /// Replaces the report of a run that was called off after its end: the node stays up, so the

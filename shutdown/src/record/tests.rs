@@ -224,13 +224,20 @@ fn pods_that_were_asked_and_not_seen_to_end_are_asked_for_the_rest_of_their_grac
     };
     record.report.groups = vec![group];
     // 6.5 s into the run: the first pod's time ends 10 s into it, the last one's with its group.
-    let rests: Vec<(String, Option<u64>)> = record
-        .asked(Duration::from_millis(16_500))
-        .map(|(uid, request)| (uid.to_string(), request.grace.map(|grace| grace.as_secs())))
-        .collect();
+    let rests = |called_off| -> Vec<(String, Option<u64>)> {
+        let asked = record.asked(Duration::from_millis(16_500), called_off);
+        asked
+            .map(|(uid, request)| (uid.to_string(), request.grace.map(|grace| grace.as_secs())))
+            .collect()
+    };
     let rest = |name: &str, seconds| (name.to_owned(), Some(seconds));
-    assert_eq!(rests, [rest("ending", 4), rest("late", 1), rest("last", 13)]);
-    let (_, request) = record.asked(Duration::ZERO).next().unwrap();
+    assert_eq!(rests(false), [rest("ending", 4), rest("late", 1), rest("last", 13)]);
+    assert_eq!(
+        rests(true),
+        [rest("ending", 4), rest("last", 13)],
+        "its time is over, and it stays"
+    );
+    let (_, request) = record.asked(Duration::ZERO, false).next().unwrap();
     assert_eq!(request.reason, KillReason::Shutdown);
     assert_eq!(&*request.status.unwrap().reason, "Terminated");
 }
