@@ -62,7 +62,7 @@ async fn read_events(
             }
             // The sandbox itself, or a container that is just being started.
             None if *event.container_id == sandbox.id => {
-                entry.lock().unsure = true;
+                entry.lock().own.unsure = true;
                 entry.announce();
             }
             None => {}

@@ -64,7 +64,7 @@ pub(super) fn watch(
         let name = Arc::clone(&container.name);
         let run = container.run.as_mut().filter(|run| &*run.id == id && run.end.is_none());
         let Some(run) = run else { return };
-        if std::mem::replace(&mut run.watched, true) {
+        if std::mem::replace(&mut run.own.watched, true) {
             return;
         }
         name
@@ -78,14 +78,14 @@ pub(super) fn watch(
                 // The next listing tries again.
                 tracing::warn!(container = %name, error = error_chain(&error), "cannot watch a container's process");
                 if let Some(run) = entry.lock().run(&name, id) {
-                    run.watched = false;
+                    run.own.watched = false;
                 }
                 return;
             }
         },
     };
     if let Some(run) = entry.lock().run(&name, id) {
-        run.pid = (process.pid > 0).then_some(process.pid);
+        run.own.pid = (process.pid > 0).then_some(process.pid);
     }
     if let Some(ended) = ended.as_ref().filter(|_| context.config.signal_directly) {
         let about = (process.pid, process.runtime_type.as_str());
@@ -94,14 +94,14 @@ pub(super) fn watch(
             if direct.is_some() {
                 let known = Note {
                     id: id.to_owned(),
-                    sandbox: run.sandbox.to_string(),
+                    sandbox: run.own.sandbox.to_string(),
                     pid: process.pid,
                     runtime_type: process.runtime_type.clone(),
                     signal: stop_signal.map(str::to_owned),
                 };
                 process_note::write(&context.config, entry.uid(), (&name, run.attempt), &known);
             }
-            run.direct = direct;
+            run.own.direct = direct;
         }
     }
     let pid = process.pid;
@@ -154,8 +154,8 @@ async fn take_end(
 pub(super) async fn settle(context: &Arc<Context>, entry: &Arc<PodEntry>, name: &str, id: &str) {
     let begun = {
         let mut state = entry.lock();
-        let run = state.run(name, id).filter(|run| !run.is_settled());
-        run.is_some_and(|run| !std::mem::replace(&mut run.settling, true))
+        let run = state.run(name, id).filter(|run| !pod::is_settled(run));
+        run.is_some_and(|run| !std::mem::replace(&mut run.own.settling, true))
     };
     if !begun {
         return;
@@ -188,7 +188,7 @@ struct Settling<'a> {
 impl Drop for Settling<'_> {
     fn drop(&mut self) {
         if let Some(run) = self.entry.lock().run(self.name, self.id) {
-            run.settling = false;
+            run.own.settling = false;
         }
         self.entry.bump();
     }

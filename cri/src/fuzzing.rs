@@ -6,7 +6,7 @@ use std::sync::Arc;
 use prost::Message as _;
 
 use super::pod::PodState;
-use super::{api, health, image, labels, observe, sandbox, status};
+use super::{api, health, image, labels, list, observe, sandbox};
 
 /// Takes the bytes as an answer, to the call that the first of them says. Panics if a law is broken.
 pub fn answer(answer: &[u8]) {
@@ -26,24 +26,24 @@ fn listing(answer: &[u8]) {
     let Ok(listed) = api::ListContainersResponse::decode(answer) else { return };
     let ids: HashSet<String> = listed.containers.iter().map(|one| one.id.clone()).collect();
     let mut state = PodState::default();
-    state.take_sandboxes(&sandboxes);
-    let (news, lost) = state.take_containers(listed.containers.clone());
+    list::take_sandboxes(&mut state, &sandboxes);
+    let (news, lost) = list::take_containers(&mut state, listed.containers.clone());
     assert!(lost.is_empty(), "nothing was known before");
     let is_listed = |id: &Arc<str>| ids.contains(&**id);
-    assert!(news.iter().all(|(_, id)| is_listed(id)) && state.strays.iter().all(is_listed));
+    assert!(news.iter().all(|(_, id)| is_listed(id)) && state.own.strays.iter().all(is_listed));
     let names: HashSet<&str> = state.containers.iter().map(|one| &*one.name).collect();
     assert_eq!(names.len(), state.containers.len(), "a container is there once");
-    let dead: usize = state.containers.iter().map(|one| one.dead.len()).sum();
-    assert!(dead + state.strays.len() + names.len() <= listed.containers.len());
-    let shown = status::status(&state, "x");
+    let dead: usize = state.containers.iter().map(|one| one.own.len()).sum();
+    assert!(dead + state.own.strays.len() + names.len() <= listed.containers.len());
+    let shown = winddown_engine::status::status(&state, "x");
     assert_eq!(shown.containers.len(), names.len());
 
     let newest: Vec<_> = state.containers.iter().map(newest).collect();
-    let (again, lost) = state.take_containers(listed.containers);
+    let (again, lost) = list::take_containers(&mut state, listed.containers);
     assert!(lost.is_empty(), "what is listed is not lost");
     assert_eq!(newest, state.containers.iter().map(self::newest).collect::<Vec<_>>());
     assert_eq!(again.len(), news.len(), "what was not asked about is asked about again");
-    let (_, lost) = state.take_containers(Vec::new());
+    let (_, lost) = list::take_containers(&mut state, Vec::new());
     assert!(lost.len() <= newest.len(), "what is gone is lost once");
 }
 

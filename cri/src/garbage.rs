@@ -60,14 +60,14 @@ pub(super) async fn clean(
         .await?;
     }
     // What was mounted is to be made again if the pod comes back.
-    entry.lock().prepared = false;
+    entry.lock().own.prepared = false;
     // Callers that wait for this pod's volumes wait for this call, so it serves no others.
     let _turn = context.cleaning.turn(may_mount).await;
     let (sandboxes, held) = {
         let mut state = entry.lock();
-        let ready = state.sandboxes.iter().filter(|s| s.ready);
+        let ready = state.own.all.iter().filter(|s| s.ready);
         let sandboxes: Vec<Arc<str>> = ready.map(|s| Arc::clone(&s.id)).collect();
-        (sandboxes, state.take_held())
+        (sandboxes, take_held(&mut state))
     };
     if !held.is_empty() {
         // Each waits for the kernel.
@@ -83,7 +83,7 @@ pub(super) async fn clean(
         gone(stopped.map(drop))
             .map_err(|e| e.during(format!("stopping the sandbox of pod {uid}")))?;
         let mut state = entry.lock();
-        state.sandboxes.iter_mut().filter(|s| s.id == id).for_each(|s| s.ready = false);
+        state.own.all.iter_mut().filter(|s| s.id == id).for_each(|s| s.ready = false);
     }
     shares::give(context, entry).await;
     Ok(())
@@ -110,9 +110,9 @@ pub(super) async fn forget(
             return Err(failed(format!("pod {uid} runs again: stop it before it is forgotten")));
         }
         let runs = state.containers.iter().filter_map(|c| Some(Arc::clone(&c.run.as_ref()?.id)));
-        let dead = state.containers.iter().flat_map(|c| c.dead.iter().map(|d| Arc::clone(&d.id)));
+        let dead = state.containers.iter().flat_map(|c| c.own.iter().map(|d| Arc::clone(&d.id)));
         let containers: Vec<Arc<str>> = runs.chain(dead).collect();
-        let sandboxes: Vec<Arc<str>> = state.sandboxes.iter().map(|s| Arc::clone(&s.id)).collect();
+        let sandboxes: Vec<Arc<str>> = state.own.all.iter().map(|s| Arc::clone(&s.id)).collect();
         (containers, sandboxes, state.label.clone())
     };
     let removals = containers.iter().map(|id| remove_container(context, id));
@@ -143,7 +143,7 @@ pub(super) async fn forget(
 pub(super) fn prune(context: &Arc<Context>, entry: &Arc<PodEntry>) {
     let (garbage, sandboxes) = {
         let mut state = entry.lock();
-        (state.take_garbage(), state.take_old_sandboxes())
+        (take_garbage(&mut state), take_old_sandboxes(&mut state))
     };
     if garbage.is_empty() && sandboxes.is_empty() {
         return;
@@ -204,66 +204,59 @@ fn gone(outcome: Result<(), CallError>) -> Result<(), CallError> {
     }
 }
 
-impl PodState {
-    /// What keeps the mount namespaces of containers that have ended.
-    fn take_held(&mut self) -> Vec<HeldMounts> {
-        let runs = self.containers.iter_mut().filter_map(|c| c.run.as_mut());
-        runs.filter_map(|run| run.held.take()).collect()
-    }
+/// What keeps the mount namespaces of containers that have ended.
+fn take_held(state: &mut PodState) -> Vec<HeldMounts> {
+    let runs = state.containers.iter_mut().filter_map(|c| c.run.as_mut());
+    runs.filter_map(|run| run.own.mounts.take()).collect()
+}
 
-    /// Dead containers beyond the last one of each name.
-    fn take_garbage(&mut self) -> Vec<(Arc<str>, Dead)> {
-        let all = self.containers.iter_mut().flat_map(|container| {
-            let keep = 1.min(container.dead.len());
-            let name = Arc::clone(&container.name);
-            container.dead.split_off(keep).into_iter().map(move |dead| (Arc::clone(&name), dead))
+/// Dead containers beyond the last one of each name.
+fn take_garbage(state: &mut PodState) -> Vec<(Arc<str>, Dead)> {
+    let all = state.containers.iter_mut().flat_map(|container| {
+        let keep = 1.min(container.own.len());
+        let name = Arc::clone(&container.name);
+        container.own.split_off(keep).into_iter().map(move |dead| (Arc::clone(&name), dead))
+    });
+    all.collect()
+}
+
+/// The newest runs of a pod that is over, by container and id.
+pub(super) fn over(state: &PodState) -> Vec<(Arc<str>, Arc<str>)> {
+    if !state.is_over() {
+        return Vec::new();
+    }
+    let runs = state.containers.iter().filter_map(|c| Some((&c.name, c.run.as_ref()?)));
+    runs.map(|(name, run)| (Arc::clone(name), Arc::clone(&run.id))).collect()
+}
+
+/// Every dead container before the newest run of its name. Of a pod that was stopped that one too:
+/// what it wrote may be what fills the disk. How it ended stays known to this agent.
+pub(super) fn take_dead(state: &mut PodState) -> Vec<(Arc<str>, Dead)> {
+    let is_over = state.is_over();
+    let all = state.containers.iter_mut().flat_map(|container| {
+        let name = Arc::clone(&container.name);
+        let is_due = |run: &&mut Run| is_over && pod::is_settled(run) && !run.own.given_back;
+        let over = container.run.as_mut().filter(is_due).map(|run| {
+            run.own.given_back = true;
+            Dead { id: Arc::clone(&run.id), attempt: run.attempt }
         });
-        all.collect()
-    }
+        let dead = std::mem::take(&mut container.own).into_iter().chain(over);
+        dead.map(move |dead| (Arc::clone(&name), dead))
+    });
+    all.collect()
+}
 
-    /// Whether the pod was stopped and runs no more.
-    pub(super) fn is_over(&self) -> bool {
-        self.stopping && self.starting == 0 && !self.any_running()
-    }
-
-    /// The newest runs of a pod that is over, by container and id.
-    pub(super) fn over(&self) -> Vec<(Arc<str>, Arc<str>)> {
-        if !self.is_over() {
-            return Vec::new();
-        }
-        let runs = self.containers.iter().filter_map(|c| Some((&c.name, c.run.as_ref()?)));
-        runs.map(|(name, run)| (Arc::clone(name), Arc::clone(&run.id))).collect()
-    }
-
-    /// Every dead container before the newest run of its name. Of a pod that was stopped that one too:
-    /// what it wrote may be what fills the disk. How it ended stays known to this agent.
-    pub(super) fn take_dead(&mut self) -> Vec<(Arc<str>, Dead)> {
-        let is_over = self.is_over();
-        let all = self.containers.iter_mut().flat_map(|container| {
-            let name = Arc::clone(&container.name);
-            let is_due = |run: &&mut Run| is_over && run.is_settled() && !run.given_back;
-            let over = container.run.as_mut().filter(is_due).map(|run| {
-                run.given_back = true;
-                Dead { id: Arc::clone(&run.id), attempt: run.attempt }
-            });
-            let dead = std::mem::take(&mut container.dead).into_iter().chain(over);
-            dead.map(move |dead| (Arc::clone(&name), dead))
-        });
-        all.collect()
-    }
-
-    /// Former sandboxes that no newest run is in. What died in them goes with them.
-    fn take_old_sandboxes(&mut self) -> Vec<Arc<str>> {
-        let newest = self.sandboxes.iter().map(|s| s.attempt).max();
-        let runs: Vec<_> = self.containers.iter().filter_map(|c| c.run.as_ref()).collect();
-        let is_old = |s: &Sandbox| {
-            !s.ready && Some(s.attempt) != newest && runs.iter().all(|run| run.sandbox != s.id)
-        };
-        let (old, kept) = self.sandboxes.iter().cloned().partition(is_old);
-        self.sandboxes = kept;
-        let old: Vec<Sandbox> = old;
-        old.into_iter().map(|s| s.id).collect()
-    }
+/// Former sandboxes that no newest run is in. What died in them goes with them.
+fn take_old_sandboxes(state: &mut PodState) -> Vec<Arc<str>> {
+    let newest = state.own.all.iter().map(|s| s.attempt).max();
+    let runs: Vec<_> = state.containers.iter().filter_map(|c| c.run.as_ref()).collect();
+    let is_old = |s: &Sandbox| {
+        !s.ready && Some(s.attempt) != newest && runs.iter().all(|run| run.own.sandbox != s.id)
+    };
+    let (old, kept) = state.own.all.iter().cloned().partition(is_old);
+    state.own.all = kept;
+    let old: Vec<Sandbox> = old;
+    old.into_iter().map(|s| s.id).collect()
 }
 
 // === impl Cleaning ===

@@ -31,6 +31,7 @@ use tokio::sync::{Semaphore, SemaphorePermit, broadcast, watch};
 use tokio::time::{Instant, timeout};
 use winddown_engine::disk_notes::Notes;
 use winddown_engine::mount_table;
+use winddown_engine::status::status;
 use winddown_engine::unsupported::refused_or_ignored;
 use winddown_shared::{
     Grace, Pod, PodRuntimeStatus, PodStopped, PodUid, PodUidMap, Runtime, RuntimeError, RuntimePod,
@@ -72,7 +73,6 @@ mod shares;
 mod spec;
 mod start;
 mod stats;
-mod status;
 mod stop;
 mod support;
 mod sync;
@@ -213,7 +213,7 @@ impl Runtime for CriRuntime {
 
     async fn pod_status(&self, uid: &PodUid) -> Result<PodRuntimeStatus, RuntimeError> {
         let entry = self.context.entry(uid);
-        if entry.as_ref().is_none_or(|entry| entry.lock().alone.is_none()) {
+        if entry.as_ref().is_none_or(|entry| entry.lock().own.alone.is_none()) {
             self.context.ensure_adopted().await?;
         }
         let entry = self.context.entry(uid);
@@ -292,7 +292,7 @@ impl Context {
     /// The pod's containers as they are known to be.
     pub(crate) fn status(&self, entry: &PodEntry) -> PodRuntimeStatus {
         let scheme = self.scheme();
-        status::status(&entry.lock(), &scheme)
+        status(&entry.lock(), &scheme)
     }
 
     /// Looks once at what an earlier agent left: before that, nothing may be started or be said to be

@@ -6,12 +6,10 @@ use std::sync::Arc;
 
 use futures_util::StreamExt as _;
 use futures_util::stream;
-use tokio::time::Instant;
-use winddown_engine::probing::ProbeState;
 use winddown_shared::{PodUid, PodUidMap, RuntimeError, error_chain};
 
 use super::labels::{self, ContainerFacts};
-use super::pod::{self, Container, Dead, PodEntry, PodState, Run, Sandbox};
+use super::pod::{self, Container, Dead, PodEntry, PodState, Sandbox};
 use super::{Context, api, dirs, exits, health, observe};
 
 /// Containers whose state is asked for at the same time.
@@ -49,7 +47,7 @@ pub(super) async fn follow(context: Arc<Context>) {
 pub(super) async fn list_all(context: &Arc<Context>) -> Result<(), RuntimeError> {
     let before: HashMap<PodUid, u64> = {
         let pods = context.pods();
-        pods.iter().map(|(uid, entry)| (uid.clone(), entry.lock().starts_begun)).collect()
+        pods.iter().map(|(uid, entry)| (uid.clone(), entry.lock().starts)).collect()
     };
     let mut listed = list(context, labels::managed()).await?;
     let mut entries = Vec::new();
@@ -81,7 +79,7 @@ pub(super) async fn list_pod(
     entry: &Arc<PodEntry>,
 ) -> Result<(), RuntimeError> {
     let uid = entry.uid().as_str();
-    let starts = entry.lock().starts_begun;
+    let starts = entry.lock().starts;
     let mut listed = list(context, labels::of_pod(uid)).await?;
     let found = listed.remove(uid).unwrap_or_default();
     take(context, Arc::clone(entry), starts, found).await;
@@ -125,14 +123,14 @@ async fn list(
 async fn take(context: &Arc<Context>, entry: Arc<PodEntry>, starts: u64, listed: Listed) {
     let (news, lost, has_lost_sandbox) = {
         let mut state = entry.lock();
-        if !state.is_quiet_since(starts) {
+        if state.starting > 0 || state.starts != starts {
             return;
         }
-        state.unsure = false;
-        let had_sandbox = state.sandbox().is_some();
-        state.take_sandboxes(&listed.sandboxes);
-        let (news, lost) = state.take_containers(listed.containers);
-        (news, lost, had_sandbox && state.sandbox().is_none())
+        state.own.unsure = false;
+        let had_sandbox = state.own.sandbox().is_some();
+        take_sandboxes(&mut state, &listed.sandboxes);
+        let (news, lost) = take_containers(&mut state, listed.containers);
+        (news, lost, had_sandbox && state.own.sandbox().is_none())
     };
     if has_lost_sandbox {
         entry.announce();
@@ -152,7 +150,7 @@ async fn take(context: &Arc<Context>, entry: Arc<PodEntry>, starts: u64, listed:
             // It is asked again by who needs to know.
             Err(error) => {
                 tracing::debug!(pod = %pod::title(&entry), container = %name, error = error_chain(&error), "cannot ask about a container");
-                entry.lock().unsure = true;
+                entry.lock().own.unsure = true;
                 let (context, entry) = (Arc::clone(context), Arc::clone(&entry));
                 tokio::spawn(async move { exits::settle(&context, &entry, &name, &id).await });
             }
@@ -168,7 +166,7 @@ async fn take(context: &Arc<Context>, entry: Arc<PodEntry>, starts: u64, listed:
 fn forget_if_nothing(pods: &mut PodUidMap<Arc<PodEntry>>, entry: &Arc<PodEntry>) {
     let is_nothing = {
         let state = entry.lock();
-        state.pod.is_none() && state.sandboxes.is_empty() && state.containers.is_empty()
+        state.pod.is_none() && state.own.all.is_empty() && state.containers.is_empty()
     };
     let is_known = pods.get(entry.uid()).is_some_and(|known| Arc::ptr_eq(known, entry));
     // The one in `pods` and the caller's.
@@ -184,9 +182,7 @@ fn adopt(context: &Context, entry: &PodEntry, name: &str, seen: &observe::Observ
         && let Some(run) = entry.lock().run(name, &seen.status.id)
         && run.started_at.is_none()
     {
-        run.probe_state = ProbeState::ADOPTED;
-        let asked = dirs::asked(&context.config, entry.uid(), name, run.attempt);
-        run.signalled_at = asked.exists().then(Instant::now);
+        run.adopt(dirs::asked(&context.config, entry.uid(), name, run.attempt).exists());
     }
 }
 
@@ -197,7 +193,7 @@ async fn ask_last_exits(context: &Context, entry: &PodEntry) {
         let state = entry.lock();
         let unknown = state.containers.iter().filter(|c| c.last_exit.is_none());
         unknown
-            .filter_map(|c| Some((Arc::clone(&c.name), Arc::clone(&c.dead.first()?.id))))
+            .filter_map(|c| Some((Arc::clone(&c.name), Arc::clone(&c.own.first()?.id))))
             .collect()
     };
     for (name, id) in unknown {
@@ -216,7 +212,7 @@ async fn ask_address(context: &Context, entry: &PodEntry) {
         if !state.ips.is_empty() {
             return;
         }
-        let Some(sandbox) = state.sandbox() else { return };
+        let Some(sandbox) = state.own.sandbox() else { return };
         sandbox.id.to_string()
     };
     let request = api::PodSandboxStatusRequest { pod_sandbox_id: id, verbose: false };
@@ -225,94 +221,92 @@ async fn ask_address(context: &Context, entry: &PodEntry) {
     }
 }
 
-impl PodState {
-    pub(super) fn take_sandboxes(&mut self, listed: &[api::PodSandbox]) {
-        if let Some(one) = listed.first() {
-            let label = |key| one.labels.get(key).map_or("", String::as_str).into();
-            self.label = (label(labels::POD_NAMESPACE), label(labels::POD_NAME));
-        }
-        let oldest = listed.iter().map(|s| s.created_at).min();
-        self.started_at = self.started_at.or_else(|| observe::time(oldest?));
-        let sandboxes = listed.iter().map(|sandbox| Sandbox {
-            id: sandbox.id.as_str().into(),
-            attempt: sandbox.metadata.as_ref().map_or(0, |m| m.attempt),
-            ready: sandbox.state() == api::PodSandboxState::SandboxReady,
-        });
-        self.sandboxes = sandboxes.collect();
+pub(super) fn take_sandboxes(state: &mut PodState, listed: &[api::PodSandbox]) {
+    if let Some(one) = listed.first() {
+        let label = |key| one.labels.get(key).map_or("", String::as_str).into();
+        state.label = (label(labels::POD_NAMESPACE), label(labels::POD_NAME));
     }
+    let oldest = listed.iter().map(|s| s.created_at).min();
+    state.started_at = state.started_at.or_else(|| observe::time(oldest?));
+    let sandboxes = listed.iter().map(|sandbox| Sandbox {
+        id: sandbox.id.as_str().into(),
+        attempt: sandbox.metadata.as_ref().map_or(0, |m| m.attempt),
+        ready: sandbox.state() == api::PodSandboxState::SandboxReady,
+    });
+    state.own.all = sandboxes.collect();
+}
 
-    /// Gives the runs to ask about, and those that are gone, each with its container's name.
-    #[allow(clippy::type_complexity, reason = "two lists of the same pairs")]
-    pub(super) fn take_containers(
-        &mut self,
-        listed: Vec<api::Container>,
-    ) -> (Vec<(Arc<str>, Arc<str>)>, Vec<(Arc<str>, Arc<str>)>) {
-        let mut by_name = HashMap::<String, Vec<(ContainerFacts, api::Container)>>::new();
-        for container in listed {
-            let facts = labels::read_container(&container.labels, &container.annotations);
-            if let Some(facts) = facts {
-                by_name.entry(facts.name.clone()).or_default().push((facts, container));
-            }
+/// Gives the runs to ask about, and those that are gone, each with its container's name.
+#[allow(clippy::type_complexity, reason = "two lists of the same pairs")]
+pub(super) fn take_containers(
+    state: &mut PodState,
+    listed: Vec<api::Container>,
+) -> (Vec<(Arc<str>, Arc<str>)>, Vec<(Arc<str>, Arc<str>)>) {
+    let mut by_name = HashMap::<String, Vec<(ContainerFacts, api::Container)>>::new();
+    for container in listed {
+        let facts = labels::read_container(&container.labels, &container.annotations);
+        if let Some(facts) = facts {
+            by_name.entry(facts.name.clone()).or_default().push((facts, container));
         }
-        let lost = self.containers.iter().filter(|c| !by_name.contains_key(&*c.name));
-        let lost = lost.filter_map(|c| {
-            let run = c.run.as_ref().filter(|run| run.end.is_none())?;
-            Some((Arc::clone(&c.name), Arc::clone(&run.id)))
-        });
-        let lost = lost.collect();
-        self.strays.clear();
-        let mut found: Vec<_> = by_name.into_values().collect();
-        found.sort_by_key(|runs| runs.iter().map(|(facts, _)| facts.place).min());
-        let mut news = Vec::new();
-        for runs in found {
-            news.extend(self.take_runs(runs));
-        }
-        (news, lost)
     }
+    let lost = state.containers.iter().filter(|c| !by_name.contains_key(&*c.name));
+    let lost = lost.filter_map(|c| {
+        let run = c.run.as_ref().filter(|run| run.end.is_none())?;
+        Some((Arc::clone(&c.name), Arc::clone(&run.id)))
+    });
+    let lost = lost.collect();
+    state.own.strays.clear();
+    let mut found: Vec<_> = by_name.into_values().collect();
+    found.sort_by_key(|runs| runs.iter().map(|(facts, _)| facts.place).min());
+    let mut news = Vec::new();
+    for runs in found {
+        news.extend(take_runs(state, runs));
+    }
+    (news, lost)
+}
 
-    /// Takes all runs of one container. Gives the newest if its state must be asked for.
-    fn take_runs(
-        &mut self,
-        mut runs: Vec<(ContainerFacts, api::Container)>,
-    ) -> Option<(Arc<str>, Arc<str>)> {
-        let attempt = |c: &api::Container| c.metadata.as_ref().map_or(0, |m| m.attempt);
-        runs.sort_by_key(|(_, c)| std::cmp::Reverse((attempt(c), c.created_at)));
-        let mut runs = runs.into_iter();
-        let (facts, newest) = runs.next()?;
-        let mut dead = Vec::new();
-        for (_, old) in runs {
-            if old.state() == api::ContainerState::ContainerExited {
-                dead.push(Dead { id: old.id.as_str().into(), attempt: attempt(&old) });
-            } else {
-                self.strays.push(old.id.as_str().into());
-            }
+/// Takes all runs of one container. Gives the newest if its state must be asked for.
+fn take_runs(
+    state: &mut PodState,
+    mut runs: Vec<(ContainerFacts, api::Container)>,
+) -> Option<(Arc<str>, Arc<str>)> {
+    let attempt = |c: &api::Container| c.metadata.as_ref().map_or(0, |m| m.attempt);
+    runs.sort_by_key(|(_, c)| std::cmp::Reverse((attempt(c), c.created_at)));
+    let mut runs = runs.into_iter();
+    let (facts, newest) = runs.next()?;
+    let mut dead = Vec::new();
+    for (_, old) in runs {
+        if old.state() == api::ContainerState::ContainerExited {
+            dead.push(Dead { id: old.id.as_str().into(), attempt: attempt(&old) });
+        } else {
+            state.own.strays.push(old.id.as_str().into());
         }
-        self.grace = self.grace.or(facts.grace);
-        if self.container(&facts.name).is_none() {
-            let name = facts.name.as_str().into();
-            self.containers.push(Container::new(name, facts.kind));
-        }
-        let is_unknown = self.pod.is_none();
-        let container = self.container(&facts.name)?;
-        if is_unknown {
-            container.by_labels = Some(Box::new(facts.spec));
-        }
-        let known = container.run.as_ref().filter(|run| *run.id == *newest.id);
-        if known.is_none() {
-            let sandbox = &newest.pod_sandbox_id;
-            let mut run = Run::created(&newest.id, attempt(&newest), sandbox, facts.backoff);
-            run.image = facts.image.as_deref().map(Into::into);
-            container.begin(run);
-        }
-        container.dead = dead;
-        let run = container.run.as_ref().filter(|run| run.end.is_none())?;
-        let is_as_known = match newest.state() {
-            api::ContainerState::ContainerRunning => run.started_at.is_some() && run.watched,
-            api::ContainerState::ContainerCreated => run.started_at.is_none(),
-            _ => false,
-        };
-        (!is_as_known).then(|| (Arc::clone(&container.name), Arc::clone(&run.id)))
     }
+    state.grace = state.grace.or(facts.grace);
+    if state.container(&facts.name).is_none() {
+        let name = facts.name.as_str().into();
+        state.containers.push(Container::new(name, facts.kind));
+    }
+    let is_unknown = state.pod.is_none();
+    let container = state.container(&facts.name)?;
+    if is_unknown {
+        container.found_spec = Some(Box::new(facts.spec));
+    }
+    let known = container.run.as_ref().filter(|run| *run.id == *newest.id);
+    if known.is_none() {
+        let sandbox = &newest.pod_sandbox_id;
+        let mut run = pod::created(&newest.id, attempt(&newest), sandbox, facts.backoff);
+        run.image = facts.image.as_deref().map(Into::into);
+        pod::begin(container, run);
+    }
+    container.own = dead;
+    let run = container.run.as_ref().filter(|run| run.end.is_none())?;
+    let is_as_known = match newest.state() {
+        api::ContainerState::ContainerRunning => run.started_at.is_some() && run.own.watched,
+        api::ContainerState::ContainerCreated => run.started_at.is_none(),
+        _ => false,
+    };
+    (!is_as_known).then(|| (Arc::clone(&container.name), Arc::clone(&run.id)))
 }
 
 #[cfg(test)]

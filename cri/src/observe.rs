@@ -4,11 +4,10 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use tokio::time::Instant;
 use winddown_engine::stopping::UNKNOWN_END;
 use winddown_shared::{ContainerExit, WallTime};
 
-use super::pod::{End, PodEntry, Run};
+use super::pod::{self, PodEntry, Run};
 use super::{Context, api, dirs, labels};
 
 /// What the runtime said of a container, with what it left on disk.
@@ -96,16 +95,14 @@ pub(super) fn enter(context: &Context, entry: &PodEntry, seen: &ObservedContaine
     let ended = {
         let mut state = entry.lock();
         let Some(run) = state.run(name, &status.id) else { return false };
-        if run.is_settled() {
+        if pod::is_settled(run) {
             return true;
         }
         run.started_at = time(status.started_at).or(run.started_at);
         let exited = status.state() == api::ContainerState::ContainerExited;
         if exited {
-            let exit = exit(status, &seen.message);
-            let never_ran = never_ran(status);
-            run.end = Some(End { never_ran, ..end(exit, run.backoff, context) });
-            run.direct = None;
+            run.undone = never_ran(status) && !run.own.refused;
+            finish(run, exit(status, &seen.message), context);
         }
         exited
     };
@@ -119,10 +116,10 @@ pub(super) fn enter(context: &Context, entry: &PodEntry, seen: &ObservedContaine
 pub(super) fn enter_lost(context: &Context, entry: &PodEntry, name: &str, id: &str) {
     let is_news = {
         let mut state = entry.lock();
-        match state.run(name, id).filter(|run| !run.is_settled()) {
+        match state.run(name, id).filter(|run| !pod::is_settled(run)) {
             // The kernel reported how it ended; there is no better source.
-            Some(Run { end: Some(end), .. }) => {
-                end.early = false;
+            Some(run) if run.end.is_some() => {
+                run.own.early = false;
                 true
             }
             Some(run) => {
@@ -134,8 +131,7 @@ pub(super) fn enter_lost(context: &Context, entry: &PodEntry, name: &str, id: &s
                     started_at: run.started_at,
                     finished_at: Some(context.config.wall.now()),
                 };
-                run.end = Some(end(exit, run.backoff, context));
-                run.direct = None;
+                finish(run, exit, context);
                 true
             }
             None => false,
@@ -176,8 +172,8 @@ pub(super) fn enter_early(
             started_at: run.started_at,
             finished_at: Some(context.config.wall.now()),
         };
-        run.end = Some(End { early: true, ..end(exit, run.backoff, context) });
-        run.direct = None;
+        finish(run, exit, context);
+        run.own.early = true;
     }
     entry.announce();
     true
@@ -193,15 +189,16 @@ pub(super) fn time(nanoseconds: i64) -> Option<WallTime> {
     (nanoseconds > 0).then(|| WallTime::from_nanosecond(i128::from(nanoseconds)).ok())?
 }
 
-fn end(exit: ContainerExit, follows: Duration, context: &Context) -> End {
+fn finish(run: &mut Run, exit: ContainerExit, context: &Context) {
     let length = |from: Option<WallTime>, to: Option<WallTime>| {
         let (from, to) = (from?, to?);
         Duration::try_from(to.duration_since(from)).ok()
     };
     let ran = length(exit.started_at, exit.finished_at).unwrap_or_default();
     let since = length(exit.finished_at, Some(context.config.wall.now())).unwrap_or_default();
-    let wait = context.config.backoff.after(follows, ran).saturating_sub(since);
-    End { exit, ran, restart_at: Instant::now() + wait, never_ran: false, early: false }
+    run.own.early = false;
+    run.own.direct = None;
+    run.finish(exit, (ran, since), false, &context.config.backoff);
 }
 
 fn exit(status: &api::ContainerStatus, message: &str) -> ContainerExit {

@@ -9,12 +9,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use tokio::time::Instant;
-use winddown_engine::probing::ProbeState;
 use winddown_shared::{Grace, Pod, PodStopped, PodUid, RuntimeError};
 
 use super::config::CriConfig;
-use super::pod::{self, PodEntry, Run};
+use super::pod::{self, PodEntry};
 use super::process_note::Note;
 use super::{Context, blocking, dirs, exits, failed, observe, stop};
 
@@ -46,9 +44,9 @@ pub(super) async fn stop(
     let is_known = {
         let mut state = entry.lock();
         if !found.is_empty() {
-            state.alone.get_or_insert(groups);
+            state.own.alone.get_or_insert(groups);
         }
-        state.alone.is_some()
+        state.own.alone.is_some()
     };
     if !is_known {
         return Err(failed(format!(
@@ -61,8 +59,8 @@ pub(super) async fn stop(
     let (groups, sandboxes) = {
         let state = entry.lock();
         let runs = state.containers.iter().filter_map(|container| container.run.as_ref());
-        let sandboxes: Vec<Arc<str>> = runs.map(|run| Arc::clone(&run.sandbox)).collect();
-        (state.alone.clone().unwrap_or_default(), sandboxes)
+        let sandboxes: Vec<Arc<str>> = runs.map(|run| Arc::clone(&run.own.sandbox)).collect();
+        (state.own.alone.clone().unwrap_or_default(), sandboxes)
     };
     let is_empty = move || Ok(are_empty(&groups, &sandboxes));
     match blocking(is_empty).await? {
@@ -87,12 +85,11 @@ fn adopt(context: &Arc<Context>, entry: &Arc<PodEntry>, pod: &Pod, found: &[Foun
             if container.run.as_ref().is_some_and(|run| *run.id == *note.id) {
                 continue;
             }
-            container.begin(Run {
-                started_at: Some(context.config.wall.now()),
-                probe_state: ProbeState::ADOPTED,
-                signalled_at: was_asked.then(Instant::now),
-                ..Run::created(&note.id, *attempt, &note.sandbox, std::time::Duration::ZERO)
-            });
+            let backoff = std::time::Duration::ZERO;
+            let mut run = pod::created(&note.id, *attempt, &note.sandbox, backoff);
+            run.started_at = Some(context.config.wall.now());
+            run.adopt(*was_asked);
+            pod::begin(container, run);
         }
         let process = observe::Process { pid: note.pid, runtime_type: note.runtime_type.clone() };
         exits::watch(context, entry, (name, &note.id), &process, note.signal.as_deref());

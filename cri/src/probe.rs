@@ -5,12 +5,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use winddown_engine::plan;
 use winddown_engine::probing::{Found, Probed, Probes};
 use winddown_shared::{Pod, error_chain};
 
+use super::Context;
 use super::action::{self, Action, ActionError};
 use super::pod::PodEntry;
-use super::{Context, spec};
 
 /// One run of a container.
 struct ProbedRun {
@@ -29,7 +30,7 @@ pub(super) fn begin(
     name: &Arc<str>,
     well: bool,
 ) {
-    let Some(found) = spec::find(pod, name) else { return };
+    let Some(found) = plan::find(pod, name) else { return };
     let container = found.container;
     let ips = entry.lock().ips.clone();
     let node = action::address(context, Some(pod), &ips);

@@ -28,7 +28,7 @@ impl Garbage for CriRuntime {
         let (mut freed, mut left) = (Freed::default(), Ok(()));
         for entry in entries {
             told_how_they_ended(&entry).await;
-            let dead = entry.lock().take_dead();
+            let dead = garbage::take_dead(&mut entry.lock());
             let mut held: Option<Arc<str>> = None;
             for (name, dead) in dead {
                 // The newest comes last: while an older one is there, a listing would take that for it.
@@ -43,7 +43,7 @@ impl Garbage for CriRuntime {
                 }
                 // The next listing has it again; of the newest it is known here.
                 if let Some(run) = entry.lock().run(&name, &dead.id) {
-                    run.given_back = false;
+                    run.own.given_back = false;
                 }
                 held = Some(name);
                 if let Err(error) = removed {
@@ -102,7 +102,7 @@ impl Garbage for CriRuntime {
 /// Waits, not for long, until the runtime has said how the containers of a stopped pod ended: the kernel
 /// tells sooner, and a container that is gone cannot be asked about.
 async fn told_how_they_ended(entry: &PodEntry) {
-    let runs = entry.lock().over();
+    let runs = garbage::over(&entry.lock());
     let told = async {
         for (name, id) in &runs {
             pod::settled(entry, name, id).await;
@@ -120,11 +120,11 @@ async fn remove_volumes(
         return Ok(Freed::default());
     }
     // Should the pod come back meanwhile, it makes them when they are gone.
-    let turn = Arc::clone(&entry.lock().volumes);
+    let turn = Arc::clone(&entry.lock().own.volumes);
     let turn = turn.lock_owned().await;
     let is_due = {
         let state = entry.lock();
-        state.is_over() && !state.prepared
+        state.is_over() && !state.own.prepared
     };
     if !is_due {
         return Ok(Freed::default());

@@ -35,7 +35,7 @@ pub(super) async fn make(
     }
     let attempt = {
         let state = entry.lock();
-        state.sandboxes.iter().map(|s| s.attempt.saturating_add(1)).max().unwrap_or(0)
+        state.own.all.iter().map(|s| s.attempt.saturating_add(1)).max().unwrap_or(0)
     };
     let config = config(context, pod, attempt).await?;
     let request =
@@ -46,14 +46,14 @@ pub(super) async fn make(
     };
     let found = || name_conflict::sandbox(context, pod.uid().as_str(), attempt);
     let id = name_conflict::or_make(call, found).await.map_err(|error| {
-        entry.lock().unsure = true;
+        entry.lock().own.unsure = true;
         health::note_unreachable(context, &error);
         error.during(format!("making the sandbox of pod {}", pod.label()))
     })?;
     let sandbox = Sandbox { id: id.as_str().into(), attempt, ready: true };
     {
         let mut state = entry.lock();
-        state.sandboxes.push(sandbox);
+        state.own.all.push(sandbox);
         let now = context.config.wall.now();
         state.started_at.get_or_insert(now);
         state.ips.clear();

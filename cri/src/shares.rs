@@ -39,7 +39,9 @@ pub(super) async fn give(context: &Arc<Context>, entry: &PodEntry) {
     let mut burstable = 0;
     for other in context.pods().values() {
         let state = other.lock();
-        let Some(pod) = state.pod.as_ref().filter(|_| state.sandbox().is_some()) else { continue };
+        let Some(pod) = state.pod.as_ref().filter(|_| state.own.sandbox().is_some()) else {
+            continue;
+        };
         if pod.qos() == QosClass::Burstable {
             burstable = i64::saturating_add(burstable, pod.fit_requests().cpu_milli());
         }

@@ -141,31 +141,6 @@ pub(crate) fn hostname(pod: &Pod) -> String {
     name
 }
 
-/// The container of this name, with its field path, its kind and its place.
-pub(crate) fn find<'a>(pod: &'a Pod, name: &str) -> Option<Found<'a>> {
-    let spec = pod.spec.as_ref()?;
-    let init = spec.init_containers.as_deref().unwrap_or_default();
-    if let Some(i) = init.iter().position(|c| c.name == name) {
-        let field = format!("spec.initContainers[{i}]");
-        let kind = winddown_engine::plan::kind_of_init(&init[i]);
-        return Some(Found { container: &init[i], field, kind, place: i });
-    }
-    let i = spec.containers.iter().position(|c| c.name == name)?;
-    let field = format!("spec.containers[{i}]");
-    let place = init.len() + i;
-    Some(Found { container: &spec.containers[i], field, kind: ContainerKind::Regular, place })
-}
-
-/// A container in its pod's spec.
-pub(crate) struct Found<'a> {
-    pub(crate) container: &'a k8s::Container,
-    /// Its path, for example `spec.containers[0]`.
-    pub(crate) field: String,
-    pub(crate) kind: ContainerKind,
-    /// Init containers first, then the regular ones.
-    pub(crate) place: usize,
-}
-
 /// The signal that asks a container to end (KEP-4960); the image's, or SIGTERM, if it names none.
 pub(crate) fn stop_signal(container: &k8s::Container) -> api::Signal {
     own_signal(container).and_then(signal).unwrap_or(api::Signal::RuntimeDefault)

@@ -7,13 +7,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use winddown_engine::plan::{self, Found};
 use winddown_shared::{Pod, RuntimeError, error_chain};
 
 use super::action::{self, Action};
 use super::client::CallError;
 use super::image::{self, ImageError};
-use super::pod::{self, PodEntry, PodState, Run};
-use super::spec::{self, Found, Start};
+use super::pod::{self, PodEntry, PodState, Starting};
+use super::spec::{self, Start};
 use super::{
     Context, api, blocking, caused, exits, health, name_conflict, observe, probe, sandbox, volumes,
 };
@@ -42,33 +43,6 @@ enum StartError {
     Undone,
     /// The runtime did not answer: the pod workers try again.
     Runtime(RuntimeError),
-}
-
-/// Keeps count of one start under way.
-#[derive(Debug)]
-pub(super) struct Starting(Arc<PodEntry>);
-
-impl Starting {
-    /// None if the pod is being stopped.
-    pub(super) fn begin(entry: &Arc<PodEntry>) -> Option<Self> {
-        let mut state = entry.lock();
-        if state.stopping {
-            return None;
-        }
-        state.starting += 1;
-        state.starts_begun += 1;
-        Some(Self(Arc::clone(entry)))
-    }
-}
-
-impl Drop for Starting {
-    fn drop(&mut self) {
-        let mut state = self.0.lock();
-        state.starting -= 1;
-        state.starts_begun += 1;
-        drop(state);
-        self.0.bump();
-    }
 }
 
 /// Starts the next attempt of the pod's container `name`, its postStart hook and its probes.
@@ -105,7 +79,7 @@ async fn carry_out(
     name: &Arc<str>,
     starting: Starting,
 ) -> Result<(), RuntimeError> {
-    let Some(found) = spec::find(pod, name) else { return Ok(()) };
+    let Some(found) = plan::find(pod, name) else { return Ok(()) };
     let outcome = run(context, entry, pod, &found).await;
     // From here on the container is seen by a stop, so a hook need not hold it up.
     drop(starting);
@@ -165,7 +139,7 @@ async fn run(
         Begun::Undone => return Err(StartError::Undone),
         Begun::Refused(error) => {
             // The runtime remembers the attempt as one that ended: the next one is numbered after it.
-            entry.lock().unsure = true;
+            entry.lock().own.unsure = true;
             return Err(StartError::Trouble("RunContainerError", error.to_string()));
         }
         Begun::Unanswered(error) => return Err(unanswered(context, entry, error, what())),
@@ -182,7 +156,7 @@ async fn run(
         // It runs; when it ends is told by the next listing.
         Err(error) => {
             tracing::warn!(pod = %pod.label(), container = %name, error = error_chain(&error), "cannot ask about a container that was started");
-            entry.lock().unsure = true;
+            entry.lock().own.unsure = true;
         }
     }
     Ok(id)
@@ -190,9 +164,9 @@ async fn run(
 
 /// A container of the newest attempt that an earlier agent made and did not start.
 fn created(state: &mut PodState, name: &str) -> Option<Arc<str>> {
-    let sandbox = state.sandbox().map(|s| Arc::clone(&s.id))?;
+    let sandbox = state.own.sandbox().map(|s| Arc::clone(&s.id))?;
     let run = state.container(name)?.run.as_ref()?;
-    let is_here = run.sandbox == sandbox && run.end.is_none() && run.started_at.is_none();
+    let is_here = run.own.sandbox == sandbox && run.end.is_none() && run.started_at.is_none();
     is_here.then(|| Arc::clone(&run.id))
 }
 
@@ -205,9 +179,9 @@ async fn make(
     let container = found.container;
     let name = &container.name;
     let plan = {
-        let mut state = entry.lock();
-        let sandbox = state.sandbox().map(|s| (Arc::clone(&s.id), s.attempt));
-        let next = state.container(name).map(|c| c.next(&context.config.backoff));
+        let state = entry.lock();
+        let sandbox = state.own.sandbox().map(|s| (Arc::clone(&s.id), s.attempt));
+        let next = state.next(name, &context.config.backoff);
         sandbox.zip(next).map(|(sandbox, next)| (sandbox, next, state.ips.clone()))
     };
     let Some(((sandbox_id, sandbox_attempt), (attempt, backoff), ips)) = plan else {
@@ -257,17 +231,17 @@ async fn make(
         Some(Ok(id)) => id,
         Some(Err(error @ CallError::Refused { .. })) => {
             // Its name may be taken by an attempt whose answer was lost: a listing shows it.
-            entry.lock().unsure = true;
+            entry.lock().own.unsure = true;
             return Err(StartError::Trouble("CreateContainerError", error.to_string()));
         }
         Some(Err(error)) => return Err(unanswered(context, entry, error, what())),
         None => return Err(StartError::Stopping),
     };
-    let mut run = Run::created(&id, attempt, &sandbox_id, backoff);
+    let mut run = pod::created(&id, attempt, &sandbox_id, backoff);
     run.image = container.image.as_deref().map(Into::into);
     let id = Arc::clone(&run.id);
     if let Some(container) = entry.lock().container(name) {
-        container.begin(run);
+        pod::begin(container, run);
     }
     Ok(id)
 }
@@ -313,7 +287,7 @@ async fn patient<T>(
 pub(super) async fn given_up(context: &Context, entry: &PodEntry) {
     pod::stopping(entry).await;
     tokio::time::sleep(context.config.times.start_patience).await;
-    entry.lock().unsure = true;
+    entry.lock().own.unsure = true;
 }
 
 /// True if there is no hook or it did its work.
@@ -344,7 +318,7 @@ async fn post_start(
 }
 
 fn unanswered(context: &Context, entry: &PodEntry, error: CallError, what: String) -> StartError {
-    entry.lock().unsure = true;
+    entry.lock().own.unsure = true;
     health::note_unreachable(context, &error);
     StartError::Runtime(error.during(what))
 }

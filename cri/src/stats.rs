@@ -132,9 +132,9 @@ fn running(state: &PodState) -> Vec<Running> {
     let mut containers: Vec<&Container> = state.containers.iter().collect();
     containers.sort_by_key(order);
     let one = |container: &Container| {
-        let run = container.run.as_ref().filter(|r| r.is_running() && r.started_at.is_some())?;
+        let run = container.run.as_ref().filter(|run| run.is_running())?;
         let (name, id) = (Arc::clone(&container.name), Arc::clone(&run.id));
-        Some(Running { name, id, pid: run.pid })
+        Some(Running { name, id, pid: run.own.pid })
     };
     containers.into_iter().filter_map(one).collect()
 }

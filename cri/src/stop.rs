@@ -15,12 +15,13 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use tokio::time::timeout;
-use winddown_engine::stopping::{self, Containers, KILLED, was_killed};
+use winddown_engine::plan;
+use winddown_engine::stopping::{self, KILLED, was_killed};
 use winddown_shared::{ContainerKind, Grace, Pod, PodStopped, RuntimeError, StoppedContainer};
 
 use super::action::{self, Action};
 use super::pod::{self, PodEntry, PodState};
-use super::{Context, list, spec};
+use super::{Context, list};
 
 mod container;
 
@@ -44,10 +45,10 @@ pub(super) async fn stop(
     // What runs is asked at once; what is only just starting is asked when it can be seen.
     let late = async {
         starts_settled(context, entry).await?;
-        if entry.lock().unsure {
+        if entry.lock().own.unsure {
             list::list_pod(context, entry).await?;
         }
-        let strays = entry.lock().strays.clone();
+        let strays = entry.lock().own.strays.clone();
         end_strays(context, entry, &strays).await?;
         end_targets(context, entry, &grace, true).await
     };
@@ -120,7 +121,7 @@ pub(super) async fn end_strays(
             Err(error) if !error.is_not_found() => {
                 return Err(error.during(format!("ending container {id} of pod {}", entry.uid())));
             }
-            _ => entry.lock().strays.retain(|known| known != id),
+            _ => entry.lock().own.strays.retain(|known| known != id),
         }
     }
     Ok(())
@@ -138,8 +139,7 @@ struct Target {
 /// Resolves when no start is under way. Starts know that the pod stops and give up soon.
 async fn starts_settled(context: &Context, entry: &PodEntry) -> Result<(), RuntimeError> {
     let after = context.config.times.start_patience + context.config.times.kill;
-    let settled = entry.wait_for(|state| (state.starting == 0).then_some(()));
-    timeout(after, settled).await.map_err(|_| {
+    timeout(after, winddown_engine::pod::started(entry)).await.map_err(|_| {
         let what = format!("waiting for a start under way of pod {}", entry.uid());
         RuntimeError::Timeout { what, after }
     })
@@ -177,9 +177,9 @@ fn targets(context: &Context, state: &PodState) -> Vec<Target> {
     running
         .filter_map(|container| {
             let run = container.run.as_ref()?;
-            let spec = match pod.and_then(|pod| spec::find(pod, &container.name)) {
+            let spec = match pod.and_then(|pod| plan::find(pod, &container.name)) {
                 Some(found) => Some(found.container),
-                None => container.by_labels.as_deref(),
+                None => container.found_spec.as_deref(),
             };
             let pre_stop = spec.and_then(|spec| {
                 let hook = spec.lifecycle.as_ref()?.pre_stop.as_ref()?;
@@ -234,10 +234,4 @@ fn finish(state: &mut PodState) -> PodStopped {
     });
     state.stop = Some(record);
     stopped
-}
-
-impl Containers for PodState {
-    fn containers(&self) -> impl Iterator<Item = (&str, ContainerKind, bool)> {
-        self.containers.iter().map(|c| (&*c.name, c.kind, c.is_running()))
-    }
 }

@@ -37,7 +37,7 @@ pub(super) async fn sync(
     }
     let again_in = pass(context, entry, pod, &rules).await?;
     garbage::prune(context, entry);
-    let ignored = entry.lock().ignored.clone();
+    let ignored = entry.lock().own.ignored.clone();
     Ok(SyncedPod { status: context.status(entry), again_in, ignored })
 }
 
@@ -46,9 +46,9 @@ fn take(entry: &PodEntry, pod: &Pod) -> Result<(), RuntimeError> {
     let mut state = entry.lock();
     if !state.pod.as_ref().is_some_and(|known| known.is_same_object(pod)) {
         let unsupported = support::check_supported(pod);
-        state.ignored = refused_or_ignored(pod, unsupported, state.has_started())?;
+        state.own.ignored = refused_or_ignored(pod, unsupported, pod::has_started(&state))?;
         state.take_pod(pod);
-        state.prepared = false;
+        state.own.prepared = false;
     }
     state.stopping = false;
     state.stop = None;
@@ -59,15 +59,14 @@ fn take(entry: &PodEntry, pod: &Pod) -> Result<(), RuntimeError> {
 /// known.
 async fn settle(context: &Arc<Context>, entry: &Arc<PodEntry>) -> Result<(), RuntimeError> {
     let after = context.config.times.change;
-    let settled = entry.wait_for(|state| (state.starting == 0).then_some(()));
-    if timeout(after, settled).await.is_err() {
+    if timeout(after, winddown_engine::pod::started(entry)).await.is_err() {
         let what = format!("waiting for a start under way of pod {}", entry.uid());
         return Err(RuntimeError::Timeout { what, after });
     }
-    if entry.lock().unsure {
+    if entry.lock().own.unsure {
         list::list_pod(context, entry).await?;
     }
-    let strays = entry.lock().strays.clone();
+    let strays = entry.lock().own.strays.clone();
     if !strays.is_empty() {
         stop::end_strays(context, entry, &strays).await?;
     }
@@ -80,10 +79,10 @@ async fn prepare(
     entry: &Arc<PodEntry>,
     pod: &Pod,
 ) -> Result<(), RuntimeError> {
-    if entry.lock().prepared {
+    if entry.lock().own.prepared {
         return Ok(());
     }
-    let turn = Arc::clone(&entry.lock().volumes);
+    let turn = Arc::clone(&entry.lock().own.volumes);
     let turn = turn.lock_owned().await;
     let (config, owned) = (context.config.clone(), pod.clone());
     blocking(move || {
@@ -91,14 +90,14 @@ async fn prepare(
         volumes::prepare(&config, &owned)
     })
     .await?;
-    entry.lock().prepared = true;
+    entry.lock().own.prepared = true;
     Ok(())
 }
 
 /// Something runs and has lost its network and its namespaces.
 fn has_lost_its_sandbox(entry: &PodEntry) -> bool {
     let state = entry.lock();
-    state.sandbox().is_none() && state.any_running()
+    state.own.sandbox().is_none() && state.any_running()
 }
 
 async fn pass(
@@ -153,12 +152,12 @@ async fn ensure_sandbox(
     entry: &Arc<PodEntry>,
     pod: &Pod,
 ) -> Result<bool, RuntimeError> {
-    if entry.lock().sandbox().is_some() {
+    if entry.lock().own.sandbox().is_some() {
         return Ok(true);
     }
     // What runs in one that is not ready any more is of no use.
     stop::end_all(context, entry, stopping::grace_of(pod)).await?;
-    let Some(starting) = start::Starting::begin(entry) else { return Ok(false) };
+    let Some(starting) = pod::Starting::begin(entry) else { return Ok(false) };
     let work = {
         let (context, entry, pod) = (Arc::clone(context), Arc::clone(entry), pod.clone());
         async move {

@@ -1,5 +1,6 @@
 //! What every runtime of containers does alike.
 //!
+//! * [`pod`]: what a runtime knows of a pod, its containers and their runs, and [`status`], what is told of them.
 //! * [`plan`]: which container to start, stop or wait for. Pure.
 //! * [`probing`] and [`stopping`]: what probes and an ending with its hooks add up to; a runtime says how one is asked.
 //! * [`environment`]: what a container's variables, its command and its fields of the pod's status come to.
@@ -16,13 +17,14 @@ pub mod fuzzing;
 pub mod mount_table;
 pub mod oom_score;
 pub mod plan;
+pub mod pod;
 mod pod_resources;
 pub mod probe_client;
 pub mod probing;
 pub mod ready;
 pub mod state_lock;
-pub mod states;
 pub mod stats;
+pub mod status;
 pub mod stopping;
 pub mod support;
 pub mod termination_message;

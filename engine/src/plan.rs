@@ -118,6 +118,32 @@ pub fn kind_of_init(container: &api::Container) -> ContainerKind {
     }
 }
 
+/// A container in its pod's spec.
+#[derive(Clone, Debug)]
+pub struct Found<'a> {
+    /// What the spec says of it.
+    pub container: &'a api::Container,
+    /// Its path, for example `spec.containers[0]`.
+    pub field: String,
+    /// The part it plays.
+    pub kind: ContainerKind,
+    /// Init containers first, then the regular ones.
+    pub place: usize,
+}
+
+/// The container of this name.
+pub fn find<'a>(pod: &'a Pod, name: &str) -> Option<Found<'a>> {
+    let spec = pod.spec.as_ref()?;
+    let init = spec.init_containers.as_deref().unwrap_or_default();
+    if let Some(i) = init.iter().position(|c| c.name == name) {
+        let (container, field) = (&init[i], format!("spec.initContainers[{i}]"));
+        return Some(Found { container, field, kind: kind_of_init(container), place: i });
+    }
+    let i = spec.containers.iter().position(|c| c.name == name)?;
+    let (container, field) = (&spec.containers[i], format!("spec.containers[{i}]"));
+    Some(Found { container, field, kind: ContainerKind::Regular, place: init.len() + i })
+}
+
 /// What to do next. `seen` has one entry for each rule, in the same order; a missing one counts as
 /// [`ContainerObservation::Never`].
 pub fn plan(rules: &[ContainerRule], seen: &[ContainerObservation]) -> Plan {

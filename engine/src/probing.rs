@@ -143,9 +143,10 @@ impl ProbeState {
         before != *self
     }
 
-    /// The run as it is planned with.
-    pub fn seen(&self) -> ContainerObservation {
-        ContainerObservation::Running { started: self.started, failing: self.failing }
+    /// The run as it is planned with. `is_outdated`: it has to go in any case.
+    pub fn seen(&self, is_outdated: bool) -> ContainerObservation {
+        let failing = self.failing || is_outdated;
+        ContainerObservation::Running { started: self.started, failing }
     }
 }
 

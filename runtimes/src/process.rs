@@ -129,9 +129,9 @@ impl Driver for Supervisors {
     }
 
     fn traces(&self, _: &PodUid, _: &str, run: &Run) -> Traces {
-        let supervisor = run.supervisor.as_ref().map(|process| (process.pid(), false));
-        let main = run.main.as_ref().map(|process| (process.pid(), true));
-        Traces { cgroups: run.cgroups.clone(), unit: None, root: supervisor.or(main) }
+        let supervisor = run.own.supervisor.as_ref().map(|process| (process.pid(), false));
+        let main = run.own.main.as_ref().map(|process| (process.pid(), true));
+        Traces { cgroups: run.own.cgroups.clone(), unit: None, root: supervisor.or(main) }
     }
 
     fn pods_cgroup(&self) -> Option<String> {

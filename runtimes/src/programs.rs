@@ -28,7 +28,6 @@ mod probe;
 mod runtime;
 mod start;
 pub(crate) mod stats;
-pub(crate) mod status;
 mod stop;
 pub(crate) mod stop_marker;
 pub(crate) mod support;

@@ -28,7 +28,7 @@ fn image(uid: Option<i64>, username: &str) -> api::Image {
 
 fn made(spec: &Value, image: &api::Image) -> api::ContainerConfig {
     let (config, pod) = (config(), pod(spec));
-    let found = find(&pod, "main").unwrap();
+    let found = winddown_engine::plan::find(&pod, "main").unwrap();
     container(&Start {
         config: &config,
         pod: &pod,

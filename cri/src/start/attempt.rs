@@ -87,7 +87,8 @@ pub(super) async fn begin(
             }
             _ if is_refused => {
                 if let Some(run) = entry.lock().run(name, id) {
-                    run.refused = true;
+                    // It is the container's fault, also if it is entered already as one that never ran.
+                    (run.own.refused, run.undone) = (true, false);
                 }
                 return Begun::Refused(error);
             }

@@ -64,7 +64,7 @@ impl<'a> Ending<'a> {
         id: &'a str,
         grace: Grace,
     ) -> Self {
-        let direct = entry.lock().run(name, id).and_then(|run| run.direct.clone());
+        let direct = entry.lock().run(name, id).and_then(|run| run.own.direct.clone());
         Self { context, entry, name, id, grace, direct, wait: SHORTEST, last_error: None }
     }
 
@@ -207,6 +207,6 @@ fn hold_mounts(entry: &PodEntry, direct: &Direct, name: &str, id: &str) {
     }
     let held = direct.hold_mounts();
     if let Some(run) = entry.lock().run(name, id).filter(|run| run.end.is_none()) {
-        run.held = held;
+        run.own.mounts = held;
     }
 }

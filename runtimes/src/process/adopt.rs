@@ -19,7 +19,7 @@ use super::{Context, ProcessRuntime, Supervisors, start};
 use crate::programs::adopt::{self, FoundPod};
 use crate::programs::config::ProcessConfig;
 use crate::programs::open::{self, OpenError};
-use crate::programs::pod::Run;
+use crate::programs::pod::{self, Run};
 use crate::programs::{exits, paths, stop_marker};
 
 /// How often a supervisor that is only just starting is looked at again, every 20 ms.
@@ -51,10 +51,10 @@ pub(crate) async fn open(config: ProcessConfig) -> Result<ProcessRuntime, OpenEr
     let context = Arc::new(Context::new(config, boot_id, alive, Supervisors { cgroups }));
     let mut pods = HashMap::with_capacity(found.len());
     for pod in found {
-        let mut watched = Vec::new();
+        let (mut watched, uid) = (Vec::new(), pod.uid.clone());
         let entry = adopt::enter(&context, pod, |name, attempt| {
             let dir = attempt.dir.clone();
-            let (run, ended) = resume(&context, name, attempt)
+            let (run, ended) = resume(&context, (&uid, name), attempt)
                 .map_err(|source| OpenError::Unusable { path: dir, source })?;
             watched.extend(ended);
             Ok(Some(run))
@@ -163,7 +163,7 @@ fn living_supervisor(config: &ProcessConfig, dir: &Path) -> io::Result<Option<Pr
 /// A process that runs cannot be held: no descriptor is left, for example.
 fn resume(
     context: &Context,
-    name: &Arc<str>,
+    (uid, name): (&PodUid, &Arc<str>),
     found: FoundAttempt,
 ) -> io::Result<(Run, Option<(Watched, Ready)>)> {
     let config = &context.config;
@@ -172,20 +172,20 @@ fn resume(
     let backoff = Duration::from_millis(found.record.backoff_ms);
     let is_of_earlier_boot = started.is_none_or(|started| started.boot_id != context.boot_id);
     let asked = stop_marker::was_asked(&found.dir);
-    let mut run = Run::adopted(found.number, started_at, backoff, asked);
-    run.cgroups.clone_from(&found.record.cgroups);
-    run.is_of_earlier_boot = is_of_earlier_boot;
+    let mut run = pod::run((uid, name, found.number), started_at, backoff);
+    run.adopt(asked);
+    run.own.cgroups.clone_from(&found.record.cgroups);
+    run.own.is_of_earlier_boot = is_of_earlier_boot;
     let Some(supervisor) = found.supervisor else {
-        let began = (started_at, backoff);
-        run.end = Some(exits::past(config, began, found.exit, asked, is_of_earlier_boot));
+        exits::enter_past(config, &mut run, found.exit, asked);
         return Ok((run, None));
     };
     if let Some(started) = started.filter(|_| !is_of_earlier_boot) {
-        run.main = Process::open(&config.proc_root, started.main)?.map(Arc::new);
+        run.own.main = Process::open(&config.proc_root, started.main)?.map(Arc::new);
     }
     let ended = supervisor.duplicate().and_then(Ready::new)?;
     let supervisor = Arc::new(supervisor);
-    run.supervisor = Some(Arc::clone(&supervisor));
+    run.own.supervisor = Some(Arc::clone(&supervisor));
     let (name, attempt, dir) = (Arc::clone(name), found.number, found.dir);
     Ok((run, Some((Watched { name, attempt, dir, supervisor }, ended))))
 }

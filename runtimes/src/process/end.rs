@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 use tokio::time::{Instant, timeout};
+use winddown_engine::pod;
 use winddown_shared::{PodUid, RuntimeError};
 use winddown_shim::members;
 use winddown_shim::procfs::{self, Process};
@@ -24,13 +25,12 @@ const START_PATIENCE: Duration = Duration::from_millis(500);
 pub(super) async fn settle(context: &Context, entry: &PodEntry) -> Result<(), RuntimeError> {
     let after = context.config.kill_timeout;
     let deadline = Instant::now() + after;
-    let settled = || entry.wait_for(|state| (state.starting == 0).then_some(()));
-    while timeout(START_PATIENCE, settled()).await.is_err() {
+    while timeout(START_PATIENCE, pod::started(entry)).await.is_err() {
         if Instant::now() >= deadline {
             let what = format!("waiting for a start under way of pod {}", entry.uid());
             return Err(RuntimeError::Timeout { what, after });
         }
-        for supervisor in &entry.lock().launching {
+        for supervisor in &entry.lock().own {
             let _ = supervisor.signal(Signal::KILL);
         }
     }
@@ -40,8 +40,8 @@ pub(super) async fn settle(context: &Context, entry: &PodEntry) -> Result<(), Ru
 /// Signals the container's main process, without any other system call.
 pub(super) fn signal_main(entry: &PodEntry, target: &Target, signal: Signal) {
     let mut state = entry.lock();
-    let run = state.run(&target.name, target.attempt).filter(|run| run.end.is_none());
-    if let Some(main) = run.and_then(|run| run.main.as_ref()) {
+    let run = state.run(&target.name, &target.id).filter(|run| run.end.is_none());
+    if let Some(main) = run.and_then(|run| run.own.main.as_ref()) {
         // An error means that it cannot be signalled; it will be killed by other means.
         let _ = main.signal(signal);
     }
@@ -89,8 +89,9 @@ impl Held {
     /// None if it has ended.
     fn of(entry: &PodEntry, target: &Target) -> Option<Self> {
         let mut state = entry.lock();
-        let run = state.run(&target.name, target.attempt).filter(|run| run.end.is_none())?;
-        let (supervisor, cgroups) = (Arc::clone(run.supervisor.as_ref()?), run.cgroups.clone());
+        let run = state.run(&target.name, &target.id).filter(|run| run.end.is_none())?;
+        let (supervisor, cgroups) =
+            (Arc::clone(run.own.supervisor.as_ref()?), run.own.cgroups.clone());
         let (uid, name) = (entry.uid().clone(), Arc::clone(&target.name));
         Some(Self { uid, name, supervisor, cgroups })
     }

@@ -16,6 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use winddown_engine::plan;
 use winddown_engine::ready::Ready;
 use winddown_shared::{Pod, RuntimeError};
 use winddown_shim::fault;
@@ -25,8 +26,8 @@ use winddown_shim::record::{self, RecordError};
 use super::{Context, watcher};
 use crate::programs::config::SHIM;
 use crate::programs::draft::Draft;
-use crate::programs::pod::{self, Run, Starting};
-use crate::programs::{blocking, caused, failed, launch};
+use crate::programs::pod::{self, Starting};
+use crate::programs::{blocking, caused, failed};
 
 /// Starts an attempt. Resolves when its process runs; it goes on if the future is dropped.
 ///
@@ -64,8 +65,8 @@ impl<'a> Attempt<'a> {
         next: (u32, Duration),
     ) -> Result<Option<Self>, RuntimeError> {
         let number = next.0;
-        let Some((container, _)) = launch::find(pod, name) else { return Ok(None) };
-        let cgroups = context.driver.cgroups.make(pod, container, number)?;
+        let Some(found) = plan::find(pod, name) else { return Ok(None) };
+        let cgroups = context.driver.cgroups.make(pod, found.container, number)?;
         let draft = Draft::new(context, pod, name, next, cgroups)?;
         let Some(draft) = draft else { return Ok(None) };
         let attempt = Self { context, starting, name, number, draft };
@@ -93,9 +94,9 @@ impl<'a> Attempt<'a> {
         let outcome = self.spawn().and_then(|(supervisor, report)| {
             let entry = self.starting.entry();
             let launching = || entry.lock();
-            launching().launching.push(Arc::clone(&supervisor));
+            launching().own.push(Arc::clone(&supervisor));
             let said = self.hear(&supervisor, report);
-            launching().launching.retain(|s| !Arc::ptr_eq(s, &supervisor));
+            launching().own.retain(|s| !Arc::ptr_eq(s, &supervisor));
             if said.is_err() {
                 // Whatever went wrong, nothing of the attempt may stay behind.
                 let _ = supervisor.signal(rustix::process::Signal::KILL);
@@ -206,13 +207,13 @@ impl<'a> Attempt<'a> {
 
     fn enter(&self, supervisor: &Arc<Process>, main: Option<Arc<Process>>) {
         let backoff = Duration::from_millis(self.draft.record.backoff_ms);
-        let run = Run {
-            supervisor: Some(Arc::clone(supervisor)),
-            main,
-            cgroups: self.draft.record.cgroups.clone(),
-            ..Run::new(self.number, self.draft.record.created_at, backoff)
-        };
-        pod::enter(self.starting.entry(), self.name, run);
+        let entry = self.starting.entry();
+        let attempt = (entry.uid(), &**self.name, self.number);
+        let mut run = pod::run(attempt, self.draft.record.created_at, backoff);
+        run.own.supervisor = Some(Arc::clone(supervisor));
+        run.own.main = main;
+        run.own.cgroups.clone_from(&self.draft.record.cgroups);
+        pod::enter(entry, self.name, run);
     }
 }
 

@@ -115,7 +115,7 @@ async fn end_unsupervised(context: &Arc<Context>, entry: &Arc<PodEntry>, watched
             (context.config.clone(), entry.uid().clone(), Arc::clone(&watched.name));
         let cgroups = {
             let mut state = entry.lock();
-            state.run(&watched.name, watched.attempt).map(|run| run.cgroups.clone())
+            state.attempt(&watched.name, watched.attempt).map(|run| run.own.cgroups.clone())
         };
         let end = move || end_leftovers(&config, (&uid, &name), &cgroups.unwrap_or_default());
         let done = tokio::task::spawn_blocking(end).await;

@@ -3,11 +3,11 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use winddown_shared::PodUid;
+use winddown_shared::{ContainerKind, PodUid};
 
 use super::config::ProcessConfig;
 use super::open::OpenError;
-use super::pod::{Container, PodEntry, Run, kind_of};
+use super::pod::{Container, PodEntry, Run};
 use super::{Context, paths, pod_record};
 
 /// What was found of one pod; `A` is what a driver knows of an attempt.
@@ -59,12 +59,11 @@ pub(crate) fn enter<A, D>(
     let entry = context.new_entry(&found.uid);
     let mut state = entry.lock();
     for (name, attempts) in found.containers {
-        let kind = kind_of(found.known.pod.as_ref(), &name);
-        let mut container = Container::new(Arc::clone(&name), kind);
+        // What part it plays the pod's record says, if that is there.
+        let mut container = Container::new(Arc::clone(&name), ContainerKind::Regular);
         for attempt in attempts {
             if let Some(run) = resume(&name, attempt)? {
-                container.last_exit = container.run.take().and_then(|old| old.end).map(|e| e.exit);
-                container.run = Some(run);
+                container.begin(run);
             }
         }
         // One that never ran is known by its pod's spec, if at all.

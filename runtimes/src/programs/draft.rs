@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use winddown_engine::plan;
 use winddown_shared::{Pod, RuntimeError};
 use winddown_shim::members;
 use winddown_shim::order::Order;
@@ -31,12 +32,11 @@ impl Draft {
         cgroups: Vec<PathBuf>,
     ) -> Result<Option<Self>, RuntimeError> {
         let config = &context.config;
-        let Some((container, field)) = launch::find(pod, name) else { return Ok(None) };
+        let Some(found) = plan::find(pod, name) else { return Ok(None) };
         let logs = paths::logs(config, pod.namespace(), pod.name(), pod.uid());
         let log = paths::log_file(&logs, name, number);
         let dir = paths::container(config, pod.uid(), name).join(number.to_string());
-        let place = (container, field.as_str());
-        let order = launch::order(config, pod, place, &dir, log.clone(), cgroups.clone())?;
+        let order = launch::order(config, pod, &found, &dir, log.clone(), cgroups.clone())?;
         let record = AttemptRecord {
             created_at: config.wall.now(),
             backoff_ms: record::millis(backoff),

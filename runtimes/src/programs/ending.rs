@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 use tokio::time::Instant;
-use winddown_engine::stopping::{self, Containers, KILLED, was_killed};
+use winddown_engine::plan;
+use winddown_engine::stopping::{self, KILLED, was_killed};
 use winddown_shared::{ContainerKind, Grace, Pod, PodStopped, StoppedContainer};
 use winddown_shim::order::Command;
 
@@ -18,6 +19,7 @@ use super::{Context, Driver, launch};
 #[derive(Clone, Debug)]
 pub(crate) struct Target {
     pub(crate) name: Arc<str>,
+    pub(crate) id: Arc<str>,
     pub(crate) attempt: u32,
     /// A sidecar: its turn comes when those that may need it are gone.
     pub(crate) waits_for_others: bool,
@@ -61,7 +63,7 @@ pub(crate) async fn due<D: Driver>(
 /// Notes that a container is asked to end now. False if it has ended, or was asked before: by an earlier
 /// stop, or by the agent before this one.
 pub(crate) fn ask_now(state: &mut PodState, target: &Target) -> bool {
-    let Some(run) = state.run(&target.name, target.attempt) else { return false };
+    let Some(run) = state.attempt(&target.name, target.attempt) else { return false };
     if run.end.is_some() {
         return false;
     }
@@ -75,7 +77,7 @@ pub(crate) fn ask_now(state: &mut PodState, target: &Target) -> bool {
 
 /// Notes that a container is killed now. False if it has ended.
 pub(crate) fn kill_now(state: &mut PodState, target: &Target) -> bool {
-    let run = state.run(&target.name, target.attempt).filter(|run| run.end.is_none());
+    let run = state.attempt(&target.name, target.attempt).filter(|run| run.end.is_none());
     let Some(run) = run else { return false };
     run.forced = true;
     true
@@ -99,33 +101,26 @@ pub(crate) fn finish(state: &mut PodState) -> PodStopped {
 
 impl Target {
     pub(crate) fn is_same_run(&self, other: &Self) -> bool {
-        (&self.name, self.attempt) == (&other.name, other.attempt)
+        self.id == other.id
     }
 
     fn of(config: &ProcessConfig, pod: Option<&Pod>, container: &Container) -> Option<Self> {
         let run = container.run.as_ref()?;
-        let found = pod.and_then(|pod| Some((pod, launch::find(pod, &container.name)?)));
-        let pre_stop = found.as_ref().and_then(|(pod, (spec, field))| {
-            let hook = spec.lifecycle.as_ref()?.pre_stop.as_ref()?;
-            let handler = Handler::of(hook, spec, &config.node)?;
-            let as_container = launch::command(config, pod, spec, field).unwrap_or_default();
+        let found = pod.and_then(|pod| Some((pod, plan::find(pod, &container.name)?)));
+        let pre_stop = found.as_ref().and_then(|(pod, found)| {
+            let hook = found.container.lifecycle.as_ref()?.pre_stop.as_ref()?;
+            let handler = Handler::of(hook, found.container, &config.node)?;
+            let as_container = launch::command(config, pod, found).unwrap_or_default();
             Some(PreStop { pod: (*pod).clone(), handler, as_container })
         });
         Some(Self {
             name: Arc::clone(&container.name),
+            id: Arc::clone(&run.id),
             attempt: run.attempt,
             waits_for_others: container.kind == ContainerKind::Sidecar,
             // Asked before (an earlier stop was abandoned): it has had its hook.
             pre_stop: pre_stop.filter(|_| run.signalled_at.is_none()),
-            signal: launch::stop_signal(found.map(|(_, (spec, _))| spec)),
+            signal: launch::stop_signal(found.map(|(_, found)| found.container)),
         })
-    }
-}
-
-// === impl PodState ===
-
-impl Containers for PodState {
-    fn containers(&self) -> impl Iterator<Item = (&str, ContainerKind, bool)> {
-        self.containers.iter().map(|c| (&*c.name, c.kind, c.is_running()))
     }
 }

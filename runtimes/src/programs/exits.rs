@@ -3,14 +3,13 @@
 use std::path::Path;
 use std::time::Duration;
 
-use tokio::time::Instant;
 use winddown_engine::files;
 use winddown_engine::stopping::UNKNOWN_END;
 use winddown_shared::{ContainerExit, WallTime};
 use winddown_shim::record::{self, AttemptRecord, ExitRecord};
 
 use super::config::ProcessConfig;
-use super::pod::{End, PodEntry};
+use super::pod::{PodEntry, Run};
 
 /// The report of a run whose end was not observed.
 pub(crate) fn unknown_exit(started_at: Option<WallTime>, now: WallTime) -> ContainerExit {
@@ -45,7 +44,7 @@ pub(crate) fn enter(
 ) {
     let mut state = entry.lock();
     let stopping = state.stop.is_some();
-    let Some(run) = state.run(name, attempt) else { return };
+    let Some(run) = state.attempt(name, attempt) else { return };
     if run.end.is_some() {
         return;
     }
@@ -55,34 +54,27 @@ pub(crate) fn enter(
             let ran = Duration::from_millis(record.ran_ms);
             (recorded_exit(record), ran)
         }
-        None => (unknown_exit(Some(run.started_at), config.wall.now()), Duration::ZERO),
+        None => (unknown_exit(run.started_at, config.wall.now()), Duration::ZERO),
     };
-    run.main = None;
-    run.probe_state.ready = false;
-    let wait = if asked { Duration::ZERO } else { config.backoff.after(run.backoff, ran) };
-    run.end = Some(End { exit, ran, asked, restart_at: Instant::now() + wait });
+    run.own.main = None;
+    run.finish(exit, (ran, Duration::ZERO), asked, &config.backoff);
 }
 
-/// The end of a run that was over when the agent was started. The wall clock may have jumped: it waits no longer
-/// than its back-off from now. A restart of the machine is not a crash of the container, nor is what was asked for.
-pub(crate) fn past(
+/// Enters the end of a run that was over when the agent was started. The wall clock may have jumped: it waits no
+/// longer than its back-off from now.
+pub(crate) fn enter_past(
     config: &ProcessConfig,
-    (started_at, backoff): (WallTime, Duration),
+    run: &mut Run,
     exit: Option<ExitRecord>,
     asked: bool,
-    is_of_earlier_boot: bool,
-) -> End {
+) {
     let now = config.wall.now();
     let ran = Duration::from_millis(exit.as_ref().map_or(0, |exit| exit.ran_ms));
     let since = exit.as_ref().map_or(Duration::ZERO, |exit| {
         Duration::try_from(now.duration_since(exit.finished_at)).unwrap_or_default()
     });
-    let exit = exit.map_or_else(|| unknown_exit(Some(started_at), now), recorded_exit);
-    let wait = match asked || is_of_earlier_boot {
-        true => Duration::ZERO,
-        false => config.backoff.after(backoff, ran).saturating_sub(since),
-    };
-    End { exit, ran, asked, restart_at: Instant::now() + wait }
+    let exit = exit.map_or_else(|| unknown_exit(run.started_at, now), recorded_exit);
+    run.finish(exit, (ran, since), asked, &config.backoff);
 }
 
 /// Removes the records of all but the last two attempts of the container whose attempt `dir` is.

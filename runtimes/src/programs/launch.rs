@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use k8s_openapi::api::core::v1 as api;
 use winddown_engine::environment::{command_line, environment};
 use winddown_engine::oom_score::oom_score_adj;
-use winddown_shared::{ContainerKind, Pod, RuntimeError};
+use winddown_engine::plan::Found;
+use winddown_shared::{Pod, RuntimeError};
 use winddown_shim::order::{Command, LogTarget, MessageSource, Order};
 use winddown_shim::procfs::{CONTAINER_MARK, POD_MARK};
 use winddown_shim::record;
@@ -18,17 +19,6 @@ pub(crate) const TERMINATION_LOG_VARIABLE: &str = "WINDDOWN_TERMINATION_LOG";
 
 const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
-/// The container of this name, with its field path and the part it plays.
-pub(crate) fn find<'a>(pod: &'a Pod, name: &str) -> Option<(&'a api::Container, String)> {
-    let spec = pod.spec.as_ref()?;
-    let named = |list: &'a [api::Container], path: &str| {
-        let i = list.iter().position(|c| c.name == name)?;
-        Some((&list[i], format!("spec.{path}[{i}]")))
-    };
-    named(spec.init_containers.as_deref().unwrap_or_default(), "initContainers")
-        .or_else(|| named(&spec.containers, "containers"))
-}
-
 /// What to run for a container, without its files.
 ///
 /// # Errors
@@ -37,8 +27,7 @@ pub(crate) fn find<'a>(pod: &'a Pod, name: &str) -> Option<(&'a api::Container, 
 pub(crate) fn command(
     config: &ProcessConfig,
     pod: &Pod,
-    container: &api::Container,
-    field: &str,
+    Found { container, field, .. }: &Found<'_>,
 ) -> Result<Command, RuntimeError> {
     let own = environment(pod, container, &config.node).map_err(|error| error.of(field))?;
     let argv = command_line(container, &own);
@@ -72,18 +61,18 @@ pub(crate) fn command(
 pub(crate) fn order(
     config: &ProcessConfig,
     pod: &Pod,
-    (container, field): (&api::Container, &str),
+    found: &Found<'_>,
     dir: &Path,
     log: PathBuf,
     cgroups: Vec<PathBuf>,
 ) -> Result<Order, RuntimeError> {
-    let mut command = command(config, pod, container, field)?;
+    let mut command = command(config, pod, found)?;
     let message_file = dir.join(record::TERMINATION_LOG);
     command.env.push((TERMINATION_LOG_VARIABLE.to_owned(), message_file.display().to_string()));
     command.error_file = Some(dir.join(record::START_ERROR));
     command.cgroups = cgroups;
     let fall_back_to_log =
-        container.termination_message_policy.as_deref() == Some("FallbackToLogsOnError");
+        found.container.termination_message_policy.as_deref() == Some("FallbackToLogsOnError");
     Ok(Order {
         launcher: config.shim.again("launch"),
         command,
@@ -109,12 +98,4 @@ pub(crate) fn stop_signal(container: Option<&api::Container>) -> rustix::process
 pub(crate) fn parse_signal(name: &str) -> Option<rustix::process::Signal> {
     let signal: nix::sys::signal::Signal = name.parse().ok()?;
     rustix::process::Signal::from_named_raw(signal as i32)
-}
-
-/// The part a container of this name plays; a name the spec does not have is an ordinary one.
-pub(crate) fn kind(pod: &Pod, name: &str) -> ContainerKind {
-    let init = pod.spec.as_ref().and_then(|s| s.init_containers.as_deref()).unwrap_or_default();
-    init.iter()
-        .find(|c| c.name == name)
-        .map_or(ContainerKind::Regular, winddown_engine::plan::kind_of_init)
 }

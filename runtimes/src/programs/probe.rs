@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1 as api;
 use winddown_engine::environment::NodeFacts;
+use winddown_engine::plan;
 use winddown_engine::probing::{Found, Probed, Probes};
 use winddown_shared::{Pod, RuntimeError};
 use winddown_shim::order::Command;
@@ -35,7 +36,8 @@ pub(super) fn begin<D: Driver>(
     name: &Arc<str>,
     well: bool,
 ) -> Result<(), RuntimeError> {
-    let Some((container, field)) = launch::find(pod, name) else { return Ok(()) };
+    let Some(found) = plan::find(pod, name) else { return Ok(()) };
+    let container = found.container;
     let config = &context.config;
     let probes = Probes::of(container, |probe| handler(probe, container, &config.node));
     let attempt = {
@@ -51,7 +53,7 @@ pub(super) fn begin<D: Driver>(
         run.attempt
     };
     if well && !probes.is_empty() {
-        let command = launch::command(config, pod, container, &field)?;
+        let command = launch::command(config, pod, &found)?;
         let (context, entry, name) = (Arc::clone(context), Arc::clone(entry), Arc::clone(name));
         let alive = context.alive.clone();
         let run = ProbedRun { context, entry, pod: pod.clone(), name, attempt, command };
@@ -86,7 +88,7 @@ impl<D: Driver> Probed for ProbedRun<D> {
 
     fn note(&self, found: Found) {
         let mut state = self.entry.lock();
-        let Some(run) = state.run(&self.name, self.attempt) else { return };
+        let Some(run) = state.attempt(&self.name, self.attempt) else { return };
         let is_changed = run.probe_state.note(found);
         drop(state);
         if is_changed {
@@ -98,7 +100,7 @@ impl<D: Driver> Probed for ProbedRun<D> {
         self.entry
             .wait_for(|state| {
                 let stopping = state.stopping;
-                let run = state.run(&self.name, self.attempt);
+                let run = state.attempt(&self.name, self.attempt);
                 (stopping || run.is_none_or(|run| run.end.is_some())).then_some(())
             })
             .await;

@@ -4,19 +4,21 @@ use std::path::PathBuf;
 
 use tokio::sync::broadcast;
 use winddown_engine::mount_table;
+use winddown_engine::status::status;
 use winddown_engine::unsupported::refused_or_ignored;
 use winddown_shared::{
     Grace, Pod, PodRuntimeStatus, PodStopped, PodUid, Runtime, RuntimeError, RuntimePod, SyncedPod,
 };
 
-use super::{Driver, ProgramRuntime, blocking, caused, failed, paths, status, stop, sync};
+use super::{Driver, ProgramRuntime, blocking, caused, failed, paths, pod, stop, sync};
 
 /// How often the removal of a directory is retried that is still written to.
 const REMOVALS: usize = 8;
 
 impl<D: Driver> Runtime for ProgramRuntime<D> {
     async fn sync_pod(&self, pod: &Pod) -> Result<SyncedPod, RuntimeError> {
-        let has_started = self.entry(pod.uid()).is_some_and(|entry| entry.lock().has_started());
+        let has_started =
+            self.entry(pod.uid()).is_some_and(|entry| pod::has_started(&entry.lock()));
         let unsupported = self.context.driver.unsupported(pod);
         let ignored = refused_or_ignored(pod, unsupported, has_started)?;
         let synced = sync::sync(&self.context, &self.entry_for(pod), pod).await?;
@@ -51,7 +53,7 @@ impl<D: Driver> Runtime for ProgramRuntime<D> {
 
     async fn forget_pod(&self, uid: &PodUid) -> Result<(), RuntimeError> {
         let Some(entry) = self.entry(uid) else { return Ok(()) };
-        let Some(places) = entry.lock().places(&self.context.config, uid) else {
+        let Some(places) = pod::places(&entry.lock(), &self.context.config, uid) else {
             return Err(failed(format!("pod {uid} still runs: stop it before it is forgotten")));
         };
         D::free(&self.context, uid).await?;
@@ -62,7 +64,7 @@ impl<D: Driver> Runtime for ProgramRuntime<D> {
 
     async fn pod_status(&self, uid: &PodUid) -> Result<PodRuntimeStatus, RuntimeError> {
         let entry = self.entry(uid);
-        Ok(entry.map(|entry| status::status(&entry.lock(), D::SCHEME)).unwrap_or_default())
+        Ok(entry.map(|entry| status(&entry.lock(), D::SCHEME)).unwrap_or_default())
     }
 
     async fn list_pods(&self) -> Result<Vec<RuntimePod>, RuntimeError> {

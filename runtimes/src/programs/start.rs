@@ -26,8 +26,8 @@ pub(super) async fn start<D: Driver>(
         let next = {
             let mut state = starting.entry().lock();
             let stopping = state.stopping;
-            let container = state.container(&name).filter(|c| !stopping && !c.is_running());
-            container.map(|container| container.next(&context.config.backoff))
+            let is_due = state.container(&name).is_some_and(|c| !stopping && !c.is_running());
+            state.next(&name, &context.config.backoff).filter(|_| is_due)
         };
         match next {
             Some(next) => D::start(&context, starting, &pod, &name, next).await,

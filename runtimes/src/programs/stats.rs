@@ -113,8 +113,7 @@ fn places(config: &ProcessConfig, entry: &PodEntry) -> Option<PodPlaces> {
 fn logs_of_dead(config: &ProcessConfig, entry: &PodEntry) -> Vec<PathBuf> {
     let Some(logs) = logs_of(config, entry) else { return Vec::new() };
     let state = entry.lock();
-    let is_over = state.stopping && state.starting == 0 && !state.any_running();
-    if !is_over {
+    if !state.is_over() {
         return Vec::new();
     }
     let runs = state.containers.iter().filter_map(|c| Some((&c.name, c.run.as_ref()?.attempt)));

@@ -15,11 +15,11 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use tokio::time::timeout;
-use winddown_engine::stopping;
+use winddown_engine::{pod, stopping};
 use winddown_shared::{Grace, Pod, PodStopped, RuntimeError};
 
 use super::ending::{self, Target};
-use super::pod::{self, PodEntry, PodState};
+use super::pod::{PodEntry, PodState};
 use super::{Context, Driver, paths};
 
 #[cfg(test)]
@@ -87,7 +87,7 @@ pub(super) async fn stop_to_restart<D: Driver>(
         let mut targets = ending::targets(&context.config, &state);
         targets.retain(|t| &*t.name == name);
         let Some(mut target) = targets.pop() else { return Ok(()) };
-        let Some(run) = state.run(name, target.attempt) else { return Ok(()) };
+        let Some(run) = state.attempt(name, target.attempt) else { return Ok(()) };
         // One that was to be killed and runs is not on its way out.
         let is_asked = run.signalled_at.is_some() && !run.forced;
         if is_asked || std::mem::replace(&mut run.ending, true) {
@@ -99,7 +99,7 @@ pub(super) async fn stop_to_restart<D: Driver>(
     let attempt = target.attempt;
     let ended = end_one(context, entry, target, grace, Duration::ZERO).await;
     if ended.is_err()
-        && let Some(run) = entry.lock().run(name, attempt)
+        && let Some(run) = entry.lock().attempt(name, attempt)
     {
         run.ending = false;
     }
@@ -117,7 +117,7 @@ pub(super) async fn end_one<D: Driver>(
     mut grace: Grace,
     last_call: Duration,
 ) -> Result<(), RuntimeError> {
-    let ended = pod::ended(entry, &target.name, target.attempt);
+    let ended = pod::ended(entry, &target.name, &target.id);
     tokio::pin!(ended);
     let ask = async {
         ending::due(context, entry, &target, &grace, last_call).await;

@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use tokio::time::Instant;
-use winddown_engine::{plan, stopping};
+use winddown_engine::{plan, status, stopping};
 use winddown_shared::{Grace, Pod, RuntimeError, SyncedPod, error_chain};
 
 use super::hook::{self, Handler};
 use super::pod::{PodEntry, Starting};
-use super::{Context, Driver, launch, probe, start, status, stop};
+use super::{Context, Driver, launch, probe, start, stop};
 
 /// One pass: starts what may start, until nothing more can be started without waiting.
 pub(super) async fn sync<D: Driver>(
@@ -62,12 +62,12 @@ async fn start_one<D: Driver>(
 ) -> Result<(), RuntimeError> {
     let Some(starting) = Starting::begin(entry) else { return Ok(()) };
     start::start(context, starting, pod, name).await?;
-    let Some((container, field)) = launch::find(pod, name) else { return Ok(()) };
-    let post_start = container.lifecycle.as_ref().and_then(|l| l.post_start.as_ref());
+    let Some(found) = plan::find(pod, name) else { return Ok(()) };
+    let post_start = found.container.lifecycle.as_ref().and_then(|l| l.post_start.as_ref());
     let config = &context.config;
-    let well = match post_start.and_then(|h| Handler::of(h, container, &config.node)) {
+    let well = match post_start.and_then(|h| Handler::of(h, found.container, &config.node)) {
         Some(handler) => {
-            let command = launch::command(config, pod, container, &field)?;
+            let command = launch::command(config, pod, &found)?;
             let outcome = hook::run(context, (pod, name), &handler, &command, None).await;
             if let Err(error) = &outcome {
                 tracing::warn!(pod = %pod.label(), container = %name, error = error_chain(&error), "the postStart hook failed");

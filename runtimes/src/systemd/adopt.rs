@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use tokio::time::timeout;
-use winddown_shared::{PodUid, RuntimeError, error_chain};
+use winddown_shared::{ContainerKind, PodUid, RuntimeError, error_chain};
 use winddown_shim::record::{self, AttemptRecord, ExitRecord};
 
 use super::attempt::{Attempt, UNIT, UnitRecord};
@@ -16,7 +16,7 @@ use super::{Context, end};
 use crate::programs::adopt::{self, FoundPod};
 use crate::programs::config::ProcessConfig;
 use crate::programs::open::OpenError;
-use crate::programs::pod::{self, Container, PodEntry, Run, kind_of};
+use crate::programs::pod::{self, Container, PodEntry, Run};
 use crate::programs::{caused, exits, stop_marker};
 
 /// How long the ends of containers that ended meanwhile may hold up the agent's start.
@@ -144,7 +144,7 @@ pub(crate) async fn look_again<U: ServiceUnits>(
         let Role::Main(number) = named.role else { continue };
         let is_known = {
             let mut state = entry.lock();
-            state.run(&named.container, number).is_some()
+            state.attempt(&named.container, number).is_some()
         };
         if !is_known {
             let container: Arc<str> = named.container.into();
@@ -167,18 +167,20 @@ fn resume<U>(context: &Context<U>, one: &FoundAttempt, is_loaded: bool) -> Optio
     if !is_loaded && one.exit.is_none() && !one.unit.started && !is_of_earlier_boot {
         return None;
     }
-    let mut run = run_of(&one.record, one.attempt.number, one.asked);
-    run.is_of_earlier_boot = is_of_earlier_boot;
+    let mut run = run_of(&one.record, &one.attempt, one.asked);
+    run.own.is_of_earlier_boot = is_of_earlier_boot;
     if !is_loaded {
-        let (began, exit) = ((run.started_at, run.backoff), one.exit.clone());
-        run.end = Some(exits::past(&context.config, began, exit, one.asked, is_of_earlier_boot));
+        exits::enter_past(&context.config, &mut run, one.exit.clone(), one.asked);
     }
     Some(run)
 }
 
 /// An adopted run that goes on.
-fn run_of(record: &AttemptRecord, attempt: u32, asked: bool) -> Run {
-    Run::adopted(attempt, record.created_at, Duration::from_millis(record.backoff_ms), asked)
+fn run_of(record: &AttemptRecord, attempt: &Attempt, asked: bool) -> Run {
+    let id = (&attempt.uid, &*attempt.container, attempt.number);
+    let mut run = pod::run(id, record.created_at, Duration::from_millis(record.backoff_ms));
+    run.adopt(asked);
+    run
 }
 
 /// Enters a run of which there may be no record.
@@ -194,12 +196,12 @@ fn enter_unrecorded<U>(context: &Context<U>, entry: &PodEntry, attempt: &Attempt
     {
         let mut state = entry.lock();
         if state.container(&attempt.container).is_none() {
-            let kind = kind_of(state.pod.as_ref(), &attempt.container);
-            state.containers.push(Container::new(Arc::clone(&attempt.container), kind));
+            let name = Arc::clone(&attempt.container);
+            state.containers.push(Container::new(name, ContainerKind::Regular));
         }
     }
     let asked = stop_marker::was_asked(&attempt.dir);
-    pod::enter(entry, &attempt.container, run_of(&record, attempt.number, asked));
+    pod::enter(entry, &attempt.container, run_of(&record, attempt, asked));
 }
 
 /// Watches a run. Returns what resolves when one that has ended is entered.
@@ -212,8 +214,9 @@ fn follow<'a, U: ServiceUnits>(
     let watched = context.driver.unit_cache.expect(&attempt.unit);
     let has_ended = view.phase.has_ended();
     context.driver.unit_cache.see(&attempt.unit, view);
-    let (name, number) = (Arc::clone(&attempt.container), attempt.number);
+    let name = Arc::clone(&attempt.container);
+    let id = pod::id((&attempt.uid, &name, attempt.number));
     end::watch(context, entry, attempt, watched);
     let entry = Arc::clone(entry);
-    has_ended.then_some(async move { pod::ended(&entry, &name, number).await })
+    has_ended.then_some(async move { winddown_engine::pod::ended(&entry, &name, &id).await })
 }

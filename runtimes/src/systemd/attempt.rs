@@ -10,7 +10,7 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1 as api;
 use rustix::fs::{MemfdFlags, memfd_create};
 use serde::{Deserialize, Serialize};
-use winddown_engine::stopping;
+use winddown_engine::{plan, stopping};
 use winddown_shared::{Pod, PodUid, Quantity, RuntimeError};
 use winddown_shim::order::Command;
 use winddown_shim::record::{self, AttemptRecord, RecordError};
@@ -88,7 +88,8 @@ impl Attempt {
         backoff: Duration,
     ) -> Result<Option<Prepared>, RuntimeError> {
         let config = &context.config;
-        let Some((container, _)) = launch::find(pod, &self.container) else { return Ok(None) };
+        let Some(found) = plan::find(pod, &self.container) else { return Ok(None) };
+        let container = found.container;
         let next = (self.number, backoff);
         let draft = Draft::new(context, pod, &self.container, next, Vec::new())?;
         let Some(draft) = draft else { return Ok(None) };

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1 as api;
 use tokio::time::{sleep, timeout};
-use winddown_engine::termination_message;
+use winddown_engine::{plan, termination_message};
 use winddown_shared::{RuntimeError, error_chain};
 use winddown_shim::exit;
 use winddown_shim::order::MessageSource;
@@ -17,7 +17,7 @@ use super::attempt::Attempt;
 use super::unit_cache::Watched;
 use super::units::{ServiceUnits, UnitEnd, UnitError, UnitPhase, UnitView, Whom};
 use crate::programs::pod::PodEntry;
-use crate::programs::{blocking, caused, exits, launch};
+use crate::programs::{blocking, caused, exits};
 
 /// Between two attempts to end what a container left behind; doubled up to the longest.
 const AGAIN: Duration = Duration::from_secs(2);
@@ -140,8 +140,8 @@ async fn write<U: ServiceUnits>(
 ) -> Option<ExitRecord> {
     let source = {
         let state = entry.lock();
-        let found = state.pod.as_ref().and_then(|pod| launch::find(pod, &attempt.container));
-        found.map(|(container, _)| message_source(attempt, container))
+        let found = state.pod.as_ref().and_then(|pod| plan::find(pod, &attempt.container));
+        found.map(|found| message_source(attempt, found.container))
     };
     let (context, attempt) = (Arc::clone(context), attempt.clone());
     let written = move || {

@@ -14,7 +14,7 @@ use super::attempt::{Attempt, Prepared};
 use super::unit_cache::Watched;
 use super::units::{ServiceUnits, UnitError, UnitPhase};
 use super::{Context, end};
-use crate::programs::pod::{self, PodEntry, Run, Starting};
+use crate::programs::pod::{self, PodEntry, Starting};
 use crate::programs::{blocking, caused, failed};
 
 /// Resolves when no start is under way.
@@ -23,8 +23,7 @@ use crate::programs::{blocking, caused, failed};
 /// A start does not come to an end.
 pub(super) async fn settle<U>(context: &Context<U>, entry: &PodEntry) -> Result<(), RuntimeError> {
     let after = context.config.start_timeout + context.config.kill_timeout;
-    let settled = entry.wait_for(|state| (state.starting == 0).then_some(()));
-    timeout(after, settled).await.map_err(|_| {
+    timeout(after, winddown_engine::pod::started(entry)).await.map_err(|_| {
         let what = format!("waiting for a start under way of pod {}", entry.uid());
         RuntimeError::Timeout { what, after }
     })
@@ -56,7 +55,7 @@ pub(super) async fn start<U: ServiceUnits>(
     }
     let started_at = prepared.record.created_at;
     let watched = ask(context, &attempt, prepared).await?;
-    pod::enter(entry, name, Run::new(number, started_at, backoff));
+    pod::enter(entry, name, pod::run((pod.uid(), name, number), started_at, backoff));
     let noted = {
         let (attempt, context) = (attempt.clone(), Arc::clone(context));
         blocking(move || {

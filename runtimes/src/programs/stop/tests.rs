@@ -2,7 +2,6 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use serde_json::json;
 use tokio::sync::{broadcast, watch};
-use tokio::time::Instant;
 use winddown_engine::probing::ProbeState;
 use winddown_shared::{PodUid, UnsupportedField, WallClock, WallTime};
 use winddown_shim::order::Command;
@@ -12,7 +11,7 @@ use crate::programs::config::{ProcessConfig, ShimCommand};
 use crate::programs::ending::{ask_now, targets};
 use crate::programs::exits;
 use crate::programs::hook::HookError;
-use crate::programs::pod::{End, Run, Starting};
+use crate::programs::pod::{self, Run, Starting};
 use crate::programs::stats::Traces;
 
 /// A driver that fails to end containers the first so many times.
@@ -78,9 +77,8 @@ impl Driver for Faulty {
             return;
         }
         let exit = exits::unknown_exit(None, WallTime::default());
-        let end = End { exit, ran: Duration::ZERO, asked: false, restart_at: Instant::now() };
-        if let Some(run) = entry.lock().run(&target.name, target.attempt) {
-            run.end = Some(end);
+        if let Some(run) = entry.lock().run(&target.name, &target.id) {
+            run.finish(exit, (Duration::ZERO, Duration::ZERO), false, &context.config.backoff);
         }
         entry.bump();
     }
@@ -111,7 +109,7 @@ fn running() -> Arc<PodEntry> {
     {
         let mut state = entry.lock();
         state.take_pod(&pod);
-        let mut run = Run::new(0, WallTime::default(), Duration::ZERO);
+        let mut run = pod::run((entry.uid(), "main", 0), WallTime::default(), Duration::ZERO);
         run.probe_state = ProbeState { started: true, ready: false, probed: true, failing: true };
         state.container("main").unwrap().run = Some(run);
     }

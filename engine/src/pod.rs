@@ -1,0 +1,216 @@
+//! A pod, its containers and their runs, in a runtime's memory.
+
+use std::fmt::Debug;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+use winddown_shared::{ContainerKind, Pod, PodUid, RuntimePod, WallTime};
+
+use crate::entry::Entry;
+use crate::plan::{self, Backoff, ContainerObservation, ContainerRule};
+use crate::stopping::{Containers, StopRecord};
+
+mod container;
+
+pub use container::{Container, End, Run, Trouble};
+
+/// What a pod runs in: its sandbox, or a boot of the machine. It decides what a run of before still means. Its types
+/// are what a runtime knows of pods, containers and runs besides what all know.
+pub trait Boundary: Debug + Default + Send + Sync + 'static {
+    /// Of a pod.
+    type Pod: Debug + Default + Send;
+    /// Of a container.
+    type Container: Debug + Default + Send;
+    /// Of a run.
+    type Run: Debug + Send;
+
+    /// Whether what the run was in is gone: its pod begins anew.
+    fn is_past(pod: &Self::Pod, run: &Self::Run) -> bool;
+
+    /// Whether more of the pod runs than its containers' newest runs.
+    fn has_more(_: &Self::Pod) -> bool {
+        false
+    }
+}
+
+/// A pod.
+pub type PodEntry<B> = Entry<PodState<B>>;
+
+/// A pod's state. The lock is never held across an await or a system call that can wait.
+#[derive(Debug, Default)]
+pub struct PodState<B: Boundary> {
+    /// The pod as last handed in, or as it was found; none for one of which only traces were found.
+    pub pod: Option<Pod>,
+    /// Its namespace and its name; empty while they are not known.
+    pub label: (Arc<str>, Arc<str>),
+    /// Its own grace, as far as that is known without the pod.
+    pub grace: Option<Duration>,
+    /// When it was first started.
+    pub started_at: Option<WallTime>,
+    /// Its addresses, if it has its own.
+    pub ips: Vec<String>,
+    /// It is being stopped, or was: nothing may be started.
+    pub stopping: bool,
+    /// Starts under way. A stop waits for them: it could not end what it does not see yet.
+    pub starting: usize,
+    /// How many starts began or ended: tells whether what was seen of the pod is older than what is known.
+    pub starts: u64,
+    /// In the spec's order, init containers first.
+    pub containers: Vec<Container<B>>,
+    /// What ran when the stop began; kept so that a second stop tells the same.
+    pub stop: Option<StopRecord>,
+    /// What only this kind of runtime knows.
+    pub own: B::Pod,
+}
+
+/// `namespace/name`, or the UID of a pod whose name is not known yet. Takes the lock.
+pub fn title<B: Boundary>(entry: &PodEntry<B>) -> String {
+    let (namespace, name) = entry.lock().label.clone();
+    if name.is_empty() { entry.uid().to_string() } else { format!("{namespace}/{name}") }
+}
+
+/// Resolves when this run of the container has ended. Cancel-safe.
+pub async fn ended<B: Boundary>(entry: &PodEntry<B>, name: &str, id: &str) {
+    let is_over = |run: Option<&mut Run<B>>| run.is_none_or(|run| run.end.is_some());
+    entry.wait_for(|state| is_over(state.run(name, id)).then_some(())).await;
+}
+
+/// Resolves when the pod is asked to stop. Cancel-safe.
+pub async fn stopping<B: Boundary>(entry: &PodEntry<B>) {
+    entry.wait_for(|state| state.stopping.then_some(())).await;
+}
+
+/// Resolves when no start is under way. Cancel-safe.
+pub async fn started<B: Boundary>(entry: &PodEntry<B>) {
+    entry.wait_for(|state| (state.starting == 0).then_some(())).await;
+}
+
+/// Keeps count of one start under way.
+#[derive(Debug)]
+pub struct Starting<B: Boundary>(Arc<PodEntry<B>>);
+
+// === impl PodState ===
+
+impl<B: Boundary> PodState<B> {
+    /// Takes the pod as it is now, and makes room for its containers in the spec's order.
+    pub fn take_pod(&mut self, pod: &Pod) {
+        if self.pod.as_ref().is_some_and(|known| known.is_same_object(pod)) {
+            return;
+        }
+        let rules = plan::rules(pod);
+        let mut known = std::mem::take(&mut self.containers);
+        for rule in rules {
+            let old = known.iter().position(|c| c.name == rule.name).map(|i| known.remove(i));
+            let fresh = || Container::new(rule.name.clone(), rule.kind);
+            let mut container = old.unwrap_or_else(fresh);
+            let found = plan::find(pod, &rule.name);
+            container.take(rule.kind, found.map(|found| found.container));
+            self.containers.push(container);
+        }
+        // Containers the spec no longer has may still run.
+        self.containers.append(&mut known);
+        self.label = (pod.namespace().clone(), pod.name().clone());
+        self.pod = Some(pod.clone());
+    }
+
+    /// The container of this name.
+    pub fn container(&mut self, name: &str) -> Option<&mut Container<B>> {
+        self.containers.iter_mut().find(|c| &*c.name == name)
+    }
+
+    /// The newest run of the container, if that is its id.
+    pub fn run(&mut self, name: &str, id: &str) -> Option<&mut Run<B>> {
+        self.container(name)?.run.as_mut().filter(|run| &*run.id == id)
+    }
+
+    /// The newest run of the container, if that is its number.
+    pub fn attempt(&mut self, name: &str, number: u32) -> Option<&mut Run<B>> {
+        self.container(name)?.run.as_mut().filter(|run| run.attempt == number)
+    }
+
+    /// Whether anything of the pod runs, or may by a start that is under way.
+    pub fn any_running(&self) -> bool {
+        self.starting > 0
+            || B::has_more(&self.own)
+            || self.containers.iter().any(Container::is_running)
+    }
+
+    /// Whether the pod was stopped and runs no more.
+    pub fn is_over(&self) -> bool {
+        self.stopping && !self.any_running()
+    }
+
+    /// Whether the run was in what the pod runs in no more.
+    pub fn is_past(&self, run: &Run<B>) -> bool {
+        B::is_past(&self.own, &run.own)
+    }
+
+    /// The number of the container's next attempt, and the back-off to follow it.
+    pub fn next(&self, name: &str, backoff: &Backoff) -> Option<(u32, Duration)> {
+        let container = self.containers.iter().find(|c| &*c.name == name)?;
+        let is_past = container.run.as_ref().is_some_and(|run| self.is_past(run));
+        Some(container.next(is_past, backoff))
+    }
+
+    /// The pod for a listing.
+    pub fn summary(&self, uid: &PodUid) -> RuntimePod {
+        RuntimePod {
+            uid: uid.clone(),
+            name: self.label.1.clone(),
+            namespace: self.label.0.clone(),
+            running: self.any_running(),
+            grace: self.pod.as_ref().map_or(self.grace, Pod::own_grace),
+        }
+    }
+
+    /// What the containers of these rules, which come first and in their order, do, for the plan.
+    pub fn seen(&self, rules: &[ContainerRule], now: Instant) -> Vec<ContainerObservation> {
+        let is_past = |run: Option<&Run<B>>| run.is_some_and(|run| self.is_past(run));
+        let containers = self.containers.iter().zip(rules);
+        containers.map(|(c, rule)| c.seen(rule, is_past(c.run.as_ref()), now)).collect()
+    }
+
+    /// When the container at this place, which could not be started, is tried again; none if that is now.
+    pub fn trouble_until(&self, place: usize, now: Instant) -> Option<Duration> {
+        let trouble = self.containers.get(place)?.trouble.as_ref()?;
+        let left = trouble.until.saturating_duration_since(now);
+        (!left.is_zero()).then_some(left)
+    }
+}
+
+impl<B: Boundary> Containers for PodState<B> {
+    fn containers(&self) -> impl Iterator<Item = (&str, ContainerKind, bool)> {
+        self.containers.iter().map(|c| (&*c.name, c.kind, c.is_running()))
+    }
+}
+
+// === impl Starting ===
+
+impl<B: Boundary> Starting<B> {
+    /// None if the pod is being stopped.
+    pub fn begin(entry: &Arc<PodEntry<B>>) -> Option<Self> {
+        let mut state = entry.lock();
+        if state.stopping {
+            return None;
+        }
+        state.starting += 1;
+        state.starts += 1;
+        Some(Self(Arc::clone(entry)))
+    }
+
+    /// The pod's.
+    pub fn entry(&self) -> &Arc<PodEntry<B>> {
+        &self.0
+    }
+}
+
+impl<B: Boundary> Drop for Starting<B> {
+    fn drop(&mut self) {
+        let mut state = self.0.lock();
+        state.starting -= 1;
+        state.starts += 1;
+        drop(state);
+        self.0.bump();
+    }
+}

@@ -1,0 +1,187 @@
+//! A pod's containers as the pod workers and `status` see them.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+use winddown_shared::{ContainerKind, ContainerState, ContainerStatus, PodRuntimeStatus};
+
+use crate::plan::{self, ContainerObservation, Restart};
+use crate::pod::{Boundary, Container, PodState, Run};
+use crate::probing::ProbeState;
+
+/// The pod now, with ids below `scheme`. The caller holds its lock.
+pub fn status<B: Boundary>(state: &PodState<B>, scheme: &str) -> PodRuntimeStatus {
+    let rules = state.pod.as_ref().map(plan::rules).unwrap_or_default();
+    let seen = state.seen(&rules, Instant::now());
+    let will_start = !state.stopping && !plan::plan(&rules, &seen).done;
+    let all: Vec<Shown<'_, B>> = state
+        .containers
+        .iter()
+        .enumerate()
+        .map(|(i, container)| {
+            let seen = seen.get(i).copied();
+            // One of before the pod began anew is the past of a container that is started again.
+            let is_past = will_start && seen == Some(ContainerObservation::Never);
+            let run = container.run.as_ref().filter(|run| !run.undone && !is_past);
+            let restart = match rules.get(i) {
+                Some(rule) if will_start => rule.restart,
+                _ => Restart::Never,
+            };
+            Shown { container, run, seen, restart }
+        })
+        .collect();
+    let initialized =
+        is_initialized(all.iter().map(|one| (one.container.kind, one.run.map(progress))));
+    let containers = all.iter().map(|one| one.status(state, scheme, initialized)).collect();
+    PodRuntimeStatus { containers, started_at: state.started_at, ips: state.ips.clone() }
+}
+
+/// A container whose status is told.
+struct Shown<'a, B: Boundary> {
+    container: &'a Container<B>,
+    /// The newest run that counts.
+    run: Option<&'a Run<B>>,
+    seen: Option<ContainerObservation>,
+    restart: Restart,
+}
+
+impl<B: Boundary> Shown<'_, B> {
+    fn status(&self, state: &PodState<B>, scheme: &str, initialized: bool) -> ContainerStatus {
+        let container = self.container;
+        let newest = container.run.as_ref();
+        let running = newest.filter(|run| run.is_running());
+        let now = self.state(running, state.stopping, initialized);
+        let is_waiting = matches!(now, ContainerState::Waiting { .. });
+        let own_end =
+            newest.filter(|run| is_waiting && !run.undone).and_then(|run| run.end.as_ref());
+        // Its own image, as long as it is there: the spec may name another one by now.
+        let image = newest.and_then(|run| run.image.as_ref()).or(container.image.as_ref());
+        ContainerStatus {
+            name: container.name.clone(),
+            kind: container.kind,
+            id: newest.map(|run| format!("{scheme}://{}", run.id)).unwrap_or_default(),
+            image: image.map(|image| image.to_string()).unwrap_or_default(),
+            state: now,
+            last_exit: own_end.map(|end| &end.exit).or(container.last_exit.as_ref()).cloned(),
+            restart_count: newest.map_or(0, |run| run.attempt),
+            started: running.is_some_and(|run| run.probe_state.started),
+            ready: is_ready(container.kind, self.run.map(progress)),
+        }
+    }
+
+    fn state(&self, running: Option<&Run<B>>, stopping: bool, initialized: bool) -> ContainerState {
+        let end = self.run.and_then(|run| run.end.as_ref());
+        let will_restart = self.seen == Some(ContainerObservation::Outdated)
+            || end.is_some_and(|end| self.restart.applies_to(end.exit.exit_code));
+        let trouble = self.container.trouble.as_ref().filter(|_| !stopping);
+        match (running.and_then(|run| run.started_at), end, trouble) {
+            (Some(started_at), ..) => ContainerState::Running { started_at },
+            (None, None, Some(trouble)) => trouble.state(),
+            (None, Some(_), Some(trouble)) if will_restart => trouble.state(),
+            (None, Some(end), _) => match self.seen {
+                Some(ContainerObservation::Ended { wait, .. })
+                    if will_restart && !wait.is_zero() =>
+                {
+                    crash_loop(wait)
+                }
+                _ => ContainerState::Exited(end.exit.clone()),
+            },
+            (None, None, None) => waiting_to_start(self.container.kind, initialized),
+        }
+    }
+}
+
+/// How far the newest run of a container has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Progress {
+    /// It has started, and its startup probe passed.
+    started: bool,
+    /// Its readiness probe passed.
+    ready: bool,
+    /// How it ended, if it has.
+    exit_code: Option<i32>,
+}
+
+fn progress<B: Boundary>(run: &Run<B>) -> Progress {
+    let exit_code = run.end.as_ref().map(|end| end.exit.exit_code);
+    let ProbeState { started, ready, .. } = run.probe_state;
+    Progress { started, ready, exit_code }
+}
+
+/// It waits to be started again.
+fn crash_loop(wait: Duration) -> ContainerState {
+    ContainerState::Waiting {
+        reason: "CrashLoopBackOff".into(),
+        message: format!("started again in {} s", wait.as_secs() + 1),
+    }
+}
+
+/// It has not run yet. `initialized` is what [`is_initialized`] says of its pod.
+fn waiting_to_start(kind: ContainerKind, initialized: bool) -> ContainerState {
+    let reason = match kind {
+        ContainerKind::Regular if initialized => "ContainerCreating",
+        _ => "PodInitializing",
+    };
+    ContainerState::Waiting { reason: reason.into(), message: String::new() }
+}
+
+/// Whether everything that runs before a pod's regular containers has done its work, or runs.
+fn is_initialized(containers: impl IntoIterator<Item = (ContainerKind, Option<Progress>)>) -> bool {
+    containers.into_iter().all(|(kind, run)| match (kind, run) {
+        (ContainerKind::Regular, _) => true,
+        (ContainerKind::Sidecar, Some(run)) => run.started,
+        (ContainerKind::Init, Some(run)) => run.exit_code == Some(0),
+        (_, None) => false,
+    })
+}
+
+/// Whether a container counts as ready.
+fn is_ready(kind: ContainerKind, run: Option<Progress>) -> bool {
+    run.is_some_and(|run| match kind {
+        // An init container is ready once it has done its work.
+        ContainerKind::Init => run.exit_code == Some(0),
+        _ => run.exit_code.is_none() && run.started && run.ready,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use ContainerKind::{Init, Regular, Sidecar};
+
+    use super::*;
+
+    const NEW: Progress = Progress { started: false, ready: false, exit_code: None };
+    const UP: Progress = Progress { started: true, ready: true, exit_code: None };
+    const DONE: Progress = Progress { exit_code: Some(0), ..UP };
+    const FAILED: Progress = Progress { exit_code: Some(1), ..UP };
+
+    #[test]
+    fn a_pod_is_initialized_when_its_init_containers_are_done_and_its_sidecars_run() {
+        for (containers, expected) in [
+            (&[(Regular, None)][..], true),
+            (&[(Init, None), (Regular, None)], false),
+            (&[(Init, Some(UP))], false),
+            (&[(Init, Some(FAILED))], false),
+            (&[(Init, Some(DONE)), (Sidecar, Some(NEW))], false),
+            (&[(Init, Some(DONE)), (Sidecar, Some(UP)), (Regular, Some(NEW))], true),
+        ] {
+            assert_eq!(is_initialized(containers.iter().copied()), expected, "{containers:?}");
+        }
+    }
+
+    #[test]
+    fn a_container_is_ready_while_it_runs_and_an_init_container_when_it_is_done() {
+        for (kind, run, expected) in [
+            (Regular, None, false),
+            (Regular, Some(NEW), false),
+            (Regular, Some(UP), true),
+            (Sidecar, Some(UP), true),
+            (Regular, Some(DONE), false),
+            (Init, Some(UP), false),
+            (Init, Some(DONE), true),
+            (Init, Some(FAILED), false),
+        ] {
+            assert_eq!(is_ready(kind, run), expected, "{kind:?} {run:?}");
+        }
+    }
+}
