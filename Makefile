@@ -17,8 +17,8 @@ FILES := preemption/src/**/*.rs \
 	$(addprefix shutdown/src/,plan.rs plan/*.rs role.rs budget.rs policy.rs)
 
 # Those that other agents can be built from, each before those that need it.
-CRATES := $(addprefix --package winddown-,quantities files shared yaml runtime-cache machine notices systemd preemption eviction shutdown \
-	shim engine runtimes cri api-client cluster pod-references companion config static-pods control node)
+CRATES := $(addprefix --package winddown-,quantities files shared yaml runtime-cache notices systemd preemption eviction shutdown \
+	shim engine machine runtimes cri api-client cluster pod-references companion config static-pods control node)
 
 BENCH = $(or $(CARGO_TARGET_DIR),target)/dist/winddown-bench
 

@@ -12,6 +12,8 @@ use rustix::ioctl::{Updater, ioctl, opcode::read_write};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
+const URGENT: Interest = Interest::PRIORITY.add(Interest::ERROR);
+
 /// An owned descriptor (a pidfd, the read end of a pipe) that can be waited on.
 #[derive(Debug)]
 pub struct Ready(AsyncFd<OwnedFd>);
@@ -24,12 +26,35 @@ impl Ready {
     ///
     /// # Panics
     /// Outside a tokio runtime with I/O enabled.
-    #[allow(unsafe_code)]
     pub fn new(fd: OwnedFd) -> io::Result<Self> {
+        Self::register(fd, Interest::READABLE)
+    }
+
+    /// The same for a descriptor with urgent news (`POLLPRI`), such as a trigger of pressure.
+    ///
+    /// # Errors
+    /// As for [`new`](Self::new).
+    ///
+    /// # Panics
+    /// As [`new`](Self::new).
+    pub fn for_urgent(fd: OwnedFd) -> io::Result<Self> {
+        Self::register(fd, URGENT)
+    }
+
+    #[allow(unsafe_code)]
+    fn register(fd: OwnedFd, interest: Interest) -> io::Result<Self> {
         // SAFETY: an OwnedFd names the same open descriptor for its whole life, and AsyncFd, which
         // owns it, takes it off the poller before dropping it.
-        let registered = unsafe { AsyncFd::register_with_interest(fd, Interest::READABLE) };
+        let registered = unsafe { AsyncFd::register_with_interest(fd, interest) };
         Ok(Self(registered.map_err(io::Error::from)?))
+    }
+
+    /// Waits for urgent news. False: there will be none any more. Several may have become one. Cancel-safe.
+    pub async fn urgent(&self) -> bool {
+        let Ok(mut news) = self.0.ready(URGENT).await else { return false };
+        let ready = news.ready();
+        news.clear_ready();
+        !ready.is_error() && !ready.is_read_closed()
     }
 
     /// Whether [`readable`](Self::readable) would resolve now, as the kernel says. Never blocks.

@@ -24,7 +24,7 @@ pub use allocatable::AllocatableConfig;
 pub use capacity::Capacity;
 pub use file::{ReadError, Roots};
 pub use local_node::LocalNode;
-pub use psi::{Armed, Hold, PsiAlarm, PsiPlace, PsiTrigger, PsiWatch, Unarmed};
+pub use psi::{Armed, Hold, PsiPlace, PsiTrigger, PsiWatch, Unarmed};
 pub use usage::{NodeUsage, Reading, UsagePlaces};
 
 /// The example in README.md compiles and does what it says.

@@ -1,7 +1,6 @@
 //! Pressure stall information: memory stall time, and triggers that fire when it is too much.
 //!
-//! The kernel fires a trigger, so nothing polls. It wakes one thread of this process, which
-//! otherwise sleeps in poll(2), on a small stack.
+//! The kernel fires a trigger, so nothing polls.
 
 use winddown_shared::PressureStats;
 
@@ -9,7 +8,7 @@ mod arm;
 mod watch;
 
 pub use arm::{Armed, Hold, PsiTrigger, Unarmed};
-pub use watch::{PsiAlarm, PsiPlace, PsiWatch};
+pub use watch::{PsiPlace, PsiWatch};
 
 /// How a file such as `/proc/pressure/memory` reads; without the time of reading. None if it has no line
 /// `some`. The line `full` may be missing.

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use winddown_machine::{NodeUsage, PsiAlarm, PsiPlace, PsiTrigger, PsiWatch, UsagePlaces};
+use winddown_machine::{NodeUsage, PsiPlace, PsiTrigger, PsiWatch, UsagePlaces};
 
 const CGROUPS: &str = "/sys/fs/cgroup";
 const LIMIT: u64 = 16 << 20;
@@ -87,25 +87,22 @@ fn skip(test: &str, why: &str) {
 async fn a_trigger_wakes_when_programs_wait_for_memory() {
     let Some(thrasher) = Thrasher::start("trigger") else { return };
     let trigger = PsiTrigger { stall: Duration::from_millis(1), ..PsiTrigger::default() };
-    let (watch, outcomes) = PsiWatch::start(
-        Path::new("/proc"),
-        Path::new(CGROUPS),
-        &[(PsiPlace::Cgroup(format!("/{}", thrasher.name)), trigger)],
-    );
-    let Some(mut watch) = watch else {
-        return skip("trigger", &format!("no trigger: {outcomes:?}"));
+    let place = PsiPlace::Cgroup(format!("/{}", thrasher.name));
+    let started = PsiWatch::start(Path::new("/proc"), Path::new(CGROUPS), &place, trigger);
+    let (watch, armed) = match started {
+        Ok(started) => started,
+        Err(why) => return skip("trigger", &format!("no trigger: {why}")),
     };
     let began = tokio::time::Instant::now();
-    let alarm = tokio::time::timeout(Duration::from_secs(60), watch.next()).await;
-    println!("woken after {:?}, {:?}", began.elapsed(), outcomes[0]);
+    let alarm = tokio::time::timeout(Duration::from_secs(60), watch.pressed()).await;
+    println!("woken after {:?}, {armed:?}", began.elapsed());
     drop(thrasher);
-    assert_eq!(alarm.expect("nobody was woken"), Some(PsiAlarm::Pressed(0)));
+    assert!(alarm.expect("the trigger did not fire"));
     let gone = tokio::time::timeout(Duration::from_secs(60), async {
         // What was told before comes first.
-        while watch.next().await != Some(PsiAlarm::Gone(0)) {}
-        watch.next().await
+        while watch.pressed().await {}
     });
-    assert_eq!(gone.await.expect("the cgroup's end was not told"), None);
+    gone.await.expect("the cgroup's end was not told");
 }
 
 #[tokio::test]

@@ -88,7 +88,7 @@ pub enum Unarmed {
         #[source]
         source: io::Error,
     },
-    /// The thread that waits cannot be made.
+    /// The file cannot be waited for.
     #[error("cannot wait for pressure")]
     NoWaiting {
         /// What the system said.

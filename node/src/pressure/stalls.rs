@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use tokio::sync::Notify;
-use winddown_machine::{Armed, PsiAlarm, PsiPlace, PsiTrigger, PsiWatch, Unarmed};
+use winddown_machine::{Armed, PsiPlace, PsiTrigger, PsiWatch, Unarmed};
 use winddown_shared::error_chain;
 
 #[cfg(test)]
@@ -76,7 +76,7 @@ async fn follow(places: StallPlaces, mut tell: impl FnMut(Told)) {
     let mut instead: Option<Listening> = None;
     loop {
         let may_come = match listen(&places, &wanted, &mut tell).await {
-            Ok(mut heard) => {
+            Ok(heard) => {
                 instead = None;
                 wait = TRY_FIRST;
                 while heard.next(&mut tell).await {}
@@ -93,7 +93,7 @@ async fn follow(places: StallPlaces, mut tell: impl FnMut(Told)) {
         loop {
             let has_machine = instead.is_some();
             let heard = async {
-                match &mut instead {
+                match &instead {
                     Some(machine) => machine.next(&mut tell).await,
                     None => std::future::pending().await,
                 }
@@ -118,20 +118,19 @@ async fn listen(
     place: &PsiPlace,
     tell: &mut impl FnMut(Told),
 ) -> Result<Listening, bool> {
-    let (at, triggers) = (places.clone(), [(place.clone(), PsiTrigger::default())]);
-    let start = move || PsiWatch::start(&at.proc, &at.cgroup, &triggers);
-    let Ok((watch, outcomes)) = tokio::task::spawn_blocking(start).await else { return Err(true) };
-    match (watch, outcomes.into_iter().next()) {
-        (Some(watch), Some(Ok(armed))) => {
+    let (at, of) = (places.clone(), place.clone());
+    let start = move || PsiWatch::start(&at.proc, &at.cgroup, &of, PsiTrigger::default());
+    let Ok(started) = tokio::task::spawn_blocking(start).await else { return Err(true) };
+    match started {
+        Ok((watch, armed)) => {
             tell(Told::Armed(place.clone(), armed));
             Ok(Listening { place: place.clone(), watch })
         }
-        (_, Some(Err(error))) => {
+        Err(error) => {
             let may_come = matches!(error, Unarmed::Missing { .. } | Unarmed::NoWaiting { .. });
             tell(Told::Unarmed(place.clone(), error));
             Err(may_come)
         }
-        _ => Err(true),
     }
 }
 
@@ -139,16 +138,14 @@ async fn listen(
 
 impl Listening {
     /// Passes the next alarm on. False: nothing will be told any more. Cancel-safe.
-    async fn next(&mut self, tell: &mut impl FnMut(Told)) -> bool {
-        match self.watch.next().await {
-            Some(PsiAlarm::Pressed(_)) => {
-                tell(Told::Pressed);
-                true
-            }
-            Some(PsiAlarm::Gone(_)) | None => {
+    async fn next(&self, tell: &mut impl FnMut(Told)) -> bool {
+        let pressed = self.watch.pressed().await;
+        match pressed {
+            true => tell(Told::Pressed),
+            false => {
                 tracing::debug!(place = %self.place, "waits for memory are not told here any more");
-                false
             }
         }
+        pressed
     }
 }
