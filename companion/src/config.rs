@@ -77,7 +77,7 @@ impl std::fmt::Debug for CompanionConfig {
 
 impl WithoutApi {
     /// The choice's name in configurations.
-    pub fn as_str(self) -> &'static str {
+    pub const fn as_str(self) -> &'static str {
         match self {
             Self::StopContainers => "stopContainers",
             Self::Wait => "wait",

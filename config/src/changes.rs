@@ -25,26 +25,19 @@ pub struct Change {
 impl Config {
     /// What differs between `old`, which runs, and `new`.
     pub fn changes(old: &Self, new: &Self) -> Changes {
-        let (before, after) = (old.entries(), new.entries());
-        let mut fields: Vec<&'static str> = before.iter().map(|(key, _)| *key).collect();
-        for (key, _) in &after {
-            if !fields.contains(key) {
-                fields.push(key);
-            }
-        }
+        let (before, after) = (reference::entries(old), reference::entries(new));
         let mut changes = Changes::default();
-        for field in fields {
-            let text = |entries: &[(&'static str, serde_json::Value)]| {
-                entries.iter().find(|(key, _)| *key == field).map(|(_, value)| value.to_string())
+        for field in reference::fields() {
+            let text = |entries: &[(&str, serde_json::Value)]| {
+                let entry = entries.iter().find(|(key, _)| *key == field.name);
+                entry.map(|(_, value)| value.to_string())
             };
             let (from, to) = (text(&before), text(&after));
-            if from == to {
-                continue;
-            }
-            let change = Change { field: field.to_owned(), from, to };
-            match reference::field(field).is_some_and(|field| field.live) {
-                true => changes.applied.push(change),
-                false => changes.needs_restart.push(change),
+            if from != to {
+                let change = Change { field: field.name.to_owned(), from, to };
+                let list =
+                    if field.live { &mut changes.applied } else { &mut changes.needs_restart };
+                list.push(change);
             }
         }
         changes
@@ -53,18 +46,7 @@ impl Config {
     /// What runs after a reload: `new` in all that [`Config::changes`] calls applied, this one in the rest.
     #[must_use]
     pub fn reloaded(&self, new: &Self) -> Self {
-        Self {
-            shutdown: new.shutdown.clone(),
-            eviction: new.eviction.clone(),
-            system_reserved: new.system_reserved.clone(),
-            kube_reserved: new.kube_reserved.clone(),
-            max_pods: new.max_pods,
-            extended_resources: new.extended_resources.clone(),
-            node_labels: new.node_labels.clone(),
-            preemption_strategy: new.preemption_strategy,
-            node_status_update_frequency: new.node_status_update_frequency,
-            ..self.clone()
-        }
+        reference::reloaded(self, new)
     }
 }
 

@@ -6,13 +6,11 @@
 
 mod changes;
 mod cluster;
-mod companion;
 mod eviction;
 mod notices;
 mod print;
 mod read;
 pub mod reference;
-mod resources;
 mod schema;
 mod shutdown;
 #[cfg(test)]
@@ -25,8 +23,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 pub use changes::{Change, Changes};
-pub use cluster::{ClusterSettings, EndedPods, Mode, NodeTaint, OrphanedPods};
-pub use companion::CompanionSettings;
+pub use cluster::{ClusterSettings, CompanionSettings, EndedPods, Mode, NodeTaint, OrphanedPods};
 pub use eviction::EvictionSettings;
 pub use notices::NoticesConfig;
 pub use reference::default_yaml;
@@ -49,62 +46,63 @@ pub const API_VERSION: &str = "winddown.dev/v1alpha1";
 pub const KIND: &str = "Configuration";
 
 /// The validated configuration. [`Config::default`] is what an empty file of ours gives.
+///
+/// Each part is the value of the option of that name; [`mod@reference`] says what it is for and what it may be.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
-    /// `mode`: who says which pods run on this node.
+    /// `mode`.
     pub mode: Mode,
     /// `kubeconfig` and its kin: what only matters where there is an API server.
     pub cluster: ClusterSettings,
     /// `companionEvictionTimeout` and its kin.
     pub companion: CompanionSettings,
-    /// `runtime`: what runs the containers.
+    /// `runtime`.
     pub runtime: RuntimeKind,
     /// `nodeName`; none takes the machine's host name, see [`Config::node_name_or`].
     pub node_name: Option<String>,
-    /// `staticPodPath`: the directory of pod manifests; none when it is set to the empty text.
+    /// `staticPodPath`; none when it is set to the empty text.
     pub static_pod_path: Option<PathBuf>,
-    /// `fileCheckFrequency`: how often the manifests directory is looked through although nothing
-    /// told that it changed. 1 s to 1 h.
+    /// `fileCheckFrequency`.
     pub file_check_frequency: Duration,
     /// `shutdownGracePeriod` and its kin: how the time before a shutdown is shared out.
     pub shutdown: ShutdownSettings,
-    /// `shutdownNotices`: who may give notice that the node ends.
+    /// `shutdownNotices`.
     pub notices: NoticesConfig,
-    /// `reportsKept`: of how many shutdowns the report is kept; 1 to 1000.
+    /// `reportsKept`.
     pub reports_kept: u32,
     /// `evictionHard` and its kin.
     pub eviction: EvictionSettings,
-    /// `containerRuntimeEndpoint`: the CRI socket, as `unix:///path`.
+    /// `containerRuntimeEndpoint`: `unix://` and an absolute path.
     pub container_runtime_endpoint: String,
     /// `systemReserved`: resource name to quantity, both validated.
     pub system_reserved: BTreeMap<String, String>,
     /// `kubeReserved`: resource name to quantity, both validated.
     pub kube_reserved: BTreeMap<String, String>,
-    /// `maxPods`: 1 to 10000.
+    /// `maxPods`.
     pub max_pods: u32,
     /// `extendedResources`: resource name to whole quantity, both validated.
     pub extended_resources: BTreeMap<String, String>,
-    /// `nodeLabels`: labels of the node beside those that every node has, validated.
+    /// `nodeLabels`, validated.
     pub node_labels: BTreeMap<String, String>,
-    /// `preemptionStrategy`: how the pods are chosen that end for a critical one.
+    /// `preemptionStrategy`.
     pub preemption_strategy: winddown_preemption::Strategy,
-    /// `nodeStatusUpdateFrequency`: at least 1 s.
+    /// `nodeStatusUpdateFrequency`.
     pub node_status_update_frequency: Duration,
-    /// `resolvConf`: the resolver file that containers of a CRI runtime get; see `dnsPolicy`.
+    /// `resolvConf`.
     pub resolv_conf: PathBuf,
-    /// `podLogsDir`: where the containers' logs are.
+    /// `podLogsDir`.
     pub pod_logs_dir: PathBuf,
-    /// `containerLogMaxSize`: bytes a log file may have before it is rotated; at least 4096.
+    /// `containerLogMaxSize`, in bytes.
     pub container_log_max_size: u64,
-    /// `containerLogMaxFiles`: log files kept per container, the current one included; 2 to 1000.
+    /// `containerLogMaxFiles`.
     pub container_log_max_files: u32,
-    /// `stateDirectory`: what has to survive a restart of the agent or of the node.
+    /// `stateDirectory`.
     pub state_directory: PathBuf,
-    /// `controlSocket`: the unix socket the commands talk to.
+    /// `controlSocket`.
     pub control_socket: PathBuf,
-    /// `controlSocketGroup`: the group that may use the socket beside root; none leaves it to root.
+    /// `controlSocketGroup`; none leaves the socket to root.
     pub control_socket_group: Option<String>,
-    /// `metricsAddress`: where metrics are served over TCP; none serves them on the socket only.
+    /// `metricsAddress`; none serves metrics on the socket only.
     pub metrics_address: Option<SocketAddr>,
 }
 
@@ -172,8 +170,7 @@ impl Config {
         let wrong = |list| ConfigError::Invalid(Problems::new(path, list));
         let text = winddown_yaml::text(bytes).map_err(|problem| wrong(vec![problem]))?;
         let root = winddown_yaml::parse(text).map_err(|problem| wrong(vec![problem]))?;
-        let mut warnings = Vec::new();
-        let config = read::read(&root, &mut warnings).map_err(wrong)?;
+        let (config, warnings) = read::read(&root).map_err(wrong)?;
         let warning = |problem| Warning { file: path.to_owned(), problem };
         Ok((config, warnings.into_iter().map(warning).collect()))
     }
@@ -250,11 +247,7 @@ impl Default for Config {
 impl RuntimeKind {
     /// The kind's name in the configuration.
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Process => "process",
-            Self::Cri => "cri",
-            Self::Systemd => "systemd",
-        }
+        reference::word(self)
     }
 }
 
@@ -303,7 +296,7 @@ impl ConfigError {
 pub fn file_hint(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::PermissionDenied => {
-            "run it as root; to try winddown as somebody else: winddown drill"
+            "run it as root; to try winddown as another user: winddown drill"
         }
         io::ErrorKind::NotADirectory | io::ErrorKind::AlreadyExists => {
             "a file is where a directory has to be: move it away, or write another path into the \

@@ -53,7 +53,7 @@ fn property(field: &Field) -> Value {
 fn of_kind(kind: &Kind) -> Value {
     match kind {
         Kind::Flag => json!({"type": "boolean"}),
-        Kind::Text { pattern: "" } => json!({"type": "string"}),
+        Kind::Text { pattern: "" } | Kind::Address(_) => json!({"type": "string"}),
         Kind::Text { pattern } => json!({"type": "string", "pattern": pattern}),
         Kind::Path { empty: false } => json!({"type": "string", "pattern": "^/"}),
         Kind::Path { empty: true } => json!({"type": "string", "pattern": "^(/.*)?$"}),
@@ -86,8 +86,8 @@ fn of_kind(kind: &Kind) -> Value {
                 "additionalProperties": of_kind(value),
             })
         }
-        Kind::Object(fields) => object(fields, &[]),
-        Kind::List { of, required } => json!({"type": "array", "items": object(of, required)}),
+        Kind::Object(fields) => object(fields),
+        Kind::List(fields) => json!({"type": "array", "items": object(fields)}),
     }
 }
 
@@ -96,7 +96,9 @@ fn amount(patterns: &[&str]) -> Value {
     json!({"type": ["string", "number"], "pattern": patterns.join("|")})
 }
 
-fn object(fields: &[Field], required: &[&str]) -> Value {
+fn object(fields: &[Field]) -> Value {
+    let required: Vec<&str> =
+        fields.iter().filter(|field| field.required).map(|field| field.name).collect();
     let properties: Map<String, Value> =
         fields.iter().map(|field| (field.name.to_owned(), property(field))).collect();
     json!({

@@ -304,11 +304,11 @@ fn a_reload_tells_what_changes_at_once_from_what_waits_for_a_restart() {
     assert_eq!(
         show(&changes.applied),
         [
+            "maxPods: 110 to 50",
+            "nodeLabels: unset to {\"rack\":\"r1\"}",
+            "preemptionStrategy: \"distance\" to \"minimal\"",
             "shutdownGracePeriod: \"30s\" to \"1m0s\"",
             "shutdownOrder: \"role\" to \"priority\"",
-            "maxPods: 110 to 50",
-            "preemptionStrategy: \"distance\" to \"minimal\"",
-            "nodeLabels: unset to {\"rack\":\"r1\"}"
         ]
     );
     assert_eq!(

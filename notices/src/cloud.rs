@@ -108,7 +108,7 @@ pub async fn watch_cloud(aggregator: &NoticeAggregator, cloud: Cloud, settings: 
 
 impl Cloud {
     /// The cloud's name, as notices have it.
-    pub fn as_str(self) -> &'static str {
+    pub const fn as_str(self) -> &'static str {
         match self {
             Self::Aws => "aws",
             Self::Azure => "azure",

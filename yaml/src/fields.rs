@@ -12,7 +12,7 @@ pub struct Fields<'n, 'p> {
     node: &'n Node,
     path: Path<'p>,
     known: Vec<&'static str>,
-    zero_is_unset: &'static [&'static str],
+    zero_is_unset: Vec<&'static str>,
     problems: &'p mut Vec<Problem>,
 }
 
@@ -54,11 +54,11 @@ impl<'n, 'p> Fields<'n, 'p> {
             let what = format!("needs a mapping, this is {}", node.kind());
             problems.push(Problem::new(node.at, path, what));
         }
-        Self { node, path, known: Vec::new(), zero_is_unset: &[], problems }
+        Self { node, path, known: Vec::new(), zero_is_unset: Vec::new(), problems }
     }
 
     /// From here on, 0 and an empty text of one of `keys` are as if the key were absent.
-    pub fn take_zero_for_unset(&mut self, keys: &'static [&'static str]) {
+    pub fn take_zero_for_unset(&mut self, keys: Vec<&'static str>) {
         self.zero_is_unset = keys;
     }
 
@@ -82,34 +82,31 @@ impl<'n, 'p> Fields<'n, 'p> {
     }
 
     /// The truth value of `key`; anything else is a problem.
-    pub fn bool(&mut self, key: &'static str) -> Option<Located<bool>> {
+    pub fn bool(&mut self, key: &'static str) -> Option<bool> {
         let found = self.node(key)?;
-        self.scalar(key, &found, "true or false", |meaning, _| match meaning {
+        let read = self.scalar(key, &found, "true or false", |meaning, _| match meaning {
             Meaning::Bool(value) => Some(value),
             _ => None,
-        })
+        });
+        read.map(|found| found.value)
     }
 
     /// A whole number from `least` to `most`.
-    pub fn integer<T: TryFrom<i128> + Into<i128> + Copy>(
-        &mut self,
-        key: &'static str,
-        least: T,
-        most: T,
-    ) -> Option<Located<T>> {
+    pub fn integer(&mut self, key: &'static str, least: i64, most: i64) -> Option<i64> {
         let found = self.node(key)?;
-        let (least, most): (i128, i128) = (least.into(), most.into());
         let wanted = format!("a whole number from {least} to {most}");
-        self.scalar(key, &found, &wanted, |meaning, _| match meaning {
-            Meaning::Int(value) if (least..=most).contains(&value) => T::try_from(value).ok(),
+        let read = self.scalar(key, &found, &wanted, |meaning, _| match meaning {
+            Meaning::Int(value) => {
+                i64::try_from(value).ok().filter(|value| (least..=most).contains(value))
+            }
             _ => None,
-        })
+        });
+        read.map(|found| found.value)
     }
 
     /// A duration with a unit, `30s`, `1m30s` or `1min 30s`; a bare `0` is none.
     pub fn duration(&mut self, key: &'static str) -> Option<Located<Duration>> {
-        let found = self.node(key)?;
-        let Located { value: text, at } = self.raw(key, &found, "a duration, for example 30s")?;
+        let Located { value: text, at } = self.raw(key, "a duration, for example 30s")?;
         match parse_duration(text) {
             Ok(value) => Some(Located { value, at }),
             Err(what) => {
@@ -120,13 +117,9 @@ impl<'n, 'p> Fields<'n, 'p> {
     }
 
     /// The scalar as it is written, numbers included.
-    pub fn raw(
-        &mut self,
-        key: &str,
-        found: &Located<&'n Node>,
-        wanted: &str,
-    ) -> Option<Located<&'n str>> {
-        self.scalar(key, found, wanted, |meaning, text| match meaning {
+    pub fn raw(&mut self, key: &'static str, wanted: &str) -> Option<Located<&'n str>> {
+        let found = self.node(key)?;
+        self.scalar(key, &found, wanted, |meaning, text| match meaning {
             Meaning::Bool(_) | Meaning::Null => None,
             _ => Some(text),
         })
@@ -137,7 +130,7 @@ impl<'n, 'p> Fields<'n, 'p> {
         self.problems.push(Problem::new(at, self.path.key(key), message));
     }
 
-    /// The keys that nobody asked for.
+    /// The keys that were not asked for.
     pub fn unknown(&self) -> impl Iterator<Item = &'n super::Key> {
         let entries = match &self.node.value {
             Value::Map(entries) => entries.as_slice(),
@@ -148,8 +141,6 @@ impl<'n, 'p> Fields<'n, 'p> {
 
     /// Ends the reading: unknown keys are problems.
     pub fn finish(self) {
-        #[cfg(feature = "requested-fields")]
-        requested::note(&self.path, &self.known);
         let problem = |key: &super::Key| {
             let what = format!("unknown field{}", suggestion(&key.text, &self.known));
             Problem::new(key.at, self.path.key(&key.text), what)
@@ -182,21 +173,6 @@ impl<'n, 'p> Fields<'n, 'p> {
 }
 
 impl<'n> Fields<'n, '_> {
-    /// A whole number that has to be there.
-    pub fn required_integer<T: TryFrom<i128> + Into<i128> + Copy>(
-        &mut self,
-        key: &'static str,
-        least: T,
-        most: T,
-    ) -> Option<Located<T>> {
-        if self.node.get(key).is_none_or(Node::is_null) {
-            self.known.push(key);
-            self.fail(key, self.node.at, "is missing: an entry needs one");
-            return None;
-        }
-        self.integer(key, least, most)
-    }
-
     /// Reads the mapping `key`, if it is there; unknown keys are problems.
     pub fn below<T>(
         &mut self,
@@ -205,15 +181,7 @@ impl<'n> Fields<'n, '_> {
     ) -> Option<T> {
         let found = self.node(key)?;
         let path = self.path.key(key);
-        if !matches!(found.value.value, Value::Map(_)) {
-            let what = format!("needs a mapping, this is {}", found.value.describe());
-            self.problems.push(Problem::new(found.at, path, what));
-            return None;
-        }
-        let mut fields = Fields::new(found.value, path, self.problems);
-        let result = read(&mut fields);
-        fields.finish();
-        result
+        mapping(path, found.value, found.at, self.problems, read)
     }
 
     /// Reads the mapping that is item `index` of the list `key`; unknown keys are problems.
@@ -225,15 +193,7 @@ impl<'n> Fields<'n, '_> {
         read: impl FnOnce(&mut Fields<'_, '_>) -> Option<T>,
     ) -> Option<T> {
         let path = self.path.key(key);
-        if !matches!(item.value, Value::Map(_)) {
-            let what = format!("needs a mapping, this is {}", item.describe());
-            self.problems.push(Problem::new(item.at, path.index(index), what));
-            return None;
-        }
-        let mut fields = Fields::new(item, path.index(index), self.problems);
-        let result = read(&mut fields);
-        fields.finish();
-        result
+        mapping(path.index(index), item, item.at, self.problems, read)
     }
 
     /// Notes a problem of item `index` of the list `key`.
@@ -260,9 +220,9 @@ impl<'n> Fields<'n, '_> {
         self.problems.push(Problem::new(at, path.key(entry), message));
     }
 
-    /// Whether the mapping `key` has the entry `entry`, right or wrong.
-    pub fn has_below(&self, key: &str, entry: &str) -> bool {
-        self.node.get(key).is_some_and(|node| node.get(entry).is_some())
+    /// Where the entry `entry` of the mapping `key` stands, if it does.
+    pub fn entry_at(&self, key: &str, entry: &str) -> Option<Position> {
+        self.node.get(key)?.entry(entry).map(|(key, _)| key.at)
     }
 
     /// Whether `key` is there, right or wrong.
@@ -286,24 +246,20 @@ impl<'n> Fields<'n, '_> {
     }
 }
 
-/// Which fields were asked for, for tests that hold them against what is documented.
-#[cfg(feature = "requested-fields")]
-pub mod requested {
-    use std::cell::RefCell;
-    use std::collections::BTreeSet;
-
-    thread_local! {
-        static ASKED: RefCell<BTreeSet<String>> = const { RefCell::new(BTreeSet::new()) };
+fn mapping<T>(
+    path: Path<'_>,
+    node: &Node,
+    at: Position,
+    problems: &mut Vec<Problem>,
+    read: impl FnOnce(&mut Fields<'_, '_>) -> Option<T>,
+) -> Option<T> {
+    if !matches!(node.value, Value::Map(_)) {
+        let what = format!("needs a mapping, this is {}", node.describe());
+        problems.push(Problem::new(at, path, what));
+        return None;
     }
-
-    pub(super) fn note(path: &super::Path<'_>, known: &[&'static str]) {
-        ASKED.with_borrow_mut(|asked| {
-            asked.extend(known.iter().map(|key| path.key(key).to_string()));
-        });
-    }
-
-    /// Every field that this thread asked for since the last call, as `list[0].field`.
-    pub fn take() -> BTreeSet<String> {
-        ASKED.take()
-    }
+    let mut fields = Fields::new(node, path, problems);
+    let result = read(&mut fields);
+    fields.finish();
+    result
 }

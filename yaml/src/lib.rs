@@ -24,8 +24,6 @@ use std::rc::Rc;
 
 pub use check::Check;
 pub use decode::decode;
-#[cfg(feature = "requested-fields")]
-pub use fields::requested;
 pub use fields::{Fields, Located};
 pub use parse::parse;
 pub use path::{Path, Shortened};
@@ -125,6 +123,14 @@ impl Node {
     /// Whether nothing is here: an empty value, `null` or `~`.
     pub fn is_null(&self) -> bool {
         matches!(&self.value, Value::Scalar(scalar) if scalar.meaning() == Meaning::Null)
+    }
+
+    /// What is written here, when it is neither a list nor a mapping.
+    pub fn text(&self) -> Option<&str> {
+        match &self.value {
+            Value::Scalar(scalar) => Some(&scalar.text),
+            _ => None,
+        }
     }
 
     /// What is here, in the words of an error message.

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::Page;
 use super::roff::Writer;
-use winddown_config::reference::{Field, Kind, SECTIONS, default_of};
+use winddown_config::reference::{Field, Kind, default_of, sections};
 use winddown_config::{API_VERSION, KIND};
 
 const DESCRIPTION: &str = "\
@@ -45,9 +45,9 @@ pub(super) fn page() -> Page {
     page.text("Each is followed by what it may be, its default, and when a change takes effect.");
     page.term("apiVersion", &format!("Always `{API_VERSION}`. Required."));
     page.term("kind", &format!("Always `{KIND}`. Required."));
-    for section in SECTIONS {
+    for section in sections() {
         page.subheading(section.title);
-        for field in section.fields {
+        for field in section.fields() {
             top(&mut page, field);
         }
     }
@@ -70,10 +70,12 @@ fn top(page: &mut Writer, field: &Field) {
     }
     facts.push(if field.live { "At reload." } else { "At restart." }.to_owned());
     page.term(field.name, &format!("{}\n\n{}", field.doc, facts.join(" ")));
-    let (Kind::Object(below) | Kind::List { of: below, .. }) = field.kind else { return };
+    if field.kind.fields().is_empty() {
+        return;
+    }
     let default = default_of(field.name);
     page.indent();
-    for field in below {
+    for field in field.kind.fields() {
         let mut facts = self::facts(field);
         if let Some(value) = default.as_ref().and_then(|all| all.get(field.name)) {
             facts.push(format!("Default: {}.", shown(value)));

@@ -1,49 +1,82 @@
 //! Logs, state, and who may talk to the agent.
 
-use super::{Field, Kind, Section};
+use super::{Kind, Reading, Section, Top};
+use crate::Config;
+use winddown_yaml::{Fields, Problem};
 
-pub(super) const SECTION: Section = Section {
-    title: "Logs, state, access",
-    fields: &[
-        Field::new(
-            "podLogsDir",
-            Kind::PATH,
-            "Where the containers' logs are. The kubelet's /var/log/pods would do, but a kubelet on this \
-             machine removes what it does not know from there.",
-        ),
-        Field::new(
-            "containerLogMaxSize",
-            Kind::Size { least: "4Ki" },
-            "When a log is rotated.",
-        ),
-        Field::new(
-            "containerLogMaxFiles",
-            Kind::integer(2, 1000),
-            "How many log files of a container are kept, the current one included.",
-        ),
-        Field::new(
-            "stateDirectory",
-            Kind::PATH,
+/// `sun_path` holds 108 bytes, one of them the final zero.
+const LONGEST_SOCKET_PATH: usize = 107;
+
+pub(super) fn section() -> Section {
+    let rows = vec![
+        Top::new("podLogsDir", |c| &mut c.pod_logs_dir, Kind::PATH)
+            .doc(
+                "Where the containers' logs are. The kubelet's /var/log/pods would do, but a kubelet on \
+                 this machine removes what it does not know from there.",
+            )
+            .zero_is_unset_for_kubelets(),
+        Top::new("containerLogMaxSize", |c| &mut c.container_log_max_size, Kind::Size { least: "4Ki" })
+            .doc("When a log is rotated.")
+            .zero_is_unset_for_kubelets(),
+        Top::new("containerLogMaxFiles", |c| &mut c.container_log_max_files, Kind::integer(2, 1000))
+            .doc("How many log files of a container are kept, the current one included."),
+        Top::new("stateDirectory", |c| &mut c.state_directory, Kind::PATH).doc(
             "What has to survive a restart: which processes belong to which pod, reports of past \
              shutdowns.",
         ),
-        Field::new(
-            "controlSocket",
-            Kind::PATH,
-            "The socket the commands talk to. Root may do everything.",
-        ),
-        Field::new(
-            "controlSocketGroup",
-            Kind::Text { pattern: "^[A-Za-z0-9_.-]{1,32}$" },
-            "A group that has to exist, and whose members may do everything as well. Left out, or with \
-             group 0, only root may: mode 0600.",
-        )
-        .example("winddown"),
-        Field::new(
-            "metricsAddress",
-            Kind::ANY_TEXT,
-            "Metrics are on the control socket. This serves them over TCP as well, without authentication.",
-        )
-        .example("127.0.0.1:9477"),
-    ],
-};
+        Top::new("controlSocket", |c| &mut c.control_socket, Kind::PATH)
+            .doc("The socket the commands talk to. Root may do everything.")
+            .check(socket),
+        Top::new("controlSocketGroup", |c| &mut c.control_socket_group, GROUP)
+            .doc(
+                "A group that has to exist, and whose members may do everything as well. Left out, or \
+                 with group 0, only root may: mode 0600.",
+            )
+            .check(group)
+            .example("winddown"),
+        Top::new("metricsAddress", |c| &mut c.metrics_address, Kind::Address("IP and port"))
+            .doc(
+                "Metrics are on the control socket. This serves them over TCP as well, without \
+                 authentication.",
+            )
+            .example("127.0.0.1:9477"),
+    ];
+    Section { title: "Logs, state, access", rows, relate }
+}
+
+const GROUP: Kind = Kind::Text { pattern: "^[A-Za-z0-9_.-]{1,32}$" };
+
+fn socket(_: &str, path: &str) -> Option<String> {
+    let long = path.len();
+    (long > LONGEST_SOCKET_PATH)
+        .then(|| format!("is {long} bytes long: a socket's path has at most {LONGEST_SOCKET_PATH}"))
+}
+
+fn group(_: &str, name: &str) -> Option<String> {
+    let valid = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'.');
+    let valid = (1..=32).contains(&name.len()) && name.bytes().all(valid);
+    (!valid).then(|| format!("`{name}` is no group name: write one that `getent group` knows"))
+}
+
+fn relate(fields: &mut Fields<'_, '_>, config: &mut Config, reading: &mut Reading) {
+    let key = "controlSocketGroup";
+    if let Some(at) = fields.key_at(key)
+        && config.control_socket_group.take_if(|group| group == "root").is_some()
+    {
+        let what = "is root, which counts as none: a process that was given no group runs with this \
+                    one. Name a group of operators, for example winddown";
+        reading.warnings.push(Problem::new(at, key, what));
+    }
+    // Two things in one directory would take each other's files for their own.
+    let Some(pods) = &config.static_pod_path else { return };
+    let others =
+        [("stateDirectory", &config.state_directory), ("podLogsDir", &config.pod_logs_dir)];
+    for (key, _) in others.into_iter().filter(|(_, directory)| *directory == pods) {
+        let what = format!(
+            "is {}, which is {key} as well: give each a directory of its own",
+            pods.display()
+        );
+        let at = fields.key_at("staticPodPath").or(fields.key_at(key)).unwrap_or(fields.at());
+        fields.fail("staticPodPath", at, what);
+    }
+}

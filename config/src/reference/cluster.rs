@@ -1,126 +1,244 @@
 //! What only matters where there is an API server.
 
-use super::{Field, Kind, Section};
+use std::net::IpAddr;
+use std::time::Duration;
 
-pub(super) const SECTION: Section = Section {
-    title: "In a cluster (mode cluster or companion)",
-    fields: &[
-        Field::new(
-            "kubeconfig",
-            Kind::Path { empty: true },
-            "How the API server is reached. Left out, it is the service account of the pod that the agent \
-             runs in.",
-        )
-        .example("/etc/winddown/kubeconfig"),
-        Field::new(
-            "bootstrapKubeconfig",
-            Kind::Path { empty: true },
-            "For a node that has no certificate yet, in place of `kubeconfig`: credentials that may only \
-             ask for one. The agent keeps the certificate in the state directory and renews it.",
-        )
-        .example("/etc/winddown/bootstrap-kubeconfig"),
-        Field::new(
-            "registerNode",
-            Kind::Flag,
-            "Make the Node object of this machine at the start.",
-        ),
-        Field::new(
-            "recreateNode",
-            Kind::Flag,
-            "Make it again when somebody deletes it while the agent runs.",
-        ),
-        Field::new(
+use serde_json::{Value as Json, json};
+use winddown_companion::WithoutApi;
+use winddown_shared::parse_duration;
+use winddown_yaml::{Fields, Problem, names};
+
+use super::value::{Options, Value, Word, go, parsed};
+use super::{Field, Kind, Reading, Row, Section, Top};
+use crate::{Config, EndedPods, Mode, NodeTaint, OrphanedPods};
+
+const FILE: Kind = Kind::Path { empty: true };
+const DOMAIN: Kind = Kind::Text { pattern: "^[a-z0-9.-]*$" };
+const ENDED_PODS: Kind = Kind::Text { pattern: "^(delete|keep|ttl .+)$" };
+/// For how long the objects of ended pods may be kept.
+const TTL: std::ops::RangeInclusive<Duration> =
+    Duration::from_secs(1)..=Duration::from_secs(30 * 24 * 60 * 60);
+
+pub(super) fn section() -> Section {
+    let rows = vec![
+        Top::new("kubeconfig", |c| &mut c.cluster.kubeconfig, FILE)
+            .doc(
+                "How the API server is reached. Left out, it is the service account of the pod that the \
+                 agent runs in.",
+            )
+            .example("/etc/winddown/kubeconfig"),
+        Top::new("bootstrapKubeconfig", |c| &mut c.cluster.bootstrap_kubeconfig, FILE)
+            .doc(
+                "For a node that has no certificate yet, in place of `kubeconfig`: credentials that may \
+                 only ask for one. The agent keeps the certificate in the state directory and renews it.",
+            )
+            .example("/etc/winddown/bootstrap-kubeconfig"),
+        Top::new("registerNode", |c| &mut c.cluster.register_node, Kind::Flag)
+            .doc("Make the Node object of this machine at the start."),
+        Top::new("recreateNode", |c| &mut c.cluster.recreate_node, Kind::Flag)
+            .doc("Make it again when it is deleted while the agent runs."),
+        Top::new(
             "registerWithTaints",
-            Kind::List {
-                of: &[
-                    Field::new("key", Kind::ANY_TEXT, "The taint's key, a qualified name."),
-                    Field::new("value", Kind::ANY_TEXT, "Its value, as a label's; may be left out."),
-                    Field::new(
-                        "effect",
-                        Kind::Choice(&["NoSchedule", "PreferNoSchedule", "NoExecute"]),
-                        "What it does to pods that do not tolerate it.",
-                    ),
-                ],
-                required: &["key", "effect"],
-            },
-            "Taints that the node gets when its object is made.",
+            |c| &mut c.cluster.register_with_taints,
+            Kind::list::<NodeTaint>(),
         )
+        .doc("Taints that the node gets when its object is made.")
         .example("- key: example.com/edge\n  value: here\n  effect: NoSchedule"),
-        Field::new(
-            "providerID",
-            Kind::ANY_TEXT,
-            "What the cloud calls the machine; set when the object is made.",
-        )
-        .example("example://machine-1"),
-        Field::new(
-            "nodeIP",
-            Kind::ANY_TEXT,
-            "The node's addresses, one or one of each family (10.0.0.5,fd00::5). Left out, the machine's \
-             own.",
-        )
-        .example("10.0.0.5"),
-        Field::new(
-            "clusterDNS",
-            Kind::Addresses,
-            "The cluster's name servers. Pods with `dnsPolicy: ClusterFirst`, which is the default, ask them \
-             instead of the node's. With `runtime: cri` only: other runtimes' pods use the node's files.",
-        )
-        .example("[10.96.0.10]"),
-        Field::new(
-            "clusterDomain",
-            Kind::Text { pattern: "^[a-z0-9.-]*$" },
-            "The domain of the cluster's Services, which such pods search for short names.",
-        )
-        .example("cluster.local"),
-        Field::new(
-            "resolvConf",
-            Kind::PATH,
-            "The resolver file that pods get where they do not ask the cluster's name servers. With \
-             `runtime: cri` only. Where it names only servers on this machine (systemd-resolved), pods with \
-             a network of their own get /run/systemd/resolve/resolv.conf instead.",
-        ),
-        Field::new(
+        Top::new("providerID", |c| &mut c.cluster.provider_id, Kind::ANY_TEXT)
+            .doc("What the cloud calls the machine; set when the object is made.")
+            .example("example://machine-1"),
+        Top::new("nodeIP", |c| &mut c.cluster.node_ips, Kind::Address("IP address"))
+            .doc(
+                "The node's addresses, one or one of each family (10.0.0.5,fd00::5). Left out, the \
+                 machine's own.",
+            )
+            .example("10.0.0.5"),
+        Top::new("clusterDNS", |c| &mut c.cluster.dns, Kind::Addresses)
+            .doc(
+                "The cluster's name servers. Pods with `dnsPolicy: ClusterFirst`, which is the default, \
+                 ask them instead of the node's. With `runtime: cri` only: other runtimes' pods use the \
+                 node's files.",
+            )
+            .example("[10.96.0.10]"),
+        Top::new("clusterDomain", |c| &mut c.cluster.domain, DOMAIN)
+            .doc("The domain of the cluster's Services, which such pods search for short names.")
+            .check(domain)
+            .example("cluster.local"),
+        Top::new("resolvConf", |c| &mut c.resolv_conf, Kind::PATH)
+            .doc(
+                "The resolver file that pods get where they do not ask the cluster's name servers. With \
+                 `runtime: cri` only. Where it names only servers on this machine (systemd-resolved), \
+                 pods with a network of their own get /run/systemd/resolve/resolv.conf instead.",
+            )
+            .zero_is_unset_for_kubelets(),
+        // The lease is renewed four times in its life, and no timer is faster than a second.
+        Top::new(
             "nodeLeaseDurationSeconds",
-            Kind::Integer { least: 4, most: 86_400, unit: "seconds" },
-            "How long the cluster waits for a sign of life.",
-        ),
-        Field::new(
+            |c| &mut c.cluster.node_lease_duration,
+            Kind::seconds(4, 86_400),
+        )
+        .doc("How long the cluster waits for a sign of life.")
+        .zero_is_unset_for_kubelets(),
+        Top::new(
             "nodeStatusReportFrequency",
+            |c| &mut c.cluster.node_status_report_frequency,
             Kind::INTERVAL,
-            "How often a status that has not changed is written all the same.",
+        )
+        .doc("How often a status that has not changed is written all the same.")
+        .zero_is_unset(),
+        Top::new("cordonOnShutdown", |c| &mut c.cluster.cordon_on_shutdown, Kind::Flag).doc(
+            "Make the node unschedulable when it goes down. It is made schedulable again after the \
+             boot, unless it was unschedulable before.",
         ),
-        Field::new(
-            "cordonOnShutdown",
-            Kind::Flag,
-            "Make the node unschedulable when it goes down. It is made schedulable again after the boot, \
-             unless somebody else had made it unschedulable.",
+        Top::new("endedPods", |c| &mut c.cluster.ended_pods, ENDED_PODS).doc(
+            "What becomes of the API objects of pods that this node has ended (shutdown, drain, \
+             eviction, preemption): `keep`; `delete`, after the next boot; or `ttl` and how long after \
+             they ended, 1s to 720h (`ttl 24h`).",
         ),
-        Field::new(
-            "endedPods",
-            Kind::Text { pattern: "^(delete|keep|ttl .+)$" },
-            "What becomes of the API objects of pods that this node has ended (shutdown, drain, eviction, \
-             preemption): `keep`; `delete`, after the next boot; or `ttl` and how long after they ended, \
-             1s to 720h (`ttl 24h`).",
+        Top::choice("orphanedPods", |c| &mut c.cluster.orphaned_pods).doc(
+            "What becomes of pods that run when the agent starts and that the API server does not \
+             have: `stop` (with their grace), `adopt` (they run on), or `report` (the same, and each is \
+             named in the log).",
         ),
-        Field::new(
-            "orphanedPods",
-            Kind::Choice(&["stop", "adopt", "report"]),
-            "What becomes of pods that run when the agent starts and that the API server does not have: \
-             `stop` (with their grace), `adopt` (they run on), or `report` (the same, and each is named in \
-             the log).",
-        ),
-        Field::new(
+        Top::new(
             "companionEvictionTimeout",
-            Kind::Duration { least: "0s", most: "1h", zero: true },
-            "Beside a kubelet: how long a pod's disruption budget is asked for its consent before the pod \
-             is deleted without it. Left out, a third of the pod's grace, and at most 10s.",
+            |c| &mut c.companion.eviction_timeout,
+            Kind::duration("0s", "1h"),
+        )
+        .doc(
+            "Beside a kubelet: how long a pod's disruption budget is asked for its consent before the \
+             pod is deleted without it. Left out, a third of the pod's grace, and at most 10s.",
         )
         .example("5s"),
-        Field::new(
-            "companionWithoutApi",
-            Kind::Choice(&["stopContainers", "wait"]),
+        Top::choice("companionWithoutApi", |c| &mut c.companion.without_api).doc(
             "Beside a kubelet: what is done when the API server is away while the node goes down. \
              `stopContainers` stops containers through the container runtime, `wait` waits.",
         ),
-    ],
-};
+    ];
+    Section { title: "In a cluster (mode cluster or companion)", rows, relate }
+}
+
+impl Word for OrphanedPods {
+    const ALL: &'static [(&'static str, Self)] =
+        &[("stop", Self::Stop), ("adopt", Self::Adopt), ("report", Self::Report)];
+}
+
+impl Word for WithoutApi {
+    const ALL: &'static [(&'static str, Self)] =
+        &[(Self::StopContainers.as_str(), Self::StopContainers), (Self::Wait.as_str(), Self::Wait)];
+}
+
+/// What a taint does.
+impl Word for &'static str {
+    const ALL: &'static [(&'static str, Self)] = &[
+        ("NoSchedule", "NoSchedule"),
+        ("PreferNoSchedule", "PreferNoSchedule"),
+        ("NoExecute", "NoExecute"),
+    ];
+}
+
+impl Options for NodeTaint {
+    fn rows() -> Vec<Row<Self>> {
+        vec![
+            Row::<Self>::new("key", |taint| &mut taint.key, Kind::ANY_TEXT)
+                .doc("The taint's key, a qualified name.")
+                .required()
+                .check(taint_key),
+            Row::<Self>::new("value", |taint| &mut taint.value, Kind::ANY_TEXT)
+                .doc("Its value, as a label's; may be left out.")
+                .check(taint_value),
+            Row::<Self>::choice("effect", |taint| &mut taint.effect)
+                .doc("What it does to pods that do not tolerate it.")
+                .required(),
+        ]
+    }
+
+    fn conflict(&self, other: &Self) -> Option<String> {
+        let twice = (&self.key, self.effect) == (&other.key, other.effect);
+        twice.then(|| format!("{}:{} is listed twice: keep one", self.key, self.effect))
+    }
+}
+
+fn taint_key(_: &str, key: &str) -> Option<String> {
+    let valid = names::is_qualified_name(key);
+    (!valid).then(|| format!("`{key}` is no taint's key: write such as example.com/a"))
+}
+
+fn taint_value(_: &str, value: &str) -> Option<String> {
+    let what = "is no taint's value: write letters, digits, `-`, `_`, `.`";
+    (!names::is_label_value(value)).then(|| format!("`{value}` {what}"))
+}
+
+/// A domain becomes a word of a resolver file.
+fn domain(_: &str, text: &str) -> Option<String> {
+    let plain = text.strip_suffix('.').unwrap_or(text);
+    let valid =
+        text.is_empty() || (plain.len() <= 253 && plain.split('.').all(names::is_dns_label));
+    (!valid).then(|| format!("`{text}` is no domain: write such as cluster.local"))
+}
+
+impl Value for EndedPods {
+    fn read(field: &Field, fields: &mut Fields<'_, '_>) -> Option<Self> {
+        parsed(field, fields, |text| {
+            let why = match (text, text.strip_prefix("ttl ")) {
+                ("delete", _) => return Ok(Self::Delete),
+                ("keep", _) => return Ok(Self::Keep),
+                (_, None) => "is unknown",
+                (_, Some(after)) => match parse_duration(after.trim()) {
+                    Ok(after) if TTL.contains(&after) => return Ok(Self::Ttl(after)),
+                    Ok(_) => "is out of range, which is 1s to 720h",
+                    Err(_) => "has no duration",
+                },
+            };
+            Err(format!("`{text}` {why}: write delete, keep, or ttl and a duration (ttl 24h)"))
+        })
+    }
+
+    fn written(&self, _: &Field) -> Json {
+        json!(match self {
+            Self::Delete => "delete".to_owned(),
+            Self::Keep => "keep".to_owned(),
+            Self::Ttl(after) => format!("ttl {}", go(*after)),
+        })
+    }
+}
+
+fn relate(fields: &mut Fields<'_, '_>, config: &mut Config, reading: &mut Reading) {
+    let cluster = &mut config.cluster;
+    if cluster.domain.ends_with('.') {
+        cluster.domain.pop();
+    }
+    let mut addresses: Vec<IpAddr> = Vec::new();
+    for ip in std::mem::take(&mut cluster.node_ips) {
+        let what = if ip.is_loopback() || ip.is_multicast() || ip.is_unspecified() {
+            format!("`{ip}` is no address that others can reach this node at")
+        } else if addresses.iter().any(|other| other.is_ipv4() == ip.is_ipv4()) {
+            "has two addresses of one family: write one, or an IPv4 and an IPv6 one".to_owned()
+        } else {
+            addresses.push(ip);
+            continue;
+        };
+        fields.fail("nodeIP", fields.key_at("nodeIP").unwrap_or(fields.at()), what);
+    }
+    cluster.node_ips = addresses;
+    let given = ["kubeconfig", "bootstrapKubeconfig"]
+        .map(|key| (key, fields.key_at(key).filter(|_| fields.has(key))));
+    if let [(_, Some(_)), (key, Some(at))] = given
+        && cluster.kubeconfig.is_some()
+        && cluster.bootstrap_kubeconfig.is_some()
+    {
+        let what = "is for a node that has no kubeconfig yet: remove one of them (the signed \
+                    certificate is kept in the state directory)";
+        fields.fail(key, at, what);
+    }
+    if config.mode == Mode::Standalone {
+        let what = "has no effect with `mode: standalone`: write `mode: cluster`";
+        let unused = given.into_iter().filter_map(|(key, at)| Some(Problem::new(at?, key, what)));
+        reading.warnings.extend(unused);
+    }
+    if cluster.recreate_node && !cluster.register_node {
+        let at = fields.key_at("recreateNode").unwrap_or(fields.at());
+        let what = "is true, but registerNode is false: remove one of them";
+        fields.fail("recreateNode", at, what);
+    }
+}

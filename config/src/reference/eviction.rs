@@ -1,6 +1,23 @@
-//! When pods end because the node runs short of something.
+//! When pods end because the node runs short of something. What one threshold may be, and what it means, is the
+//! eviction crate's matter.
 
-use super::{Field, Kind, Names, Section};
+use std::time::Duration;
+
+use serde_json::Value as Json;
+use winddown_eviction::{
+    MemoryAvailable, PressureRule, PressureScope, Signal, SoftGraceError, StaticPods,
+    ThresholdValue, parse_minimum_reclaim, parse_threshold,
+};
+use winddown_yaml::{Fields, Problem};
+
+use super::value::{Options, Value, Word, options, written_options};
+use super::{Field, Kind, Names, Reading, Row, Section, Top};
+use crate::{Config, EvictionSettings};
+
+const HARD: &str = "evictionHard";
+const SOFT: &str = "evictionSoft";
+const GRACE: &str = "evictionSoftGracePeriod";
+const RECLAIM: &str = "evictionMinimumReclaim";
 
 const SIGNALS: Names = Names::Words(&[
     "memory.available",
@@ -17,132 +34,213 @@ const THRESHOLDS: Kind = Kind::Map { names: SIGNALS, value: &Kind::Threshold };
 const GRACES: Kind =
     Kind::Map { names: SIGNALS, value: &Kind::Duration { least: "", most: "", zero: false } };
 
-const PRESSURE: &[Field] = &[
-    Field::new(
-        "scope",
-        Kind::Choice(&["node", "pods"]),
-        "Whose tasks wait: those of the whole `node`, or of the `pods` alone.",
-    )
-    .example("node"),
-    Field::new(
-        "some",
-        Kind::Percent,
-        "The share of the last 10 s in which at least one task waited.",
-    )
-    .example("40%"),
-    Field::new("full", Kind::Percent, "The share of the last 10 s in which all tasks waited.")
-        .example("10%"),
-    Field::new("below", Kind::Threshold, "Less memory than this is available.").example("10%"),
-    Field::new(
-        "coolDown",
-        Kind::Duration { least: "0s", most: "", zero: true },
-        "For how long nobody else is ended after it.",
-    )
-    .example("10s"),
-];
-
-pub(super) const SECTION: Section = Section {
-    title: "Eviction",
-    fields: &[
-        Field::new(
-            "evictionHard",
-            THRESHOLDS,
-            "When less than this is left, pods are ended at once to get it back. A quantity (100Mi) or a \
-             part of the capacity (10%); 0% switches a signal off. Naming any signal replaces the whole \
-             map, unless `mergeDefaultEvictionSettings` is true.",
-        )
-        .live(),
-        Field::new(
-            "mergeDefaultEvictionSettings",
-            Kind::Flag,
-            "Signals that `evictionHard` does not name keep their default.",
-        )
-        .written("false")
-        .live(),
-        Field::new(
-            "evictionSoft",
-            THRESHOLDS,
-            "The same, but only when it lasts longer than its grace period. Has to be more than the hard \
-             one.",
-        )
-        .example("memory.available: 300Mi")
-        .live(),
-        Field::new(
-            "evictionSoftGracePeriod",
-            GRACES,
-            "How long each soft threshold has to be met before a pod ends for it.",
-        )
-        .example("memory.available: 1m30s")
-        .live(),
-        Field::new(
-            "evictionMinimumReclaim",
-            THRESHOLDS,
-            "How much to get back beyond the threshold, so that the next one is not due at once.",
-        )
-        .example("nodefs.available: 500Mi")
-        .live(),
-        Field::new(
+pub(super) fn section() -> Section {
+    let rows = vec![
+        Top::new(HARD, |c| &mut c.eviction.hard, THRESHOLDS)
+            .doc(
+                "When less than this is left, pods are ended at once to get it back. A quantity (100Mi) \
+                 or a part of the capacity (10%); 0% switches a signal off. Naming any signal replaces \
+                 the whole map, unless `mergeDefaultEvictionSettings` is true.",
+            )
+            .check(threshold),
+        Top::new("mergeDefaultEvictionSettings", |c| &mut c.eviction.merge_defaults, Kind::Flag)
+            .doc("Signals that `evictionHard` does not name keep their default."),
+        Top::new(SOFT, |c| &mut c.eviction.soft, THRESHOLDS)
+            .doc(
+                "The same, but only when it lasts longer than its grace period. Has to be more than the \
+                 hard one.",
+            )
+            .check(threshold)
+            .example("memory.available: 300Mi"),
+        Top::new(GRACE, |c| &mut c.eviction.soft_grace_period, GRACES)
+            .doc("How long each soft threshold has to be met before a pod ends for it.")
+            .check(|name, _| signal(name))
+            .example("memory.available: 1m30s"),
+        Top::new(RECLAIM, |c| &mut c.eviction.minimum_reclaim, THRESHOLDS)
+            .doc("How much to get back beyond the threshold, so that the next one is not due at once.")
+            .check(reclaim)
+            .example("nodefs.available: 500Mi"),
+        Top::new(
             "evictionPressureTransitionPeriod",
-            Kind::Duration { least: "1s", most: "", zero: true },
-            "How long the node says that it is under pressure after it no longer is.",
+            |c| &mut c.eviction.pressure_transition_period,
+            Kind::duration("1s", ""),
         )
-        .live(),
-        Field::new(
+        .doc("How long the node says that it is under pressure after it no longer is.")
+        .zero_is_unset(),
+        Top::new(
             "evictionMaxPodGracePeriod",
-            Kind::Integer { least: 0, most: i32::MAX as i64, unit: "seconds" },
-            "The most grace a pod gets when a soft threshold ends it; 0 takes the pod's own.",
+            |c| &mut c.eviction.max_pod_grace_period,
+            Kind::seconds(0, i32::MAX.into()),
         )
-        .live(),
-        Field::new(
-            "memoryAvailable",
-            Kind::Choice(&["memAvailable", "workingSet"]),
+        .doc("The most grace a pod gets when a soft threshold ends it; 0 takes the pod's own."),
+        Top::choice("memoryAvailable", |c| &mut c.eviction.memory_available).doc(
             "Which memory is available: `memAvailable` counts what the kernel can give back without \
-             swapping, file cache included; `workingSet` counts file cache that was used lately as used, \
-             as the kubelet does.",
-        )
-        .live(),
-        Field::new(
+             swapping, file cache included; `workingSet` counts file cache that was used lately as \
+             used, as the kubelet does.",
+        ),
+        Top::new(
             "memoryPressure",
-            Kind::Object(PRESSURE),
-            "End a pod as soon as tasks lose time waiting for memory, before any threshold is met. All of \
-             it has to hold: the share of the last 10 s in which some or all tasks waited, that it does \
-             not fall, and that less memory than `below` is available. Then nobody else is ended for \
-             `coolDown`. Off unless it is here.",
+            |c| &mut c.eviction.memory_pressure,
+            Kind::object::<PressureRule>(),
         )
-        .live(),
-        Field::new(
-            "evictStaticPods",
-            Kind::Choice(&["byPriority", "spared"]),
+        .doc(
+            "End a pod as soon as tasks lose time waiting for memory, before any threshold is met. All \
+             of it has to hold: the share of the last 10 s in which some or all tasks waited, that it \
+             does not fall, and that less memory than `below` is available. Then no other pod is ended \
+             for `coolDown`. Off unless it is here.",
+        ),
+        Top::choice("evictStaticPods", |c| &mut c.eviction.static_pods).doc(
             "Static pods are critical to the kubelet, and never ended (`spared`). Here those whose \
-             manifest has a priority, below 2000000000, are like other pods (`byPriority`), and come back \
-             when the pressure is over.",
-        )
-        .live(),
-        Field::new(
-            "evictionShadow",
-            Kind::Flag,
-            "Decide and record only: nobody is ended, nothing is given back, no condition is reported.",
-        )
-        .live(),
-        Field::new(
+             manifest has a priority, below 2000000000, are like other pods (`byPriority`), and come \
+             back when the pressure is over.",
+        ),
+        Top::new("evictionShadow", |c| &mut c.eviction.shadow, Kind::Flag).doc(
+            "Decide and record only: no pod is ended, nothing is given back, no condition is reported.",
+        ),
+        Top::new(
             "imageMinimumGCAge",
-            Kind::Duration { least: "", most: "", zero: true },
+            |c| &mut c.eviction.image_minimum_gc_age,
+            Kind::duration("", ""),
+        )
+        .doc(
             "How long an image that nothing uses is kept when the disk runs short: the pod that it was \
              pulled for may not have started yet.",
         )
-        .live(),
-        Field::new(
+        .zero_is_unset(),
+        Top::new(
             "localStorageCapacityIsolation",
+            |c| &mut c.eviction.local_storage_limits,
             Kind::Flag,
-            "End pods that have more on the disks than their own limits allow.",
         )
-        .live(),
-        Field::new(
+        .doc("End pods that have more on the disks than their own limits allow."),
+        Top::new(
             "enforceNodeAllocatable",
+            |c| &mut c.eviction.enforce_pods,
             Kind::Words(&["pods", "system-reserved", "kube-reserved", "none"]),
+        )
+        .doc(
             "With `pods` in it, hard thresholds on memory.available hold for the pods' cgroup as well. \
              The kubelet's other words have no effect.",
-        )
-        .live(),
-    ],
-};
+        ),
+    ];
+    Section { title: "Eviction", rows: rows.into_iter().map(Row::live).collect(), relate }
+}
+
+impl Word for MemoryAvailable {
+    const ALL: &'static [(&'static str, Self)] =
+        &[("memAvailable", Self::MemAvailable), ("workingSet", Self::WorkingSet)];
+}
+
+impl Word for StaticPods {
+    const ALL: &'static [(&'static str, Self)] =
+        &[("byPriority", Self::ByPriority), ("spared", Self::Spared)];
+}
+
+impl Word for PressureScope {
+    const ALL: &'static [(&'static str, Self)] = &[("node", Self::Node), ("pods", Self::Pods)];
+}
+
+impl Options for PressureRule {
+    fn rows() -> Vec<Row<Self>> {
+        vec![
+            Row::<Self>::choice("scope", |rule| &mut rule.scope)
+                .doc("Whose tasks wait: those of the whole `node`, or of the `pods` alone.")
+                .example("node"),
+            Row::<Self>::new("some", |rule| &mut rule.some, Kind::Percent)
+                .doc("The share of the last 10 s in which at least one task waited.")
+                .example("40%"),
+            Row::<Self>::new("full", |rule| &mut rule.full, Kind::Percent)
+                .doc("The share of the last 10 s in which all tasks waited.")
+                .example("10%"),
+            Row::<Self>::new("below", |rule| &mut rule.below, Kind::Threshold)
+                .doc("Less memory than this is available.")
+                .example("10%"),
+            Row::<Self>::new("coolDown", |rule| &mut rule.cool_down, Kind::duration("0s", ""))
+                .doc("For how long no other pod is ended after it.")
+                .example("10s"),
+        ]
+    }
+
+    fn finish(&mut self, fields: &Fields<'_, '_>) {
+        if self.some.is_some() && !fields.has("full") {
+            self.full = None;
+        }
+    }
+}
+
+impl Value for PressureRule {
+    fn read(field: &Field, fields: &mut Fields<'_, '_>) -> Option<Self> {
+        fields.below(field.name, options)
+    }
+
+    fn written(&self, _: &Field) -> Json {
+        written_options(self)
+    }
+}
+
+fn signal(name: &str) -> Option<String> {
+    name.parse::<Signal>().err().map(|error| error.to_string())
+}
+
+fn threshold(name: &str, text: &str) -> Option<String> {
+    signal(name).or_else(|| parse_threshold(text).err().map(|error| error.to_string()))
+}
+
+fn reclaim(name: &str, text: &str) -> Option<String> {
+    signal(name).or_else(|| parse_minimum_reclaim(text).err().map(|error| error.to_string()))
+}
+
+fn relate(fields: &mut Fields<'_, '_>, config: &mut Config, reading: &mut Reading) {
+    let EvictionSettings { hard, soft, soft_grace_period: graces, .. } = &config.eviction;
+    for (signal, text) in soft {
+        let Some(at) = fields.entry_at(SOFT, signal) else { continue };
+        let value = parse_threshold(text).ok().flatten();
+        let grace_at = fields.entry_at(GRACE, signal);
+        if value.is_some() && grace_at.is_none() {
+            let what = format!("needs a grace period: add {GRACE}[{signal}], for example 1m30s");
+            fields.fail_below(SOFT, signal, at, what);
+        }
+        let no_grace = graces.get(signal).is_some_and(Duration::is_zero);
+        if let Some(at) = grace_at.filter(|_| value.is_some() && no_grace) {
+            fields.fail_below(GRACE, signal, at, SoftGraceError::Zero);
+        }
+        // The defaults are not held against it: the kubelet takes that.
+        let Some(hard_text) = hard.get(signal).filter(|_| fields.entry_at(HARD, signal).is_some())
+        else {
+            continue;
+        };
+        let reached_first = match (parse_threshold(hard_text).ok().flatten(), value) {
+            (Some(ThresholdValue::Share(hard)), Some(ThresholdValue::Share(soft))) => hard >= soft,
+            (Some(ThresholdValue::Quantity(hard)), Some(ThresholdValue::Quantity(soft))) => {
+                hard >= soft
+            }
+            // An amount and a share cannot be compared without the node's capacity.
+            _ => false,
+        };
+        if reached_first {
+            let what = format!(
+                "`{text}` is never reached before the hard threshold `{hard_text}`: write more"
+            );
+            fields.fail_below(SOFT, signal, at, what);
+        }
+    }
+    let EvictionSettings { hard, merge_defaults, soft, soft_grace_period, minimum_reclaim, .. } =
+        &mut config.eviction;
+    if *merge_defaults {
+        for (signal, value) in EvictionSettings::default().hard {
+            hard.entry(signal).or_insert(value);
+        }
+    }
+    let graces = soft_grace_period.keys().filter(|signal| !soft.contains_key(*signal));
+    let reclaims = minimum_reclaim
+        .keys()
+        .filter(|signal| !hard.contains_key(*signal) && !soft.contains_key(*signal));
+    let lonely =
+        graces.map(|signal| (GRACE, signal)).chain(reclaims.map(|signal| (RECLAIM, signal)));
+    for (key, signal) in lonely {
+        let at = fields.entry_at(key, signal).unwrap_or(fields.at());
+        let what = "has no threshold to go with, and no effect";
+        reading.warnings.push(Problem::new(at, format!("{key}[{signal}]"), what));
+    }
+    soft_grace_period.retain(|_, grace| !grace.is_zero());
+}

@@ -1,89 +1,201 @@
 //! The node: what it is, what it has, and what is kept from its pods.
 
-use super::{Field, Kind, Names, Section};
+use winddown_preemption::Strategy;
+use winddown_shared::Quantity;
+use winddown_yaml::{Fields, names};
 
-/// Resources that can be reserved.
-const RESERVED: Names = Names::Like("^(cpu|memory|ephemeral-storage|pid|hugepages-[0-9A-Za-z.]+)$");
-const DOMAIN_AND_NAME: Names = Names::Like("^[^/]+/[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$");
-const LABEL: Names = Names::Like("^([^/]+/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$");
+use super::value::Word;
+use super::{Kind, Names, Reading, Section, Top};
+use crate::{Config, Mode, RuntimeKind};
 
-pub(super) const SECTION: Section = Section {
-    title: "The node",
-    fields: &[
-        Field::new(
-            "mode",
-            Kind::Choice(&["standalone", "cluster", "companion"]),
-            "Who says which pods run here. `standalone`: the manifests directory alone. `cluster`: an API \
-             server as well; this agent registers the machine as a node and runs the pods that are bound \
-             to it. `companion`: a kubelet runs the pods, and this agent ends them when the node goes \
-             down.",
-        ),
-        Field::new(
-            "runtime",
-            Kind::Choice(&["process", "cri", "systemd"]),
-            "What runs the containers: `process` (supervised processes on this host, no images), `cri` \
-             (a container runtime such as containerd or CRI-O) or `systemd` (transient services of this \
-             host, no images).",
-        ),
-        Field::new(
-            "containerRuntimeEndpoint",
-            Kind::Text { pattern: "^(unix:///.+)?$" },
-            "The socket of the container runtime; used with `runtime: cri` only.",
-        ),
-        Field::new(
-            "nodeName",
-            Kind::Text { pattern: "^[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?$" },
-            "The node's name. It ends the name of every pod that comes from a manifest. Left out, it is \
-             the host name in lower case.",
-        )
-        .example("edge-1"),
-        Field::new("maxPods", Kind::integer(1, 10_000), "The most pods this node runs.").live(),
-        Field::new(
-            "systemReserved",
-            Kind::Map { names: RESERVED, value: &Kind::Quantity },
-            "What is kept from the pods for the system: cpu, memory, ephemeral-storage, pid. Left out, \
-             nothing is kept.",
-        )
-        .example("cpu: 200m\nmemory: 256Mi")
-        .live(),
-        Field::new(
-            "kubeReserved",
-            Kind::Map { names: RESERVED, value: &Kind::Quantity },
-            "The same for node agents such as this one.",
-        )
-        .example("memory: 128Mi")
-        .live(),
-        Field::new(
-            "extendedResources",
-            Kind::Map { names: DOMAIN_AND_NAME, value: &Kind::Quantity },
-            "What the node has that the machine does not tell by itself, in whole units. Pods that ask for \
-             more than is left do not fit.",
-        )
-        .example("example.com/dongle: 2")
-        .live(),
-        Field::new(
-            "nodeLabels",
-            Kind::Map {
-                names: LABEL,
-                value: &Kind::Text { pattern: "^([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?$" },
-            },
-            "Labels of the node, for pods with a node selector or affinity. Those that every node has \
-             (kubernetes.io/os, kubernetes.io/arch, kubernetes.io/hostname) are there without being named.",
-        )
-        .example("example.com/rack: r1")
-        .live(),
-        Field::new(
-            "preemptionStrategy",
-            Kind::Choice(&["distance", "minimal"]),
-            "How the pods are chosen that end so that a critical pod fits. `distance` chooses as the \
-             kubelet does. `minimal` ends the least important pods, and as few as there can be.",
-        )
-        .live(),
-        Field::new(
-            "nodeStatusUpdateFrequency",
-            Kind::INTERVAL,
-            "How often the node's status is looked at where there is an API server.",
-        )
-        .live(),
-    ],
+/// Amounts of resources that can be reserved.
+const RESERVED: Kind = Kind::Map {
+    names: Names::Like("^(cpu|memory|ephemeral-storage|pid|hugepages-[0-9A-Za-z.]+)$"),
+    value: &Kind::Quantity,
 };
+const EXTENDED: Kind = Kind::Map {
+    names: Names::Like("^[^/]+/[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$"),
+    value: &Kind::Quantity,
+};
+const LABELS: Kind = Kind::Map {
+    names: Names::Like("^([^/]+/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$"),
+    value: &Kind::Text { pattern: "^([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?$" },
+};
+const ENDPOINT: Kind = Kind::Text { pattern: "^(unix:///.+)?$" };
+const NAME: Kind = Kind::Text { pattern: "^[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?$" };
+
+pub(super) fn section() -> Section {
+    let rows = vec![
+        Top::choice("mode", |c| &mut c.mode).doc(
+            "Who says which pods run here. `standalone`: the manifests directory alone. `cluster`: an \
+             API server as well; this agent registers the machine as a node and runs the pods that are \
+             bound to it. `companion`: a kubelet runs the pods, and this agent ends them when the node \
+             goes down.",
+        ),
+        Top::choice("runtime", |c| &mut c.runtime).doc(
+            "What runs the containers: `process` (supervised processes on this host, no images), `cri` \
+             (a container runtime such as containerd or CRI-O) or `systemd` (transient services of \
+             this host, no images).",
+        ),
+        Top::new("containerRuntimeEndpoint", |c| &mut c.container_runtime_endpoint, ENDPOINT)
+            .doc("The socket of the container runtime; used with `runtime: cri` only.")
+            .zero_is_unset()
+            .check(endpoint),
+        Top::new("nodeName", |c| &mut c.node_name, NAME)
+            .doc(
+                "The node's name. It ends the name of every pod that comes from a manifest. Left out, \
+                 it is the host name in lower case.",
+            )
+            .check(node_name)
+            .example("edge-1"),
+        Top::new("maxPods", |c| &mut c.max_pods, Kind::integer(1, 10_000))
+            .doc("The most pods this node runs.")
+            .zero_is_unset_for_kubelets()
+            .live(),
+        Top::new("systemReserved", |c| &mut c.system_reserved, RESERVED)
+            .doc(
+                "What is kept from the pods for the system: cpu, memory, ephemeral-storage, pid. Left \
+                 out, nothing is kept.",
+            )
+            .check(reserved)
+            .example("cpu: 200m\nmemory: 256Mi")
+            .live(),
+        Top::new("kubeReserved", |c| &mut c.kube_reserved, RESERVED)
+            .doc("The same for node agents such as this one.")
+            .check(reserved)
+            .example("memory: 128Mi")
+            .live(),
+        Top::new("extendedResources", |c| &mut c.extended_resources, EXTENDED)
+            .doc(
+                "What the node has that the machine does not tell by itself, in whole units. Pods that \
+                 ask for more than is left do not fit.",
+            )
+            .check(extended)
+            .example("example.com/dongle: 2")
+            .live(),
+        Top::new("nodeLabels", |c| &mut c.node_labels, LABELS)
+            .doc(
+                "Labels of the node, for pods with a node selector or affinity. Those that every node \
+                 has (kubernetes.io/os, kubernetes.io/arch, kubernetes.io/hostname) are there without \
+                 being named.",
+            )
+            .check(label)
+            .example("example.com/rack: r1")
+            .live(),
+        Top::choice("preemptionStrategy", |c| &mut c.preemption_strategy)
+            .doc(
+                "How the pods are chosen that end so that a critical pod fits. `distance` chooses as \
+                 the kubelet does. `minimal` ends the least important pods, and as few as there can \
+                 be.",
+            )
+            .live(),
+        Top::new(
+            "nodeStatusUpdateFrequency",
+            |c| &mut c.node_status_update_frequency,
+            Kind::INTERVAL,
+        )
+        .doc("How often the node's status is looked at where there is an API server.")
+        .zero_is_unset()
+        .live(),
+    ];
+    Section { title: "The node", rows, relate }
+}
+
+impl Word for Mode {
+    const ALL: &'static [(&'static str, Self)] = &[
+        ("standalone", Self::Standalone),
+        ("cluster", Self::Cluster),
+        ("companion", Self::Companion),
+    ];
+}
+
+impl Word for RuntimeKind {
+    const ALL: &'static [(&'static str, Self)] =
+        &[("process", Self::Process), ("cri", Self::Cri), ("systemd", Self::Systemd)];
+}
+
+impl Word for Strategy {
+    const ALL: &'static [(&'static str, Self)] =
+        &[(Self::Distance.as_str(), Self::Distance), (Self::Minimal.as_str(), Self::Minimal)];
+}
+
+fn relate(fields: &mut Fields<'_, '_>, config: &mut Config, _: &mut Reading) {
+    if config.mode != Mode::Companion {
+        return;
+    }
+    let runtime = std::mem::replace(&mut config.runtime, RuntimeKind::Cri);
+    if let Some(at) = fields.key_at("runtime").filter(|_| runtime != RuntimeKind::Cri) {
+        let what = format!(
+            "is {runtime}, but with `mode: companion` a kubelet runs the pods on its container \
+             runtime: remove the line, or write `runtime: cri`"
+        );
+        fields.fail("runtime", at, what);
+    }
+}
+
+fn endpoint(_: &str, text: &str) -> Option<String> {
+    let absolute = text.strip_prefix("unix://").is_some_and(|path| path.starts_with('/'));
+    (!absolute).then(|| {
+        format!(
+            "`{text}` is no socket: write unix:// and an absolute path, for example \
+             unix:///run/containerd/containerd.sock"
+        )
+    })
+}
+
+fn node_name(_: &str, name: &str) -> Option<String> {
+    let what = "is no node name: write lower-case letters, digits, `-` and `.`, at most 253";
+    (!names::is_dns_subdomain(name)).then(|| format!("`{name}` {what}"))
+}
+
+fn reserved(name: &str, text: &str) -> Option<String> {
+    let known = matches!(name, "cpu" | "memory" | "ephemeral-storage" | "pid");
+    if !known && !name.starts_with("hugepages-") {
+        let what = "is not a resource that can be reserved: write cpu, memory, ephemeral-storage, \
+                    pid or hugepages-<size>";
+        return Some(what.to_owned());
+    }
+    quantity(text).err()
+}
+
+fn extended(name: &str, text: &str) -> Option<String> {
+    let own = name.split_once('/').is_some_and(|(domain, _)| {
+        !domain.contains("kubernetes.io") && !domain.starts_with("requests.")
+    });
+    if !own || !names::is_qualified_name(name) {
+        let what = "is no extended resource: write a domain of your own and a name, for example \
+                    example.com/dongle";
+        return Some(what.to_owned());
+    }
+    match quantity(text) {
+        Ok(amount) => {
+            let whole = Quantity::new(amount.value(), amount.format());
+            let what = "is not whole: extended resources are counted in units";
+            (amount.as_nanos() != whole.as_nanos()).then(|| format!("`{text}` {what}"))
+        }
+        Err(what) => Some(what),
+    }
+}
+
+/// The amount, 0 or more.
+fn quantity(text: &str) -> Result<Quantity, String> {
+    match text.parse::<Quantity>() {
+        Ok(quantity) if quantity.is_negative() => {
+            Err(format!("`{text}` is negative: write 0 or more"))
+        }
+        Ok(quantity) => Ok(quantity),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+fn label(name: &str, value: &str) -> Option<String> {
+    const FORM: &str = "write letters, digits, `-`, `_` and `.`, at most 63";
+    if !names::is_qualified_name(name) {
+        return Some(format!("is no label: {FORM}, with a domain and `/` before them if you like"));
+    }
+    if matches!(name, "kubernetes.io/os" | "kubernetes.io/arch") {
+        return Some("is what the machine says itself: remove it".to_owned());
+    }
+    let valid = names::is_label_value(value);
+    (!valid).then(|| format!("`{value}` is no label's value: {FORM}"))
+}

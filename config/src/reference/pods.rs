@@ -1,21 +1,19 @@
 //! Pods from manifests.
 
-use super::{Field, Kind, Section};
+use super::{Kind, Section, Top};
 
-pub(super) const SECTION: Section = Section {
-    title: "Pods from manifests",
-    fields: &[
-        Field::new(
-            "staticPodPath",
-            Kind::Path { empty: true },
-            "The directory of pod manifests: one pod per .yaml, .yml or .json file. An empty text turns it \
-             off.",
+pub(super) fn section() -> Section {
+    let rows = vec![
+        Top::new("staticPodPath", |c| &mut c.static_pod_path, Kind::Path { empty: true }).doc(
+            "The directory of pod manifests: one pod per .yaml, .yml or .json file. An empty text \
+             turns it off.",
         ),
-        Field::new(
-            "fileCheckFrequency",
-            Kind::INTERVAL,
-            "Changes are noticed as they happen. This is how often the directory is looked through as \
-             well, for file systems that do not tell.",
-        ),
-    ],
-};
+        Top::new("fileCheckFrequency", |c| &mut c.file_check_frequency, Kind::INTERVAL)
+            .doc(
+                "Changes are noticed as they happen. This is how often the directory is looked through \
+                 as well, for file systems that do not tell.",
+            )
+            .zero_is_unset(),
+    ];
+    Section { title: "Pods from manifests", rows, relate: |_, _, _| {} }
+}

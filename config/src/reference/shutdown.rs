@@ -1,114 +1,301 @@
 //! How the time before a shutdown is shared out.
 
-use super::{Field, Kind, Section};
+use std::time::Duration;
 
+use serde_json::{Value as Json, json};
+use winddown_notices::Cloud;
+use winddown_shared::parse_duration;
+use winddown_yaml::{Fields, Located, Problem};
+
+use super::value::{Options, Place, Value, Word, go, options, written_options};
+use super::{Field, Kind, Reading, Row, Section, Top};
+use crate::{Config, NoticesConfig, PriorityPeriod, ShutdownOrder, ShutdownPeriods};
+
+const PERIOD: &str = "shutdownGracePeriod";
+const CRITICAL: &str = "shutdownGracePeriodCriticalPods";
+const BY_PRIORITY: &str = "shutdownGracePeriodByPodPriority";
+const ORDER: &str = "shutdownOrder";
+const DRAIN: &str = "shutdownEndpointDrainPeriod";
+/// The longest that all groups together may take.
+const LONGEST: &str = "24h";
 /// 0 is off.
-const PERIOD: Kind = Kind::Duration { least: "1s", most: "24h", zero: true };
+const PERIODS: Kind = Kind::duration("1s", LONGEST);
 
-const GROUP: &[Field] = &[
-    Field::new(
-        "priority",
-        Kind::integer(i32::MIN as i64, i32::MAX as i64),
-        "The lowest priority of the group's pods.",
-    ),
-    Field::new(
-        "shutdownGracePeriodSeconds",
-        Kind::Integer { least: 0, most: 86_400, unit: "seconds" },
-        "The group's time.",
-    ),
-];
-
-const NOTICES: &[Field] = &[
-    Field::new(
-        "cloud",
-        Kind::Choice(&["none", "aws", "azure", "gcp"]),
-        "Whose metadata service is asked: `aws` (spot interruption, maintenance), `azure` (scheduled \
-         events), `gcp` (preemption, maintenance) or `none`.",
-    ),
-    Field::new("pollInterval", Kind::INTERVAL, "How often it is asked."),
-    Field::new(
-        "metadataEndpoint",
-        Kind::Text { pattern: "^http://[-A-Za-z0-9.:\\[\\]]+/?$" },
-        "Replaces the service's own address.",
-    )
-    .example("http://169.254.169.254"),
-    Field::new(
-        "file",
-        Kind::PATH,
-        "Gives notice while it is there: it holds how long the node has (90s) or until when \
-         (2026-01-31T12:00:00Z).",
-    )
-    .example("/run/winddown/notice"),
-];
-
-pub(super) const SECTION: Section = Section {
-    title: "Shutdown",
-    fields: &[
-        Field::new(
-            "shutdownGracePeriod",
-            PERIOD,
+pub(super) fn section() -> Section {
+    let period = |name, kind| Top::kept_by(Box::new(Periods), name, kind).live();
+    let rows = vec![
+        period(PERIOD, PERIODS).doc(
             "How long the node's shutdown may be held up for the pods; 0s turns it off.\n\n\
-             Pods have 30s of grace unless their manifest says otherwise. 30s lets nearly all of them end \
-             by themselves, and is no longer than people wait before they reach for the power switch.",
-        )
-        .live(),
-        Field::new(
-            "shutdownGracePeriodCriticalPods",
-            PERIOD,
+             Pods have 30s of grace unless their manifest says otherwise. 30s lets nearly all of them \
+             end by themselves, and is no longer than people wait before they reach for the power \
+             switch.",
+        ),
+        period(CRITICAL, PERIODS).doc(
             "The end of it, which all but ordinary pods have to themselves. If `shutdownGracePeriod` \
              stands alone, this is a third of it, at most 10s.",
-        )
-        .live(),
-        Field::new(
-            "shutdownOrder",
-            Kind::Choice(&["role", "priority"]),
-            "What puts pods into groups. By `role`, ordinary pods end first; then system pods (priority \
-             2000000000 and above, or of a DaemonSet); then what the node itself needs (priority \
-             2000001000 and above, system pods on the host's network, static pods without a priority); \
-             then the static control plane; etcd last. By `priority`, there are two groups, as the \
-             kubelet makes them: below 2000000000, and from there on. Left out, it is `role` if neither \
-             period above is written, and `priority` otherwise.",
-        )
-        .live(),
-        Field::new(
-            "shutdownEndpointDrainPeriod",
-            Kind::Duration { least: "0s", most: "24h", zero: true },
-            "How long pods are not ready before the first SIGTERM, so that load balancers turn away from \
-             them. Comes before the time above and is at most as long. When time is short, this is given \
-             up first.",
-        )
-        .live(),
-        Field::new(
-            "shutdownReserve",
-            Kind::Duration { least: "0s", most: "5m", zero: true },
-            "What is kept back after the pods' time for their last status and the report. Never more than \
-             a tenth of what logind gives.",
-        )
-        .live(),
-        Field::new(
-            "shutdownGracePeriodByPodPriority",
-            Kind::List { of: GROUP, required: &["priority", "shutdownGracePeriodSeconds"] },
-            "Groups of your own. Each has the pods from its priority up to the next group's; the lowest \
-             takes those below it as well. Remove `shutdownGracePeriod`, \
-             `shutdownGracePeriodCriticalPods` and `shutdownOrder`, which this replaces.",
-        )
-        .example(
-            "- priority: 0\n  shutdownGracePeriodSeconds: 20\n\
-             - priority: 10000\n  shutdownGracePeriodSeconds: 20\n\
-             - priority: 2000000000\n  shutdownGracePeriodSeconds: 10",
-        )
-        .live(),
-        Field::new(
-            "shutdownNotices",
-            Kind::Object(NOTICES),
-            "Who may give notice that this node ends at a certain time, beside the login manager and an \
-             operator (`winddown drain --deadline`). The pods are then ended in the same order, in the \
-             time that the notice leaves.",
         ),
-        Field::new(
-            "reportsKept",
-            Kind::integer(1, 1000),
-            "Of how many shutdowns the report is kept.",
+        Top::choice(ORDER, |c| &mut c.shutdown.order)
+            .doc(
+                "What puts pods into groups. By `role`, ordinary pods end first; then system pods \
+                 (priority 2000000000 and above, or of a DaemonSet); then what the node itself needs \
+                 (priority 2000001000 and above, system pods on the host's network, static pods without \
+                 a priority); then the static control plane; etcd last. By `priority`, there are two \
+                 groups, as the kubelet makes them: below 2000000000, and from there on. Left out, it \
+                 is `role` if neither period above is written, and `priority` otherwise.",
+            )
+            .live(),
+        Top::new(DRAIN, |c| &mut c.shutdown.endpoint_drain, Kind::duration("0s", LONGEST))
+            .doc(
+                "How long pods are not ready before the first SIGTERM, so that load balancers turn away \
+                 from them. Comes before the time above and is at most as long. When time is short, \
+                 this is given up first.",
+            )
+            .live(),
+        Top::new("shutdownReserve", |c| &mut c.shutdown.reserve, Kind::duration("0s", "5m"))
+            .doc(
+                "What is kept back after the pods' time for their last status and the report. Never \
+                 more than a tenth of what logind gives.",
+            )
+            .live(),
+        period(BY_PRIORITY, Kind::list::<PriorityPeriod>())
+            .doc(
+                "Groups of your own. Each has the pods from its priority up to the next group's; the \
+                 lowest takes those below it as well. Remove `shutdownGracePeriod`, \
+                 `shutdownGracePeriodCriticalPods` and `shutdownOrder`, which this replaces.",
+            )
+            .example(
+                "- priority: 0\n  shutdownGracePeriodSeconds: 20\n\
+                 - priority: 10000\n  shutdownGracePeriodSeconds: 20\n\
+                 - priority: 2000000000\n  shutdownGracePeriodSeconds: 10",
+            ),
+        Top::new("shutdownNotices", |c| &mut c.notices, Kind::object::<NoticesConfig>()).doc(
+            "Who may give notice that this node ends at a certain time, beside the login manager and \
+             an operator (`winddown drain --deadline`). The pods are then ended in the same order, in \
+             the time that the notice leaves.",
         ),
-    ],
-};
+        Top::new("reportsKept", |c| &mut c.reports_kept, Kind::integer(1, 1000))
+            .doc("Of how many shutdowns the report is kept."),
+    ];
+    Section { title: "Shutdown", rows, relate }
+}
+
+impl Word for ShutdownOrder {
+    const ALL: &'static [(&'static str, Self)] =
+        &[("role", Self::Role), ("priority", Self::Priority)];
+}
+
+impl Options for PriorityPeriod {
+    fn rows() -> Vec<Row<Self>> {
+        let priorities = Kind::integer(i32::MIN.into(), i32::MAX.into());
+        vec![
+            Row::<Self>::new("priority", |group| &mut group.priority, priorities)
+                .doc("The lowest priority of the group's pods.")
+                .required(),
+            Row::<Self>::new(
+                "shutdownGracePeriodSeconds",
+                |group| &mut group.period,
+                Kind::seconds(0, 86_400),
+            )
+            .doc("The group's time.")
+            .required(),
+        ]
+    }
+
+    fn conflict(&self, other: &Self) -> Option<String> {
+        let twice = self.priority == other.priority;
+        twice.then(|| format!("the priority {} is listed twice: keep one entry", self.priority))
+    }
+}
+
+impl Word for Option<Cloud> {
+    const ALL: &'static [(&'static str, Self)] = &[
+        ("none", None),
+        (Cloud::Aws.as_str(), Some(Cloud::Aws)),
+        (Cloud::Azure.as_str(), Some(Cloud::Azure)),
+        (Cloud::Gcp.as_str(), Some(Cloud::Gcp)),
+    ];
+}
+
+impl Options for NoticesConfig {
+    fn rows() -> Vec<Row<Self>> {
+        let endpoints = Kind::Text { pattern: "^http://[-A-Za-z0-9.:\\[\\]]+/?$" };
+        vec![
+            Row::<Self>::choice("cloud", |notices| &mut notices.cloud).doc(
+                "Whose metadata service is asked: `aws` (spot interruption, maintenance), `azure` \
+                 (scheduled events), `gcp` (preemption, maintenance) or `none`.",
+            ),
+            Row::<Self>::new("pollInterval", |notices| &mut notices.poll, Kind::INTERVAL)
+                .doc("How often it is asked.")
+                .zero_is_unset(),
+            Row::<Self>::new("metadataEndpoint", |notices| &mut notices.endpoint, endpoints)
+                .doc("Replaces the service's own address.")
+                .check(metadata_endpoint)
+                .example("http://169.254.169.254"),
+            Row::<Self>::new("file", |notices| &mut notices.file, Kind::PATH)
+                .doc(
+                    "Gives notice while it is there: it holds how long the node has (90s) or until when \
+                     (2026-01-31T12:00:00Z).",
+                )
+                .example("/run/winddown/notice"),
+        ]
+    }
+}
+
+fn metadata_endpoint(_: &str, text: &str) -> Option<String> {
+    let valid = |b: u8| b.is_ascii_alphanumeric() || b".-:[]".contains(&b);
+    let host = text.strip_prefix("http://").map(|rest| rest.strip_suffix('/').unwrap_or(rest));
+    let valid = host.is_some_and(|host| !host.is_empty() && host.bytes().all(valid));
+    (!valid).then(|| {
+        format!(
+            "`{text}` is no address of a metadata service: write http://HOST or http://HOST:PORT, \
+             without a path"
+        )
+    })
+}
+
+impl Value for NoticesConfig {
+    fn read(field: &Field, fields: &mut Fields<'_, '_>) -> Option<Self> {
+        fields.below(field.name, options)
+    }
+
+    fn written(&self, _: &Field) -> Json {
+        written_options(self)
+    }
+}
+
+/// The kubelet's three options are one value.
+struct Periods;
+
+impl Place<Config> for Periods {
+    fn read(&self, field: &Field, fields: &mut Fields<'_, '_>, to: &mut Config) -> bool {
+        let periods = &mut to.shutdown.periods;
+        if let (PERIOD | CRITICAL, ShutdownPeriods::Total { total, critical }) =
+            (field.name, &mut *periods)
+        {
+            let place = if field.name == PERIOD { total } else { critical };
+            return period(field, fields).inspect(|period| *place = *period).is_some();
+        }
+        let Some(mut groups) = Vec::<PriorityPeriod>::read(field, fields) else { return false };
+        let at = fields.key_at(BY_PRIORITY).unwrap_or(fields.at());
+        if let ShutdownPeriods::Total { total, critical } = periods
+            && [(PERIOD, total), (CRITICAL, critical)]
+                .iter()
+                .any(|(key, period)| fields.has(key) && !period.is_zero())
+        {
+            // The kubelet's words: this is what people search for.
+            let what = "invalid configuration: Cannot specify both shutdownGracePeriodByPodPriority \
+                        and shutdownGracePeriod at the same time; remove one of them";
+            fields.fail(BY_PRIORITY, at, what);
+        }
+        groups.sort_by_key(|group| group.priority);
+        let sum: Duration = groups.iter().map(|group| group.period).sum();
+        if parse_duration(LONGEST).is_ok_and(|most| sum > most) {
+            let what = format!("the groups add up to {}: at most {LONGEST}", go(sum));
+            fields.fail(BY_PRIORITY, at, what);
+        }
+        if !groups.is_empty() {
+            *periods = ShutdownPeriods::ByPriority(groups);
+        }
+        true
+    }
+
+    fn written(&self, field: &Field, of: &mut Config) -> Option<Json> {
+        match (field.name, &of.shutdown.periods) {
+            (PERIOD, ShutdownPeriods::Total { total, .. }) => Some(json!(go(*total))),
+            (CRITICAL, ShutdownPeriods::Total { critical, .. }) => Some(json!(go(*critical))),
+            (BY_PRIORITY, ShutdownPeriods::ByPriority(groups)) => Some(groups.written(field)),
+            _ => None,
+        }
+    }
+
+    fn copy(&self, from: &mut Config, to: &mut Config) {
+        to.shutdown.periods.clone_from(&from.shutdown.periods);
+    }
+}
+
+fn period(field: &Field, fields: &mut Fields<'_, '_>) -> Option<Duration> {
+    let Located { value, at } = fields.duration(field.name)?;
+    if !value.is_zero() && value < Duration::from_secs(1) {
+        // The kubelet's words.
+        let what = format!(
+            "invalid configuration: {} {{{}}} must be either zero or otherwise >= 1 sec",
+            field.name,
+            go(value)
+        );
+        fields.fail(field.name, at, what);
+    }
+    if parse_duration(LONGEST).is_ok_and(|most| value > most) {
+        fields.fail(field.name, at, format!("{} is too long: at most {LONGEST}", go(value)));
+    }
+    Some(value)
+}
+
+fn relate(fields: &mut Fields<'_, '_>, config: &mut Config, reading: &mut Reading) {
+    let shutdown = &mut config.shutdown;
+    let [period_at, critical_at, order_at] =
+        [PERIOD, CRITICAL, ORDER].map(|key| fields.key_at(key).filter(|_| fields.has(key)));
+    if let ShutdownPeriods::Total { total, critical } = &mut shutdown.periods {
+        if period_at.is_some() && critical_at.is_none() {
+            *critical = match reading.kubelet {
+                // A total without the critical part means none to the kubelet.
+                true => Duration::ZERO,
+                false => Duration::from_secs(10.min(total.as_secs() / 3)),
+            };
+        }
+        if let (true, Some(at)) = (critical > total, critical_at.or(period_at)) {
+            let what = format!(
+                "invalid configuration: shutdownGracePeriodCriticalPods {{{}}} must be <= \
+                 shutdownGracePeriod {{{}}}",
+                go(*critical),
+                go(*total)
+            );
+            fields.fail(CRITICAL, at, what);
+        }
+    }
+    let (drain, total) = (shutdown.endpoint_drain, shutdown.total());
+    if total.is_zero() {
+        let at = fields.key_at(PERIOD).unwrap_or(fields.at());
+        let what = "is 0: the node's shutdown is not delayed and no pod is ended in order";
+        reading.warnings.push(Problem::new(at, PERIOD, what));
+    }
+    let by_priority = matches!(shutdown.periods, ShutdownPeriods::ByPriority(_));
+    match order_at {
+        Some(at) if by_priority && shutdown.order == ShutdownOrder::Role => {
+            let what = format!(
+                "is role, but {BY_PRIORITY} makes groups of priorities: write `{ORDER}: priority`, \
+                 or remove one of them"
+            );
+            fields.fail(ORDER, at, what);
+        }
+        None if by_priority || period_at.is_some() || critical_at.is_some() => {
+            shutdown.order = ShutdownOrder::Priority;
+        }
+        _ => {}
+    }
+    if let Some(at) = fields.key_at(DRAIN).filter(|_| drain > total) {
+        let what = match total.is_zero() {
+            true => {
+                format!("is {}, but no pod is ended, because {PERIOD} is 0: remove it", go(drain))
+            }
+            false => format!(
+                "{} is longer than the shutdown grace periods together: write at most {}",
+                go(drain),
+                go(total)
+            ),
+        };
+        fields.fail(DRAIN, at, what);
+    }
+    notices(fields, &mut config.notices, reading);
+}
+
+fn notices(fields: &Fields<'_, '_>, notices: &mut NoticesConfig, reading: &mut Reading) {
+    let key = "shutdownNotices.metadataEndpoint";
+    if let Some(endpoint) = notices.endpoint.as_mut().filter(|endpoint| endpoint.ends_with('/')) {
+        endpoint.pop();
+    }
+    let at = fields.entry_at("shutdownNotices", "metadataEndpoint");
+    if let (Some(at), Some(_), None) = (at, &notices.endpoint, notices.cloud) {
+        let what = "has no cloud to go with, and no effect";
+        reading.warnings.push(Problem::new(at, key, what));
+    }
+}

@@ -1,12 +1,10 @@
 //! The table against the reader: every name, bound, choice and default.
 
-use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Duration;
 
 use super::*;
 use crate::{API_VERSION, ConfigError, KIND, Warning};
-use winddown_yaml::requested;
 
 /// Why `fields` are refused; none when they are accepted.
 fn refusal(fields: &str) -> Option<String> {
@@ -32,23 +30,18 @@ fn with(path: &[&Field], value: &str) -> String {
         _ => "",
     };
     let Some(inner) = inner else { return format!("{beside}{}: {value}\n", outer.name) };
+    let mut entry = format!("{}: {value}", inner.name);
+    for other in outer.kind.fields().iter().filter(|f| f.required && f.name != inner.name) {
+        let value = match &other.kind {
+            Kind::Choice(words) => words[0].to_owned(),
+            Kind::Integer { least, .. } => least.max(&0).to_string(),
+            _ => "example.com/a".to_owned(),
+        };
+        entry.push_str(&format!(", {}: {value}", other.name));
+    }
     match outer.kind {
-        Kind::List { of, .. } => {
-            let rest = of.iter().filter(|field| field.name != inner.name).map(|field| {
-                let value = match field.kind {
-                    Kind::Choice(words) => words[0].to_owned(),
-                    Kind::Integer { least, .. } => least.max(0).to_string(),
-                    _ => "example.com/a".to_owned(),
-                };
-                match field.name {
-                    "value" => format!(", {}: x", field.name),
-                    name => format!(", {name}: {value}"),
-                }
-            });
-            let rest: String = rest.collect();
-            format!("{beside}{}: [{{{}: {value}{rest}}}]\n", outer.name, inner.name)
-        }
-        _ => format!("{beside}{}: {{{}: {value}}}\n", outer.name, inner.name),
+        Kind::List(_) => format!("{beside}{}: [{{{entry}}}]\n", outer.name),
+        _ => format!("{beside}{}: {{{entry}}}\n", outer.name),
     }
 }
 
@@ -57,9 +50,7 @@ fn all() -> Vec<Vec<&'static Field>> {
     let mut all = Vec::new();
     for field in fields() {
         all.push(vec![field]);
-        if let Kind::Object(below) | Kind::List { of: below, .. } = field.kind {
-            all.extend(below.iter().map(|inner| vec![field, inner]));
-        }
+        all.extend(field.kind.fields().iter().map(|inner| vec![field, inner]));
     }
     all
 }
@@ -68,39 +59,140 @@ fn name_of(path: &[&Field]) -> String {
     path.iter().map(|field| field.name).collect::<Vec<_>>().join(".")
 }
 
-/// A field that is read and not in the table is added to it, in config/src/reference/.
-#[test]
-fn what_the_reader_asks_for_is_what_the_table_has() {
-    requested::take();
-    // Lists and mappings have to be there, so that what is in them is asked for.
-    let mut text = String::new();
-    for field in fields() {
-        match field.kind {
-            Kind::Object(_) => text.push_str(&format!("{}: {{}}\n", field.name)),
-            Kind::List { .. } => text.push_str(&format!("{}: [{{}}]\n", field.name)),
-            _ => {}
+/// A value that is accepted and is not the default.
+fn another_value(field: &Field) -> String {
+    let default = default_of(field.name);
+    match &field.kind {
+        Kind::Flag => (default != Some(Json::Bool(true))).to_string(),
+        Kind::Choice(words) => (*words.last().unwrap()).to_owned(),
+        Kind::Words(_) => "[]".to_owned(),
+        Kind::Integer { most, .. } => most.to_string(),
+        Kind::Duration { .. } => {
+            "20s".replace("20", if field.doc.contains("looked") { "30" } else { "11" })
         }
+        Kind::Size { .. } => "1Gi".to_owned(),
+        Kind::Path { .. } => "/a/b".to_owned(),
+        Kind::Object(_) => match field.name {
+            "memoryPressure" => "{}".to_owned(),
+            _ => "{file: /a/b}".to_owned(),
+        },
+        _ if field.name == "evictionHard" => "{memory.available: 7Mi}".to_owned(),
+        _ if field.name == "containerRuntimeEndpoint" => "unix:///a".to_owned(),
+        _ if field.name == "endedPods" => "delete".to_owned(),
+        Kind::Map { .. } => format!("{{{}}}", field.example.replace('\n', ", ")),
+        Kind::List(_) => format!("\n{}", field.example),
+        _ => field.example.to_owned(),
     }
-    let _ = refusal(&text);
-    let read: BTreeSet<String> =
-        requested::take().into_iter().map(|field| field.replace("[0]", "")).collect();
-    let mut table: BTreeSet<String> = all().iter().map(|path| name_of(path)).collect();
-    table.extend(["apiVersion".to_owned(), "kind".to_owned()]);
-    assert_eq!(read, table);
 }
 
+/// An option is one row: it cannot be written in the table and not be read, kept, shown and compared. What a
+/// row cannot prove by itself is that no other row keeps its value in the same place.
 #[test]
-fn every_default_is_of_a_field_in_the_table() {
-    for (name, _) in Config::default().entries() {
-        assert!(field(name).is_some(), "{name} is printed, and not in the table");
+fn each_option_changes_its_own_value_and_no_other() {
+    let default = Config::default();
+    for field in fields() {
+        let file = match field.name {
+            "evictionSoft" => {
+                "evictionSoft: {memory.available: 1Gi}\nevictionSoftGracePeriod: {memory.available: 1m}\n"
+                    .to_owned()
+            }
+            _ => format!("{}: {}\n", field.name, another_value(field)),
+        };
+        let text = format!("apiVersion: {API_VERSION}\nkind: {KIND}\n{file}");
+        let (config, _) = parsed(&text).unwrap_or_else(|error| panic!("{file}{error}"));
+        let changed = Config::changes(&default, &config);
+        let (live, waiting) = if field.live {
+            (&changed.applied, &changed.needs_restart)
+        } else {
+            (&changed.needs_restart, &changed.applied)
+        };
+        assert!(live.iter().any(|change| change.field == field.name), "{file}{changed:?}");
+        // What is said about the other options of its kind.
+        let beside: &[&str] = match field.name {
+            "mode" => &["runtime"],
+            "shutdownGracePeriod" => &["shutdownGracePeriodCriticalPods", "shutdownOrder"],
+            "shutdownGracePeriodCriticalPods" => &["shutdownOrder"],
+            "shutdownGracePeriodByPodPriority" => {
+                &["shutdownGracePeriod", "shutdownGracePeriodCriticalPods", "shutdownOrder"]
+            }
+            "evictionSoft" => &["evictionSoftGracePeriod"],
+            _ => &[],
+        };
+        let other = |change: &&crate::Change| {
+            change.field != field.name && !beside.contains(&change.field.as_str())
+        };
+        assert_eq!(live.iter().find(other), None, "{file}");
+        assert_eq!(waiting.iter().find(other), None, "{file}");
+        let reloaded = default.reloaded(&config);
+        assert_eq!(reloaded == default, !field.live, "{file}");
     }
+}
+
+/// A part of [`Config`] that no row reads would keep its default whatever a file says.
+#[test]
+fn each_part_of_a_configuration_is_an_options() {
+    let mut file = String::from("mode: cluster\nruntime: cri\n");
+    for field in fields().filter(|field| {
+        !["mode", "runtime", "recreateNode", "registerNode", "bootstrapKubeconfig"]
+            .contains(&field.name)
+            && !["shutdownGracePeriod", "shutdownGracePeriodByPodPriority"].contains(&field.name)
+    }) {
+        let value = match field.name {
+            "evictionSoft" => "{memory.available: 1Gi}".to_owned(),
+            "shutdownNotices" => {
+                "{file: /a, cloud: aws, metadataEndpoint: 'http://a', pollInterval: 9s}".to_owned()
+            }
+            "stateDirectory" => "/a/c".to_owned(),
+            "podLogsDir" => "/a/d".to_owned(),
+            _ => another_value(field),
+        };
+        file.push_str(&format!("{}: {value}\n", field.name));
+    }
+    // Each excludes another one.
+    let files = [
+        file.clone(),
+        file.replace("kubeconfig:", "bootstrapKubeconfig:") + "registerNode: false\n",
+        file.clone() + "recreateNode: true\nshutdownGracePeriod: 1h\n",
+    ];
+    let default = format!("{:#?}", Config::default());
+    let mut same: Vec<String> = leaves(&default);
+    for file in files {
+        let text = format!("apiVersion: {API_VERSION}\nkind: {KIND}\n{file}");
+        let (config, _) = parsed(&text).unwrap_or_else(|error| panic!("{file}{error}"));
+        let shown = leaves(&format!("{config:#?}"));
+        same.retain(|leaf| shown.contains(leaf));
+    }
+    // Signals that are merged back.
+    same.retain(|leaf| !leaf.starts_with(".eviction.hard "));
+    assert_eq!(same, [""; 0], "no option reads these");
+}
+
+/// Every value of a structure that is printed by its derived `Debug`, behind the names it is in.
+fn leaves(debug: &str) -> Vec<String> {
+    let mut names: Vec<&str> = Vec::new();
+    let mut leaves = Vec::new();
+    for line in debug.lines() {
+        let depth = (line.len() - line.trim_start().len()) / 4;
+        names.truncate(depth);
+        let line = line.trim();
+        let (name, value) = line.split_once(": ").unwrap_or(("", line));
+        match value.ends_with(['{', '(', '[']) {
+            true => names.push(name),
+            false if value.starts_with(['}', ')', ']']) => {}
+            false => {
+                leaves.push(format!("{} {name}: {value}", names.join(".")));
+                names.push(name);
+            }
+        }
+    }
+    leaves
 }
 
 #[test]
 fn a_field_has_either_a_default_or_an_example() {
     for path in all() {
         let field = path.last().unwrap();
-        let listed = matches!(path[0].kind, Kind::List { .. }) && path.len() > 1;
+        let listed = matches!(path[0].kind, Kind::List(_)) && path.len() > 1;
         let default = match path[..] {
             [top] => default_of(top.name),
             _ => default_of(path[0].name).and_then(|outer| outer.get(field.name).cloned()),
@@ -117,14 +209,14 @@ fn the_reader_accepts_the_bounds_and_nothing_beyond() {
     let step = Duration::from_millis(1);
     for path in all() {
         let (mut good, mut bad) = (Vec::new(), vec!["[x]".to_owned()]);
-        match path.last().unwrap().kind {
+        match &path.last().unwrap().kind {
             Kind::Integer { least, most, .. } => {
                 good = vec![least.to_string(), most.to_string()];
                 bad.extend([(least - 1).to_string(), (most + 1).to_string(), "1.5".to_owned()]);
             }
             Kind::Duration { least, most, zero } => {
                 if !least.is_empty() {
-                    good.push(least.to_owned());
+                    good.push((*least).to_owned());
                     let below = duration(least).checked_sub(step);
                     bad.push(
                         below.map_or("-1s".to_owned(), |below| format!("{}ms", below.as_millis())),
@@ -133,7 +225,7 @@ fn the_reader_accepts_the_bounds_and_nothing_beyond() {
                 if most.is_empty() {
                     good.push("720h".to_owned());
                 } else {
-                    good.push(most.to_owned());
+                    good.push((*most).to_owned());
                     bad.push(format!("{}ms", (duration(most) + step).as_millis()));
                 }
                 good.extend(zero.then(|| "0s".to_owned()));
@@ -150,10 +242,10 @@ fn the_reader_accepts_the_bounds_and_nothing_beyond() {
             Kind::Path { empty } => {
                 good = vec!["/a/b".to_owned()];
                 bad.push("a/b".to_owned());
-                if empty { &mut good } else { &mut bad }.push("\"\"".to_owned());
+                if *empty { &mut good } else { &mut bad }.push("\"\"".to_owned());
             }
             Kind::Size { least } => {
-                good = vec![least.to_owned(), "1Gi".to_owned()];
+                good = vec![(*least).to_owned(), "1Gi".to_owned()];
                 bad.extend(["1".to_owned(), "big".to_owned()]);
             }
             Kind::Percent => {
@@ -170,8 +262,9 @@ fn the_reader_accepts_the_bounds_and_nothing_beyond() {
                     ["[ten]", "10.96.0.10", "[10.96.0.300]", "[[10.96.0.1]]"].map(str::to_owned),
                 );
             }
+            Kind::Address(_) => bad.push("nowhere".to_owned()),
             Kind::Words(words) => good = vec![format!("[{}]", words.join(", ")), "[]".to_owned()],
-            Kind::Map { .. } | Kind::Object(_) | Kind::List { .. } | Kind::Text { .. } => {}
+            Kind::Map { .. } | Kind::Object(_) | Kind::List(_) | Kind::Text { .. } => {}
         }
         if matches!(path.last().unwrap().kind, Kind::Words(_)) {
             bad = vec!["x".to_owned()];
@@ -196,7 +289,7 @@ fn every_example_is_accepted_and_every_name_in_a_mapping_is_known() {
             _ => "",
         };
         let file = match field.kind {
-            Kind::Map { .. } | Kind::List { .. } => format!("{beside}{}:{indented}\n", field.name),
+            Kind::Map { .. } | Kind::List(_) => format!("{beside}{}:{indented}\n", field.name),
             _ => format!("{}: {}\n", field.name, field.example),
         };
         assert_eq!(refusal(&file), None, "{file}");

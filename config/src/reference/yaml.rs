@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use serde_json::Value;
 
-use super::{Field, Kind, SECTIONS, Section, default_of};
+use super::{Field, Kind, Section, default_of, sections};
 use crate::print::{scalar, write_entry};
 use crate::{API_VERSION, KIND};
 
@@ -20,9 +20,9 @@ const HEAD: &str = "\
 
 pub(super) fn document() -> String {
     let mut yaml = format!("{HEAD}apiVersion: {API_VERSION}\nkind: {KIND}\n");
-    for section in SECTIONS {
+    for section in sections() {
         heading(&mut yaml, section);
-        for field in section.fields {
+        for field in section.fields() {
             yaml.push('\n');
             one(&mut yaml, field);
         }
@@ -39,13 +39,13 @@ fn heading(yaml: &mut String, section: &Section) {
 fn one(yaml: &mut String, field: &Field) {
     let end = if field.live { "" } else { "Takes effect at restart." };
     comment(yaml, "", &with_bounds(field, end));
-    if let Kind::Object(fields) = field.kind {
+    if let Kind::Object(fields) = &field.kind {
         for field in fields {
             let doc = format!("- {}, {}", field.name, lower(&with_bounds(field, "")));
             comment(yaml, "", &doc);
         }
     }
-    match (default_of(field.name), field.kind) {
+    match (default_of(field.name), &field.kind) {
         (Some(Value::Object(set)), Kind::Object(fields)) => {
             let _ = writeln!(yaml, "{}:", field.name);
             for field in fields {
@@ -66,7 +66,7 @@ fn one(yaml: &mut String, field: &Field) {
                 let _ = writeln!(yaml, "#   {}: {}", field.name, field.example);
             }
         }
-        (None, Kind::Map { .. } | Kind::List { .. }) => {
+        (None, Kind::Map { .. } | Kind::List(_)) => {
             let _ = writeln!(yaml, "# {}:", field.name);
             for line in field.example.lines() {
                 let _ = writeln!(yaml, "#   {line}");

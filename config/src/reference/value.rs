@@ -1,0 +1,481 @@
+//! The values of options: how each is read from a file, and written again.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
+use std::path::{Component, Path, PathBuf};
+use std::rc::Rc;
+use std::time::Duration;
+
+use serde_json::{Map, Value as Json, json};
+use winddown_eviction::{SoftGraceError, ThresholdValue, parse_soft_grace, parse_threshold};
+use winddown_shared::{GoDuration, Quantity, parse_duration};
+use winddown_yaml::{Fields, Located, Node, Position, Value as Tree};
+
+use super::{Field, Kind, Row, Zero, is_empty};
+
+/// A value that an option can have.
+pub(super) trait Value: Clone + 'static {
+    /// The value in the file; none where there is none, or a wrong one, which is then noted.
+    fn read(field: &Field, fields: &mut Fields<'_, '_>) -> Option<Self>;
+    /// As it would be written; what is not there is empty.
+    fn written(&self, field: &Field) -> Json;
+}
+
+/// A value that is one of a few words.
+pub(crate) trait Word: Copy + PartialEq + 'static {
+    /// The words in the order in which they are shown.
+    const ALL: &'static [(&'static str, Self)];
+}
+
+/// The options of a mapping below the top of the file.
+pub(super) trait Options: Clone + Default + 'static {
+    fn rows() -> Vec<Row<Self>>;
+    /// Ends the reading of one.
+    fn finish(&mut self, _fields: &Fields<'_, '_>) {}
+    /// Why it cannot stand in one list with `_other`.
+    fn conflict(&self, _other: &Self) -> Option<String> {
+        None
+    }
+}
+
+/// Where the value of an option is kept in a `T`.
+pub(super) trait Place<T>: Send + Sync {
+    /// Reads the option, and tells whether it is there and right.
+    fn read(&self, field: &Field, fields: &mut Fields<'_, '_>, to: &mut T) -> bool;
+    /// As it would be written; none where it must not be.
+    fn written(&self, field: &Field, of: &mut T) -> Option<Json>;
+    fn copy(&self, from: &mut T, to: &mut T);
+}
+
+/// A value with a place of its own.
+pub(super) struct At<T, V>(pub(super) fn(&mut T) -> &mut V);
+
+/// A word with a place of its own.
+pub(super) struct OneOf<T, V>(pub(super) fn(&mut T) -> &mut V);
+
+impl<T, V: Value> Place<T> for At<T, V> {
+    fn read(&self, field: &Field, fields: &mut Fields<'_, '_>, to: &mut T) -> bool {
+        let value = V::read(field, fields);
+        let found = value.is_some();
+        if let Some(value) = value {
+            *self.0(to) = value;
+        }
+        found
+    }
+
+    fn written(&self, field: &Field, of: &mut T) -> Option<Json> {
+        Some(self.0(of).written(field))
+    }
+
+    fn copy(&self, from: &mut T, to: &mut T) {
+        self.0(to).clone_from(self.0(from));
+    }
+}
+
+impl<T, V: Word> Place<T> for OneOf<T, V> {
+    fn read(&self, field: &Field, fields: &mut Fields<'_, '_>, to: &mut T) -> bool {
+        let found = parsed(field, fields, |text| {
+            let known = V::ALL.iter().find(|(word, _)| *word == text);
+            known.map(|(_, value)| *value).ok_or_else(|| {
+                let words: Vec<&str> = V::ALL.iter().map(|(word, _)| *word).collect();
+                let (last, rest) = words.split_last().unwrap_or((&"", &[]));
+                format!("`{text}` is unknown: write {} or {last}", rest.join(", "))
+            })
+        });
+        found.inspect(|value| *self.0(to) = *value).is_some()
+    }
+
+    fn written(&self, _: &Field, of: &mut T) -> Option<Json> {
+        Some(json!(word(*self.0(of))))
+    }
+
+    fn copy(&self, from: &mut T, to: &mut T) {
+        *self.0(to) = *self.0(from);
+    }
+}
+
+/// The word for `value`.
+pub(crate) fn word<V: Word>(value: V) -> &'static str {
+    V::ALL.iter().find(|(_, one)| *one == value).map_or("", |(word, _)| word)
+}
+
+/// As Go writes it.
+pub(crate) fn go(duration: Duration) -> String {
+    match GoDuration::try_from(duration) {
+        Ok(duration) => duration.to_string(),
+        Err(_) => format!("{}s", duration.as_secs()),
+    }
+}
+
+/// What `parse` makes of the option's text, or what it says is wrong with it.
+pub(super) fn parsed<V>(
+    field: &Field,
+    fields: &mut Fields<'_, '_>,
+    parse: impl FnOnce(&str) -> Result<V, String>,
+) -> Option<V> {
+    let Located { value, at } = match wanted(&field.kind) {
+        "a text" => fields.text(field.name)?,
+        wanted => fields.raw(field.name, wanted)?,
+    };
+    parse(value).map_err(|what| fields.fail(field.name, at, what)).ok()
+}
+
+/// The text, if it passes the check of its option.
+fn checked(field: &Field, name: &str, text: &str) -> Result<String, String> {
+    (field.check)(name, text).map_or_else(|| Ok(text.to_owned()), Err)
+}
+
+/// What is wanted of a scalar, in the words of an error message.
+fn wanted(kind: &Kind) -> &'static str {
+    match kind {
+        Kind::Address(_) => "an address",
+        Kind::Duration { .. } => "a duration, for example 30s",
+        Kind::Size { .. } => "a size, for example 10Mi",
+        Kind::Percent => "a percentage, for example 10%",
+        Kind::Threshold => "a quantity or a percentage, for example 10%",
+        Kind::Quantity => "a quantity, for example 200m",
+        _ => "a text",
+    }
+}
+
+impl Value for bool {
+    fn read(field: &Field, fields: &mut Fields<'_, '_>) -> Option<Self> {
+        let Kind::Words(words) = field.kind else {
+            return fields.bool(field.name);
+        };
+        let first = *words.first()?;
+        let items = list(field, fields, &format!("a list such as [{first}]"))?;
+        Some(items.iter().any(|item| item.text() == Some(first)))
+    }
+
+    fn written(&self, field: &Field) -> Json {
+        match field.kind {
+            Kind::Words(words) => json!(words.get(..usize::from(*self))),
+            _ => json!(self),
+        }
+    }
+}
+
+/// The items of the option's list.
+fn list<'n>(field: &Field, fields: &mut Fields<'n, '_>, wanted: &str) -> Option<&'n [Rc<Node>]> {
+    let Located { value, at } = fields.node(field.name)?;
+    if let Tree::List(items) = &value.value {
+        return Some(items);
+    }
+    fields.fail(field.name, at, format!("needs {wanted}, this is {}", value.describe()));
+    None
+}
+
+fn whole<V: TryFrom<i64>>(field: &Field, fields: &mut Fields<'_, '_>) -> Option<V> {
+    let Kind::Integer { least, most, .. } = field.kind else { return None };
+    V::try_from(fields.integer(field.name, least, most)?).ok()
+}
+
+impl Value for u32 {
+    fn read(field: &Field, fields: &mut Fields<'_, '_>) -> Option<Self> {
+        whole(field, fields)
+    }
+
+    fn written(&self, _: &Field) -> Json {
+        json!(self)
+    }
+}
+
+impl Value for i32 {
+    fn read(field: &Field, fields: &mut Fields<'_, '_>) -> Option<Self> {
+        whole(field, fields)
+    }
+
+    fn written(&self, _: &Field) -> Json {
+        json!(self)
+    }
+}
+
+impl Value for u64 {
+    fn read(field: &Field, fields: &mut Fields<'_, '_>) -> Option<Self> {
+        let Kind::Size { least } = field.kind else { return None };
+        let bytes = |text: &str| text.parse::<Quantity>().map(Quantity::value);
+        let too_small = |text: &str| format!("`{text}` is too small: write at least {least}");
+        parsed(field, fields, |text| {
+            let size = bytes(text).map_err(|error| error.to_string())?;
+            let size = u64::try_from(size).map_err(|_| too_small(text))?;
+            let enough = bytes(least).is_ok_and(|least| i128::from(least) <= i128::from(size));
+            if enough { Ok(size) } else { Err(too_small(text)) }
+        })
+    }
+
+    fn written(&self, _: &Field) -> Json {
+        const UNITS: [(u64, &str); 3] = [(1 << 30, "Gi"), (1 << 20, "Mi"), (1 << 10, "Ki")];
+        match UNITS.iter().find(|(unit, _)| self.is_multiple_of(*unit) && *self > 0) {
+            Some((unit, suffix)) => json!(format!("{}{suffix}", self / unit)),
+            None => json!(self.to_string()),
+        }
+    }
+}
+
+impl Value for Duration {
+    /// What is out of range is noted and taken all the same, for what is said about other options.
+    fn read(field: &Field, fields: &mut Fields<'_, '_>) -> Option<Self> {
+        let Kind::Duration { least, most, zero } = field.kind else {
+            return whole(field, fields).map(Self::from_secs);
+        };
+        let Located { value, at } = fields.duration(field.name)?;
+        if value.is_zero() && zero {
+            return (field.zero == Zero::Counts).then_some(value);
+        }
+        let least = parse_duration(least).unwrap_or(Self::ZERO);
+        if value < least || value > parse_duration(most).unwrap_or(Self::MAX) {
+            let bounds = field.kind.bounds().unwrap_or_default().replacen("At", "at", 1);
+            let zero = if field.zero == Zero::IsUnset { ", or 0s for the default" } else { "" };
+            let what = format!("{} is out of range: write {bounds}{zero}", go(value));
+            fields.fail(field.name, at, what);
+        }
+        Some(value)
+    }
+
+    fn written(&self, field: &Field) -> Json {
+        match field.kind {
+            Kind::Integer { .. } => json!(self.as_secs()),
+            _ => json!(go(*self)),
+        }
+    }
+}
+
+impl Value for f32 {
+    fn read(field: &Field, fields: &mut Fields<'_, '_>) -> Option<Self> {
+        parsed(field, fields, |text| {
+            let number = text.strip_suffix('%').and_then(|number| number.parse::<f32>().ok());
+            number.filter(|percent| *percent > 0.0 && *percent <= 100.0).ok_or_else(|| {
+                format!("`{text}` is no share of the time: write more than 0% and up to 100%")
+            })
+        })
+    }
+
+    fn written(&self, _: &Field) -> Json {
+        json!(format!("{self}%"))
+    }
+}
+
+impl Value for ThresholdValue {
+    fn read(field: &Field, fields: &mut Fields<'_, '_>) -> Option<Self> {
+        parsed(field, fields, |text| match parse_threshold(text) {
+            Ok(Some(threshold)) => Ok(threshold),
+            Ok(None) => {
+                Err(format!("`{text}` would switch it off: leave memoryPressure out instead"))
+            }
+            Err(error) => Err(error.to_string()),
+        })
+    }
+
+    fn written(&self, _: &Field) -> Json {
+        match self {
+            Self::Quantity(quantity) => json!(quantity.to_string()),
+            Self::Share(share) => json!(format!("{}%", share * 100.0)),
+        }
+    }
+}
+
+impl Value for String {
+    fn read(field: &Field, fields: &mut Fields<'_, '_>) -> Option<Self> {
+        let text =
+            parsed(field, fields, |text| match text.is_empty() && field.zero == Zero::IsUnset {
+                true => Ok(String::new()),
+                false => checked(field, field.name, text),
+            })?;
+        (field.zero == Zero::Counts || !text.is_empty()).then_some(text)
+    }
+
+    fn written(&self, _: &Field) -> Json {
+        json!(self)
+    }
+}
+
+impl Value for PathBuf {
+    fn read(field: &Field, fields: &mut Fields<'_, '_>) -> Option<Self> {
+        parsed(field, fields, |text| {
+            checked(field, field.name, text)?;
+            let path = Path::new(text);
+            if !path.is_absolute() || text.contains('\0') {
+                return Err(format!(
+                    "`{text}` is not an absolute path: write one that starts with /"
+                ));
+            }
+            match path.components().any(|part| part == Component::ParentDir) {
+                true => Err(format!("`{text}` has a `..` in it: write it out")),
+                false => Ok(path.components().collect()),
+            }
+        })
+    }
+
+    fn written(&self, _: &Field) -> Json {
+        json!(self.to_string_lossy())
+    }
+}
+
+impl Value for SocketAddr {
+    fn read(field: &Field, fields: &mut Fields<'_, '_>) -> Option<Self> {
+        parsed(field, fields, |text| {
+            let what = "is no address: write IP and port, such as 127.0.0.1:9477";
+            text.parse().map_err(|_| format!("`{text}` {what}"))
+        })
+    }
+
+    fn written(&self, _: &Field) -> Json {
+        json!(self.to_string())
+    }
+}
+
+impl<V: Value> Value for Option<V> {
+    fn read(field: &Field, fields: &mut Fields<'_, '_>) -> Option<Self> {
+        let none = matches!(
+            field.kind,
+            Kind::Path { empty: true } | Kind::Address(_) | Kind::Text { pattern: "" }
+        );
+        match none && fields.node(field.name)?.value.text() == Some("") {
+            true => Some(None),
+            false => V::read(field, fields).map(Some),
+        }
+    }
+
+    fn written(&self, field: &Field) -> Json {
+        self.as_ref().map_or(json!(""), |value| value.written(field))
+    }
+}
+
+impl Value for Vec<IpAddr> {
+    /// A list, or a text with commas.
+    fn read(field: &Field, fields: &mut Fields<'_, '_>) -> Option<Self> {
+        let parts: Vec<(&str, Position)> = match field.kind {
+            Kind::Address(_) => {
+                let Located { value, at } = fields.raw(field.name, wanted(&field.kind))?;
+                let parts = value.split(',').map(str::trim).filter(|part| !part.is_empty());
+                parts.map(|part| (part, at)).collect()
+            }
+            _ => list(field, fields, "a list such as [10.96.0.10]")?
+                .iter()
+                .map(|item| (item.text().unwrap_or(item.kind()), item.at))
+                .collect(),
+        };
+        let mut addresses = Vec::with_capacity(parts.len());
+        for (part, at) in parts {
+            match part.parse() {
+                Ok(address) => addresses.push(address),
+                Err(_) => {
+                    let what = "is no address: write such as 10.0.0.5 or fd00::5";
+                    fields.fail(field.name, at, format!("`{part}` {what}"));
+                }
+            }
+        }
+        Some(addresses)
+    }
+
+    fn written(&self, field: &Field) -> Json {
+        let all: Vec<String> = self.iter().map(ToString::to_string).collect();
+        match field.kind {
+            Kind::Address(_) => json!(all.join(",")),
+            _ => json!(all),
+        }
+    }
+}
+
+impl Value for BTreeMap<String, String> {
+    fn read(field: &Field, fields: &mut Fields<'_, '_>) -> Option<Self> {
+        entries(field, fields, |name, text| checked(field, name, text))
+    }
+
+    fn written(&self, _: &Field) -> Json {
+        json!(self)
+    }
+}
+
+/// Graces of soft thresholds. None at all is wrong only of a threshold that is in force: the kubelet takes it of
+/// any other.
+impl Value for BTreeMap<String, Duration> {
+    fn read(field: &Field, fields: &mut Fields<'_, '_>) -> Option<Self> {
+        entries(field, fields, |name, text| {
+            checked(field, name, text)?;
+            match parse_soft_grace(text) {
+                Err(SoftGraceError::Zero) => Ok(Duration::ZERO),
+                read => read.map_err(|error| error.to_string()),
+            }
+        })
+    }
+
+    fn written(&self, _: &Field) -> Json {
+        self.iter().map(|(name, grace)| (name.clone(), json!(go(*grace)))).collect()
+    }
+}
+
+/// A mapping from names to what `read` makes of their texts.
+fn entries<V>(
+    field: &Field,
+    fields: &mut Fields<'_, '_>,
+    read: impl Fn(&str, &str) -> Result<V, String>,
+) -> Option<BTreeMap<String, V>> {
+    let Kind::Map { value, .. } = field.kind else { return None };
+    let found = fields.node(field.name)?;
+    let Tree::Map(entries) = &found.value.value else {
+        let what = format!("needs a {}, this is {}", field.kind.noun(), found.value.describe());
+        fields.fail(field.name, found.at, what);
+        return None;
+    };
+    let mut all = BTreeMap::new();
+    for (name, node) in entries {
+        let one = match node.text() {
+            Some(text) => read(&name.text, text),
+            None => Err(format!("needs {}, this is {}", wanted(value), node.describe())),
+        };
+        match one {
+            Ok(one) => drop(all.insert(name.text.to_string(), one)),
+            Err(what) => fields.fail_below(field.name, &name.text, name.at, what),
+        }
+    }
+    Some(all)
+}
+
+impl<T: Options> Value for Vec<T> {
+    fn read(field: &Field, fields: &mut Fields<'_, '_>) -> Option<Self> {
+        let items = list(field, fields, "a list")?;
+        let mut all: Vec<T> = Vec::with_capacity(items.len());
+        for (index, item) in items.iter().enumerate() {
+            let Some(one) = fields.below_index(field.name, index, item, options::<T>) else {
+                continue;
+            };
+            match all.iter().find_map(|other| one.conflict(other)) {
+                Some(what) => fields.fail_index(field.name, index, item.at, what),
+                None => all.push(one),
+            }
+        }
+        Some(all)
+    }
+
+    fn written(&self, _: &Field) -> Json {
+        self.iter().map(written_options).collect()
+    }
+}
+
+/// What a mapping says; none when what it needs is missing or wrong.
+pub(super) fn options<T: Options>(fields: &mut Fields<'_, '_>) -> Option<T> {
+    let mut read = T::default();
+    let mut complete = true;
+    for Row { field, place } in T::rows() {
+        let found = place.read(&field, fields, &mut read);
+        if field.required && !found {
+            complete = false;
+            if !fields.has(field.name) {
+                fields.fail(field.name, fields.at(), "is missing: an entry needs one");
+            }
+        }
+    }
+    read.finish(fields);
+    complete.then_some(read)
+}
+
+/// The same as it would be written.
+pub(super) fn written_options<T: Options>(of: &T) -> Json {
+    let mut of = of.clone();
+    let written = |row: &Row<T>| Some((row.field.name, row.place.written(&row.field, &mut of)?));
+    let rows = T::rows();
+    let entries = rows.iter().filter_map(written).filter(|(_, value)| !is_empty(value));
+    Json::Object(entries.map(|(name, value)| (name.to_owned(), value)).collect::<Map<_, _>>())
+}
