@@ -4,15 +4,13 @@ mod decisions;
 mod table;
 #[cfg(test)]
 mod tests;
-mod timeline;
 
 use winddown_shared::display::in_seconds;
 use winddown_shutdown::{GroupReport, Outcome, PodEnd, ShutdownReport};
 
-use super::marks;
 use super::sentences::{self, occasion, shortage};
 use super::svg::canvas::{Canvas, Escaped};
-use super::svg::{THEME, legend, milestones, scale};
+use super::svg::{self, THEME};
 
 /// How the page looks, on a wide screen, on a phone and on paper.
 const STYLE: &str = include_str!("html/page.css");
@@ -24,7 +22,7 @@ const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; img-src dat
 /// The report as one HTML document that stands alone: no script, and nothing that would be fetched.
 /// The same report gives the same bytes.
 ///
-/// It has a timeline with a bar per pod, a table of all pods, and what was decided when. It follows
+/// It has the timeline of [`svg()`](super::svg()), a table of all pods, and what was decided when. It follows
 /// the reader's light or dark scheme and the width of the screen, and tells nothing by colour alone.
 /// Names are shown without control characters and never become markup.
 pub fn html(report: &ShutdownReport) -> String {
@@ -124,7 +122,11 @@ impl Page<'_> {
     fn main(&mut self) {
         self.out.markup(format_args!("<main>"));
         if self.report.pods().next().is_some() {
-            timeline::draw(self.report, &mut self.out);
+            open(&mut self.out, "timeline", "Timeline");
+            // Where it is wider than the screen, it is moved by itself.
+            self.out.markup(format_args!("<div class=\"picture\" tabindex=\"0\">"));
+            self.out.append(&svg::timeline(self.report));
+            self.out.markup(format_args!("</div>\n</section>"));
             table::write(self.report, &mut self.out);
         }
         decisions::write(self.report, &mut self.out);

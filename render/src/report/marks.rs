@@ -47,7 +47,7 @@ pub(super) fn remark(pod: &PodReport) -> (String, &'static str) {
         PodEnd::Left => "bad",
         _ => "warn",
     };
-    let took = pod.exit.zip(pod.asked).map(|(exit, asked)| short(exit.saturating_sub(asked)));
+    let took = pod.exit.zip(pod.asked).map(|(exit, asked)| in_seconds(exit.saturating_sub(asked)));
     let mut said = match (pod.end, took) {
         (PodEnd::Exited, Some(took)) => took,
         (PodEnd::Killed, Some(took)) => format!("killed after {took}"),
@@ -68,14 +68,8 @@ pub(super) fn remark(pod: &PodReport) -> (String, &'static str) {
 
 /// Everything that is known of a pod, as a tooltip.
 pub(super) fn hover(pod: &PodReport, name: &str) -> String {
-    let first = format!("{name}, priority {}", pod.priority.unwrap_or(0));
-    format!("{first}\n{}", facts(pod).join("\n"))
-}
-
-/// What is known of a pod beside its name, a line each.
-pub(super) fn facts(pod: &PodReport) -> Vec<String> {
     let seconds = |at: Duration| format!("{:.3} s", at.as_secs_f64());
-    let mut lines = Vec::new();
+    let mut lines = vec![format!("{name}, priority {}", pod.priority.unwrap_or(0))];
     let times = [("asked", pod.asked), ("SIGTERM", pod.sigterm), ("exit", pod.exit)];
     let known = times.into_iter().filter_map(|(what, at)| Some(format!("{what} {}", seconds(at?))));
     let known: Vec<String> = known.collect();
@@ -93,13 +87,5 @@ pub(super) fn facts(pod: &PodReport) -> Vec<String> {
     }
     lines.extend(pod.mounts.iter().map(|mount| format!("still mounted: {mount}")));
     lines.push(format!("uid {}", pod.uid));
-    lines
-}
-
-/// A length of time as it stands in a column.
-fn short(time: Duration) -> String {
-    match time.as_millis() {
-        millis @ ..100 => format!("{millis} ms"),
-        _ => format!("{:.1} s", time.as_secs_f64()),
-    }
+    lines.join("\n")
 }

@@ -1,7 +1,7 @@
 //! The sentences that every form of the report shares.
 
 use winddown_shared::display::{clean, in_seconds, pod_count};
-use winddown_shutdown::{GroupReport, PodEnd, PodReport, ShutdownReport, Trigger};
+use winddown_shutdown::{GroupReport, Outcome, PodEnd, PodReport, ShutdownReport, Trigger};
 
 /// The pods of which the cluster does not know yet that they have ended.
 pub(super) fn not_told(report: &ShutdownReport) -> Option<String> {
@@ -147,5 +147,16 @@ pub(super) fn mounts(pod: &PodReport) -> String {
     match pod.mounts.len() {
         1 => "1 mount not released".to_owned(),
         mounts => format!("{mounts} mounts not released"),
+    }
+}
+
+/// What the end of the run was.
+pub(super) fn end_of_run(report: &ShutdownReport) -> &'static str {
+    match (report.outcome, report.trigger) {
+        (Outcome::Cancelled, _) => "called off",
+        (Outcome::Interrupted, _) => "the agent was stopped",
+        (Outcome::CutOff, _) => "last heard of",
+        (_, Trigger::Drain) => "drain over",
+        _ => "node let go",
     }
 }

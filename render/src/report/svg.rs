@@ -1,10 +1,10 @@
 //! The report as a picture: a timeline with a bar per pod.
 
 pub(super) mod canvas;
-pub(super) mod legend;
-pub(super) mod milestones;
+mod legend;
+mod milestones;
 mod rows;
-pub(super) mod scale;
+mod scale;
 mod sizes;
 #[cfg(test)]
 mod tests;
@@ -39,7 +39,15 @@ pub fn svg(report: &ShutdownReport) -> String {
         page.chart();
     }
     page.warnings();
-    page.finish()
+    let style = format!("<style>\n{THEME}</style>");
+    page.finish(&style).into_string().trim_start().to_owned()
+}
+
+/// The timeline alone, for a page that has the [`THEME`] and says the rest.
+pub(super) fn timeline(report: &ShutdownReport) -> Canvas {
+    let mut page = Page { report, out: Canvas::default(), y: 4.0 };
+    page.chart();
+    page.finish("")
 }
 
 struct Page<'a> {
@@ -147,7 +155,7 @@ impl Page<'_> {
         self.y += (size * 0.5).round();
     }
 
-    fn finish(self) -> String {
+    fn finish(self, style: &str) -> Canvas {
         let height = (self.y + MARGIN - 8.0).ceil();
         let mut page = Canvas::default();
         page.markup(format_args!(
@@ -155,12 +163,11 @@ impl Page<'_> {
         ));
         page.element("title", "what", &self.report.headline());
         page.element("desc", "how", &described(self.report));
-        page.markup(format_args!("<style>\n{THEME}</style>"));
-        page.markup(format_args!("{}", legend::PATTERNS));
+        page.markup(format_args!("{style}{}", legend::PATTERNS));
         page.rect("paper", 0.0, 0.0, WIDTH, height);
         page.append(&self.out);
         page.markup(format_args!("</svg>\n"));
-        page.into_string().trim_start().to_owned()
+        page
     }
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use winddown_shared::display::{clean, in_seconds, pod_count};
 use winddown_shutdown::{GroupReport, PodEnd, PodReport, ShutdownReport, Trigger};
 
-use super::milestones::end_of_run;
+use super::super::marks::Times;
 use super::{Canvas, Escaped, sentences};
 
 /// One thing that was decided.
@@ -62,7 +62,7 @@ fn of(report: &ShutdownReport) -> Vec<Decision> {
     for group in super::groups(report) {
         of_group(report, group, &mut add);
     }
-    add(report.took, "", capital(end_of_run(report)));
+    add(report.took, "", capital(sentences::end_of_run(report)));
     // Stable: what is decided at the same time stays in the order of the groups.
     all.sort_by_key(|decision| decision.at);
     all
@@ -127,7 +127,7 @@ fn of_group(
 
 /// When SIGKILL was sent is not in the report, but it is sent when the grace is over.
 fn killed(pod: &PodReport) -> Option<(Duration, String)> {
-    let times = super::marks::Times::of(pod, Duration::ZERO)?;
+    let times = Times::of(pod, Duration::ZERO)?;
     let name = pod.full_name();
     let grace = in_seconds(pod.grace);
     let said = sentences::remark(pod);

@@ -6,7 +6,7 @@ use super::canvas::Canvas;
 use super::sizes::{MARGIN, WIDTH, width};
 
 /// The hatchings. Their colours are the theme's.
-pub(in crate::report) const PATTERNS: &str = concat!(
+pub(super) const PATTERNS: &str = concat!(
     "<defs>",
     r#"<pattern id="late" width="5" height="5" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">"#,
     r#"<rect class="late-a" width="5" height="5"/><path class="late-b" d="M1 0v5"/></pattern>"#,
@@ -28,7 +28,7 @@ const GAP: f64 = 18.0;
 /// Height of the bars shown.
 const BAR: f64 = 10.0;
 
-pub(in crate::report) type Mark = fn(&mut Canvas, f64, f64);
+pub(super) type Mark = fn(&mut Canvas, f64, f64);
 
 /// Draws what `report` has of marks, on one line or two.
 pub(super) fn draw(report: &ShutdownReport, y: &mut f64, out: &mut Canvas) {
@@ -48,7 +48,7 @@ pub(super) fn draw(report: &ShutdownReport, y: &mut f64, out: &mut Canvas) {
 }
 
 /// What `report` has of marks: what each means, and what draws it from its left edge and its middle.
-pub(in crate::report) fn entries(report: &ShutdownReport) -> Vec<(&'static str, Mark)> {
+pub(super) fn entries(report: &ShutdownReport) -> Vec<(&'static str, Mark)> {
     let any = |end: PodEnd| report.count(end) > 0;
     let mut entries: Vec<(&'static str, Mark)> = vec![
         ("asked to end", |out, x, y| {

@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use winddown_shared::display::in_seconds;
-use winddown_shutdown::{Outcome, ShutdownReport, Trigger};
+use winddown_shutdown::ShutdownReport;
 
+use super::super::sentences::end_of_run;
 use super::canvas::Canvas;
 use super::scale::Scale;
 use super::sizes::width;
@@ -16,16 +17,16 @@ const LANE: f64 = 15.0;
 
 /// A line through all rows, with its label above them.
 #[derive(Debug)]
-pub(in crate::report) struct Milestone {
-    pub(in crate::report) at: Duration,
-    pub(in crate::report) class: &'static str,
-    pub(in crate::report) label: String,
+pub(super) struct Milestone {
+    pub(super) at: Duration,
+    class: &'static str,
+    pub(super) label: String,
     /// Lines of labels between this label and the rows.
     pub(super) lane: usize,
 }
 
 /// The milestones of `report` that `scale` shows, by time.
-pub(in crate::report) fn of(report: &ShutdownReport, scale: &Scale) -> Vec<Milestone> {
+pub(super) fn of(report: &ShutdownReport, scale: &Scale) -> Vec<Milestone> {
     let budget = &report.budget;
     let mut all = Vec::new();
     let mut add = |at: Duration, class, what: &str| {
@@ -108,15 +109,4 @@ fn lane_height(lanes: usize) -> f64 {
     #[expect(clippy::cast_precision_loss, reason = "a handful of lines")]
     let lanes = lanes as f64;
     lanes * LANE
-}
-
-/// What the end of the run was.
-pub(in crate::report) fn end_of_run(report: &ShutdownReport) -> &'static str {
-    match (report.outcome, report.trigger) {
-        (Outcome::Cancelled, _) => "called off",
-        (Outcome::Interrupted, _) => "the agent was stopped",
-        (Outcome::CutOff, _) => "last heard of",
-        (_, Trigger::Drain) => "drain over",
-        _ => "node let go",
-    }
 }

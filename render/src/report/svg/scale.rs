@@ -17,7 +17,7 @@ const FARTHEST: u32 = 4;
 
 /// Times from the signal to `end`, laid out between two edges.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::report) struct Scale {
+pub(super) struct Scale {
     left: f64,
     right: f64,
     end: Duration,
@@ -25,18 +25,18 @@ pub(in crate::report) struct Scale {
 
 /// What has to find its place.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::report) struct Reach {
+pub(super) struct Reach {
     /// The last thing that happened.
-    pub(in crate::report) used: Duration,
+    pub(super) used: Duration,
     /// The farthest limit.
-    pub(in crate::report) limit: Duration,
+    pub(super) limit: Duration,
 }
 
 // === impl Reach ===
 
 impl Reach {
     /// How far the times of `report` reach.
-    pub(in crate::report) fn of(report: &ShutdownReport) -> Self {
+    pub(super) fn of(report: &ShutdownReport) -> Self {
         let budget = &report.budget;
         let happened = report
             .pods()
@@ -51,12 +51,12 @@ impl Reach {
     }
 
     /// Whether the limits lie so far off that only the used part is shown.
-    pub(in crate::report) fn is_magnified(self) -> bool {
+    pub(super) fn is_magnified(self) -> bool {
         self.limit > self.used.saturating_mul(FARTHEST)
     }
 
     /// Where the picture ends.
-    pub(in crate::report) fn end(self) -> Duration {
+    pub(super) fn end(self) -> Duration {
         let end = if self.is_magnified() {
             self.used.as_secs_f64() * ROOM
         } else {
@@ -70,31 +70,31 @@ impl Reach {
 
 impl Scale {
     /// The times up to `end`, which is not zero, between the two edges.
-    pub(in crate::report) fn new(left: f64, right: f64, end: Duration) -> Self {
+    pub(super) fn new(left: f64, right: f64, end: Duration) -> Self {
         Self { left, right, end }
     }
 
-    pub(in crate::report) fn left(&self) -> f64 {
+    pub(super) fn left(&self) -> f64 {
         self.left
     }
 
-    pub(in crate::report) fn right(&self) -> f64 {
+    pub(super) fn right(&self) -> f64 {
         self.right
     }
 
     /// Where `at` is; what lies behind the end is at the right edge.
-    pub(in crate::report) fn x(&self, at: Duration) -> f64 {
+    pub(super) fn x(&self, at: Duration) -> f64 {
         let share = at.as_secs_f64() / self.end.as_secs_f64();
         self.left + (self.right - self.left) * share.min(1.0)
     }
 
     /// Whether `at` is in the picture.
-    pub(in crate::report) fn shows(&self, at: Duration) -> bool {
+    pub(super) fn shows(&self, at: Duration) -> bool {
         at <= self.end
     }
 
     /// Round times, the first one zero, each with its label.
-    pub(in crate::report) fn ticks(&self) -> Vec<(Duration, String)> {
+    pub(super) fn ticks(&self) -> Vec<(Duration, String)> {
         let step = step(self.end.as_millis().max(1));
         (0..=TICKS)
             .map_while(|number| {
