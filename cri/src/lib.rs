@@ -29,16 +29,18 @@ use std::time::Duration;
 
 use tokio::sync::{Semaphore, SemaphorePermit, broadcast, watch};
 use tokio::time::{Instant, timeout};
+use winddown_engine::action::ActionError;
 use winddown_engine::disk_notes::Notes;
-use winddown_engine::mount_table;
+use winddown_engine::driver::Driver;
+use winddown_engine::driver::Target;
 use winddown_engine::status::status;
 use winddown_engine::unsupported::refused_or_ignored;
+use winddown_engine::{mount_table, stopping};
 use winddown_shared::{
     Grace, Pod, PodRuntimeStatus, PodStopped, PodUid, PodUidMap, Runtime, RuntimeError, RuntimePod,
     SyncedPod,
 };
 
-mod action;
 mod api;
 mod cgroup;
 mod client;
@@ -47,6 +49,7 @@ mod cpu_weight;
 mod direct;
 mod dirs;
 mod events;
+mod exec;
 mod exits;
 mod foreign_containers;
 #[cfg(feature = "fuzzing")]
@@ -65,7 +68,6 @@ mod observe;
 mod offline_stop;
 mod open;
 mod pod;
-mod probe;
 mod process_note;
 mod reclaim;
 mod sandbox;
@@ -89,7 +91,7 @@ pub use winddown_engine::NodeFacts;
 pub use winddown_engine::plan::Backoff;
 
 use client::Client;
-use pod::PodEntry;
+use pod::{InSandbox, PodEntry, PodState, Starting};
 
 /// The example in README.md compiles and does what it says.
 #[cfg(doctest)]
@@ -188,7 +190,7 @@ impl Runtime for CriRuntime {
         match self.context.entry(uid) {
             Some(entry) => {
                 let _in_flight = self.context.cleaning.hold();
-                stop::stop(&self.context, &entry, pod, grace).await
+                stopping::stop(&self.context, &entry, pod, grace).await
             }
             None => Ok(PodStopped::default()),
         }
@@ -237,6 +239,69 @@ impl Runtime for CriRuntime {
 
     fn supports(&self, pod: &Pod) -> Result<(), RuntimeError> {
         refused_or_ignored(pod, check_supported(pod), false).map(drop)
+    }
+}
+
+impl Driver for Context {
+    type Boundary = InSandbox;
+
+    fn alive(&self) -> watch::Receiver<()> {
+        self.alive.clone()
+    }
+
+    /// Hooks and probes ask at the pod's address, if it has its own.
+    fn node(&self, state: &PodState) -> NodeFacts {
+        let mut facts = self.config.node.clone();
+        if !state.pod.as_ref().is_some_and(spec::is_on_host_network)
+            && let Some(ip) = state.ips.first().and_then(|ip| ip.parse().ok())
+        {
+            facts.address = Some(ip);
+        }
+        facts
+    }
+
+    async fn exec(
+        self: &Arc<Self>,
+        _: &Arc<PodEntry>,
+        (_, id): (&str, &str),
+        command: &[String],
+        limit: Duration,
+    ) -> Result<(), ActionError> {
+        exec::exec(self, id, command, limit).await
+    }
+
+    async fn ask_grpc(&self, uri: &str, service: &str) -> Result<(), ActionError> {
+        exec::ask_grpc(uri, service).await
+    }
+
+    async fn make_room(
+        self: &Arc<Self>,
+        entry: &Arc<PodEntry>,
+        pod: &Pod,
+    ) -> Result<bool, RuntimeError> {
+        sync::ensure_sandbox(self, entry, pod).await
+    }
+
+    async fn start(
+        self: &Arc<Self>,
+        starting: Starting,
+        pod: &Pod,
+        name: &Arc<str>,
+    ) -> Result<Option<Arc<str>>, RuntimeError> {
+        start::start(self, starting, pod, name).await
+    }
+
+    async fn settle(self: &Arc<Self>, entry: &Arc<PodEntry>) -> Result<(), RuntimeError> {
+        stop::settle(self, entry).await
+    }
+
+    async fn end(
+        self: &Arc<Self>,
+        entry: &Arc<PodEntry>,
+        target: &Target,
+        grace: Grace,
+    ) -> Result<(), RuntimeError> {
+        stop::end(self, entry, (&target.name, &target.id), grace).await
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use winddown_engine::stopping::UNKNOWN_END;
+use winddown_engine::stopping::{KILLED, UNKNOWN_END};
 use winddown_shared::{ContainerExit, WallTime};
 
 use super::pod::{self, PodEntry, Run};
@@ -198,6 +198,8 @@ fn finish(run: &mut Run, exit: ContainerExit, context: &Context) {
     let since = length(exit.finished_at, Some(context.config.wall.now())).unwrap_or_default();
     run.own.early = false;
     run.own.direct = None;
+    // One that ended by itself while it was about to be killed was not.
+    run.forced &= exit.exit_code == KILLED;
     run.finish(exit, (ran, since), false, &context.config.backoff);
 }
 

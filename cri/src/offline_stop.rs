@@ -9,12 +9,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use winddown_engine::stopping;
 use winddown_shared::{Grace, Pod, PodStopped, PodUid, RuntimeError};
 
 use super::config::CriConfig;
 use super::pod::{self, PodEntry};
 use super::process_note::Note;
-use super::{Context, blocking, dirs, exits, failed, observe, stop};
+use super::{Context, blocking, dirs, exits, failed, observe};
 
 /// A container that runs by a note and by the kernel.
 struct Found {
@@ -55,7 +56,7 @@ pub(super) async fn stop(
     }
     adopt(context, &entry, pod, &found);
     tracing::warn!(pod = %pod::title(&entry), "the container runtime does not answer: ending a pod by what is known of its processes");
-    let stopped = stop::stop(context, &entry, Some(pod), grace).await?;
+    let stopped = stopping::stop(context, &entry, Some(pod), grace).await?;
     let (groups, sandboxes) = {
         let state = entry.lock();
         let runs = state.containers.iter().filter_map(|container| container.run.as_ref());

@@ -10,14 +10,11 @@ use std::time::Duration;
 use winddown_engine::plan::{self, Found};
 use winddown_shared::{Pod, RuntimeError, error_chain};
 
-use super::action::{self, Action};
 use super::client::CallError;
 use super::image::{self, ImageError};
 use super::pod::{self, PodEntry, PodState, Starting};
 use super::spec::{self, Start};
-use super::{
-    Context, api, blocking, caused, exits, health, name_conflict, observe, probe, sandbox, volumes,
-};
+use super::{Context, api, blocking, exits, health, name_conflict, observe, sandbox, volumes};
 
 mod attempt;
 
@@ -27,9 +24,6 @@ use attempt::Begun;
 const CONFIG_ERROR: &str = "CreateContainerConfigError";
 /// How long a container waits for what the node is about to have, such as an address.
 const SOON: Duration = Duration::from_secs(1);
-/// How long a postStart hook may take. The kubelet lets it take for ever; the container's life and a
-/// stop of its pod end it as well.
-const LONGEST_HOOK: Duration = Duration::from_secs(3600);
 
 /// Why a container was not started.
 enum StartError {
@@ -45,71 +39,39 @@ enum StartError {
     Runtime(RuntimeError),
 }
 
-/// Starts the next attempt of the pod's container `name`, its postStart hook and its probes.
-///
-/// Dropping the future does not end the start: it goes on, counted in `starting`, and a stop waits for
-/// it.
+/// Starts the next attempt of the pod's container `name`. None if it does not run, which its status tells.
 ///
 /// # Errors
 /// The runtime did not answer. What is wrong with the container itself goes to its status.
 pub(super) async fn start(
     context: &Arc<Context>,
-    entry: &Arc<PodEntry>,
-    pod: &Pod,
-    name: &Arc<str>,
-) -> Result<(), RuntimeError> {
-    let Some(starting) = Starting::begin(entry) else { return Ok(()) };
-    let work = {
-        let (context, entry) = (Arc::clone(context), Arc::clone(entry));
-        let (pod, name) = (pod.clone(), Arc::clone(name));
-        async move { carry_out(&context, &entry, &pod, &name, starting).await }
-    };
-    match tokio::spawn(work).await {
-        Ok(outcome) => outcome,
-        Err(error) => {
-            Err(caused(format!("starting container {name} of pod {}", pod.label()), error))
-        }
-    }
-}
-
-async fn carry_out(
-    context: &Arc<Context>,
-    entry: &Arc<PodEntry>,
-    pod: &Pod,
-    name: &Arc<str>,
     starting: Starting,
-) -> Result<(), RuntimeError> {
-    let Some(found) = plan::find(pod, name) else { return Ok(()) };
-    let outcome = run(context, entry, pod, &found).await;
-    // From here on the container is seen by a stop, so a hook need not hold it up.
-    drop(starting);
-    match outcome {
-        Ok(id) => {
-            let well = post_start(context, entry, pod, &found, &id).await;
-            probe::begin(context, entry, pod, name, well);
-            Ok(())
-        }
-        Err(StartError::Stopping) => Ok(()),
+    pod: &Pod,
+    name: &Arc<str>,
+) -> Result<Option<Arc<str>>, RuntimeError> {
+    let Some(found) = plan::find(pod, name) else { return Ok(None) };
+    let entry = starting.entry();
+    match run(context, entry, pod, &found).await {
+        Ok(id) => return Ok(Some(id)),
+        Err(StartError::Stopping) => {}
         Err(StartError::Undone) => {
             tracing::info!(pod = %pod.label(), container = %name, "a start that was begun earlier came to nothing: starting anew");
-            Ok(())
         }
-        Err(StartError::Runtime(error)) => Err(error),
+        Err(StartError::Runtime(error)) => return Err(error),
         Err(StartError::NotYet(message)) => {
             say_trouble(pod, name, CONFIG_ERROR, &message);
             if let Some(container) = entry.lock().container(name) {
                 container.wait(CONFIG_ERROR, message, SOON);
             }
-            Ok(())
         }
         Err(StartError::Trouble(reason, message)) => {
             say_trouble(pod, name, reason, &message);
             if let Some(container) = entry.lock().container(name) {
                 container.fail(reason, message, &context.config.retry);
             }
-            Ok(())
         }
     }
+    Ok(None)
 }
 
 fn say_trouble(pod: &Pod, container: &str, reason: &'static str, why: &str) {
@@ -128,7 +90,8 @@ async fn run(
     let made = created(&mut entry.lock(), name);
     let id = match made {
         Some(id) => id,
-        None => make(context, entry, pod, found).await?,
+        // Boxed: it is large, and is moved several times until it is first polled.
+        None => Box::pin(make(context, entry, pod, found)).await?,
     };
     if entry.lock().stopping {
         return Err(StartError::Stopping);
@@ -288,33 +251,6 @@ pub(super) async fn given_up(context: &Context, entry: &PodEntry) {
     pod::stopping(entry).await;
     tokio::time::sleep(context.config.times.start_patience).await;
     entry.lock().own.unsure = true;
-}
-
-/// True if there is no hook or it did its work.
-async fn post_start(
-    context: &Arc<Context>,
-    entry: &Arc<PodEntry>,
-    pod: &Pod,
-    found: &Found<'_>,
-    id: &str,
-) -> bool {
-    let hook = found.container.lifecycle.as_ref().and_then(|l| l.post_start.as_ref());
-    let Some(hook) = hook else { return true };
-    let ips = entry.lock().ips.clone();
-    let node = action::address(context, Some(pod), &ips);
-    let Some(action) = Action::of_handler(hook, found.container, &node) else { return true };
-    let name = &found.container.name;
-    tokio::select! {
-        outcome = action.run(context, id, LONGEST_HOOK) => match outcome {
-            Ok(()) => true,
-            Err(error) => {
-                tracing::warn!(pod = %pod.label(), container = %name, error = error_chain(&error), "the postStart hook failed");
-                false
-            }
-        },
-        () = pod::ended(entry, name, id) => true,
-        () = pod::stopping(entry) => true,
-    }
 }
 
 fn unanswered(context: &Context, entry: &PodEntry, error: CallError, what: String) -> StartError {

@@ -2,13 +2,16 @@
 //!
 //! * [`pod`]: what a runtime knows of a pod, its containers and their runs, and [`status`], what is told of them.
 //! * [`plan`]: which container to start, stop or wait for. Pure.
-//! * [`probing`] and [`stopping`]: what probes and an ending with its hooks add up to; a runtime says how one is asked.
+//! * [`sync`] and [`stopping`]: the pass that carries the plan out, with hooks and probes, and the end of a pod. What they
+//!   need of a runtime is its [`driver`].
 //! * [`environment`]: what a container's variables, its command and its fields of the pod's status come to.
 //! * [`stats`]: what pods use, in control groups and on disks.
 //!
 //! A runtime is a crate or a module of its own and implements [`winddown_shared::Runtime`] with these parts.
 
+pub mod action;
 pub mod disk_notes;
+pub mod driver;
 pub mod entry;
 pub mod environment;
 pub mod files;
@@ -20,6 +23,7 @@ pub mod plan;
 pub mod pod;
 mod pod_resources;
 pub mod probe_client;
+mod prober;
 pub mod probing;
 pub mod ready;
 pub mod state_lock;
@@ -27,6 +31,7 @@ pub mod stats;
 pub mod status;
 pub mod stopping;
 pub mod support;
+pub mod sync;
 pub mod termination_message;
 pub mod unsupported;
 

@@ -5,15 +5,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
-use winddown_shared::{ContainerKind, Pod, PodUid, RuntimePod, WallTime};
+use winddown_shared::{Pod, PodUid, RuntimePod, WallTime};
 
 use crate::entry::Entry;
 use crate::plan::{self, Backoff, ContainerObservation, ContainerRule};
-use crate::stopping::{Containers, StopRecord};
 
 mod container;
+mod stop_record;
 
 pub use container::{Container, End, Run, Trouble};
+pub use stop_record::StopRecord;
 
 /// What a pod runs in: its sandbox, or a boot of the machine. It decides what a run of before still means. Its types
 /// are what a runtime knows of pods, containers and runs besides what all know.
@@ -114,6 +115,13 @@ impl<B: Boundary> PodState<B> {
         self.pod = Some(pod.clone());
     }
 
+    /// Takes the pod as it is now, which is to run: it is stopped no more.
+    pub fn want(&mut self, pod: &Pod) {
+        self.take_pod(pod);
+        self.stopping = false;
+        self.stop = None;
+    }
+
     /// The container of this name.
     pub fn container(&mut self, name: &str) -> Option<&mut Container<B>> {
         self.containers.iter_mut().find(|c| &*c.name == name)
@@ -176,12 +184,6 @@ impl<B: Boundary> PodState<B> {
         let trouble = self.containers.get(place)?.trouble.as_ref()?;
         let left = trouble.until.saturating_duration_since(now);
         (!left.is_zero()).then_some(left)
-    }
-}
-
-impl<B: Boundary> Containers for PodState<B> {
-    fn containers(&self) -> impl Iterator<Item = (&str, ContainerKind, bool)> {
-        self.containers.iter().map(|c| (&*c.name, c.kind, c.is_running()))
     }
 }
 

@@ -22,7 +22,7 @@ use winddown_shared::ContainerKind;
 use crate::plan::ContainerObservation;
 
 /// A container whose probes are asked.
-pub trait Probed: Send + Sync + 'static {
+pub(crate) trait Probed: Send + Sync + 'static {
     /// What a probe does.
     type Action: Send + Sync;
 
@@ -42,7 +42,7 @@ pub trait Probed: Send + Sync + 'static {
 
 /// What the probes of a container have found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Found {
+pub(crate) enum Found {
     /// The startup probe has passed.
     Started {
         /// Nothing else decides whether the container is ready.
@@ -69,18 +69,18 @@ pub struct ProbeState {
 
 /// The probes of a container.
 #[derive(Clone, Debug)]
-pub struct Probes<A> {
+pub(crate) struct Probes<A> {
     /// Asked first, until it passes.
-    pub startup: Option<Probe<A>>,
+    startup: Option<Probe<A>>,
     /// Whether requests may come.
-    pub readiness: Option<Probe<A>>,
+    readiness: Option<Probe<A>>,
     /// Whether it has to be restarted.
-    pub liveness: Option<Probe<A>>,
+    liveness: Option<Probe<A>>,
 }
 
 /// One probe.
 #[derive(Clone, Debug)]
-pub struct Probe<A> {
+struct Probe<A> {
     action: A,
     schedule: Schedule,
     verdict: Verdict,
@@ -88,18 +88,18 @@ pub struct Probe<A> {
 
 /// When a probe is asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Schedule {
+struct Schedule {
     /// From the start of the container.
-    pub initial_delay: Duration,
+    initial_delay: Duration,
     /// At least 1 s.
-    pub period: Duration,
+    period: Duration,
     /// How long an answer may take; at least 1 s.
-    pub timeout: Duration,
+    timeout: Duration,
 }
 
 /// What the last results of a probe add up to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Verdict {
+struct Verdict {
     /// Results in a row that make it well.
     successes: u32,
     /// Results in a row that make it bad.
@@ -120,7 +120,7 @@ impl ProbeState {
     }
 
     /// The run's probes are asked from now on. `well`: its postStart hook went well.
-    pub fn begin<A>(&mut self, probes: &Probes<A>, kind: ContainerKind, well: bool) {
+    pub(crate) fn begin<A>(&mut self, probes: &Probes<A>, kind: ContainerKind, well: bool) {
         // What waits for a sidecar may not start too soon. Nothing waits for the others.
         let was = self.started && kind != ContainerKind::Sidecar;
         self.probed = true;
@@ -130,7 +130,7 @@ impl ProbeState {
     }
 
     /// Takes over what was found; true if that is new.
-    pub fn note(&mut self, found: Found) -> bool {
+    pub(crate) fn note(&mut self, found: Found) -> bool {
         let before = *self;
         match found {
             Found::Started { ready } => {
@@ -154,7 +154,10 @@ impl ProbeState {
 
 impl<A: Send + Sync + 'static> Probes<A> {
     /// Those of a container whose `action` can be made.
-    pub fn of(container: &k8s::Container, action: impl Fn(&k8s::Probe) -> Option<A>) -> Self {
+    pub(crate) fn of(
+        container: &k8s::Container,
+        action: impl Fn(&k8s::Probe) -> Option<A>,
+    ) -> Self {
         let probe = |probe: &Option<k8s::Probe>| {
             let probe = probe.as_ref()?;
             let (schedule, verdict) = (Schedule::of(probe), Verdict::of(probe));
@@ -168,12 +171,12 @@ impl<A: Send + Sync + 'static> Probes<A> {
     }
 
     /// Whether nothing is asked.
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.startup.is_none() && self.readiness.is_none() && self.liveness.is_none()
     }
 
     /// Asks them in a task of their own until the container is over, or `alive` tells.
-    pub fn begin(self, probed: impl Probed<Action = A>, mut alive: watch::Receiver<()>) {
+    pub(crate) fn begin(self, probed: impl Probed<Action = A>, mut alive: watch::Receiver<()>) {
         tokio::spawn(async move {
             tokio::select! {
                 () = self.follow(&probed) => {}
@@ -244,7 +247,7 @@ impl<A: Send + Sync + 'static> Probe<A> {
 
 impl Schedule {
     /// As the spec has it; what it leaves out or gives no sense is Kubernetes' default.
-    pub fn of(probe: &k8s::Probe) -> Self {
+    fn of(probe: &k8s::Probe) -> Self {
         let seconds = |given: Option<i32>, default: u64| {
             let given = given.and_then(|s| u64::try_from(s).ok()).filter(|s| *s > 0);
             Duration::from_secs(given.unwrap_or(default))
@@ -261,7 +264,7 @@ impl Schedule {
 
 impl Verdict {
     /// With the spec's thresholds, and no result yet.
-    pub fn of(probe: &k8s::Probe) -> Self {
+    fn of(probe: &k8s::Probe) -> Self {
         let times = |given: Option<i32>, default: u32| {
             given.and_then(|n| u32::try_from(n).ok()).filter(|n| *n > 0).unwrap_or(default)
         };
@@ -274,7 +277,7 @@ impl Verdict {
     }
 
     /// Counts a result. Gives the verdict when there are enough of one kind in a row.
-    pub fn count(&mut self, well: bool) -> Option<bool> {
+    fn count(&mut self, well: bool) -> Option<bool> {
         if well {
             (self.well, self.bad) = (self.well.saturating_add(1), 0);
             (self.well >= self.successes).then_some(true)

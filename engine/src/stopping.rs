@@ -1,14 +1,29 @@
-//! What the stop of a pod is made of, whatever runs its containers.
+//! Stops a pod, whatever runs its containers.
+//!
+//! preStop hooks of all containers begin at once. Then they are asked to end: regular (and init) containers together;
+//! sidecars one after the other in reverse order, each when those that may need it are gone. All of it is inside the
+//! grace, which may shrink at any moment; when it is over, everything that is left is killed.
+//!
+//! A container that still waits, a sidecar for its turn or one for its hook, is asked a little before the end, so that
+//! it is not killed without having been asked.
+//!
+//! What runs is asked before anything is waited for, also before a start that is under way.
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use tokio::time::{Instant, sleep_until};
 use winddown_shared::{
-    ContainerExit, ContainerKind, Grace, Pod, PodStopped, PodUid, StoppedContainer, error_chain,
+    ContainerExit, ContainerKind, Grace, Pod, PodStopped, RuntimeError, StoppedContainer,
+    error_chain,
 };
 
+use crate::action::Action;
+use crate::driver::{self, Driver, Target, act};
 use crate::entry::Entry;
+use crate::plan;
+use crate::pod::{self, Boundary, PodState};
 
 /// The grace of a pod that does not name one, as the API server sets it.
 const DEFAULT_GRACE: Duration = Duration::from_secs(30);
@@ -21,43 +36,152 @@ pub const KILLED: i32 = 137;
 /// The reason of an end that was not seen; its exit code is made up.
 pub const UNKNOWN_END: &str = "ContainerStatusUnknown";
 
-/// What ran when a stop began; kept so that a second stop tells the same.
-#[derive(Clone, Debug, Default)]
-pub struct StopRecord {
-    /// The containers that ran.
-    pub names: Vec<Arc<str>>,
-    /// When the first was asked to end.
-    pub signalled_at: Option<Instant>,
-    /// When nothing ran any more.
-    pub stopped_at: Option<Instant>,
+/// Ends all containers of a pod; resolves when none runs.
+///
+/// # Errors
+/// Something still runs, or it is not known whether it does.
+pub async fn stop<D: Driver>(
+    driver: &Arc<D>,
+    entry: &driver::Entry<D>,
+    pod: Option<&Pod>,
+    grace: Grace,
+) -> Result<PodStopped, RuntimeError> {
+    {
+        let mut state = entry.lock();
+        state.stopping = true;
+        if let Some(pod) = pod {
+            state.take_pod(pod);
+        }
+    }
+    entry.bump();
+    let last_call = last_call(&grace);
+    let seen = begin(driver, &mut entry.lock());
+    let end_all = async |targets: Vec<Target>| {
+        let ends = targets.into_iter();
+        let ends = ends.map(|target| end_one(driver, entry, target, grace.clone(), last_call));
+        // All are awaited also when one fails: its error must not keep another from its grace.
+        join_all(ends).await.into_iter().collect::<Result<(), RuntimeError>>()
+    };
+    // What is only just starting is asked when it can be seen.
+    let late = async {
+        driver.settle(entry).await?;
+        let mut late = begin(driver, &mut entry.lock());
+        late.retain(|target| !seen.iter().any(|seen| seen.id == target.id));
+        end_all(late).await
+    };
+    let (early, late) = tokio::join!(end_all(seen.clone()), late);
+    early.and(late)?;
+    Ok(finish(&mut entry.lock()))
 }
 
-impl StopRecord {
-    /// Notes that a container runs.
-    pub fn add(&mut self, name: &Arc<str>) {
-        if !self.names.contains(name) {
-            self.names.push(Arc::clone(name));
+/// Ends one container that is to be started again. Does nothing if that is under way, or a stop has asked it.
+///
+/// # Errors
+/// It still runs, or it is not known whether it does. The next call tries again.
+pub async fn stop_to_restart<D: Driver>(
+    driver: &Arc<D>,
+    entry: &driver::Entry<D>,
+    name: &str,
+    grace: Grace,
+) -> Result<(), RuntimeError> {
+    let target = {
+        let mut state = entry.lock();
+        let mut targets = targets(driver, &state);
+        targets.retain(|t| &*t.name == name);
+        let Some(mut target) = targets.pop() else { return Ok(()) };
+        let Some(run) = state.run(name, &target.id) else { return Ok(()) };
+        // One that was to be killed and runs is not on its way out.
+        let is_asked = run.signalled_at.is_some() && !run.forced;
+        if is_asked || std::mem::replace(&mut run.ending, true) {
+            return Ok(());
         }
+        target.waits_for_others = false;
+        target
+    };
+    let (id, last_call) = (Arc::clone(&target.id), last_call(&grace));
+    let ended = end_one(driver, entry, target, grace, last_call).await;
+    if ended.is_err()
+        && let Some(run) = entry.lock().run(name, &id)
+    {
+        run.ending = false;
     }
+    ended
+}
 
-    /// How it went, now that nothing runs. `end_of` gives how a container ended.
-    pub fn finish(
-        &mut self,
-        end_of: impl FnMut(&Arc<str>) -> Option<StoppedContainer>,
-    ) -> PodStopped {
-        if !self.names.is_empty() {
-            self.stopped_at.get_or_insert_with(Instant::now);
-        }
-        PodStopped {
-            signalled_at: self.signalled_at,
-            stopped_at: self.stopped_at,
-            containers: self.names.iter().filter_map(end_of).collect(),
-        }
+/// Notes what runs.
+fn begin<D: Driver>(driver: &Arc<D>, state: &mut PodState<D::Boundary>) -> Vec<Target> {
+    let targets = targets(driver, state);
+    let record = state.stop.get_or_insert_default();
+    for target in &targets {
+        record.add(&target.name);
     }
+    targets
+}
+
+/// All containers that run.
+fn targets<D: Driver>(driver: &Arc<D>, state: &PodState<D::Boundary>) -> Vec<Target> {
+    let running = state.containers.iter().filter(|c| c.is_running());
+    let target = |container: &pod::Container<D::Boundary>| {
+        let run = container.run.as_ref()?;
+        let found = state.pod.as_ref().and_then(|pod| plan::find(pod, &container.name));
+        let spec = found.map(|found| found.container).or(container.found_spec.as_deref());
+        let pre_stop = spec.and_then(|spec| {
+            let hook = spec.lifecycle.as_ref()?.pre_stop.as_ref()?;
+            Action::of_handler(hook, spec, &driver.node(state))
+        });
+        Some(Target {
+            name: Arc::clone(&container.name),
+            id: Arc::clone(&run.id),
+            attempt: run.attempt,
+            waits_for_others: container.kind == ContainerKind::Sidecar,
+            // Asked before (an earlier stop was abandoned): it has had its hook.
+            pre_stop: pre_stop.filter(|_| run.signalled_at.is_none()),
+        })
+    };
+    running.filter_map(target).collect()
+}
+
+/// Ends one container; it is asked `last_call` before the end at the latest.
+async fn end_one<D: Driver>(
+    driver: &Arc<D>,
+    entry: &driver::Entry<D>,
+    target: Target,
+    grace: Grace,
+    last_call: Duration,
+) -> Result<(), RuntimeError> {
+    let (name, id) = (&*target.name, &*target.id);
+    let due = async {
+        if let Some(hook) = &target.pre_stop {
+            let run = async |time| act(driver, entry, (name, id), hook, time).await;
+            pre_stop(&pod::title(entry), name, grace.clone(), last_call, run).await;
+        }
+        if target.waits_for_others {
+            turn(entry, name, grace.clone(), last_call).await;
+        }
+    };
+    tokio::select! {
+        () = pod::ended(entry, name, id) => return Ok(()),
+        () = due => {}
+    }
+    driver.end(entry, &target, grace).await
+}
+
+/// How it went, from what every stop of this pod noted.
+fn finish<B: Boundary>(state: &mut PodState<B>) -> PodStopped {
+    let mut record = state.stop.take().unwrap_or_default();
+    let stopped = record.finish(|name| {
+        let run = state.container(name)?.run.as_ref()?;
+        let exit = run.end.as_ref().map(|end| &end.exit);
+        let exit_code = exit.map_or(KILLED, |exit| exit.exit_code);
+        let forced = run.forced || exit.is_some_and(was_killed);
+        Some(StoppedContainer { name: Arc::clone(name), exit_code, forced })
+    });
+    state.stop = Some(record);
+    stopped
 }
 
 /// Whether SIGKILL ended it, from any sender: an earlier agent's request may take effect only now.
-pub fn was_killed(exit: &ContainerExit) -> bool {
+fn was_killed(exit: &ContainerExit) -> bool {
     exit.exit_code == KILLED && &*exit.reason != UNKNOWN_END
 }
 
@@ -66,16 +190,18 @@ pub fn grace_of(pod: &Pod) -> Duration {
     pod.own_grace().unwrap_or(DEFAULT_GRACE)
 }
 
-/// The containers of a pod, for the order in which they end.
-pub trait Containers {
-    /// In the spec's order: name, kind, whether it runs.
-    fn containers(&self) -> impl Iterator<Item = (&str, ContainerKind, bool)>;
-}
-
 /// Resolves when a sidecar may go: no regular container runs, nor a sidecar that started after it; or when
 /// less than `last_call` of the grace is left. Cancel-safe.
-pub async fn turn<S: Containers>(entry: &Entry<S>, name: &str, grace: Grace, last_call: Duration) {
-    let is_free = |state: &S| !is_needed(name, state.containers());
+async fn turn<B: Boundary>(
+    entry: &Entry<PodState<B>>,
+    name: &str,
+    grace: Grace,
+    last_call: Duration,
+) {
+    let is_free = |state: &PodState<B>| {
+        let all = state.containers.iter();
+        !is_needed(name, all.map(|c| (&*c.name, c.kind, c.is_running())))
+    };
     tokio::select! {
         () = entry.wait_for(|state| is_free(state).then_some(())) => {}
         () = last_call_of(grace, last_call) => {}
@@ -101,8 +227,8 @@ fn is_needed<'a>(
 /// Runs a container's preStop hook until `last_call` is left of the grace: the container is to see SIGTERM
 /// before SIGKILL, however long its hook takes. `run` is given the time it has; what it gives is dropped
 /// when that is over before.
-pub async fn pre_stop<E: std::error::Error>(
-    pod: &PodUid,
+async fn pre_stop<E: std::error::Error>(
+    pod: &str,
     container: &str,
     grace: Grace,
     last_call: Duration,
@@ -126,7 +252,7 @@ pub async fn pre_stop<E: std::error::Error>(
 
 /// How long before the end of a grace a container that still waits is asked to end: in its last quarter, at
 /// most 2 s.
-pub fn last_call(grace: &Grace) -> Duration {
+fn last_call(grace: &Grace) -> Duration {
     (grace.remaining() / 4).min(LAST_CALL)
 }
 
@@ -172,14 +298,14 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_hook_is_over_when_it_is_done_or_at_the_last_call_of_the_grace_however_that_came() {
-        let (pod, secs) = (PodUid::new("u"), Duration::from_secs);
+        let (pod, secs) = ("default/web", Duration::from_secs);
         let took = async |grace: Grace, length: Duration| {
             let (began, last_call) = (Instant::now(), last_call(&grace));
             let run = async |left| {
                 tokio::time::sleep(length.min(left)).await;
                 Err(std::fmt::Error)
             };
-            pre_stop(&pod, "main", grace, last_call, run).await;
+            pre_stop(pod, "main", grace, last_call, run).await;
             began.elapsed()
         };
         assert_eq!(took(Grace::fixed(secs(30)), secs(3)).await, secs(3));

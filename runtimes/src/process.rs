@@ -21,6 +21,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use winddown_engine::action::ActionError;
+use winddown_engine::driver::Target;
 use winddown_shared::{Pod, PodUid, RuntimeError, UnsupportedField};
 use winddown_shim::order::Command;
 
@@ -41,11 +43,9 @@ pub use crate::programs::config::{CgroupParent, ProcessConfig, ShimCommand};
 pub use crate::programs::open::OpenError;
 pub use crate::programs::support::check_supported;
 
-use crate::programs::ending::Target;
-use crate::programs::hook::HookError;
 use crate::programs::pod::{PodEntry, Run, Starting};
 use crate::programs::stats::Traces;
-use crate::programs::{self, Driver, ProgramRuntime, blocking};
+use crate::programs::{self, ProgramDriver, ProgramRuntime, blocking, launch};
 
 /// Runs pods as supervised host processes. See the [module](self).
 pub type ProcessRuntime = ProgramRuntime<Supervisors>;
@@ -71,7 +71,7 @@ impl ProcessRuntime {
     }
 }
 
-impl Driver for Supervisors {
+impl ProgramDriver for Supervisors {
     const SCHEME: &'static str = "process";
 
     fn unsupported(&self, pod: &Pod) -> Vec<UnsupportedField> {
@@ -94,13 +94,9 @@ impl Driver for Supervisors {
         context: &Arc<Context>,
         beside: (&Pod, &str),
         command: Command,
-        _: Option<Duration>,
-    ) -> Result<(), HookError> {
+        _: Duration,
+    ) -> Result<(), ActionError> {
         hook::exec(context, beside, command).await
-    }
-
-    fn is_answer(_: &HookError) -> bool {
-        true
     }
 
     async fn settle(context: &Arc<Context>, entry: &Arc<PodEntry>) -> Result<(), RuntimeError> {
@@ -108,7 +104,8 @@ impl Driver for Supervisors {
     }
 
     async fn ask(_: &Arc<Context>, entry: &Arc<PodEntry>, target: &Target) {
-        end::signal_main(entry, target, target.signal);
+        let signal = launch::stop_signal(entry.lock().pod.as_ref(), &target.name);
+        end::signal_main(entry, target, signal);
     }
 
     async fn kill(context: &Arc<Context>, entry: &Arc<PodEntry>, target: &Target, round: u32) {

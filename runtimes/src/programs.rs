@@ -1,5 +1,5 @@
 //! Runs programs of the host as containers: the pass over a pod, starts, probes, hooks, endings, adoption and
-//! figures. How a program is run and ended a [`Driver`] knows: [`process`](crate::process) supervises it,
+//! figures. How a program is run and ended a [`ProgramDriver`] knows: [`process`](crate::process) supervises it,
 //! [`systemd`](crate::systemd) has the service manager do so.
 
 use std::collections::HashMap;
@@ -8,41 +8,40 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::{Semaphore, broadcast, watch};
+use tokio::time::timeout;
+use winddown_engine::NodeFacts;
+use winddown_engine::action::ActionError;
 use winddown_engine::disk_notes::Notes;
+use winddown_engine::driver::Driver;
+use winddown_engine::driver::Target;
+use winddown_engine::plan;
 use winddown_engine::stats::DiskCache;
-use winddown_shared::{Pod, PodUid, RuntimeError, UnsupportedField};
+use winddown_shared::{Grace, Pod, PodUid, RuntimeError, UnsupportedField};
 use winddown_shim::order::Command;
 
 pub(crate) mod adopt;
 pub(crate) mod config;
 pub(crate) mod draft;
-pub(crate) mod ending;
+mod end;
 pub(crate) mod exits;
-pub(crate) mod hook;
 pub(crate) mod launch;
 pub(crate) mod open;
 pub(crate) mod paths;
 pub(crate) mod pod;
 pub(crate) mod pod_record;
-mod probe;
 mod runtime;
-mod start;
 pub(crate) mod stats;
-mod stop;
 pub(crate) mod stop_marker;
 pub(crate) mod support;
-mod sync;
 
 use config::ProcessConfig;
-use ending::Target;
-use hook::HookError;
-use pod::{PodEntry, Run, Starting};
+use pod::{Boot, PodEntry, PodState, Run, Starting};
 use stats::Traces;
 
 /// UIDs of changed pods that a slow reader may fall behind before it has to look at all pods.
 const CHANGES: usize = 1024;
 
-/// Runs pods as programs of the host, in the way of the driver `D`.
+/// Runs pods as programs of the host, in the way of `D`.
 ///
 /// Dropping it stops nothing: the containers go on, and the next one that is opened finds them.
 #[derive(Debug)]
@@ -61,7 +60,7 @@ pub struct ProgramRuntime<D> {
 pub(crate) struct Context<D> {
     pub(crate) config: ProcessConfig,
     pub(crate) changes: broadcast::Sender<PodUid>,
-    pub(crate) starts: Arc<Semaphore>,
+    pub(crate) starts: Semaphore,
     pub(crate) alive: watch::Receiver<()>,
     pub(crate) boot_id: String,
     /// Which attempts were asked to end.
@@ -73,7 +72,7 @@ pub(crate) struct Context<D> {
 ///
 /// What it does is in seven verbs: start, exec, settle, ask, kill, free, trace; the rest are facts about it. Taking
 /// over what an earlier agent left is part of opening a runtime, which each driver does by itself.
-pub(crate) trait Driver: Sized + Send + Sync + 'static {
+pub(crate) trait ProgramDriver: Sized + Send + Sync + 'static {
     /// Of the ids of its containers.
     const SCHEME: &'static str;
 
@@ -102,11 +101,8 @@ pub(crate) trait Driver: Sized + Send + Sync + 'static {
         context: &Arc<Context<Self>>,
         beside: (&Pod, &str),
         command: Command,
-        limit: Option<Duration>,
-    ) -> impl Future<Output = Result<(), HookError>> + Send;
-
-    /// Whether an error of a probe says something about the container.
-    fn is_answer(error: &HookError) -> bool;
+        limit: Duration,
+    ) -> impl Future<Output = Result<(), ActionError>> + Send;
 
     /// Resolves when no start of the pod is under way and everything that runs of it is known.
     ///
@@ -190,6 +186,73 @@ impl<D> ProgramRuntime<D> {
 
 // === impl Context ===
 
+impl<D: ProgramDriver> Driver for Context<D> {
+    type Boundary = Boot;
+
+    fn alive(&self) -> watch::Receiver<()> {
+        self.alive.clone()
+    }
+
+    fn node(&self, _: &PodState) -> NodeFacts {
+        self.config.node.clone()
+    }
+
+    async fn exec(
+        self: &Arc<Self>,
+        entry: &Arc<PodEntry>,
+        (name, _): (&str, &str),
+        argv: &[String],
+        limit: Duration,
+    ) -> Result<(), ActionError> {
+        let pod = entry.lock().pod.clone();
+        let found = pod.as_ref().and_then(|pod| Some((pod, plan::find(pod, name)?)));
+        let what = || format!("cannot run {}", argv.join(" "));
+        let Some((pod, found)) = found else {
+            return Err(ActionError::Unasked { what: what(), source: None });
+        };
+        let as_container = launch::command(&self.config, pod, &found);
+        let unasked = |error| ActionError::Unasked { what: what(), source: Some(Box::new(error)) };
+        let command = Command { argv: argv.to_vec(), ..as_container.map_err(unasked)? };
+        let run = D::exec(self, (pod, name), command, limit);
+        timeout(limit, run).await.map_err(|_| ActionError::Timeout)?
+    }
+
+    async fn start(
+        self: &Arc<Self>,
+        starting: Starting,
+        pod: &Pod,
+        name: &Arc<str>,
+    ) -> Result<Option<Arc<str>>, RuntimeError> {
+        let entry = Arc::clone(starting.entry());
+        let _turn = tokio::select! {
+            turn = self.starts.acquire() => turn,
+            () = winddown_engine::pod::stopping(&entry) => return Ok(None),
+        };
+        let next = {
+            let mut state = entry.lock();
+            let stopping = state.stopping;
+            let is_due = state.container(name).is_some_and(|c| !stopping && !c.is_running());
+            state.next(name, &self.config.backoff).filter(|_| is_due)
+        };
+        let Some(next) = next else { return Ok(None) };
+        D::start(self, starting, pod, name, next).await?;
+        Ok(entry.lock().attempt(name, next.0).map(|run| Arc::clone(&run.id)))
+    }
+
+    async fn settle(self: &Arc<Self>, entry: &Arc<PodEntry>) -> Result<(), RuntimeError> {
+        D::settle(self, entry).await
+    }
+
+    async fn end(
+        self: &Arc<Self>,
+        entry: &Arc<PodEntry>,
+        target: &Target,
+        grace: Grace,
+    ) -> Result<(), RuntimeError> {
+        end::end(self, entry, target, grace).await
+    }
+}
+
 impl<D> Context<D> {
     /// Must be called inside a tokio runtime.
     pub(crate) fn new(
@@ -200,7 +263,7 @@ impl<D> Context<D> {
     ) -> Self {
         Self {
             changes: broadcast::Sender::new(CHANGES),
-            starts: Arc::new(Semaphore::new(config.parallel_starts.max(1))),
+            starts: Semaphore::new(config.parallel_starts.max(1)),
             asked: stop_marker::notes(),
             config,
             alive,

@@ -26,6 +26,8 @@ use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use winddown_engine::action::ActionError;
+use winddown_engine::driver::Target;
 use winddown_shared::{Pod, PodUid, RuntimeError, UnsupportedField};
 use winddown_shim::order::Command;
 
@@ -47,12 +49,10 @@ use unit_cache::UnitCache;
 use units::ServiceUnits;
 
 use crate::programs::config::ProcessConfig;
-use crate::programs::ending::Target;
-use crate::programs::hook::HookError;
 use crate::programs::pod::{PodEntry, Run, Starting};
 use crate::programs::stats::Traces;
 use crate::programs::support::check_supported as supported_by_programs;
-use crate::programs::{self, Driver, ProgramRuntime, caused};
+use crate::programs::{self, ProgramDriver, ProgramRuntime, caused};
 
 /// Runs pods as transient services. See the [module](self).
 pub type SystemdRuntime<U> = ProgramRuntime<Services<U>>;
@@ -116,7 +116,7 @@ impl<U> Services<U> {
     }
 }
 
-impl<U: ServiceUnits> Driver for Services<U> {
+impl<U: ServiceUnits> ProgramDriver for Services<U> {
     const SCHEME: &'static str = "systemd";
 
     fn unsupported(&self, pod: &Pod) -> Vec<UnsupportedField> {
@@ -137,14 +137,9 @@ impl<U: ServiceUnits> Driver for Services<U> {
         context: &Arc<Context<U>>,
         beside: (&Pod, &str),
         command: Command,
-        limit: Option<Duration>,
-    ) -> Result<(), HookError> {
+        limit: Duration,
+    ) -> Result<(), ActionError> {
         hook::exec(context, beside, &command, limit).await
-    }
-
-    fn is_answer(error: &HookError) -> bool {
-        // The service manager's trouble says nothing about the container.
-        !matches!(error, HookError::Broken { .. })
     }
 
     async fn settle(context: &Arc<Context<U>>, entry: &Arc<PodEntry>) -> Result<(), RuntimeError> {

@@ -27,11 +27,10 @@ const LONGEST: Duration = Duration::from_secs(1);
 ///
 /// # Errors
 /// It has not ended some time after the grace was over.
-pub(super) async fn end(
+pub(crate) async fn end(
     context: &Arc<Context>,
     entry: &Arc<PodEntry>,
-    name: &str,
-    id: &str,
+    (name, id): (&str, &str),
     grace: Grace,
 ) -> Result<(), RuntimeError> {
     let ended = pod::ended(entry, name, id);

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 use tokio::time::{Instant, timeout};
+use winddown_engine::driver::Target;
 use winddown_engine::pod;
 use winddown_shared::{PodUid, RuntimeError};
 use winddown_shim::members;
@@ -14,7 +15,6 @@ use winddown_shim::procfs::{self, Process};
 use winddown_shim::record::Identity;
 
 use super::Context;
-use crate::programs::ending::Target;
 use crate::programs::failed;
 use crate::programs::pod::PodEntry;
 

@@ -9,6 +9,7 @@ use std::process::{Child, ChildStdin, Stdio};
 use std::sync::Arc;
 
 use tokio::sync::oneshot;
+use winddown_engine::action::ActionError;
 use winddown_engine::ready::Ready;
 use winddown_shared::Pod;
 use winddown_shim::order::{Command, Order};
@@ -16,7 +17,6 @@ use winddown_shim::procfs::Process;
 
 use super::Context;
 use crate::programs::config::{ProcessConfig, SHIM};
-use crate::programs::hook::HookError;
 
 /// Runs a command as the container's, in its cgroups. Dropping the future kills what runs.
 ///
@@ -26,9 +26,9 @@ pub(crate) async fn exec(
     context: &Arc<Context>,
     (pod, container): (&Pod, &str),
     mut command: Command,
-) -> Result<(), HookError> {
+) -> Result<(), ActionError> {
     let words = command.argv.join(" ");
-    let broken = |source| HookError::Broken { command: words.clone(), source };
+    let broken = |source| ActionError::Broken { command: words.clone(), source };
     let (context, pod, container) = (Arc::clone(context), pod.clone(), container.to_owned());
     // The leash: while it is held, the command may run.
     let (leash, let_go) = oneshot::channel::<()>();
@@ -52,7 +52,9 @@ pub(crate) async fn exec(
     drop(leash);
     match outcome {
         Ok(Ok(0)) => Ok(()),
-        Ok(Ok(code)) => Err(HookError::Failed { command: words, code }),
+        Ok(Ok(code)) => {
+            Err(ActionError::Failed { command: words, how: format!("exit code {code}") })
+        }
         Ok(Err(error)) => Err(broken(error)),
         Err(error) => Err(broken(io::Error::other(error))),
     }

@@ -2,10 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use k8s_openapi::api::core::v1 as api;
 use winddown_engine::environment::{command_line, environment};
 use winddown_engine::oom_score::oom_score_adj;
-use winddown_engine::plan::Found;
+use winddown_engine::plan::{self, Found};
 use winddown_shared::{Pod, RuntimeError};
 use winddown_shim::order::{Command, LogTarget, MessageSource, Order};
 use winddown_shim::procfs::{CONTAINER_MARK, POD_MARK};
@@ -87,11 +86,10 @@ pub(crate) fn order(
 }
 
 /// The signal that asks a container to end: `lifecycle.stopSignal` (KEP-4960), else SIGTERM.
-pub(crate) fn stop_signal(container: Option<&api::Container>) -> rustix::process::Signal {
-    container
-        .and_then(|c| c.lifecycle.as_ref()?.stop_signal.as_deref())
-        .and_then(parse_signal)
-        .unwrap_or(rustix::process::Signal::TERM)
+pub(crate) fn stop_signal(pod: Option<&Pod>, name: &str) -> rustix::process::Signal {
+    let found = pod.and_then(|pod| plan::find(pod, name));
+    let named = found.and_then(|f| f.container.lifecycle.as_ref()?.stop_signal.as_deref());
+    named.and_then(parse_signal).unwrap_or(rustix::process::Signal::TERM)
 }
 
 /// Reads a signal's name as Kubernetes writes it (`SIGUSR1`).

@@ -3,26 +3,29 @@
 use std::path::PathBuf;
 
 use tokio::sync::broadcast;
-use winddown_engine::mount_table;
 use winddown_engine::status::status;
 use winddown_engine::unsupported::refused_or_ignored;
+use winddown_engine::{mount_table, stopping, sync};
 use winddown_shared::{
     Grace, Pod, PodRuntimeStatus, PodStopped, PodUid, Runtime, RuntimeError, RuntimePod, SyncedPod,
 };
 
-use super::{Driver, ProgramRuntime, blocking, caused, failed, paths, pod, stop, sync};
+use super::{ProgramDriver, ProgramRuntime, blocking, caused, failed, paths, pod};
 
 /// How often the removal of a directory is retried that is still written to.
 const REMOVALS: usize = 8;
 
-impl<D: Driver> Runtime for ProgramRuntime<D> {
+impl<D: ProgramDriver> Runtime for ProgramRuntime<D> {
     async fn sync_pod(&self, pod: &Pod) -> Result<SyncedPod, RuntimeError> {
         let has_started =
             self.entry(pod.uid()).is_some_and(|entry| pod::has_started(&entry.lock()));
         let unsupported = self.context.driver.unsupported(pod);
         let ignored = refused_or_ignored(pod, unsupported, has_started)?;
-        let synced = sync::sync(&self.context, &self.entry_for(pod), pod).await?;
-        Ok(SyncedPod { ignored, ..synced })
+        let entry = self.entry_for(pod);
+        entry.lock().want(pod);
+        let again_in = sync::pass(&self.context, &entry, pod).await?;
+        let status = status(&entry.lock(), D::SCHEME);
+        Ok(SyncedPod { status, again_in, ignored })
     }
 
     async fn stop_pod(
@@ -32,7 +35,7 @@ impl<D: Driver> Runtime for ProgramRuntime<D> {
         grace: Grace,
     ) -> Result<PodStopped, RuntimeError> {
         match self.entry(uid) {
-            Some(entry) => stop::stop(&self.context, &entry, pod, grace).await,
+            Some(entry) => stopping::stop(&self.context, &entry, pod, grace).await,
             None => Ok(PodStopped::default()),
         }
     }

@@ -12,7 +12,7 @@ use winddown_shared::{
 
 use super::config::ProcessConfig;
 use super::pod::{PodEntry, PodState};
-use super::{Context, Driver, ProgramRuntime, blocking, caused, paths};
+use super::{Context, ProgramDriver, ProgramRuntime, blocking, caused, paths};
 
 pub(crate) mod processes;
 
@@ -36,7 +36,7 @@ pub(crate) struct Traces {
 /// A pod's running containers.
 type Running = Vec<(Arc<str>, Traces)>;
 
-impl<D: Driver> PodStatsSource for ProgramRuntime<D> {
+impl<D: ProgramDriver> PodStatsSource for ProgramRuntime<D> {
     async fn pod_stats(
         &self,
         disk_age: Option<Duration>,
@@ -70,7 +70,7 @@ impl<D: Driver> PodStatsSource for ProgramRuntime<D> {
     }
 }
 
-impl<D: Driver> Garbage for ProgramRuntime<D> {
+impl<D: ProgramDriver> Garbage for ProgramRuntime<D> {
     /// Removes the logs of pods that were stopped: a log may be what fills the disk. Of others there are
     /// none, because whenever a run ends those before the one before it go with their logs.
     async fn remove_dead_containers(&self) -> Result<Freed, RuntimeError> {
@@ -132,7 +132,7 @@ fn logs_of(config: &ProcessConfig, entry: &PodEntry) -> Option<PathBuf> {
 }
 
 /// Regular containers first, then the others, each in the spec's order.
-fn running<D: Driver>(context: &Context<D>, uid: &PodUid, state: &PodState) -> Running {
+fn running<D: ProgramDriver>(context: &Context<D>, uid: &PodUid, state: &PodState) -> Running {
     let order = |kind| match kind {
         ContainerKind::Regular => 0,
         ContainerKind::Init => 1,

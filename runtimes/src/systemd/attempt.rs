@@ -110,7 +110,7 @@ impl Attempt {
         main.error = UnitOutput::To(error.into());
         main.limits = limits(container);
         main.keep = Keep::Result;
-        main.stop_signal = launch::stop_signal(Some(container)).as_raw();
+        main.stop_signal = launch::stop_signal(Some(pod), &self.container).as_raw();
         main.after = Some(self.log_unit.clone());
         let pipes = (out_read.into(), error_read.into());
         let log = self.log_unit(config, pod, &record.log, pipes);

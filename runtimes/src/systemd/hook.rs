@@ -7,12 +7,12 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::time::timeout;
+use winddown_engine::action::ActionError;
 use winddown_shared::Pod;
 use winddown_shim::order::Command;
 
 use super::units::{ServiceUnits, UnitExit, Whom};
 use super::{Context, attempt, names};
-use crate::programs::hook::HookError;
 
 /// Longer than any wait for a hook: ends hooks whose agent was killed meanwhile.
 const SPARE: Duration = Duration::from_secs(10);
@@ -28,15 +28,19 @@ pub(crate) async fn exec<U: ServiceUnits>(
     context: &Arc<Context<U>>,
     (pod, container): (&Pod, &str),
     command: &Command,
-    limit: Option<Duration>,
-) -> Result<(), HookError> {
+    limit: Duration,
+) -> Result<(), ActionError> {
     let words = || command.argv.join(" ");
-    let broken = |source| HookError::Broken { command: words(), source };
+    // The service manager's trouble says nothing about the container.
+    let broken = |source: io::Error| {
+        let what = format!("cannot run {}", words());
+        ActionError::Unasked { what, source: Some(Box::new(source)) }
+    };
     let number = context.driver.hooks.fetch_add(1, Ordering::Relaxed);
     let name = names::hook(pod.uid(), container, std::process::id(), number);
     let mut unit = attempt::command_unit(&context.config, pod, container, name.clone(), command)
         .map_err(broken)?;
-    unit.max_runtime = limit.and_then(|limit| limit.checked_add(SPARE));
+    unit.max_runtime = limit.checked_add(SPARE);
     let mut watched = context.driver.unit_cache.expect(&name);
     let leash = Leash { context: Arc::clone(context), unit: Some(name.clone()) };
     let started = context.driver.units.start(unit).await;
@@ -47,7 +51,10 @@ pub(crate) async fn exec<U: ServiceUnits>(
     let error = || broken(io::Error::other("its end was not observed"));
     match view.end.ok_or_else(error)?.status {
         UnitExit::Code(0) => Ok(()),
-        other => Err(HookError::Failed { command: words(), code: other.code().0 }),
+        other => {
+            let how = format!("exit code {}", other.code().0);
+            Err(ActionError::Failed { command: words(), how })
+        }
     }
 }
 

@@ -4,19 +4,20 @@
 use std::path::Path;
 
 use rustix::process::Signal;
+use winddown_engine::driver::Target;
 use winddown_shared::{RuntimeError, error_chain};
 use winddown_shim::procfs::Process;
 
 use super::Context;
 use super::attempt::Attempt;
 use super::units::{ServiceUnits, UnitError, Whom};
-use crate::programs::ending::Target;
 use crate::programs::pod::PodEntry;
-use crate::programs::{caused, failed};
+use crate::programs::{caused, failed, launch};
 
 /// Asks the container's main process to end.
 pub(super) async fn ask<U: ServiceUnits>(context: &Context<U>, entry: &PodEntry, target: &Target) {
-    send(context, &attempt(context, entry, target), Whom::Main, target.signal).await;
+    let signal = launch::stop_signal(entry.lock().pod.as_ref(), &target.name);
+    send(context, &attempt(context, entry, target), Whom::Main, signal).await;
 }
 
 /// Kills all of the container's unit. Before it is done again, the service manager is asked whether the word of its

@@ -153,10 +153,12 @@ async fn a_user_without_a_group_never_has_that_of_the_hosts_root() {
     }
     let bed = Bed::new();
     let runtime = bed.open().await;
-    // No user of this host has the number.
-    let mut container = sh("main", "echo main $(id -u) $(id -G) $(umask)");
-    container["securityContext"] = json!({"runAsUser": 54321});
     let file = bed.path("hook");
+    // A hook ends with its container.
+    let wait = format!("while [ ! -s {} ]; do sleep 0.01; done", file.display());
+    let mut container = sh("main", &format!("echo main $(id -u) $(id -G) $(umask); {wait}"));
+    // No user of this host has the number.
+    container["securityContext"] = json!({"runAsUser": 54321});
     std::fs::write(&file, "").unwrap();
     let all = std::os::unix::fs::PermissionsExt::from_mode(0o666);
     std::fs::set_permissions(&file, all).unwrap();

@@ -1,68 +1,64 @@
-//! Probes, asked through the runtime or over the network.
-//!
-//! A runtime that does not answer says nothing about a container: such a result is not counted.
+//! Asks the probes of a container's run.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use winddown_engine::plan;
-use winddown_engine::probing::{Found, Probed, Probes};
 use winddown_shared::{Pod, error_chain};
 
-use super::Context;
-use super::action::{self, Action, ActionError};
-use super::pod::PodEntry;
+use crate::action::{Action, ActionError};
+use crate::driver::{Driver, Entry, act};
+use crate::plan;
+use crate::probing::{Found, Probed, Probes};
 
 /// One run of a container.
-struct ProbedRun {
-    context: Arc<Context>,
-    entry: Arc<PodEntry>,
+struct ProbedRun<D: Driver> {
+    driver: Arc<D>,
+    entry: Entry<D>,
     name: Arc<str>,
     id: Arc<str>,
 }
 
 /// Starts probing the newest run of a container if it has probes and is not probed yet. `well` is
 /// whether its postStart hook went well; without it the container is to be restarted.
-pub(super) fn begin(
-    context: &Arc<Context>,
-    entry: &Arc<PodEntry>,
+pub(crate) fn begin<D: Driver>(
+    driver: &Arc<D>,
+    entry: &Entry<D>,
     pod: &Pod,
     name: &Arc<str>,
     well: bool,
 ) {
     let Some(found) = plan::find(pod, name) else { return };
-    let container = found.container;
-    let ips = entry.lock().ips.clone();
-    let node = action::address(context, Some(pod), &ips);
-    let probes = Probes::of(container, |probe| Action::of_probe(probe, container, &node));
-    let id = {
+    let (probes, id) = {
         let mut state = entry.lock();
+        let node = driver.node(&state);
+        let action = |probe: &_| Action::of_probe(probe, found.container, &node);
+        let probes = Probes::of(found.container, action);
         let Some(container) = state.container(name) else { return };
         let kind = container.kind;
-        let Some(run) =
-            container.run.as_mut().filter(|run| run.is_running() && !run.probe_state.probed)
-        else {
+        let run = container.run.as_mut();
+        let Some(run) = run.filter(|run| run.is_running() && !run.probe_state.probed) else {
             return;
         };
         run.probe_state.begin(&probes, kind, well);
-        Arc::clone(&run.id)
+        (probes, Arc::clone(&run.id))
     };
     if well && !probes.is_empty() {
-        let (entry, name) = (Arc::clone(entry), Arc::clone(name));
-        let run = ProbedRun { context: Arc::clone(context), entry, name, id };
-        probes.begin(run, context.alive.clone());
+        let (driver, entry, name) = (Arc::clone(driver), Arc::clone(entry), Arc::clone(name));
+        let alive = driver.alive();
+        probes.begin(ProbedRun { driver, entry, name, id }, alive);
     }
 }
 
 // === impl ProbedRun ===
 
-impl Probed for ProbedRun {
+impl<D: Driver> Probed for ProbedRun<D> {
     type Action = Action;
 
     async fn ask(&self, action: &Action, timeout: Duration) -> Option<bool> {
-        match action.run(&self.context, &self.id, timeout).await {
+        let run = (&*self.name, &*self.id);
+        match act(&self.driver, &self.entry, run, action, timeout).await {
             Ok(()) => Some(true),
-            Err(ActionError::Runtime(error)) => {
+            Err(error @ ActionError::Unasked { .. }) => {
                 tracing::debug!(container = %self.name, error = error_chain(&error), "a probe could not be asked");
                 None
             }

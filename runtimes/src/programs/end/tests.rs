@@ -1,16 +1,17 @@
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
 use serde_json::json;
 use tokio::sync::{broadcast, watch};
+use winddown_engine::action::ActionError;
 use winddown_engine::probing::ProbeState;
-use winddown_shared::{PodUid, UnsupportedField, WallClock, WallTime};
+use winddown_engine::stopping::stop_to_restart;
+use winddown_shared::{Pod, PodUid, UnsupportedField, WallClock, WallTime};
 use winddown_shim::order::Command;
 
 use super::*;
 use crate::programs::config::{ProcessConfig, ShimCommand};
-use crate::programs::ending::{ask_now, targets};
 use crate::programs::exits;
-use crate::programs::hook::HookError;
 use crate::programs::pod::{self, Run, Starting};
 use crate::programs::stats::Traces;
 
@@ -31,7 +32,7 @@ fn tries(context: &Context<Faulty>) -> u32 {
     context.driver.tries.load(Ordering::SeqCst)
 }
 
-impl Driver for Faulty {
+impl ProgramDriver for Faulty {
     const SCHEME: &'static str = "faulty";
 
     fn unsupported(&self, _: &Pod) -> Vec<UnsupportedField> {
@@ -52,13 +53,9 @@ impl Driver for Faulty {
         _: &Arc<Context<Self>>,
         _: (&Pod, &str),
         _: Command,
-        _: Option<Duration>,
-    ) -> Result<(), HookError> {
+        _: Duration,
+    ) -> Result<(), ActionError> {
         Ok(())
-    }
-
-    fn is_answer(_: &HookError) -> bool {
-        true
     }
 
     async fn settle(_: &Arc<Context<Self>>, _: &Arc<PodEntry>) -> Result<(), RuntimeError> {
@@ -145,8 +142,7 @@ async fn a_failing_container_is_not_ended_twice_at_a_time() {
 #[tokio::test(start_paused = true)]
 async fn a_failing_container_that_a_stop_has_asked_to_end_keeps_the_grace_of_that_stop() {
     let (context, entry) = (faulty(0), running());
-    let target = targets(&context.config, &entry.lock()).remove(0);
-    assert!(ask_now(&mut entry.lock(), &target));
+    entry.lock().attempt("main", 0).unwrap().signalled_at = Some(Instant::now());
     stop_to_restart(&context, &entry, "main", grace()).await.unwrap();
     assert_eq!(tries(&context), 0);
 }

@@ -1,0 +1,139 @@
+//! Commands in containers, and the gRPC health service.
+
+use std::io;
+use std::time::Duration;
+
+use tonic::transport::Endpoint as GrpcEndpoint;
+use winddown_engine::action::ActionError;
+
+use super::Context;
+use super::api::health;
+
+/// Runs a command in a container. A command goes on until `timeout` is over or the container ends, also when the
+/// future is dropped.
+///
+/// # Errors
+/// It failed, took too long, or the runtime does not answer: that says nothing about the container.
+pub(super) async fn exec(
+    context: &Context,
+    id: &str,
+    command: &[String],
+    timeout: Duration,
+) -> Result<(), ActionError> {
+    match context.client.exec_sync(id, command.to_vec(), timeout).await {
+        Ok(answer) if answer.exit_code == 0 => Ok(()),
+        Ok(answer) => Err(ActionError::Failed {
+            command: command.join(" "),
+            how: how_it_ended(answer.exit_code, &last_words(&answer.stdout, &answer.stderr)),
+        }),
+        Err(error) if error.is_deadline_of_the_runtime() => Err(ActionError::Timeout),
+        Err(error) => Err(ActionError::Unasked {
+            what: "the container runtime does not answer".to_owned(),
+            source: Some(Box::new(error)),
+        }),
+    }
+}
+
+/// How a command ended, in words.
+fn how_it_ended(code: i32, output: &str) -> String {
+    match (code, output) {
+        // What a command that could not even be started is given; it may also have chosen it itself.
+        (126..=128, "") => format!(
+            "exit code {code}, and it said nothing: if it was not started, see that the container's image has \
+             this program and that it may be run"
+        ),
+        (_, "") => format!("exit code {code}"),
+        (_, output) => format!("exit code {code}: {output}"),
+    }
+}
+
+/// The end of what a command said, for a message.
+fn last_words(stdout: &[u8], stderr: &[u8]) -> String {
+    let said = if stderr.is_empty() { stdout } else { stderr };
+    let end = &said[said.len().saturating_sub(256)..];
+    String::from_utf8_lossy(end).trim().to_owned()
+}
+
+/// Asks a gRPC health service.
+///
+/// # Errors
+/// It does not answer, or does not serve.
+pub(super) async fn ask_grpc(uri: &str, service: &str) -> Result<(), ActionError> {
+    let no = |error: tonic::Status| ActionError::NoAnswer(io::Error::other(error));
+    let channel = GrpcEndpoint::from_shared(uri.to_owned())
+        .map_err(|e| ActionError::NoAnswer(io::Error::other(e)))?
+        .user_agent(concat!("kube-probe/winddown-", env!("CARGO_PKG_VERSION")))
+        .map_err(|e| ActionError::NoAnswer(io::Error::other(e)))?
+        .connect()
+        .await
+        .map_err(|e| ActionError::NoAnswer(io::Error::other(e)))?;
+    let mut client = health::health_client::HealthClient::new(channel);
+    let request = health::HealthCheckRequest { service: service.to_owned() };
+    let answer = client.check(request).await.map_err(no)?.into_inner();
+    match answer.status() {
+        health::health_check_response::ServingStatus::Serving => Ok(()),
+        other => {
+            let what = format!("the service's status is {}", other.as_str_name());
+            Err(ActionError::NoAnswer(io::Error::other(what)))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::net::TcpListener;
+    use tonic::{Request, Response, Status};
+
+    use super::*;
+    use health::health_check_response::ServingStatus;
+    use winddown_runtimes_tests::health;
+
+    /// Says of the service `well` that it serves, of all others that they do not.
+    struct Service;
+
+    #[tonic::async_trait]
+    impl health::health_server::Health for Service {
+        async fn check(
+            &self,
+            request: Request<health::HealthCheckRequest>,
+        ) -> Result<Response<health::HealthCheckResponse>, Status> {
+            let is_well = request.into_inner().service == "well";
+            let status = if is_well { ServingStatus::Serving } else { ServingStatus::NotServing };
+            Ok(Response::new(health::HealthCheckResponse { status: status.into() }))
+        }
+    }
+
+    #[test]
+    fn a_command_that_may_not_have_been_started_is_told_with_what_to_do() {
+        let told = |code, output: &str| {
+            let (command, how) = ("/bin/flush all".to_owned(), how_it_ended(code, output));
+            ActionError::Failed { command, how }.to_string()
+        };
+        assert_eq!(
+            told(128, ""),
+            "/bin/flush all: exit code 128, and it said nothing: if it was not started, see that the \
+             container's image has this program and that it may be run"
+        );
+        assert_eq!(told(127, "sh: no"), "/bin/flush all: exit code 127: sh: no");
+        assert_eq!(told(1, ""), "/bin/flush all: exit code 1");
+    }
+
+    #[tokio::test]
+    async fn a_grpc_probe_asks_the_health_service() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let uri = format!("http://{}", listener.local_addr().unwrap());
+        let service = health::health_server::HealthServer::new(Service);
+        let incoming = futures_util::stream::unfold(listener, |listener| async move {
+            Some((listener.accept().await.map(|(stream, _)| stream), listener))
+        });
+        let server = tonic::transport::Server::builder().add_service(service);
+        let serving = tokio::spawn(server.serve_with_incoming(incoming));
+        ask_grpc(&uri, "well").await.unwrap();
+        let error = ask_grpc(&uri, "ill").await.unwrap_err();
+        assert!(
+            matches!(&error, ActionError::NoAnswer(e) if e.to_string().contains("NOT_SERVING"))
+        );
+        serving.abort();
+        assert!(ask_grpc("http://127.0.0.1:1", "").await.is_err());
+    }
+}

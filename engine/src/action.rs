@@ -1,0 +1,122 @@
+//! What preStop and postStart hooks do, and what probes ask.
+
+use std::io;
+use std::net::IpAddr;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1 as k8s;
+
+use crate::environment::NodeFacts;
+use crate::probe_client::{Endpoint, HttpGet};
+
+/// What a hook or a probe does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Runs a command as the container would.
+    Exec(Vec<String>),
+    /// Waits.
+    Sleep(Duration),
+    /// Asks over HTTP.
+    Http(HttpGet),
+    /// Connects.
+    Tcp(Endpoint),
+    /// Asks the gRPC health service.
+    Grpc {
+        /// `http://host:port`.
+        uri: String,
+        /// The service asked about; empty is all of it.
+        service: String,
+    },
+}
+
+/// Why an action did not do its work.
+#[derive(Debug, thiserror::Error)]
+pub enum ActionError {
+    /// The command ended with another exit code than 0.
+    #[error("{command}: {how}")]
+    Failed {
+        /// The command.
+        command: String,
+        /// How it ended.
+        how: String,
+    },
+    /// It took too long.
+    #[error("no answer in time")]
+    Timeout,
+    /// The container does not answer as it should.
+    #[error("the container does not answer")]
+    NoAnswer(#[source] io::Error),
+    /// The command could not be started or watched.
+    #[error("cannot run {command}")]
+    Broken {
+        /// The command.
+        command: String,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// It was not done for a reason that says nothing about the container.
+    #[error("{what}")]
+    Unasked {
+        /// What kept it.
+        what: String,
+        /// Why.
+        #[source]
+        source: Option<Box<dyn std::error::Error + Send + Sync>>,
+    },
+}
+
+// === impl Action ===
+
+impl Action {
+    /// What a lifecycle handler asks for; none if it asks for nothing that is known.
+    pub fn of_handler(
+        handler: &k8s::LifecycleHandler,
+        container: &k8s::Container,
+        node: &NodeFacts,
+    ) -> Option<Self> {
+        if let Some(sleep) = &handler.sleep {
+            let seconds = u64::try_from(sleep.seconds).unwrap_or(0);
+            return Some(Self::Sleep(Duration::from_secs(seconds)));
+        }
+        let asked = (handler.exec.as_ref(), handler.http_get.as_ref(), handler.tcp_socket.as_ref());
+        Self::of(asked, container, node)
+    }
+
+    /// What a probe asks.
+    pub fn of_probe(
+        probe: &k8s::Probe,
+        container: &k8s::Container,
+        node: &NodeFacts,
+    ) -> Option<Self> {
+        if let Some(grpc) = &probe.grpc {
+            let host = match node.address {
+                Some(IpAddr::V6(ip)) => format!("[{ip}]"),
+                Some(IpAddr::V4(ip)) => ip.to_string(),
+                None => "127.0.0.1".to_owned(),
+            };
+            let service = grpc.service.clone().unwrap_or_default();
+            return Some(Self::Grpc { uri: format!("http://{host}:{}", grpc.port), service });
+        }
+        let asked = (probe.exec.as_ref(), probe.http_get.as_ref(), probe.tcp_socket.as_ref());
+        Self::of(asked, container, node)
+    }
+
+    fn of(
+        (exec, http, tcp): (
+            Option<&k8s::ExecAction>,
+            Option<&k8s::HTTPGetAction>,
+            Option<&k8s::TCPSocketAction>,
+        ),
+        container: &k8s::Container,
+        node: &NodeFacts,
+    ) -> Option<Self> {
+        if let Some(exec) = exec {
+            return Some(Self::Exec(exec.command.clone().unwrap_or_default()));
+        }
+        if let Some(http) = http {
+            return HttpGet::of(http, container, node).map(Self::Http);
+        }
+        Endpoint::of(tcp?, container, node).map(Self::Tcp)
+    }
+}

@@ -1,0 +1,142 @@
+//! Brings a pod's containers to what the plan says.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use tokio::time::Instant;
+use winddown_shared::{Grace, Pod, RuntimeError, error_chain};
+
+use crate::action::Action;
+use crate::driver::{Driver, Entry, act};
+use crate::pod::{self, Starting};
+use crate::{plan, prober, stopping};
+
+/// How long a postStart hook may take. The kubelet lets it take for ever; the container's life and a
+/// stop of its pod end it as well.
+const LONGEST_HOOK: Duration = Duration::from_secs(3600);
+
+/// One pass: starts what may start, until nothing more can be started without waiting. Gives when the next is due.
+///
+/// # Errors
+/// A container could not be started for a reason that its status does not tell, or it is not known whether it was.
+pub async fn pass<D: Driver>(
+    driver: &Arc<D>,
+    entry: &Entry<D>,
+    pod: &Pod,
+) -> Result<Option<Duration>, RuntimeError> {
+    let rules = plan::rules(pod);
+    // Adopted containers have no prober yet.
+    for rule in &rules {
+        let is_adopted = entry.lock().container(&rule.name).is_some_and(|c| c.is_adopted());
+        if is_adopted {
+            prober::begin(driver, entry, pod, &rule.name, true);
+        }
+    }
+    let mut tried = vec![false; rules.len()];
+    loop {
+        let now = Instant::now();
+        let next = plan::plan(&rules, &entry.lock().seen(&rules, now));
+        for &i in &next.stop {
+            tell_outdated::<D>(entry, pod, &rules[i].name);
+            end_failing(driver, entry, pod, &rules[i].name);
+        }
+        let mut again_in = next.again_in;
+        let mut sooner = |wait: Duration| again_in = Some(again_in.map_or(wait, |w| w.min(wait)));
+        let mut fresh = Vec::new();
+        for &i in &next.start {
+            match entry.lock().trouble_until(i, now) {
+                Some(wait) => sooner(wait),
+                // One that ended again within this pass gets its turn in the next.
+                None if tried[i] => sooner(Duration::ZERO),
+                None => fresh.push(i),
+            }
+        }
+        if fresh.is_empty() {
+            return Ok(again_in);
+        }
+        for &i in &fresh {
+            tried[i] = true;
+        }
+        if !driver.make_room(entry, pod).await? {
+            return Ok(None);
+        }
+        let starts = fresh.iter().map(|&i| start(driver, entry, pod, &rules[i].name));
+        // All are awaited also when one fails: a container does not suffer for another.
+        join_all(starts).await.into_iter().collect::<Result<(), RuntimeError>>()?;
+    }
+}
+
+/// Starts the next attempt of a container, its postStart hook and its probes.
+///
+/// Dropping the future does not end the start: it goes on, is counted, and a stop waits for it.
+async fn start<D: Driver>(
+    driver: &Arc<D>,
+    entry: &Entry<D>,
+    pod: &Pod,
+    name: &Arc<str>,
+) -> Result<(), RuntimeError> {
+    let Some(starting) = Starting::begin(entry) else { return Ok(()) };
+    let work = {
+        let (driver, entry) = (Arc::clone(driver), Arc::clone(entry));
+        let (pod, name) = (pod.clone(), Arc::clone(name));
+        async move {
+            // From here on the container is seen by a stop, so a hook need not hold it up.
+            if let Some(id) = driver.start(starting, &pod, &name).await? {
+                let well = post_start(&driver, &entry, &pod, (&name, &id)).await;
+                prober::begin(&driver, &entry, &pod, &name, well);
+            }
+            Ok(())
+        }
+    };
+    let what = || format!("starting container {name} of pod {}", pod.label());
+    let failed = |error| RuntimeError::Failed { what: what(), source: Some(Arc::new(error)) };
+    tokio::spawn(work).await.unwrap_or_else(|error| Err(failed(error)))
+}
+
+/// True if there is no hook or it did its work.
+async fn post_start<D: Driver>(
+    driver: &Arc<D>,
+    entry: &Entry<D>,
+    pod: &Pod,
+    (name, id): (&str, &str),
+) -> bool {
+    let Some(found) = plan::find(pod, name) else { return true };
+    let hook = found.container.lifecycle.as_ref().and_then(|l| l.post_start.as_ref());
+    let Some(hook) = hook else { return true };
+    let node = driver.node(&entry.lock());
+    let Some(action) = Action::of_handler(hook, found.container, &node) else { return true };
+    tokio::select! {
+        outcome = act(driver, entry, (name, id), &action, LONGEST_HOOK) => {
+            if let Err(error) = &outcome {
+                tracing::warn!(pod = %pod.label(), container = %name, error = error_chain(error), "the postStart hook failed");
+            }
+            outcome.is_ok()
+        }
+        () = pod::ended(entry, name, id) => true,
+        () = pod::stopping(entry) => true,
+    }
+}
+
+/// Says once of a run why it is ended, if that is its image.
+fn tell_outdated<D: Driver>(entry: &Entry<D>, pod: &Pod, name: &str) {
+    let mut state = entry.lock();
+    let Some(container) = state.container(name).filter(|c| c.is_outdated()) else { return };
+    if container.run.as_ref().is_some_and(|run| !run.ending) {
+        let pod = pod.label();
+        tracing::info!(%pod, "Container {name} definition changed, will be restarted (pod {pod})");
+    }
+}
+
+/// Ends a container that is to be restarted, with its pod's grace, without holding up the pod.
+fn end_failing<D: Driver>(driver: &Arc<D>, entry: &Entry<D>, pod: &Pod, name: &Arc<str>) {
+    let grace = Grace::fixed(stopping::grace_of(pod));
+    let (driver, entry, name) = (Arc::clone(driver), Arc::clone(entry), Arc::clone(name));
+    tokio::spawn(async move {
+        if let Err(error) = stopping::stop_to_restart(&driver, &entry, &name, grace).await {
+            tracing::warn!(pod = %pod::title(&entry), container = %name, error = error_chain(&error), "cannot end a failing container");
+            // It still fails: the next pass tries again.
+            entry.announce();
+        }
+    });
+}

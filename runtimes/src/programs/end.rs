@@ -1,0 +1,68 @@
+//! Ends one container of the host.
+
+use std::sync::Arc;
+
+use tokio::time::{Instant, timeout};
+use winddown_engine::driver::Target;
+use winddown_engine::pod;
+use winddown_shared::{Grace, RuntimeError};
+
+use super::pod::{PodEntry, PodState};
+use super::{Context, ProgramDriver, paths};
+
+#[cfg(test)]
+mod tests;
+
+/// How often a container is killed before it counts as one that survives SIGKILL.
+const ROUNDS: u32 = 4;
+
+/// Asks the container to end, and kills it when the grace is over. Resolves when it has ended.
+///
+/// # Errors
+/// It survives SIGKILL, or whether it does is not known.
+pub(super) async fn end<D: ProgramDriver>(
+    context: &Arc<Context<D>>,
+    entry: &Arc<PodEntry>,
+    target: &Target,
+    mut grace: Grace,
+) -> Result<(), RuntimeError> {
+    let ended = pod::ended(entry, &target.name, &target.id);
+    tokio::pin!(ended);
+    let ask = async {
+        let is_first = note_asked(&mut entry.lock(), target);
+        if is_first {
+            D::ask(context, entry, target).await;
+            let container = paths::container(&context.config, entry.uid(), &target.name);
+            context.asked.take(container.join(target.attempt.to_string()));
+        }
+        grace.over().await;
+    };
+    tokio::select! {
+        () = &mut ended => return Ok(()),
+        () = ask => {}
+    }
+    if let Some(run) = entry.lock().run(&target.name, &target.id) {
+        run.forced |= run.end.is_none();
+    }
+    for round in 0..ROUNDS {
+        D::kill(context, entry, target, round).await;
+        if timeout(context.config.kill_timeout / ROUNDS, &mut ended).await.is_ok() {
+            return Ok(());
+        }
+    }
+    Err(D::survives(context, entry, target).await)
+}
+
+/// Notes that a container is asked to end now. False if it has ended, or was asked before: by an earlier
+/// stop, or by the agent before this one.
+fn note_asked(state: &mut PodState, target: &Target) -> bool {
+    let Some(run) = state.run(&target.name, &target.id).filter(|run| run.end.is_none()) else {
+        return false;
+    };
+    let is_first = run.signalled_at.is_none();
+    let asked = *run.signalled_at.get_or_insert_with(Instant::now);
+    if let Some(record) = &mut state.stop {
+        record.signalled_at.get_or_insert(asked);
+    }
+    is_first
+}
