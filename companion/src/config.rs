@@ -1,12 +1,12 @@
 //! How pods are ended beside a kubelet.
 
-use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::watch;
 use winddown_shared::{PodUid, WallClock};
 
 /// How pods are ended beside a kubelet.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct CompanionConfig {
     /// The node's name.
@@ -18,8 +18,9 @@ pub struct CompanionConfig {
     pub without_api: WithoutApi,
     /// The pod that this agent itself runs in: it is never ended.
     pub own_pod: Option<PodUid>,
-    /// Whether the node goes down. Must answer at once.
-    pub going_down: Arc<dyn Fn() -> bool + Send + Sync>,
+    /// Whether the node goes down. Each time this says that it does not, a kubelet that was stopped for a
+    /// shutdown is started again, also one that an earlier agent stopped.
+    pub going_down: watch::Receiver<bool>,
     /// The API server's clock, as well as it is known: the ends of graces are stated by it.
     pub api_clock: WallClock,
 }
@@ -27,8 +28,8 @@ pub struct CompanionConfig {
 /// What is done when the API server is away while the node goes down.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum WithoutApi {
-    /// The containers are stopped through the container runtime. The kubelet does not know, and starts
-    /// some of them again, but each was asked to end and had its grace.
+    /// The containers are stopped through the container runtime, and the kubelet's service before them, so
+    /// that it does not start them again.
     #[default]
     StopContainers,
     /// Nothing: what the API server is not told does not happen.
@@ -48,7 +49,7 @@ impl CompanionConfig {
             eviction_timeout: None,
             without_api: WithoutApi::default(),
             own_pod: None,
-            going_down: Arc::new(|| false),
+            going_down: watch::channel(false).1,
             api_clock,
         }
     }
@@ -59,17 +60,6 @@ impl CompanionConfig {
             Some(configured) => configured.min(grace),
             None => (grace / 3).min(Self::EVICTION_TIMEOUT),
         }
-    }
-}
-
-impl std::fmt::Debug for CompanionConfig {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("CompanionConfig")
-            .field("node", &self.node)
-            .field("eviction_timeout", &self.eviction_timeout)
-            .field("without_api", &self.without_api)
-            .field("own_pod", &self.own_pod)
-            .finish_non_exhaustive()
     }
 }
 

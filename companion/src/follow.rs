@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 use winddown_shared::PodUid;
 
 use super::api::{EndPods, NodePods};
-use super::containers::RunningContainers;
+use super::local_node::LocalNode;
 use super::stop::Core;
 use winddown_api_client::outage::Outage;
 use winddown_api_client::refusal::{self, Refusal};
@@ -21,20 +21,20 @@ use winddown_shared::Backoff;
 const SOON: Duration = Duration::from_millis(100);
 
 /// Keeps a [`KubeletRuntime`](super::KubeletRuntime) up to date.
-pub struct Follower<C> {
-    pub(super) core: Arc<Core<NodePods, C>>,
+pub struct Follower<N> {
+    pub(super) core: Arc<Core<NodePods, N>>,
 }
 
 // === impl Follower ===
 
-impl<C: RunningContainers> Follower<C> {
+impl<N: LocalNode> Follower<N> {
     /// Follows the API server until `cancel`. Never gives up; what was last known stays.
     pub async fn run(self, cancel: CancellationToken) {
         cancel.run_until_cancelled(self.core.follow()).await;
     }
 }
 
-impl<C> std::fmt::Debug for Follower<C> {
+impl<N> std::fmt::Debug for Follower<N> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Follower")
     }
@@ -42,8 +42,19 @@ impl<C> std::fmt::Debug for Follower<C> {
 
 // === impl Core ===
 
-impl<A: EndPods, C> Core<A, C> {
+impl<A: EndPods, N: LocalNode> Core<A, N> {
+    /// Keeps up with the API server, with the container runtime while pods end, and with the kubelet's
+    /// service. For ever.
     pub(super) async fn follow(&self) {
+        tokio::join!(
+            self.follow_api(),
+            self.looks.keep_looking(&self.node),
+            self.keep_kubelet(),
+            self.end_what_is_started_again(),
+        );
+    }
+
+    async fn follow_api(&self) {
         let outage = Outage::new("watching the pods of this node");
         let mut backoff = Backoff::EAGER;
         let mut stream = self.api.watch();

@@ -9,31 +9,39 @@
 //!   again for a share of the grace, and then the pod is deleted: a node that goes down takes its pods
 //!   along in any case, and in order is better.
 //! - A grace that is shortened meanwhile is told to the API server by another deletion.
-//! - A pod is gone when the API server says that its containers have ended, and the container runtime
-//!   agrees. A runtime that cannot be asked is not waited for.
+//! - A pod is gone when the kubelet, told to end it, has taken its sandbox down; or when the API server
+//!   says that its containers have ended, and the container runtime agrees. A runtime that cannot be asked
+//!   is not waited for.
+//! - A pod is clean when nothing of its volumes is mounted any more, memory aside.
 //! - While the node goes down, containers are stopped through the container runtime when the API
 //!   server is away for too long ([`WithoutApi`]), and when a kubelet has not ended them in time.
 //! - The pod of a manifest file (a mirror pod) cannot be ended through the API server. It comes last,
 //!   through the container runtime, and only while the node goes down.
+//! - A kubelet starts again what it was not told to end. So it is stopped itself before the first such
+//!   pod is, where it is a service of its own, and started again if the shutdown is called off. What is
+//!   started again all the same is ended again.
 //! - Nothing is written to a pod's status: that is the kubelet's.
 //! - An API server that is away changes nothing: the pods are those that were last known.
 
 mod api;
 mod api_outage;
 mod config;
-mod containers;
 mod facts;
 mod follow;
 mod known;
+mod kubelet_hold;
+mod local_node;
+mod looks;
 mod rights;
 mod runtime;
+mod started_again;
 mod stop;
 #[cfg(test)]
 mod tests;
 
 pub use config::{CompanionConfig, WithoutApi};
-pub use containers::{NoContainers, RunningContainers, Unasked};
 pub use follow::Follower;
+pub use local_node::{Inside, LocalNode, NoLocalNode, Unasked};
 pub use rights::{NEEDS, Need, NotSaid, missing_rights};
 pub use runtime::{KubeletRuntime, companion};
 

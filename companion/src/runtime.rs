@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::{broadcast, watch};
-use tokio::time::timeout;
+use tokio::time::{Instant, sleep, timeout};
 use winddown_shared::{
     DesiredPods, Freed, Garbage, Grace, Pod, PodRuntimeStatus, PodStats, PodStatsSource,
     PodStopped, PodUid, Runtime, RuntimeError, RuntimePod, SyncedPod,
@@ -12,34 +12,38 @@ use winddown_shared::{
 
 use super::api::NodePods;
 use super::config::CompanionConfig;
-use super::containers::RunningContainers;
 use super::facts;
 use super::follow::Follower;
 use super::known::UNLISTED;
+use super::local_node::{LocalNode, Unasked};
 use super::stop::Core;
 
+/// How long a kubelet is given to unmount volumes before it is called late.
+const UNMOUNTED: Duration = Duration::from_secs(2);
+/// Between two looks at what is mounted.
+const LOOK_AGAIN: Duration = Duration::from_millis(50);
 /// How long the first list of pods is waited for at a time.
 const FIRST_LIST: Duration = Duration::from_secs(5);
 
 /// Pods that a kubelet runs, as the API server has them. See the [module](super).
-pub struct KubeletRuntime<C> {
-    core: Arc<Core<NodePods, C>>,
+pub struct KubeletRuntime<N> {
+    core: Arc<Core<NodePods, N>>,
 }
 
 /// A runtime on `client`, and what keeps it up to date. Nothing is asked before the follower runs.
-pub fn companion<C: RunningContainers>(
+pub fn companion<N: LocalNode>(
     client: kube::Client,
-    containers: C,
+    node: N,
     config: CompanionConfig,
-) -> (KubeletRuntime<C>, Follower<C>) {
+) -> (KubeletRuntime<N>, Follower<N>) {
     let api = NodePods::new(client, config.node.clone());
-    let core = Arc::new(Core::new(api, containers, config));
+    let core = Arc::new(Core::new(api, node, config));
     (KubeletRuntime { core: Arc::clone(&core) }, Follower { core })
 }
 
 // === impl KubeletRuntime ===
 
-impl<C> KubeletRuntime<C> {
+impl<N> KubeletRuntime<N> {
     /// The pods that are bound to this node; none before the API server's first list was read.
     pub fn desired(&self) -> watch::Receiver<Option<Arc<DesiredPods>>> {
         self.core.known.desired()
@@ -54,13 +58,13 @@ impl<C> KubeletRuntime<C> {
     }
 }
 
-impl<C> std::fmt::Debug for KubeletRuntime<C> {
+impl<N> std::fmt::Debug for KubeletRuntime<N> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("KubeletRuntime").field("config", &self.core.config).finish_non_exhaustive()
     }
 }
 
-impl<C: RunningContainers> Runtime for KubeletRuntime<C> {
+impl<N: LocalNode> Runtime for KubeletRuntime<N> {
     /// Starts nothing: says what the kubelet has done.
     async fn sync_pod(&self, pod: &Pod) -> Result<SyncedPod, RuntimeError> {
         let known = self.core.known.status(pod.uid());
@@ -77,9 +81,18 @@ impl<C: RunningContainers> Runtime for KubeletRuntime<C> {
         self.core.stop(uid, pod, grace).await
     }
 
-    /// Nothing: the kubelet does that.
-    async fn clean_pod(&self, _: &PodUid) -> Result<(), RuntimeError> {
-        Ok(())
+    /// Resolves when the kubelet has unmounted the pod's volumes.
+    async fn clean_pod(&self, uid: &PodUid) -> Result<(), RuntimeError> {
+        let until = Instant::now() + UNMOUNTED;
+        loop {
+            let mounts = self.mounts(uid).await?;
+            let Some(first) = mounts.first() else { return Ok(()) };
+            if Instant::now() >= until {
+                let what = format!("the kubelet has not unmounted {first} yet");
+                return Err(RuntimeError::Failed { what, source: None });
+            }
+            sleep(LOOK_AGAIN).await;
+        }
     }
 
     async fn forget_pod(&self, uid: &PodUid) -> Result<(), RuntimeError> {
@@ -106,13 +119,19 @@ impl<C: RunningContainers> Runtime for KubeletRuntime<C> {
         }
     }
 
+    async fn mounts(&self, uid: &PodUid) -> Result<Vec<String>, RuntimeError> {
+        let mounts = self.core.node.mounts(uid).await;
+        let unread = |why: Unasked| RuntimeError::Failed { what: why.to_string(), source: None };
+        mounts.map_err(unread)
+    }
+
     fn changes(&self) -> broadcast::Receiver<PodUid> {
         self.core.known.changes()
     }
 }
 
 /// The kubelet measures its pods and evicts them itself.
-impl<C: RunningContainers> PodStatsSource for KubeletRuntime<C> {
+impl<N: LocalNode> PodStatsSource for KubeletRuntime<N> {
     async fn pod_stats(
         &self,
         _: Option<Duration>,
@@ -122,7 +141,7 @@ impl<C: RunningContainers> PodStatsSource for KubeletRuntime<C> {
 }
 
 /// The kubelet clears up behind its pods itself.
-impl<C: RunningContainers> Garbage for KubeletRuntime<C> {
+impl<N: LocalNode> Garbage for KubeletRuntime<N> {
     async fn remove_dead_containers(&self) -> Result<Freed, RuntimeError> {
         Ok(Freed::default())
     }

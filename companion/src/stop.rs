@@ -5,56 +5,72 @@
 
 use std::convert::Infallible;
 use std::future::pending;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use tokio::time::{Instant, sleep, timeout_at};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 use winddown_shared::{Grace, Pod, PodStopped, PodUid, RuntimeError};
 
 use super::api::EndPods;
 use super::api_outage::ApiOutage;
 use super::config::{CompanionConfig, WithoutApi};
-use super::containers::{RunningContainers, Unasked};
 use super::facts;
 use super::known::Known;
+use super::kubelet_hold::KubeletHold;
+use super::local_node::{Inside, LocalNode, Unasked};
+use super::looks::{Look, Looks};
+use super::started_again::EndedPast;
 
 mod asking;
 
 use asking::Told;
 
-/// How long the container runtime is given between two looks at a pod that should be gone.
-const LOOK_AGAIN: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(1)];
+/// Between two tries to stop containers through the runtime, at first and at most.
+const TRY_AGAIN: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(1)];
 /// The kubelet hears of a deletion a moment after it was asked for, and kills as much later.
 const KUBELET_LAG: Duration = Duration::from_millis(500);
 /// The least that containers get of a grace that is over.
-const LAST_GRACE: Duration = Duration::from_secs(1);
+pub(super) const LAST_GRACE: Duration = Duration::from_secs(1);
 
 /// The pods of one node, and how they are ended.
-pub(super) struct Core<A, C> {
+pub(super) struct Core<A, N> {
     pub(super) api: A,
-    pub(super) containers: C,
+    pub(super) node: N,
     pub(super) config: CompanionConfig,
     pub(super) known: Known,
     pub(super) outage: ApiOutage,
+    pub(super) looks: Looks,
+    pub(super) kubelet: KubeletHold,
+    pub(super) ended_past: EndedPast,
     /// It was said that the container runtime cannot be asked.
     unasked: AtomicBool,
 }
 
 // === impl Core ===
 
-impl<A, C> Core<A, C> {
-    pub(super) fn new(api: A, containers: C, config: CompanionConfig) -> Self {
+impl<A, N> Core<A, N> {
+    pub(super) fn new(api: A, node: N, config: CompanionConfig) -> Self {
         let known = Known::new(config.own_pod.clone());
-        let outage = ApiOutage::new();
-        Self { api, containers, config, known, outage, unasked: AtomicBool::new(false) }
+        Self {
+            api,
+            node,
+            config,
+            known,
+            outage: ApiOutage::new(),
+            looks: Looks::default(),
+            kubelet: KubeletHold::default(),
+            ended_past: EndedPast::default(),
+            unasked: AtomicBool::new(false),
+        }
     }
 
-    fn is_going_down(&self) -> bool {
-        (self.config.going_down)()
+    pub(super) fn is_going_down(&self) -> bool {
+        *self.config.going_down.borrow()
     }
 }
 
-impl<A: EndPods, C: RunningContainers> Core<A, C> {
+impl<A: EndPods, N: LocalNode> Core<A, N> {
     /// Ends the pod and resolves when none of its containers runs. Dropping the future abandons the
     /// wait: what the API server was asked for goes on.
     pub(super) async fn stop(
@@ -63,113 +79,137 @@ impl<A: EndPods, C: RunningContainers> Core<A, C> {
         pod: Option<&Pod>,
         grace: Grace,
     ) -> Result<PodStopped, RuntimeError> {
-        let begun = Instant::now();
         let Some(pod) = self.known.look(uid).map(|view| view.pod).or_else(|| pod.cloned()) else {
             return self.known.listed().map(|()| PodStopped::default());
         };
         let before = facts::running(&pod);
         let inside = facts::runtime_uid(&pod);
+        let told = Told::default();
         if pod.is_mirror() {
-            self.stop_mirror(&pod, &inside, &grace).await?;
+            self.stop_mirror(&pod, &inside, &grace, &told).await?;
         } else {
-            let told = Told::default();
+            let _ending = self.kubelet.needed();
             tokio::select! {
                 biased;
-                () = self.gone(uid, &inside) => {}
-                () = self.without_api(&pod, &inside, grace.clone(), &told, begun) => {
-                    self.known.stopped(uid);
+                () = self.gone(uid, &inside, !before.is_empty(), &told) => {}
+                () = self.without_api(&pod, &inside, grace.clone(), &told) => {
+                    self.ended_past_the_kubelet(&pod, &inside);
                 }
                 never = self.ask(&pod, grace.clone(), &told) => match never {},
             }
         }
         let after = self.known.look(uid).map_or(pod, |view| view.pod);
         Ok(PodStopped {
-            signalled_at: (!before.is_empty()).then_some(begun),
+            signalled_at: told.signalled_at().filter(|_| !before.is_empty()),
             stopped_at: Some(Instant::now()),
             containers: facts::stopped(&before, &after),
         })
     }
 
-    /// Resolves when the API server says that the pod's containers have ended, and the container
-    /// runtime agrees.
-    async fn gone(&self, uid: &PodUid, inside: &PodUid) {
+    /// Resolves when the pod's containers have ended for good: the API server says so and the container
+    /// runtime agrees; or a kubelet that was told to end the pod has taken its sandbox down, of which the
+    /// API server hears a second or two later. `ran`: something of it did.
+    async fn gone(&self, uid: &PodUid, inside: &PodUid, mut ran: bool, told: &Told) {
+        let mut looks = self.looks.subscribe();
         let mut news = self.known.news(uid);
-        let mut wait = LOOK_AGAIN[0];
+        let mut said_at = None;
         loop {
             // What changes from here on is not missed.
             if let Some(news) = &mut news {
                 news.borrow_and_update();
             }
             let view = self.known.look(uid);
-            if !view.is_none_or(|view| view.gone || facts::has_ended(&view.pod)) {
-                wait = LOOK_AGAIN[0];
+            let says_ended = view.is_none_or(|view| view.gone || facts::has_ended(&view.pod));
+            said_at = says_ended.then(|| said_at.unwrap_or_else(Instant::now));
+            let look = looks.borrow_and_update().clone();
+            if let Some(look) = look {
+                let is_after = |at: Option<Instant>| at.is_some_and(|at| at <= look.begun);
+                match look.of(inside) {
+                    Ok(Inside { running, has_sandbox }) if running.is_empty() => {
+                        let is_taken_down = ran && !has_sandbox && is_after(told.accepted_at());
+                        if is_taken_down || is_after(said_at) {
+                            return;
+                        }
+                    }
+                    Ok(_) => ran = true,
+                    Err(unasked) if is_after(said_at) => return self.say_unasked(unasked),
+                    Err(_) => {}
+                }
+            }
+            let has_news = async {
                 match &mut news {
                     // The sender is dropped with the pod, which is then gone.
-                    Some(news) => drop(news.changed().await),
+                    Some(news) => news.changed().await.is_ok(),
                     None => pending().await,
                 }
-                continue;
-            }
-            match self.containers.running(inside).await {
-                Ok(running) if running.is_empty() => return,
-                Ok(running) => {
-                    tracing::debug!(%uid, ?running, "the API server says that the pod has ended");
-                    sleep(wait).await;
-                    wait = (wait * 2).min(LOOK_AGAIN[1]);
-                }
-                Err(unasked) => return self.say_unasked(&unasked),
+            };
+            tokio::select! {
+                // The sender lives as long as `self`.
+                _ = looks.changed() => {}
+                has_more = has_news => if !has_more { news = None },
             }
         }
     }
 
-    /// Resolves when the pod has ended without the API server's having said so.
-    async fn without_api(
-        &self,
-        pod: &Pod,
-        inside: &PodUid,
-        mut grace: Grace,
-        told: &Told,
-        begun: Instant,
-    ) {
-        let whole = grace.remaining();
+    /// Resolves when the pod was ended through the container runtime.
+    async fn without_api(&self, pod: &Pod, inside: &PodUid, mut grace: Grace, told: &Told) {
+        let (begun, whole) = (Instant::now(), grace.remaining());
         tokio::select! {
             () = self.outage.given_up(begun, whole) => {}
+            () = self.kubelet.held() => {}
             () = async {
                 grace.over().await;
                 sleep(KUBELET_LAG).await;
             } => {}
         }
-        let mut stopped = false;
-        let mut wait = LOOK_AGAIN[0];
+        let mut wait = TRY_AGAIN[0];
         loop {
             let over = grace.remaining().is_zero();
-            let accepted = told.is_accepted();
-            let running = self.containers.running(inside).await;
-            if running.is_ok_and(|running| running.is_empty())
-                && (stopped || (accepted && self.outage.fails()))
-            {
-                return;
-            }
+            let is_away =
+                self.kubelet.is_held() || (told.accepted_at().is_none() && self.outage.fails());
             // A kubelet that has heard of it is at work until the grace is over.
-            let late = over || (!accepted && self.outage.fails());
-            if late && self.may_stop_containers() {
-                stopped |= self.stop_containers(pod, inside, &grace, over).await;
+            if (over || is_away) && self.may_stop_containers() {
+                if is_away {
+                    self.kubelet.hold().await;
+                }
+                if self.stop_containers(pod, inside, &grace, over, told).await
+                    && self.runs_nothing(inside).await
+                {
+                    return;
+                }
             }
             sleep(wait).await;
-            wait = (wait * 2).min(LOOK_AGAIN[1]);
+            wait = (wait * 2).min(TRY_AGAIN[1]);
         }
+    }
+
+    /// Whether the container runtime, asked now, says so.
+    async fn runs_nothing(&self, inside: &PodUid) -> bool {
+        let (now, mut looks) = (Instant::now(), self.looks.subscribe());
+        let is_new = |look: &Option<Look>| look.as_ref().is_some_and(|look| look.begun >= now);
+        // The sender lives as long as `self`.
+        let look = looks.wait_for(is_new).await.ok().and_then(|look| look.clone());
+        look.is_some_and(|look| look.of(inside).is_ok_and(|now| now.running.is_empty()))
     }
 
     fn may_stop_containers(&self) -> bool {
         self.config.without_api == WithoutApi::StopContainers && self.is_going_down()
     }
 
-    async fn stop_containers(&self, pod: &Pod, inside: &PodUid, grace: &Grace, over: bool) -> bool {
+    async fn stop_containers(
+        &self,
+        pod: &Pod,
+        inside: &PodUid,
+        grace: &Grace,
+        over: bool,
+        told: &Told,
+    ) -> bool {
         let why = match over {
             true => "the kubelet has not ended the pod in time",
             false => "the API server is away",
         };
         tracing::warn!(pod = %pod.label(), "{why}: its containers are stopped through the runtime");
+        told.stopping();
         let stopped = self.stop_within(inside, grace).await;
         if let Err(error) = &stopped {
             tracing::warn!(pod = %pod.label(), "its containers cannot be stopped: {error}");
@@ -183,7 +223,7 @@ impl<A: EndPods, C: RunningContainers> Core<A, C> {
         loop {
             let left = grace.remaining().max(LAST_GRACE);
             tokio::select! {
-                stopped = self.containers.stop(inside, left) => return stopped,
+                stopped = self.node.stop(inside, left) => return stopped,
                 () = grace.changed() => {}
             }
         }
@@ -195,6 +235,7 @@ impl<A: EndPods, C: RunningContainers> Core<A, C> {
         pod: &Pod,
         inside: &PodUid,
         grace: &Grace,
+        told: &Told,
     ) -> Result<(), RuntimeError> {
         let left = |why: &str| RuntimeError::Failed {
             what: format!(
@@ -210,9 +251,21 @@ impl<A: EndPods, C: RunningContainers> Core<A, C> {
             return Err(left("so only the removal of that file ends it while the node stays up"));
         }
         let failed = |error: Unasked| left(&format!("and the container runtime: {error}"));
+        // Pods of the API server need the kubelet for their end; without it none of these starts again.
+        let half = grace.remaining() / 2;
+        let _ = timeout(half, self.kubelet.needed_no_more()).await;
+        self.kubelet.hold().await;
+        told.stopping();
         self.stop_within(inside, grace).await.map_err(failed)?;
-        self.known.stopped(pod.uid());
+        self.ended_past_the_kubelet(pod, inside);
         Ok(())
+    }
+
+    fn ended_past_the_kubelet(&self, pod: &Pod, inside: &PodUid) {
+        self.known.stopped(pod.uid());
+        if !self.kubelet.is_held() {
+            self.ended_past.add(inside.clone(), pod.label().clone());
+        }
     }
 
     fn say_unasked(&self, error: &Unasked) {

@@ -2,13 +2,15 @@
 //! looked at and stopped, and otherwise left alone.
 
 use std::collections::HashMap;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use winddown_shared::{PodUid, RuntimeError};
+use winddown_engine::mount_table;
+use winddown_shared::{PodUid, PodUidMap, RuntimeError};
 
-use super::api::ContainerState;
+use super::api::{ContainerState, PodSandboxState};
 use super::client::{Client, EndpointError};
 use super::config::CriTimes;
 use super::{api, caused, failed, labels};
@@ -20,6 +22,34 @@ const ANSWER: Duration = Duration::from_secs(2);
 #[derive(Clone, Debug)]
 pub struct PodContainers {
     client: Arc<Client>,
+}
+
+/// What the container runtime has of a pod.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ForeignPod {
+    /// Names of the containers that run; the sandbox is none.
+    pub running: Vec<String>,
+    /// Whether its sandbox is ready.
+    pub has_sandbox: bool,
+}
+
+/// The mounts of the machine, whatever namespace this process is in.
+const MOUNTINFO: &str = "/proc/1/mountinfo";
+
+/// Mount points of a pod's volumes, memory aside, where another program keeps each pod's in a directory of
+/// `pods` by its UID.
+///
+/// # Errors
+/// The kernel's list cannot be read.
+pub fn foreign_mounts(pods: &Path, uid: &PodUid) -> Result<Vec<String>, RuntimeError> {
+    // A file of the kernel, which no disk delays.
+    let mounts = std::fs::read(MOUNTINFO).map_err(|source| RuntimeError::Failed {
+        what: format!("reading {MOUNTINFO}"),
+        source: Some(Arc::new(source)),
+    })?;
+    let of_pod = pods.join(uid.as_str());
+    let found = mount_table::lasting_below(&mounts, &of_pod);
+    Ok(found.map(|point| point.display().to_string()).collect())
 }
 
 // === impl PodContainers ===
@@ -34,16 +64,27 @@ impl PodContainers {
         Ok(Self { client: Arc::new(Client::new(endpoint, times)?) })
     }
 
-    /// Names of the pod's containers that run. Cancel-safe.
+    /// Every pod of which a container runs or the sandbox is ready, in two requests. Cancel-safe.
     ///
     /// # Errors
     /// The runtime did not answer within two seconds; the answer is unknown, not empty.
-    pub async fn running(&self, uid: &PodUid) -> Result<Vec<String>, RuntimeError> {
-        let name = |mut container: api::Container| {
-            let name = container.labels.remove(labels::CONTAINER_NAME);
-            name.unwrap_or(container.id)
-        };
-        Ok(self.list(uid).await?.into_iter().map(name).collect())
+    pub async fn look(&self) -> Result<PodUidMap<ForeignPod>, RuntimeError> {
+        let sandboxes = self.client.list_pod_sandbox(api::ListPodSandboxRequest { filter: None });
+        let running = self.list(HashMap::new());
+        let (sandboxes, running) = tokio::join!(sandboxes, running);
+        let sandboxes = sandboxes.map_err(|error| caused("listing sandboxes", error))?.items;
+        let mut found = PodUidMap::<ForeignPod>::default();
+        for mut container in running? {
+            let Some(uid) = container.labels.remove(labels::POD_UID) else { continue };
+            let name = container.labels.remove(labels::CONTAINER_NAME).unwrap_or(container.id);
+            found.entry(PodUid::new(uid)).or_default().running.push(name);
+        }
+        let is_ready = |s: &api::PodSandbox| s.state() == PodSandboxState::SandboxReady;
+        for mut sandbox in sandboxes.into_iter().filter(is_ready) {
+            let Some(uid) = sandbox.labels.remove(labels::POD_UID) else { continue };
+            found.entry(PodUid::new(uid)).or_default().has_sandbox = true;
+        }
+        Ok(found)
     }
 
     /// Asks the pod's containers to end, all at once, and has them killed after `grace` (whole seconds).
@@ -52,7 +93,8 @@ impl PodContainers {
     /// # Errors
     /// The runtime did not answer, or could not stop one; the others are stopped.
     pub async fn stop(&self, uid: &PodUid, grace: Duration) -> Result<(), RuntimeError> {
-        let stops = self.list(uid).await?.into_iter().map(|container| {
+        let of_pod = HashMap::from([(labels::POD_UID.to_owned(), uid.as_str().to_owned())]);
+        let stops = self.list(of_pod).await?.into_iter().map(|container| {
             let client = Arc::clone(&self.client);
             // A call that is dropped may make the runtime forget the kill that was to follow.
             tokio::spawn(async move { client.stop_container(&container.id, grace).await })
@@ -67,16 +109,16 @@ impl PodContainers {
         Ok(())
     }
 
-    async fn list(&self, uid: &PodUid) -> Result<Vec<api::Container>, RuntimeError> {
-        // Every pod of the node is asked about, each on its own.
-        let filter = api::ContainerFilter {
-            label_selector: HashMap::from([(labels::POD_UID.to_owned(), uid.as_str().to_owned())]),
-            id: String::new(),
-        };
+    /// Containers that run and have these labels.
+    async fn list(
+        &self,
+        label_selector: HashMap<String, String>,
+    ) -> Result<Vec<api::Container>, RuntimeError> {
+        let filter = api::ContainerFilter { label_selector, id: String::new() };
         let request = api::ListContainersRequest { filter: Some(filter) };
         let answer = self.client.list_containers(request).await;
-        let answer = answer.map_err(|error| caused("listing the pod's containers", error))?;
+        let listed = answer.map_err(|error| caused("listing containers", error))?.containers;
         let is_running = |c: &api::Container| c.state() == ContainerState::ContainerRunning;
-        Ok(answer.containers.into_iter().filter(is_running).collect())
+        Ok(listed.into_iter().filter(is_running).collect())
     }
 }

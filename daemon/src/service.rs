@@ -6,6 +6,7 @@ mod companion;
 mod configured;
 mod control_loop;
 mod host;
+mod kubelet;
 mod notices;
 mod reload;
 mod runtime;
@@ -188,8 +189,8 @@ struct Runs {
     admits_all: bool,
     /// What there is beside the shutdown.
     plugins: Vec<Box<dyn NodePlugin<ConfiguredRuntime>>>,
-    /// Told how far a shutdown is.
-    progress: Option<companion::Slot>,
+    /// Told whether the node goes down.
+    going_down: Option<watch::Sender<bool>>,
     stop: CancellationToken,
 }
 
@@ -213,7 +214,7 @@ impl Runs {
             machine: Some(host::machine(&config)),
             plugins,
             admits_all: false,
-            progress: None,
+            going_down: None,
             runtime: is(runtime),
             stop: CancellationToken::new(),
         }
@@ -242,9 +243,12 @@ impl Service {
             .volatile_directory(config.control_socket.parent().map(PathBuf::from))
             .refused_signals(move || logind.refused_signals());
         let shutdown = plugin.handle();
-        if let Some(slot) = runs.progress {
-            // It is set once.
-            let _ = slot.set(shutdown.progress());
+        if let Some(going_down) = runs.going_down {
+            let progress = shutdown.progress();
+            critical::spawn(
+                "a shutdown's progress",
+                companion::say_going_down(progress, going_down),
+            );
         }
         let node = Node::builder(Arc::new(runs.runtime))
             .settings(configured.settings())

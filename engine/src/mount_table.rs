@@ -51,6 +51,15 @@ pub fn points(mountinfo: &[u8]) -> impl Iterator<Item = PathBuf> + '_ {
     mountinfo.split(|&b| b == b'\n').filter_map(mount_point)
 }
 
+/// The mount points below `path` of file systems that are not only in memory.
+pub fn lasting_below<'a>(
+    mountinfo: &'a [u8],
+    path: &'a Path,
+) -> impl Iterator<Item = PathBuf> + 'a {
+    let lines = mountinfo.split(|&b| b == b'\n').filter(|line| !is_in_memory(line));
+    lines.filter_map(mount_point).filter(move |point| point.starts_with(path))
+}
+
 /// The mount points at and below `path`, deepest first and of two at the same place the upper one.
 /// `proc_root` is where `/proc` is. Blocking.
 ///
@@ -107,6 +116,12 @@ pub fn unmount_below(proc_root: &Path, path: &Path) -> Result<(), UnmountError> 
         }
     }
     Ok(())
+}
+
+/// The type of the file system is the first word after a dash.
+fn is_in_memory(line: &[u8]) -> bool {
+    let mut words = line.split(|&b| b == b' ').skip_while(|word| *word != b"-");
+    words.nth(1).is_some_and(|kind| kind == b"tmpfs" || kind == b"ramfs")
 }
 
 /// The fifth word of a line; blanks in it are written as octal numbers of three digits.

@@ -5,7 +5,6 @@
 
 use std::collections::HashSet;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -16,12 +15,12 @@ use tokio_util::sync::CancellationToken;
 use winddown_api_client::{ClusterConfig, Connection, Credentials};
 use winddown_apiserver::ApiServer;
 use winddown_cluster::node::{NodeFacts, NodeSettings};
-use winddown_companion::{CompanionConfig, KubeletRuntime, RunningContainers, Unasked, companion};
+use winddown_companion::{CompanionConfig, Inside, KubeletRuntime, LocalNode, Unasked, companion};
 use winddown_config::{Config, ShutdownOrder, ShutdownPeriods, ShutdownSettings};
 use winddown_node::cluster::Cluster;
 use winddown_node::{Configured, Identity, Node, ShutdownHandle};
 use winddown_shared::fake::FakeInhibitor;
-use winddown_shared::{Inhibitor, LockState, PodKiller, PodUid, WallClock};
+use winddown_shared::{Inhibitor, LockState, PodKiller, PodUid, PodUidMap, WallClock};
 use winddown_shutdown::BootClock;
 use winddown_static_pods::DesiredManifests;
 
@@ -38,10 +37,10 @@ impl Containers {
     }
 }
 
-impl RunningContainers for Containers {
-    async fn running(&self, uid: &PodUid) -> Result<Vec<String>, Unasked> {
-        let runs = self.0.lock().unwrap().0.contains(uid);
-        Ok(runs.then(|| "a".to_owned()).into_iter().collect())
+impl LocalNode for Containers {
+    async fn look(&self) -> Result<PodUidMap<Inside>, Unasked> {
+        let inside = || Inside { running: vec!["a".to_owned()], has_sandbox: true };
+        Ok(self.0.lock().unwrap().0.iter().map(|uid| (uid.clone(), inside())).collect())
     }
 
     async fn stop(&self, uid: &PodUid, _: Duration) -> Result<(), Unasked> {
@@ -122,10 +121,9 @@ impl Scene {
         }
         let state = tempfile::tempdir().unwrap();
         let connection = connect(state.path(), &server).await;
-        let (down, login) = (Arc::new(AtomicBool::new(false)), FakeInhibitor::holding(secs(60)));
+        let (down, login) = (watch::Sender::new(false), FakeInhibitor::holding(secs(60)));
         let mut settings = CompanionConfig::new("n1", wall());
-        let read = Arc::clone(&down);
-        settings.going_down = Arc::new(move || read.load(Ordering::Relaxed));
+        settings.going_down = down.subscribe();
         let (runtime, follower) = companion(connection.client(), containers.clone(), settings);
         tokio::spawn(follower.run(CancellationToken::new()));
         let manifests = manifests(&runtime);
@@ -162,7 +160,7 @@ impl Scene {
             let mut progress = progress;
             let _ =
                 progress.wait_for(|now| now.phase != winddown_shutdown::ProgressPhase::Idle).await;
-            down.store(true, Ordering::Relaxed);
+            down.send_replace(true);
         });
         tokio::spawn(kubelet(Arc::clone(&server), containers.clone()));
         let scene = Self { server, containers, node, shutdown, login, _state: state };

@@ -15,9 +15,14 @@ const ON_THE_WAY: Duration = Duration::from_millis(250);
 /// A shorter grace is worth a request if it is shorter by this.
 const WORTH_TELLING: Duration = Duration::from_secs(1);
 
-/// Whether the API server has taken the pod's end.
+/// When the pod was asked to end, and by what way.
 #[derive(Debug, Default)]
-pub(super) struct Told(AtomicBool);
+pub(super) struct Told {
+    /// The API server took its end.
+    accepted: OnceLock<Instant>,
+    /// The container runtime was asked.
+    stopping: OnceLock<Instant>,
+}
 
 /// What follows an eviction that was not granted.
 #[derive(Debug, PartialEq, Eq)]
@@ -48,18 +53,28 @@ fn whole(left: Duration) -> Duration {
 // === impl Told ===
 
 impl Told {
-    pub(super) fn is_accepted(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
+    pub(super) fn accepted_at(&self) -> Option<Instant> {
+        self.accepted.get().copied()
+    }
+
+    /// When its containers heard of it first, as well as can be known from here.
+    pub(super) fn signalled_at(&self) -> Option<Instant> {
+        self.accepted.get().into_iter().chain(self.stopping.get()).min().copied()
+    }
+
+    /// The containers are asked through the container runtime.
+    pub(super) fn stopping(&self) {
+        self.stopping.get_or_init(Instant::now);
     }
 
     fn accepted(&self) {
-        self.0.store(true, Ordering::Relaxed);
+        self.accepted.get_or_init(Instant::now);
     }
 }
 
 // === impl Core ===
 
-impl<A: EndPods, C: RunningContainers> Core<A, C> {
+impl<A: EndPods, N: LocalNode> Core<A, N> {
     /// Asks for what is to be asked for, for ever: that the pod is gone is seen elsewhere.
     pub(super) async fn ask(&self, pod: &Pod, mut grace: Grace, told: &Told) -> Infallible {
         if self.known.look(pod.uid()).is_none_or(|view| view.gone) || facts::has_ended(pod) {

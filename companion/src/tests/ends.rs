@@ -99,7 +99,8 @@ async fn a_pod_that_another_client_deletes_is_awaited_and_only_a_shorter_grace_i
         world.set_takes(secs(10));
         world.delete_by_others("web", secs(theirs));
         sleep(Duration::from_millis(1)).await;
-        assert_eq!(stop(&core, "web", ours).await.0, 9);
+        let took = stop(&core, "web", ours).await.0;
+        assert!((9..=10).contains(&took), "{took}");
         assert_eq!(world.log(), wanted);
     }
     let (world, core) = World::new([pod("web", json!({}))]).await;
@@ -165,9 +166,83 @@ async fn without_the_api_containers_are_stopped_through_the_runtime_once_the_nod
     stopped.unwrap();
     assert_eq!(took, 12);
     let log = world.log();
-    assert!(log.iter().any(|line| line.starts_with("10: stop uid-web")), "{log:?}");
+    let at = log.iter().position(|line| line == "10: stop the kubelet").unwrap();
+    assert_eq!(log[at + 1], "10: stop uid-web 50", "{log:?}");
     assert!(!core.known.status(&uid("web")).unwrap().any_running());
     assert!(!core.known.list()[0].running);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_is_gone_when_the_kubelet_has_taken_its_sandbox_down_and_not_when_the_api_server_hears_of_it()
+ {
+    let (world, core) = World::new([pod("web", json!({}))]).await;
+    world.set_tells_after(secs(5));
+    let (took, stopped) = stop(&core, "web", 30).await;
+    assert_eq!((took, stopped.unwrap().forced()), (2, false));
+
+    // It ended by itself in the moment before the kubelet heard of its end: it may be started again.
+    let (world, core) = World::new([pod("web", json!({}))]).await;
+    world.set_takes(secs(20));
+    world.forget_containers("web");
+    let took = stop(&core, "web", 30).await.0;
+    assert_eq!(took, 20);
+}
+
+#[tokio::test(start_paused = true)]
+async fn sigterm_is_told_as_of_the_request_that_was_granted() {
+    let (world, core) = World::new([pod("web", json!({}))]).await;
+    world.refuse(7, BLOCKED);
+    let begun = Instant::now();
+    let stopped = stop(&core, "web", 60).await.1.unwrap();
+    assert_eq!((stopped.signalled_at.unwrap() - begun).as_secs(), 7);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_kubelet_that_was_stopped_ends_no_pod_and_comes_back_when_the_shutdown_is_called_off() {
+    let (world, core) = World::new([pod("web", json!({})), pod("late", json!({}))]).await;
+    world.set_api_away(true);
+    world.set_going_down();
+    stop(&core, "web", 60).await.1.unwrap();
+    assert!(!world.has_running("web"));
+    // The API server is back and grants the eviction, of which no kubelet hears.
+    world.set_api_away(false);
+    sleep(secs(5)).await;
+    let took = stop(&core, "late", 60).await.0;
+    assert_eq!(took, 2, "it is not waited for");
+    assert!(!world.log().contains(&"12: start the kubelet".to_owned()), "{:?}", world.log());
+    world.set_staying_up();
+    sleep(secs(1)).await;
+    assert!(world.log().last().unwrap().ends_with("start the kubelet"), "{:?}", world.log());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_kubelet_that_cannot_be_stopped_starts_again_is_ended_again() {
+    let (world, core) = World::new([pod("web", json!({}))]).await;
+    world.set_kubelet_no_service();
+    world.set_api_away(true);
+    world.set_going_down();
+    assert_eq!(stop(&core, "web", 60).await.0, 12);
+    sleep(Duration::from_millis(1200)).await;
+    assert_eq!(world.log().last().unwrap(), "13: stop uid-web 1");
+    world.set_staying_up();
+    sleep(secs(10)).await;
+    assert!(world.has_running("web"), "a node that stays up has its pods");
+}
+
+#[tokio::test(start_paused = true)]
+async fn pods_of_manifests_end_after_those_that_need_the_kubelet() {
+    let mirror = json!({"metadata": {"annotations": {
+        "kubernetes.io/config.mirror": "hash", "kubernetes.io/config.hash": "hash",
+        "kubernetes.io/config.source": "file",
+    }}});
+    let (world, core) = World::new([pod("etcd", mirror), pod("web", json!({}))]).await;
+    world.runs_inside("hash");
+    world.set_takes(secs(4));
+    world.set_going_down();
+    let both = tokio::join!(stop(&core, "web", 30), stop(&core, "etcd", 30));
+    assert_eq!((both.0.0, both.1.0), (4, 8));
+    let wanted = ["0: evict web 30", "4: stop the kubelet", "4: stop hash 26"];
+    assert_eq!(world.log(), wanted);
 }
 
 #[tokio::test(start_paused = true)]
@@ -250,7 +325,10 @@ async fn the_pod_of_a_manifest_is_stopped_under_its_own_uid_and_only_when_the_no
     world.set_going_down();
     let (took, stopped) = stop(&core, "etcd", 30).await;
     stopped.unwrap();
-    assert_eq!((took, world.log()), (2, vec!["0: stop hash 30".to_owned()]));
+    assert_eq!(
+        (took, world.log()),
+        (2, vec!["0: stop the kubelet".to_owned(), "0: stop hash 30".to_owned()])
+    );
 
     world.set_runtime_away();
     world.apply(pod(

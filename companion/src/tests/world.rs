@@ -8,13 +8,15 @@ use futures_util::{StreamExt, stream};
 use k8s_openapi::api::core::v1 as api;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::runtime::watcher::{self, Event};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep_until, timeout};
-use winddown_shared::{Grace, PodLabel, PodStopped, PodUid, RuntimeError, WallClock, WallTime};
+use winddown_shared::{
+    Grace, PodLabel, PodStopped, PodUid, PodUidMap, RuntimeError, WallClock, WallTime,
+};
 
 use super::super::api::EndPods;
 use super::super::config::CompanionConfig;
-use super::super::containers::{RunningContainers, Unasked};
+use super::super::local_node::{Inside, LocalNode, Unasked};
 use super::super::stop::Core;
 use super::pods::{secs, terminated, uid};
 use winddown_api_client::node_pods::{PodStream, Refused};
@@ -26,6 +28,7 @@ pub(super) struct World(Arc<Inner>);
 
 struct Inner {
     begun: Instant,
+    going_down: watch::Sender<bool>,
     state: Mutex<State>,
 }
 
@@ -37,10 +40,15 @@ struct State {
     api_away: bool,
     kubelet_dead: bool,
     runtime_away: bool,
-    going_down: bool,
+    /// What the service manager answers when the kubelet is to be stopped; it has done so.
+    kubelet_is_service: bool,
+    kubelet_stopped: bool,
+    sandboxes: HashSet<PodUid>,
     /// How long containers take to end, and the runtime to agree.
     takes: Duration,
     lags: Duration,
+    /// How long after an end the API server hears of it.
+    tells_after: Duration,
     kill_at: HashMap<PodUid, Instant>,
     running: HashSet<PodUid>,
     log: Vec<String>,
@@ -66,22 +74,28 @@ impl World {
             .collect();
         let state = State {
             running: objects.keys().cloned().collect(),
+            sandboxes: objects.keys().cloned().collect(),
             objects,
             watch: None,
             refuses: VecDeque::new(),
             api_away: false,
             kubelet_dead: false,
             runtime_away: false,
-            going_down: false,
+            kubelet_is_service: true,
+            kubelet_stopped: false,
             takes: secs(2),
             lags: Duration::ZERO,
+            tells_after: Duration::ZERO,
             kill_at: HashMap::new(),
             log: Vec::new(),
         };
-        let world = Self(Arc::new(Inner { begun: Instant::now(), state: Mutex::new(state) }));
+        let world = Self(Arc::new(Inner {
+            begun: Instant::now(),
+            going_down: watch::Sender::new(false),
+            state: Mutex::new(state),
+        }));
         let mut config = CompanionConfig::new("n1", world.wall());
-        let down = world.clone();
-        config.going_down = Arc::new(move || down.state().going_down);
+        config.going_down = world.0.going_down.subscribe();
         change(&mut config);
         let core = Arc::new(Core::new(world.clone(), world.clone(), config));
         let follower = Arc::clone(&core);
@@ -128,7 +142,17 @@ impl World {
     }
 
     pub(super) fn set_going_down(&self) {
-        self.state().going_down = true;
+        self.0.going_down.send_replace(true);
+    }
+
+    /// The shutdown was called off.
+    pub(super) fn set_staying_up(&self) {
+        self.0.going_down.send_replace(false);
+    }
+
+    /// The kubelet is part of another program, as that of k3s.
+    pub(super) fn set_kubelet_no_service(&self) {
+        self.state().kubelet_is_service = false;
     }
 
     pub(super) fn set_takes(&self, takes: Duration) {
@@ -137,6 +161,10 @@ impl World {
 
     pub(super) fn set_lags(&self, lags: Duration) {
         self.state().lags = lags;
+    }
+
+    pub(super) fn set_tells_after(&self, tells_after: Duration) {
+        self.state().tells_after = tells_after;
     }
 
     /// What was asked, with the second at which it was.
@@ -213,27 +241,55 @@ impl World {
 
     /// The kubelet has ended the containers.
     async fn end(&self, uid: &PodUid, forced: bool, lags: Duration) {
-        {
-            let mut state = self.state();
-            if state.kubelet_dead {
-                return;
-            }
-            if lags.is_zero() {
-                state.running.remove(uid);
-            }
-            let exit = terminated(if forced { 137 } else { 0 });
-            if state.api_away {
-                return;
-            }
-            if let Some(mut pod) = state.objects.remove(uid) {
-                let ended = vec![serde_json::from_value(exit).unwrap()];
-                pod.status.as_mut().unwrap().container_statuses = Some(ended);
-                state.tell(Event::Apply(pod.clone()));
-                state.tell(Event::Delete(pod));
-            }
-        }
+        let Some(tells_after) = self.end_inside(uid, lags) else { return };
+        tokio::time::sleep(tells_after).await;
+        self.tell_end(uid, forced);
         tokio::time::sleep(lags).await;
-        self.state().running.remove(uid);
+        let mut state = self.state();
+        state.running.remove(uid);
+        state.sandboxes.remove(uid);
+    }
+
+    fn end_inside(&self, uid: &PodUid, lags: Duration) -> Option<Duration> {
+        let mut state = self.state();
+        if state.kubelet_dead || state.kubelet_stopped {
+            return None;
+        }
+        if lags.is_zero() {
+            state.running.remove(uid);
+            state.sandboxes.remove(uid);
+        }
+        Some(state.tells_after)
+    }
+
+    fn tell_end(&self, uid: &PodUid, forced: bool) {
+        let mut state = self.state();
+        if state.api_away {
+            return;
+        }
+        if let Some(mut pod) = state.objects.remove(uid) {
+            let exit = terminated(if forced { 137 } else { 0 });
+            let ended = vec![serde_json::from_value(exit).unwrap()];
+            pod.status.as_mut().unwrap().container_statuses = Some(ended);
+            state.tell(Event::Apply(pod.clone()));
+            state.tell(Event::Delete(pod));
+        }
+    }
+
+    /// A kubelet that was not told to end the pod starts its container again, once.
+    fn start_again(&self, uid: &PodUid) {
+        let state = self.state();
+        let ends = |pod: &api::Pod| pod.metadata.deletion_timestamp.is_some();
+        let is_there = !state.kubelet_dead && !state.kubelet_stopped;
+        if !is_there || state.objects.get(uid).is_none_or(ends) {
+            return;
+        }
+        drop(state);
+        let (world, uid) = (self.clone(), uid.clone());
+        tokio::spawn(async move {
+            tokio::time::sleep(secs(1)).await;
+            world.state().running.insert(uid);
+        });
     }
 
     fn answer(&self, pod: &PodLabel) -> Result<(), Refused> {
@@ -310,15 +366,18 @@ impl EndPods for World {
     }
 }
 
-impl RunningContainers for World {
-    async fn running(&self, uid: &PodUid) -> Result<Vec<String>, Unasked> {
+impl LocalNode for World {
+    async fn look(&self) -> Result<PodUidMap<Inside>, Unasked> {
         let state = self.state();
-        match state.runtime_away {
-            true => Err(Unasked::because("no socket")),
-            false => {
-                Ok(state.running.iter().filter(|one| *one == uid).map(|_| "a".into()).collect())
-            }
+        if state.runtime_away {
+            return Err(Unasked::because("no socket"));
         }
+        let all = state.running.union(&state.sandboxes);
+        let inside = |uid: &PodUid| Inside {
+            running: state.running.get(uid).map(|_| "a".to_owned()).into_iter().collect(),
+            has_sandbox: state.sandboxes.contains(uid),
+        };
+        Ok(all.map(|uid| (uid.clone(), inside(uid))).collect())
     }
 
     async fn stop(&self, uid: &PodUid, grace: Duration) -> Result<(), Unasked> {
@@ -329,6 +388,27 @@ impl RunningContainers for World {
         let takes = self.state().takes.min(grace);
         tokio::time::sleep(takes).await;
         self.state().running.remove(uid);
+        self.start_again(uid);
+        Ok(())
+    }
+
+    async fn mounts(&self, _: &PodUid) -> Result<Vec<String>, Unasked> {
+        Ok(Vec::new())
+    }
+
+    async fn stop_kubelet(&self) -> Result<(), Unasked> {
+        self.note("stop the kubelet");
+        if !self.state().kubelet_is_service {
+            return Err(Unasked::because("it is part of k3s.service"));
+        }
+        self.state().kubelet_stopped = true;
+        Ok(())
+    }
+
+    async fn start_kubelet(&self) -> Result<(), Unasked> {
+        if std::mem::take(&mut self.state().kubelet_stopped) {
+            self.note("start the kubelet");
+        }
         Ok(())
     }
 }

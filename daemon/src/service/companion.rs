@@ -1,31 +1,39 @@
 //! The agent beside a kubelet: the kubelet runs the pods, this agent ends them.
 
-use std::sync::{Arc, OnceLock};
+use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::NodeSystemInfo;
 use tokio::sync::watch;
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use winddown_cluster::node::{NodeFacts, NodeSettings};
-use winddown_companion::{CompanionConfig, RunningContainers, Unasked, companion};
-use winddown_cri::PodContainers;
-use winddown_shared::{DesiredPods, PodUid, RuntimeError, critical, error_chain};
+use winddown_companion::{CompanionConfig, Inside, LocalNode, Unasked, companion};
+use winddown_cri::{PodContainers, foreign_mounts};
+use winddown_shared::{DesiredPods, PodUid, PodUidMap, RuntimeError, critical, error_chain};
 use winddown_shutdown::{Progress, ProgressPhase};
 
+use super::kubelet::KubeletService;
 use super::{ClusterStartError, ConfiguredRuntime, Runs, RuntimeStartError, Service, StartError};
 use winddown_config::Config;
 use winddown_node::cluster::{Cluster, connect};
 use winddown_static_pods::DesiredManifests;
 
-/// How far the node's shutdown is, once there is a node.
-pub(super) type Slot = Arc<OnceLock<watch::Receiver<Progress>>>;
-
 /// The variable by which a pod is told its UID, where the agent runs in one.
 const OWN_UID: &str = "POD_UID";
 
-/// The container runtime that the kubelet works with.
+/// Where a kubelet mounts its pods' volumes, unless its `--root-dir` says otherwise.
+const KUBELET_PODS: &str = "/var/lib/kubelet/pods";
+/// A shutdown that an earlier agent was in the middle of has gone on by then, or does not go on.
+const SETTLED: Duration = Duration::from_secs(15);
+
+/// The node below the kubelet.
 #[derive(Debug)]
-pub struct Containers(PodContainers);
+pub struct KubeletNode {
+    containers: PodContainers,
+    kubelet: KubeletService,
+}
 
 impl Service {
     /// Runs beside a kubelet until a signal ends it.
@@ -39,14 +47,16 @@ impl Service {
             .map_err(ClusterStartError::Credentials)?;
         let containers = PodContainers::new(&config.container_runtime_endpoint)
             .map_err(RuntimeStartError::Endpoint)?;
-        let progress = Slot::default();
+        let volatile = config.control_socket.parent().unwrap_or(&config.state_directory);
+        let node = KubeletNode { containers, kubelet: KubeletService::new(volatile) };
+        let (going_down, is_going_down) = watch::channel(false);
         let mut settings = CompanionConfig::new(&*self.identity.name, connection.api_clock());
         settings.eviction_timeout = config.companion.eviction_timeout;
         settings.without_api = config.companion.without_api;
         settings.own_pod =
             std::env::var(OWN_UID).ok().filter(|uid| !uid.is_empty()).map(PodUid::new);
-        settings.going_down = goes_down(Arc::clone(&progress));
-        let (runtime, follower) = companion(connection.client(), Containers(containers), settings);
+        settings.going_down = is_going_down;
+        let (runtime, follower) = companion(connection.client(), node, settings);
         let stop = CancellationToken::new();
         critical::spawn("pods of the kubelet", follower.run(stop.clone()));
         let runs = Runs {
@@ -66,7 +76,7 @@ impl Service {
             })],
             admits_all: true,
             runtime: ConfiguredRuntime::Kubelet(runtime),
-            progress: Some(progress),
+            going_down: Some(going_down),
             stop,
         };
         self.run(runs).await
@@ -81,12 +91,31 @@ fn node_settings(config: &Config) -> NodeSettings {
     }
 }
 
-fn goes_down(progress: Slot) -> Arc<dyn Fn() -> bool + Send + Sync> {
-    Arc::new(move || progress.get().is_some_and(|progress| is_going_down(progress.borrow().phase)))
-}
-
-fn is_going_down(phase: ProgressPhase) -> bool {
-    matches!(phase, ProgressPhase::Ending | ProgressPhase::Ended | ProgressPhase::Released)
+/// Says whether the node goes down, from a shutdown's first group on, and that it stays up when a shutdown
+/// is called off or when the one of an earlier agent does not go on. Ends with the node.
+pub(super) async fn say_going_down(
+    mut progress: watch::Receiver<Progress>,
+    going_down: watch::Sender<bool>,
+) {
+    let begun = progress.wait_for(|progress| progress.phase != ProgressPhase::Idle);
+    if timeout(SETTLED, begun).await.is_err() {
+        going_down.send_replace(false);
+    }
+    let mut last = ProgressPhase::Idle;
+    loop {
+        let phase = progress.borrow_and_update().phase;
+        match phase {
+            ProgressPhase::Ending | ProgressPhase::Ended | ProgressPhase::Released => {
+                going_down.send_if_modified(|is_down| !std::mem::replace(is_down, true));
+            }
+            ProgressPhase::Cancelled if last != phase => drop(going_down.send_replace(false)),
+            _ => {}
+        }
+        last = phase;
+        if progress.changed().await.is_err() {
+            return;
+        }
+    }
 }
 
 /// The API server's pods in the place of a directory's. Its task ends with the runtime.
@@ -114,15 +143,31 @@ fn as_manifests(
     rx
 }
 
-// === impl Containers ===
+// === impl KubeletNode ===
 
-impl RunningContainers for Containers {
-    async fn running(&self, uid: &PodUid) -> Result<Vec<String>, Unasked> {
-        self.0.running(uid).await.map_err(|error| unasked(&error))
+impl LocalNode for KubeletNode {
+    async fn look(&self) -> Result<PodUidMap<Inside>, Unasked> {
+        let found = self.containers.look().await.map_err(|error| unasked(&error))?;
+        let inside = found
+            .into_iter()
+            .map(|(uid, pod)| (uid, Inside { running: pod.running, has_sandbox: pod.has_sandbox }));
+        Ok(inside.collect())
     }
 
     async fn stop(&self, uid: &PodUid, grace: Duration) -> Result<(), Unasked> {
-        self.0.stop(uid, grace).await.map_err(|error| unasked(&error))
+        self.containers.stop(uid, grace).await.map_err(|error| unasked(&error))
+    }
+
+    async fn mounts(&self, uid: &PodUid) -> Result<Vec<String>, Unasked> {
+        foreign_mounts(Path::new(KUBELET_PODS), uid).map_err(|error| unasked(&error))
+    }
+
+    async fn stop_kubelet(&self) -> Result<(), Unasked> {
+        self.kubelet.stop().await.map_err(|error| Unasked::because(error_chain(&error)))
+    }
+
+    async fn start_kubelet(&self) -> Result<(), Unasked> {
+        self.kubelet.start().await.map_err(|error| Unasked::because(error_chain(&error)))
     }
 }
 
@@ -147,21 +192,26 @@ mod tests {
         }
     }
 
-    #[test]
-    fn a_node_goes_down_from_the_first_group_on_and_not_before_it_is_there() {
-        let slot = Slot::default();
-        let down = goes_down(Arc::clone(&slot));
-        assert!(!down());
+    #[tokio::test(start_paused = true)]
+    async fn a_node_goes_down_from_the_first_group_on_and_stays_up_when_that_is_called_off() {
         let (progress, told) = watch::channel(Progress::default());
-        slot.set(told).unwrap();
+        let (tx, mut down) = watch::channel(false);
+        tokio::spawn(say_going_down(told, tx));
+        let said_within = async |down: &mut watch::Receiver<bool>, seconds| {
+            let changed = timeout(Duration::from_secs(seconds), down.changed()).await;
+            changed.ok().map(|_| *down.borrow_and_update())
+        };
+        assert_eq!(said_within(&mut down, 10).await, None, "an earlier shutdown may go on");
+        assert_eq!(said_within(&mut down, 10).await, Some(false));
         for (phase, wanted) in [
-            (ProgressPhase::Idle, false),
-            (ProgressPhase::Ending, true),
-            (ProgressPhase::Released, true),
-            (ProgressPhase::Cancelled, false),
+            (ProgressPhase::Ending, Some(true)),
+            (ProgressPhase::Ended, None),
+            (ProgressPhase::Released, None),
+            (ProgressPhase::Cancelled, Some(false)),
+            (ProgressPhase::Cancelled, None),
         ] {
             progress.send_replace(Progress { phase, ..Progress::default() });
-            assert_eq!(down(), wanted, "{phase:?}");
+            assert_eq!(said_within(&mut down, 1).await, wanted, "{phase:?}");
         }
     }
 }

@@ -12,7 +12,7 @@ use winddown_shared::{
     Grace, Pod, PodRuntimeStatus, PodStopped, PodUid, Runtime, RuntimeError, RuntimePod, SyncedPod,
 };
 
-use super::companion::Containers;
+use super::companion::KubeletNode;
 use super::units::SystemdUnits;
 
 /// What runs the pods of a node. Each call is the named runtime's own, with its errors and its
@@ -26,7 +26,7 @@ pub enum ConfiguredRuntime {
     /// Transient services of the service manager.
     Systemd(Arc<SystemdRuntime<SystemdUnits>>),
     /// A kubelet runs them, and this agent has them ended.
-    Kubelet(KubeletRuntime<Containers>),
+    Kubelet(KubeletRuntime<KubeletNode>),
 }
 
 /// The same call of whichever runtime it is, boxed: else the task of each pod has room for the largest of

@@ -125,6 +125,14 @@ impl UnitsClient {
         present(self.call("StopUnit", &(unit, "replace")).await)
     }
 
+    /// Has a unit of the machine started; the answer comes when that has begun.
+    ///
+    /// # Errors
+    /// See [`ServiceError`].
+    pub async fn start_unit(&self, unit: &str) -> Result<(), ServiceError> {
+        self.call("StartUnit", &(unit, "replace")).await.map(drop)
+    }
+
     /// Has a unit's failure forgotten, and with it the unit.
     ///
     /// # Errors

@@ -9,8 +9,8 @@ use kube::Api;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, Preconditions};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
-use winddown_companion::{RunningContainers, Unasked};
-use winddown_shared::PodUid;
+use winddown_companion::{Inside, LocalNode, Unasked};
+use winddown_shared::{PodUid, PodUidMap};
 
 /// What runs, as the container runtime would tell.
 #[derive(Clone, Debug, Default)]
@@ -144,10 +144,11 @@ impl Containers {
     }
 }
 
-impl RunningContainers for Containers {
-    async fn running(&self, uid: &PodUid) -> Result<Vec<String>, Unasked> {
+impl LocalNode for Containers {
+    async fn look(&self) -> Result<PodUidMap<Inside>, Unasked> {
         let all = self.0.lock().unwrap();
-        Ok(all.get(uid).map(|_| "a".to_owned()).into_iter().collect())
+        let inside = || Inside { running: vec!["a".to_owned()], has_sandbox: true };
+        Ok(all.keys().map(|uid| (uid.clone(), inside())).collect())
     }
 
     async fn stop(&self, uid: &PodUid, _: Duration) -> Result<(), Unasked> {

@@ -1,10 +1,9 @@
 //! An API server, a kubelet, and a companion between them.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use tokio::sync::watch;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use winddown_apiserver::ApiServer;
 use winddown_companion::{CompanionConfig, KubeletRuntime, companion};
@@ -20,7 +19,7 @@ pub(crate) struct Scene {
     pub(crate) server: ApiServer,
     pub(crate) runtime: KubeletRuntime<Containers>,
     pub(crate) containers: Containers,
-    down: Arc<AtomicBool>,
+    down: watch::Sender<bool>,
     kubelet: Option<Kubelet>,
     follower: DropGuard,
 }
@@ -62,11 +61,10 @@ pub(crate) fn pod(name: &str, more: &Value) -> Value {
 async fn start(
     server: &ApiServer,
     containers: &Containers,
-    down: &Arc<AtomicBool>,
+    down: &watch::Sender<bool>,
 ) -> (KubeletRuntime<Containers>, DropGuard) {
     let mut config = CompanionConfig::new(NODE, wall());
-    let read = Arc::clone(down);
-    config.going_down = Arc::new(move || read.load(Ordering::Relaxed));
+    config.going_down = down.subscribe();
     let (runtime, follower) = companion(client(server).await, containers.clone(), config);
     let stop = CancellationToken::new();
     tokio::spawn(follower.run(stop.clone()));
@@ -85,7 +83,7 @@ impl Scene {
         let identity = server.new_identity(KUBELET, &["system:nodes"], hour).unwrap();
         let theirs = client_of(&server.kubeconfig_of(&identity)).await;
         let kubelet = Kubelet::start(theirs, NODE, containers.clone(), takes);
-        let down = Arc::new(AtomicBool::new(false));
+        let down = watch::Sender::new(false);
         let (runtime, follower) = start(&server, &containers, &down).await;
         let kubelet = Some(kubelet);
         let scene = Self { server, runtime, containers, down, kubelet, follower };
@@ -110,7 +108,7 @@ impl Scene {
     }
 
     pub(crate) fn set_going_down(&self) {
-        self.down.store(true, Ordering::Relaxed);
+        self.down.send_replace(true);
     }
 
     pub(crate) fn kill_kubelet(&mut self) {

@@ -15,6 +15,17 @@ fn beside(stage: &Fake) -> PodContainers {
     PodContainers::new(&stage.cri.socket().display().to_string()).unwrap()
 }
 
+/// Names of the pod's containers that run, and whether its sandbox is ready.
+async fn inside(containers: &PodContainers, uid: &PodUid) -> (Vec<String>, bool) {
+    let mut found = containers.look().await.unwrap().remove(uid).unwrap_or_default();
+    found.running.sort();
+    (found.running, found.has_sandbox)
+}
+
+fn named(names: &[&str]) -> Vec<String> {
+    names.iter().map(|&name| name.to_owned()).collect()
+}
+
 /// A pod with a container that ends when it is asked and one that never does, another pod, and one that a
 /// kubelet has made.
 async fn three_pods() -> (Fake, PodUid) {
@@ -32,11 +43,9 @@ async fn three_pods() -> (Fake, PodUid) {
 async fn the_containers_of_one_pod_are_named_and_stopped_and_those_of_others_are_not() {
     let (stage, web) = three_pods().await;
     let containers = beside(&stage);
-    let mut named = containers.running(&web).await.unwrap();
-    named.sort();
-    assert_eq!(named, ["polite", "stubborn"]);
+    assert_eq!(inside(&containers, &web).await, (named(&["polite", "stubborn"]), true));
     let of_kubelet = PodUid::new("foreign");
-    assert_eq!(containers.running(&of_kubelet).await.unwrap(), ["main"]);
+    assert_eq!(inside(&containers, &of_kubelet).await.0, named(&["main"]));
 
     let begun = Instant::now();
     containers.stop(&web, secs(2)).await.unwrap();
@@ -44,7 +53,7 @@ async fn the_containers_of_one_pod_are_named_and_stopped_and_those_of_others_are
     let mut asked = calls(&stage, "StopContainer");
     asked.sort();
     assert_eq!(asked, ["StopContainer polite 2", "StopContainer stubborn 2"]);
-    assert_eq!(containers.running(&web).await.unwrap(), [""; 0]);
+    assert_eq!(inside(&containers, &web).await, (named(&[]), true), "its sandbox is the kubelet's");
     assert_eq!(stage.cri.running().len(), 2);
 
     containers.stop(&of_kubelet, secs(2)).await.unwrap();
@@ -59,21 +68,21 @@ async fn a_runtime_that_is_silent_refuses_or_is_away_is_an_error_and_no_pod_with
     let containers = beside(&stage);
     for fault in [Fault::Hang, Fault::Error("no")] {
         stage.cri.script("ListContainers", 1, fault.clone());
-        let asked = timeout(PATIENCE, containers.running(&web)).await.unwrap();
+        let asked = timeout(PATIENCE, containers.look()).await.unwrap();
         assert!(asked.is_err(), "{fault:?}: {asked:?}");
     }
     // What is refused for one is done to the other.
     stage.cri.script("StopContainer", 1, Fault::Error("no"));
     let error = containers.stop(&web, secs(1)).await.unwrap_err().to_string();
     assert!(error.contains("stopping the pod's containers"), "{error}");
-    assert_eq!(containers.running(&web).await.unwrap().len(), 1);
+    assert_eq!(inside(&containers, &web).await.0.len(), 1);
 
     stage.cri.kill();
-    let asked = timeout(PATIENCE, containers.running(&web)).await.unwrap();
+    let asked = timeout(PATIENCE, containers.look()).await.unwrap();
     assert!(asked.is_err(), "{asked:?}");
     stage.cri.resume();
-    let asked = timeout(PATIENCE, containers.running(&web)).await.unwrap();
-    assert_eq!(asked.unwrap().len(), 1, "it is asked again without being made anew");
+    let asked = timeout(PATIENCE, containers.look()).await.unwrap();
+    assert!(!asked.unwrap().is_empty(), "it is asked again without being made anew");
 }
 
 #[tokio::test]

@@ -1,0 +1,134 @@
+//! Holds the kubelet back while pods are ended that it was not told to end.
+
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::time::sleep;
+use winddown_shared::Backoff;
+
+use super::local_node::LocalNode;
+use super::stop::Core;
+
+/// Whether the kubelet is held back, and what still needs it.
+///
+/// A kubelet starts the containers of a pod again that it was not told to end. Before such a pod is ended
+/// through the container runtime, the kubelet's own service is stopped, and it is started again when the
+/// shutdown is called off. Where it is no service of its own (k3s), it goes on, and what it starts
+/// again is ended again.
+#[derive(Debug, Default)]
+pub(super) struct KubeletHold {
+    wanted: watch::Sender<bool>,
+    state: watch::Sender<HoldState>,
+    /// How many pods the kubelet is to end.
+    ending: watch::Sender<usize>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum HoldState {
+    #[default]
+    Free,
+    Held,
+    Impossible,
+}
+
+/// A pod that the kubelet is to end, until this is dropped.
+#[derive(Debug)]
+#[must_use]
+pub(super) struct Ending<'a>(&'a KubeletHold);
+
+// === impl KubeletHold ===
+
+impl KubeletHold {
+    /// The kubelet is to end one more pod.
+    pub(super) fn needed(&self) -> Ending<'_> {
+        self.ending.send_modify(|ending| *ending += 1);
+        Ending(self)
+    }
+
+    /// Resolves when the kubelet has no pod to end. Cancel-safe.
+    pub(super) async fn needed_no_more(&self) {
+        // The senders live as long as `self`, here and below.
+        let _ = self.ending.subscribe().wait_for(|ending| *ending == 0).await;
+    }
+
+    pub(super) fn is_held(&self) -> bool {
+        *self.state.borrow() == HoldState::Held
+    }
+
+    /// Resolves when the kubelet is held back. Cancel-safe.
+    pub(super) async fn held(&self) {
+        let _ = self.state.subscribe().wait_for(|state| *state == HoldState::Held).await;
+    }
+
+    /// Holds the kubelet back, and resolves when that is done or has turned out to be impossible.
+    pub(super) async fn hold(&self) {
+        self.wanted.send_if_modified(|wanted| !std::mem::replace(wanted, true));
+        let _ = self.state.subscribe().wait_for(|state| *state != HoldState::Free).await;
+    }
+}
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        self.0.ending.send_modify(|ending| *ending -= 1);
+    }
+}
+
+// === impl Core ===
+
+impl<A, N: LocalNode> Core<A, N> {
+    /// Holds the kubelet back when that is wanted, and starts it again when the node stays up.
+    pub(super) async fn keep_kubelet(&self) {
+        let mut wanted = self.kubelet.wanted.subscribe();
+        let mut going_down = self.config.going_down.clone();
+        loop {
+            tokio::select! {
+                Ok(()) = wanted.changed() => {
+                    if *wanted.borrow_and_update() {
+                        self.hold_back().await;
+                    }
+                }
+                Ok(()) = going_down.changed() => {
+                    if !*going_down.borrow_and_update() {
+                        self.let_go(&mut going_down).await;
+                    }
+                }
+                // Whether the node goes down is told no more: it does not come back either.
+                else => return,
+            }
+        }
+    }
+
+    async fn hold_back(&self) {
+        let state = match self.node.stop_kubelet().await {
+            Ok(()) => {
+                tracing::info!("the kubelet is stopped, so that it starts no container again");
+                HoldState::Held
+            }
+            Err(why) => {
+                tracing::warn!(
+                    "the kubelet goes on, and may start containers again, which are then ended again: {why}"
+                );
+                HoldState::Impossible
+            }
+        };
+        self.kubelet.state.send_replace(state);
+    }
+
+    /// Starts the kubelet if it was stopped here, by this agent or the one before it.
+    async fn let_go(&self, going_down: &mut watch::Receiver<bool>) {
+        let mut backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(30));
+        while let Err(why) = self.node.start_kubelet().await {
+            tracing::error!(
+                "the kubelet was stopped for the shutdown and cannot be started again \
+                 (`systemctl start kubelet`): {why}"
+            );
+            tokio::select! {
+                () = sleep(backoff.after_failure(None)) => {}
+                // It goes down after all.
+                _ = going_down.wait_for(|is_down| *is_down) => return,
+            }
+        }
+        self.kubelet.wanted.send_replace(false);
+        self.kubelet.state.send_replace(HoldState::Free);
+    }
+}

@@ -1,0 +1,98 @@
+//! The node itself, past the API server: its container runtime, its mounts, its kubelet.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use winddown_shared::{PodUid, PodUidMap};
+
+/// What is asked of the node that a kubelet runs on.
+///
+/// Each call is bounded in time by the implementer, and idempotent.
+pub trait LocalNode: Send + Sync + 'static {
+    /// What the container runtime has: every pod of which a container runs or the sandbox is ready.
+    ///
+    /// # Errors
+    /// The runtime cannot be asked; the answer is unknown, not empty.
+    fn look(&self) -> impl Future<Output = Result<PodUidMap<Inside>, Unasked>> + Send;
+
+    /// Asks the pod's containers to end, all at once, and kills them after `grace`. Resolves when
+    /// none of those that ran runs. Dropping the future abandons the wait.
+    ///
+    /// # Errors
+    /// The runtime cannot be asked, or refused.
+    fn stop(
+        &self,
+        uid: &PodUid,
+        grace: Duration,
+    ) -> impl Future<Output = Result<(), Unasked>> + Send;
+
+    /// Mount points that the kubelet still holds for the pod. Those in memory end with the machine and
+    /// are left out.
+    ///
+    /// # Errors
+    /// The mount table cannot be read; the answer is unknown, not empty.
+    fn mounts(&self, uid: &PodUid) -> impl Future<Output = Result<Vec<String>, Unasked>> + Send {
+        let _ = uid;
+        async { Ok(Vec::new()) }
+    }
+
+    /// Stops the kubelet's service, so that it starts no container again. Its pods go on running.
+    ///
+    /// # Errors
+    /// It cannot be stopped, or is no service of its own.
+    fn stop_kubelet(&self) -> impl Future<Output = Result<(), Unasked>> + Send {
+        async { Err(Unasked::because("its service is not known")) }
+    }
+
+    /// Starts the kubelet again if [`stop_kubelet`](Self::stop_kubelet) stopped it, also that of an
+    /// earlier agent. Otherwise it is left alone.
+    ///
+    /// # Errors
+    /// It cannot be started.
+    fn start_kubelet(&self) -> impl Future<Output = Result<(), Unasked>> + Send {
+        async { Ok(()) }
+    }
+}
+
+/// What the container runtime has of a pod.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Inside {
+    /// Names of the containers that run; the sandbox is none.
+    pub running: Vec<String>,
+    /// Whether its sandbox is ready. A kubelet that ends a pod takes it down after the containers, and
+    /// makes no other.
+    pub has_sandbox: bool,
+}
+
+/// The node did not answer, or refused.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("{why}")]
+pub struct Unasked {
+    /// What happened, for people.
+    pub why: Arc<str>,
+}
+
+/// There is nothing to ask: the API server alone counts.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoLocalNode;
+
+// === impl Unasked ===
+
+impl Unasked {
+    /// With this reason.
+    pub fn because(why: impl Into<Arc<str>>) -> Self {
+        Self { why: why.into() }
+    }
+}
+
+// === impl NoLocalNode ===
+
+impl LocalNode for NoLocalNode {
+    async fn look(&self) -> Result<PodUidMap<Inside>, Unasked> {
+        Err(Unasked::because("no container runtime is configured"))
+    }
+
+    async fn stop(&self, _: &PodUid, _: Duration) -> Result<(), Unasked> {
+        Err(Unasked::because("no container runtime is configured"))
+    }
+}

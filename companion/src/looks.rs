@@ -1,0 +1,65 @@
+//! What the container runtime has, looked at for all pods at once while any is waited for.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{Notify, watch};
+use tokio::time::{Instant, sleep};
+use winddown_shared::{PodUid, PodUidMap};
+
+use super::local_node::{Inside, LocalNode, Unasked};
+
+/// Between two looks. Container runtimes of before 2023 tell no events, and a look costs two requests
+/// however many pods there are.
+const BETWEEN: Duration = Duration::from_millis(50);
+
+/// The newest look, for all that wait.
+#[derive(Debug, Default)]
+pub(super) struct Looks {
+    newest: watch::Sender<Option<Look>>,
+    wanted: Notify,
+}
+
+/// What the container runtime had at one time.
+#[derive(Clone, Debug)]
+pub(super) struct Look {
+    /// When it was asked: what it says is not older.
+    pub(super) begun: Instant,
+    found: Result<Arc<PodUidMap<Inside>>, Unasked>,
+}
+
+// === impl Looks ===
+
+impl Looks {
+    /// Looks from now on, until the receiver is dropped.
+    pub(super) fn subscribe(&self) -> watch::Receiver<Option<Look>> {
+        let looks = self.newest.subscribe();
+        self.wanted.notify_one();
+        looks
+    }
+
+    /// Looks while there are receivers, for ever.
+    pub(super) async fn keep_looking<N: LocalNode>(&self, node: &N) -> Infallible {
+        loop {
+            if self.newest.receiver_count() == 0 {
+                self.wanted.notified().await;
+                continue;
+            }
+            let begun = Instant::now();
+            let found = node.look().await.map(Arc::new);
+            self.newest.send_replace(Some(Look { begun, found }));
+            sleep(BETWEEN).await;
+        }
+    }
+}
+
+// === impl Look ===
+
+impl Look {
+    /// What there was of the pod; a pod that the runtime does not have is empty.
+    pub(super) fn of(&self, uid: &PodUid) -> Result<Inside, &Unasked> {
+        let found = self.found.as_ref()?;
+        Ok(found.get(uid).cloned().unwrap_or_default())
+    }
+}

@@ -1,0 +1,99 @@
+//! The kubelet's own service.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep};
+use winddown_files::{Survives, replace};
+use winddown_systemd::Bus;
+use winddown_systemd::units::{ServiceError, ServicePhase, UnitsClient};
+
+/// What every distribution of Kubernetes with a kubelet of its own calls it.
+const UNIT: &str = "kubelet.service";
+/// In the volatile directory while the service is stopped: the next agent starts it again.
+const MARK: &str = "kubelet-stopped";
+/// How long systemd may take to answer.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// How long the kubelet may take to end. It waits for nothing when it is asked to.
+const ENDS_WITHIN: Duration = Duration::from_secs(5);
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
+
+/// The service that runs the kubelet.
+#[derive(Debug)]
+pub(super) struct KubeletService {
+    mark: PathBuf,
+}
+
+/// The kubelet's service could not be stopped or started.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum KubeletError {
+    /// There is none that runs.
+    #[error("no {UNIT} runs on this machine")]
+    NoService,
+    /// systemd did not do it.
+    #[error("systemd does not do it")]
+    Systemd(#[source] ServiceError),
+    /// It goes on.
+    #[error("{UNIT} has not ended within {} s", ENDS_WITHIN.as_secs())]
+    Late,
+    /// An agent that is killed meanwhile would leave it stopped.
+    #[error("cannot write {}, which tells the next agent to start it again", .path.display())]
+    Mark {
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        #[source]
+        source: io::Error,
+    },
+}
+
+// === impl KubeletService ===
+
+impl KubeletService {
+    /// `volatile` is a directory that is empty after a boot.
+    pub(super) fn new(volatile: &Path) -> Self {
+        Self { mark: volatile.join(MARK) }
+    }
+
+    /// Stops it, and resolves when it has ended. Its pods go on running.
+    ///
+    /// # Errors
+    /// See [`KubeletError`]. What was begun may still happen.
+    pub(super) async fn stop(&self) -> Result<(), KubeletError> {
+        // Not kept: it is needed once, at the end of the machine.
+        let systemd = UnitsClient::start(Bus::System, UNIT, PATIENCE);
+        let state = systemd.state(UNIT).await.map_err(KubeletError::Systemd)?;
+        let runs = state.is_some_and(|state| state.main_pid.is_some());
+        if !runs {
+            return if self.mark.exists() { Ok(()) } else { Err(KubeletError::NoService) };
+        }
+        replace(&self.mark, 0o600, Survives::Process, b"")
+            .map_err(|source| KubeletError::Mark { path: self.mark.clone(), source })?;
+        systemd.stop(UNIT).await.map_err(KubeletError::Systemd)?;
+        let until = Instant::now() + ENDS_WITHIN;
+        while Instant::now() < until {
+            match systemd.state(UNIT).await.map_err(KubeletError::Systemd)? {
+                Some(state) if state.phase != ServicePhase::Over => sleep(LOOK_AGAIN).await,
+                _ => return Ok(()),
+            }
+        }
+        Err(KubeletError::Late)
+    }
+
+    /// Starts it if it was stopped here.
+    ///
+    /// # Errors
+    /// systemd did not do it.
+    pub(super) async fn start(&self) -> Result<(), KubeletError> {
+        if !self.mark.exists() {
+            return Ok(());
+        }
+        let systemd = UnitsClient::start(Bus::System, UNIT, PATIENCE);
+        systemd.start_unit(UNIT).await.map_err(KubeletError::Systemd)?;
+        tracing::info!("the kubelet is started again");
+        // What stays is started again by the next agent, which changes nothing.
+        let _ = std::fs::remove_file(&self.mark);
+        Ok(())
+    }
+}
