@@ -177,6 +177,15 @@ impl Known {
         self.tell(uid.clone());
     }
 
+    /// Resolves when nothing runs that only the kubelet ends well. Cancel-safe.
+    pub(super) async fn needs_kubelet_no_more(&self) {
+        let mut changes = self.changes();
+        while self.lock().values().any(Entry::needs_kubelet) {
+            // A receiver that lags looks again as well; the sender lives as long as `self`.
+            let _ = changes.recv().await;
+        }
+    }
+
     /// The pod's containers.
     pub(super) fn status(&self, uid: &PodUid) -> Option<PodRuntimeStatus> {
         let (pod, ended) = {
@@ -232,6 +241,10 @@ impl Entry {
             listed: true,
             news: None,
         }
+    }
+
+    fn needs_kubelet(&self) -> bool {
+        !self.gone && !self.stopped && !self.newest.is_mirror() && facts::runs(&self.newest)
     }
 
     fn tell(&mut self) {

@@ -9,7 +9,7 @@ use winddown_shared::Backoff;
 use super::local_node::LocalNode;
 use super::stop::Core;
 
-/// Whether the kubelet is held back, and what still needs it.
+/// Whether the kubelet is held back.
 ///
 /// A kubelet starts the containers of a pod again that it was not told to end. Before such a pod is ended
 /// through the container runtime, the kubelet's own service is stopped, and it is started again when the
@@ -19,8 +19,6 @@ use super::stop::Core;
 pub(super) struct KubeletHold {
     wanted: watch::Sender<bool>,
     state: watch::Sender<HoldState>,
-    /// How many pods the kubelet is to end.
-    ending: watch::Sender<usize>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -31,32 +29,16 @@ enum HoldState {
     Impossible,
 }
 
-/// A pod that the kubelet is to end, until this is dropped.
-#[derive(Debug)]
-#[must_use]
-pub(super) struct Ending<'a>(&'a KubeletHold);
-
 // === impl KubeletHold ===
 
 impl KubeletHold {
-    /// The kubelet is to end one more pod.
-    pub(super) fn needed(&self) -> Ending<'_> {
-        self.ending.send_modify(|ending| *ending += 1);
-        Ending(self)
-    }
-
-    /// Resolves when the kubelet has no pod to end. Cancel-safe.
-    pub(super) async fn needed_no_more(&self) {
-        // The senders live as long as `self`, here and below.
-        let _ = self.ending.subscribe().wait_for(|ending| *ending == 0).await;
-    }
-
     pub(super) fn is_held(&self) -> bool {
         *self.state.borrow() == HoldState::Held
     }
 
     /// Resolves when the kubelet is held back. Cancel-safe.
     pub(super) async fn held(&self) {
+        // The senders live as long as `self`.
         let _ = self.state.subscribe().wait_for(|state| *state == HoldState::Held).await;
     }
 
@@ -64,12 +46,6 @@ impl KubeletHold {
     pub(super) async fn hold(&self) {
         self.wanted.send_if_modified(|wanted| !std::mem::replace(wanted, true));
         let _ = self.state.subscribe().wait_for(|state| *state != HoldState::Free).await;
-    }
-}
-
-impl Drop for Ending<'_> {
-    fn drop(&mut self) {
-        self.0.ending.send_modify(|ending| *ending -= 1);
     }
 }
 

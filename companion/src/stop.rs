@@ -88,10 +88,11 @@ impl<A: EndPods, N: LocalNode> Core<A, N> {
         if pod.is_mirror() {
             self.stop_mirror(&pod, &inside, &grace, &told).await?;
         } else {
-            let _ending = self.kubelet.needed();
             tokio::select! {
                 biased;
-                () = self.gone(uid, &inside, !before.is_empty(), &told) => {}
+                () = self.gone(uid, &inside, !before.is_empty(), &told) => {
+                    self.known.stopped(uid);
+                }
                 () = self.without_api(&pod, &inside, grace.clone(), &told) => {
                     self.ended_past_the_kubelet(&pod, &inside);
                 }
@@ -253,7 +254,7 @@ impl<A: EndPods, N: LocalNode> Core<A, N> {
         let failed = |error: Unasked| left(&format!("and the container runtime: {error}"));
         // Pods of the API server need the kubelet for their end; without it none of these starts again.
         let half = grace.remaining() / 2;
-        let _ = timeout(half, self.kubelet.needed_no_more()).await;
+        let _ = timeout(half, self.known.needs_kubelet_no_more()).await;
         self.kubelet.hold().await;
         told.stopping();
         self.stop_within(inside, grace).await.map_err(failed)?;

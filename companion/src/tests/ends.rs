@@ -239,8 +239,8 @@ async fn pods_of_manifests_end_after_those_that_need_the_kubelet() {
     world.runs_inside("hash");
     world.set_takes(secs(4));
     world.set_going_down();
-    let both = tokio::join!(stop(&core, "web", 30), stop(&core, "etcd", 30));
-    assert_eq!((both.0.0, both.1.0), (4, 8));
+    let both = tokio::join!(stop(&core, "etcd", 30), stop(&core, "web", 30));
+    assert_eq!((both.0.0, both.1.0), (8, 4));
     let wanted = ["0: evict web 30", "4: stop the kubelet", "4: stop hash 26"];
     assert_eq!(world.log(), wanted);
 }

@@ -29,6 +29,7 @@ const P256: [u8; 26] = [
 impl Authority {
     pub(crate) fn new() -> Self {
         let mut params = params("test authority", &[], Duration::from_secs(86_400));
+        params.extended_key_usages.clear();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         let key = KeyPair::generate().unwrap();
         Self { issuer: CertifiedIssuer::self_signed(params, key).unwrap() }

@@ -1,13 +1,14 @@
 //! What only a real kube-apiserver can show: that credentials, rights and writes are what it takes.
 //!
-//! `WINDDOWN_KUBE_APISERVER=/path/to/kube-apiserver cargo test -p winddown-cluster-tests --test
-//! real_apiserver`, with Debian's `etcd-server` installed. One server serves all tests of a run: each
-//! takes names of its own for nodes and namespaces. Without the variable the tests pass, and say that
-//! they showed nothing.
+//! `WINDDOWN_KUBE_APISERVER=/path/to/kube-apiserver WINDDOWN_KUBELET=/path/to/kubelet cargo test -p
+//! winddown-cluster-tests --test real_apiserver`, with Debian's `etcd-server` installed. One server serves
+//! all tests of a run: each takes names of its own for nodes and namespaces. Without the variables the tests
+//! pass, and say that they showed nothing.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a failed step is a failed test")]
 
 mod authority;
+mod beside_kubelet;
 mod companion;
 mod credentials;
 mod events;

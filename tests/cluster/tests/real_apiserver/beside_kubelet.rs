@@ -1,0 +1,102 @@
+//! Beside a real kubelet, on a node with containerd: what ends when, and what is started again.
+
+mod machine;
+
+use std::time::Duration;
+
+use winddown_node_tests::scenario::{Scenario, TestResult};
+
+use machine::{Ends, Machine};
+
+/// The kubelet's own graceful shutdown needs seconds between two groups.
+const DOWN: Duration = Duration::from_secs(120);
+
+/// Seconds, for people.
+fn seconds(nanoseconds: u64) -> f64 {
+    Duration::from_nanos(nanoseconds).as_secs_f64()
+}
+
+/// The first request and the last exit of each group since `asked`, static pods last.
+fn say(what: &str, asked: u64, scenario: &Scenario, machine: &Machine) {
+    println!("{what}: seconds since the power-off was asked for");
+    for (group, pods) in machine.groups() {
+        let logs = scenario.logs();
+        let logs: Vec<_> = pods.iter().map(|pod| &logs[*pod]).collect();
+        let first = logs.iter().flat_map(|log| &log.terms).min().copied();
+        let last = logs.iter().flat_map(|log| &log.exits).max().copied();
+        let starts: usize = logs.iter().map(|log| log.starts.len()).sum();
+        let since = |at: Option<u64>| at.map(|at| seconds(at.saturating_sub(asked)));
+        println!("  {group:9} {:?} to {:?}, {starts} starts", since(first), since(last));
+    }
+}
+
+#[tokio::test]
+async fn pods_end_in_order_each_once_and_static_ones_last() -> TestResult {
+    let test = "pods_end_in_order_each_once_and_static_ones_last";
+    let Some(mut machine) = Machine::set(test, Ends::Winddown).await? else { return Ok(()) };
+    let asked = machine.scenario.power_off().await?;
+    machine.scenario.wait_off(DOWN).await?;
+    say(test, asked, &machine.scenario, &machine);
+    machine.scenario.assert_ended_in_order()?;
+    machine.assert_static_pod_was_last()?;
+    assert_eq!(machine.scenario.newest_report()?["outcome"], "clean");
+    Ok(())
+}
+
+#[tokio::test]
+async fn without_the_api_server_pods_end_in_order_each_once() -> TestResult {
+    let test = "without_the_api_server_pods_end_in_order_each_once";
+    let Some(mut machine) = Machine::set(test, Ends::Winddown).await? else { return Ok(()) };
+    machine.cut_off().await;
+    let asked = machine.scenario.power_off().await?;
+    machine.scenario.wait_off(DOWN).await?;
+    say(test, asked, &machine.scenario, &machine);
+    machine.scenario.assert_ended_in_order()?;
+    machine.assert_static_pod_was_last()?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_api_server_that_goes_away_in_the_middle_changes_no_order_and_starts_nothing_again()
+-> TestResult {
+    let test =
+        "an_api_server_that_goes_away_in_the_middle_changes_no_order_and_starts_nothing_again";
+    let Some(mut machine) = Machine::set(test, Ends::Winddown).await? else { return Ok(()) };
+    let asked = machine.scenario.power_off().await?;
+    machine.scenario.someone_is_asked().await?;
+    machine.cut_off().await;
+    machine.scenario.wait_off(DOWN).await?;
+    say(test, asked, &machine.scenario, &machine);
+    machine.scenario.assert_ended_within(Duration::from_secs(3))?;
+    machine.assert_static_pod_was_last()?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_agent_that_is_killed_in_the_middle_goes_on_and_the_kubelet_starts_nothing_again()
+-> TestResult {
+    let test = "an_agent_that_is_killed_in_the_middle_goes_on_and_the_kubelet_starts_nothing_again";
+    let Some(mut machine) = Machine::set(test, Ends::Winddown).await? else { return Ok(()) };
+    let asked = machine.scenario.power_off().await?;
+    machine.scenario.someone_is_asked().await?;
+    machine.scenario.agent().await?.kill()?;
+    machine.scenario.wait_off(DOWN).await?;
+    say(test, asked, &machine.scenario, &machine);
+    machine.scenario.assert_ended_within(Duration::from_secs(3))?;
+    machine.assert_static_pod_was_last()?;
+    Ok(())
+}
+
+/// The same pods by the kubelet's own graceful shutdown, for the figures beside ours.
+#[tokio::test]
+async fn the_kubelets_own_shutdown_of_the_same_pods() -> TestResult {
+    let test = "the_kubelets_own_shutdown_of_the_same_pods";
+    let Some(mut machine) = Machine::set(test, Ends::Kubelet).await? else { return Ok(()) };
+    let asked = machine.scenario.power_off().await?;
+    machine.scenario.wait_off(DOWN).await?;
+    say(test, asked, &machine.scenario, &machine);
+    for (name, log) in machine.scenario.logs() {
+        assert_eq!(log.exits.len(), 1, "{name}: {log:?}");
+    }
+    Ok(())
+}

@@ -1,0 +1,259 @@
+//! A node with containerd, a real kubelet that belongs to a real API server, and winddown beside it.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::{Node, Pod};
+use kube::Api;
+use kube::api::PostParams;
+use serde_json::{Value, json};
+use winddown_node_tests::scenario::{Scenario, Setup, TestResult};
+use winddown_node_tests::{Bridge, TestPod};
+
+use crate::RealApi;
+use crate::server::HOUR;
+
+/// Where the kubelet's credentials are, which the agent uses as well.
+const KUBECONFIG: &str = "/var/lib/kubelet/kubeconfig";
+/// How long the kubelet may take to run all pods.
+const RUNS: Duration = Duration::from_secs(120);
+/// The static pod.
+const STATIC: &str = "static-0";
+
+static COUNT: AtomicU32 = AtomicU32::new(0);
+
+/// Who ends the pods when the node goes down.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ends {
+    Winddown,
+    /// The kubelet, by its own graceful shutdown; no agent runs.
+    Kubelet,
+}
+
+pub(crate) struct Machine {
+    pub(crate) scenario: Scenario,
+    pub(crate) bridge: Option<Bridge>,
+    pub(crate) api: &'static RealApi,
+    pub(crate) node: String,
+    address: SocketAddr,
+}
+
+/// Four ordinary pods, two of a higher priority, a critical one; and a static one beside them.
+fn pods() -> Vec<TestPod> {
+    let ordinary = (0..4).map(|n| TestPod::new(format!("web-{n}"), 0, 500 + 200 * n));
+    let queues = (0..2).map(|n| TestPod::new(format!("queue-{n}"), 1000, 500));
+    let critical = [TestPod::new("agent-0", 2_000_000_000, 400)];
+    ordinary.chain(queues).chain(critical).map(TestPod::in_container).collect()
+}
+
+fn class_of(pod: &TestPod) -> Option<&'static str> {
+    match pod.priority {
+        0 => None,
+        1000 => Some("queue"),
+        _ => Some("system-cluster-critical"),
+    }
+}
+
+impl Machine {
+    /// The machine with all its pods running. None, after saying so, where a program is missing.
+    pub(crate) async fn set(test: &str, ends: Ends) -> TestResult<Option<Self>> {
+        let Some(kubelet) = std::env::var_os("WINDDOWN_KUBELET") else {
+            println!("SKIPPED: {test}: WINDDOWN_KUBELET names no kubelet");
+            return Ok(None);
+        };
+        let Some(api) = RealApi::get().await else { return Ok(None) };
+        let more = format!(
+            "mode: companion\nkubeconfig: {KUBECONFIG}\n\
+             containerRuntimeEndpoint: unix:///run/containerd/containerd.sock\n"
+        );
+        let setup = Setup { more, ..Setup::default() };
+        let Some(scenario) = Scenario::with_containerd_as(test, pods(), &setup).await? else {
+            return Ok(None);
+        };
+        // One API server has the nodes of all tests.
+        let node = format!("kubelet-{}", COUNT.fetch_add(1, Ordering::Relaxed));
+        scenario.node.run(&["hostname", &node]).await?;
+        let address: SocketAddr = api.url.trim_start_matches("https://").parse()?;
+        let mut machine = Self { scenario, bridge: None, api, node, address };
+        machine.connect().await?;
+        machine.start_kubelet(Path::new(&kubelet), ends).await?;
+        machine.make_pods().await?;
+        if ends == Ends::Winddown {
+            machine.scenario.node.run(&["systemctl", "start", "winddown"]).await?;
+            machine.scenario.lock_is_back().await?;
+        }
+        Ok(Some(machine))
+    }
+
+    /// From now on the node reaches the API server.
+    pub(crate) async fn connect(&mut self) -> TestResult {
+        self.bridge = Some(Bridge::open(&self.scenario.node, self.address).await?);
+        Ok(())
+    }
+
+    /// From now on it does not.
+    pub(crate) async fn cut_off(&mut self) {
+        if let Some(bridge) = self.bridge.take() {
+            bridge.close().await;
+        }
+    }
+
+    /// Names of pods by the group that they end with, in order.
+    pub(crate) fn groups(&self) -> Vec<(&'static str, Vec<&str>)> {
+        let of = |priority: i32| -> Vec<&str> {
+            let pods = self.scenario.pods.iter().filter(|pod| pod.priority == priority);
+            pods.map(|pod| pod.name.as_str()).collect()
+        };
+        vec![("ordinary", of(0)), ("queues", of(1000)), ("critical", of(2_000_000_000))]
+    }
+
+    async fn start_kubelet(&self, program: &Path, ends: Ends) -> TestResult {
+        let node = &self.scenario.node;
+        node.install(program, "/usr/local/bin/kubelet")?;
+        let user = format!("system:node:{}", self.node);
+        let issued = self.api.authority.client(&user, &["system:nodes"], HOUR);
+        for (name, text) in [
+            ("ca.crt", self.api.authority.pem()),
+            ("node.crt", issued.certificate),
+            ("node.key", issued.key),
+        ] {
+            node.write(&format!("/var/lib/kubelet/{name}"), text, 0o600)?;
+        }
+        let kubeconfig = json!({
+            "apiVersion": "v1", "kind": "Config", "current-context": "c",
+            "contexts": [{"name": "c", "context": {"cluster": "k", "user": "u"}}],
+            "clusters": [{"name": "k", "cluster": {
+                "server": self.api.url, "certificate-authority": "/var/lib/kubelet/ca.crt",
+            }}],
+            "users": [{"name": "u", "user": {
+                "client-certificate": "/var/lib/kubelet/node.crt",
+                "client-key": "/var/lib/kubelet/node.key",
+            }}],
+        });
+        node.write(KUBECONFIG, kubeconfig.to_string(), 0o600)?;
+        node.write("/var/lib/kubelet/config.yaml", configuration(ends).to_string(), 0o644)?;
+        node.write("/etc/systemd/system/kubelet.service", UNIT, 0o644)?;
+        node.run(&["sh", "-ec", PREPARE]).await?;
+        node.run(&["systemctl", "daemon-reload"]).await?;
+        node.run(&["systemctl", "start", "kubelet"]).await?;
+        Ok(())
+    }
+
+    /// Binds the pods to the node, and waits until they and the static one run.
+    async fn make_pods(&self) -> TestResult {
+        let nodes: Api<Node> = Api::all(self.api.admin().await);
+        self.eventually("the node is ready", async || {
+            let node = nodes.get(&self.node).await.ok();
+            let conditions = node.and_then(|node| node.status?.conditions).unwrap_or_default();
+            conditions.iter().any(|one| one.type_ == "Ready" && one.status == "True")
+        })
+        .await?;
+        self.api.namespace(&self.node).await;
+        self.api
+            .apply(&[json!({"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass",
+            "metadata": {"name": "queue"}, "value": 1000})])
+            .await;
+        let pods: Api<Pod> = Api::namespaced(self.api.admin().await, &self.node);
+        for pod in &self.scenario.pods {
+            let mut object: Value = serde_json::from_str(&pod.manifest())?;
+            object["metadata"]["namespace"] = json!(self.node);
+            let spec = object["spec"].as_object_mut().ok_or("a pod without a spec")?;
+            spec.remove("priority");
+            spec.insert("nodeName".into(), json!(self.node));
+            spec.insert("automountServiceAccountToken".into(), json!(false));
+            if let Some(class) = class_of(pod) {
+                spec.insert("priorityClassName".into(), json!(class));
+            }
+            pods.create(&PostParams::default(), &serde_json::from_value(object)?).await?;
+        }
+        let fixed = TestPod::new(STATIC, 0, 300).in_container();
+        let mut manifest: Value = serde_json::from_str(&fixed.manifest())?;
+        manifest["metadata"]["namespace"] = json!("default");
+        manifest["spec"]["priorityClassName"] = json!("system-node-critical");
+        manifest["spec"]["priority"] = json!(2_000_001_000);
+        self.scenario.node.write(
+            "/etc/kubernetes/manifests/static-0.yaml",
+            manifest.to_string(),
+            0o600,
+        )?;
+        self.scenario.wait_started(self.scenario.pods.len()).await?;
+        self.eventually("all run, says the API server", async || {
+            let all = pods.list(&kube::api::ListParams::default()).await;
+            let running = |pod: &Pod| {
+                pod.status.as_ref().is_some_and(|status| status.phase.as_deref() == Some("Running"))
+            };
+            all.is_ok_and(|all| all.items.iter().all(running))
+        })
+        .await?;
+        let mirrors: Api<Pod> = Api::namespaced(self.api.admin().await, "default");
+        let mirror = format!("{STATIC}-{}", self.node);
+        self.eventually("the static pod has its mirror", async || {
+            mirrors.get(&mirror).await.is_ok_and(|pod| {
+                pod.status.is_some_and(|status| status.phase.as_deref() == Some("Running"))
+            })
+        })
+        .await
+    }
+
+    /// Fails unless the static pod ended once, by itself, after all others.
+    pub(crate) fn assert_static_pod_was_last(&self) -> TestResult {
+        let fixed = TestPod::new(STATIC, 0, 300).in_container();
+        let logs = winddown_node_tests::read_pod_log(&self.scenario.node, &[fixed]);
+        let log = logs.values().next().ok_or("the static pod wrote nothing")?;
+        assert_eq!((log.starts.len(), log.exits.len()), (1, 1), "{log:?}");
+        let others = self.scenario.logs();
+        let last = others.values().flat_map(|log| &log.exits).max().ok_or("no pod exited")?;
+        assert!(log.terms[0] >= *last, "the static pod was asked before the others had ended");
+        Ok(())
+    }
+
+    async fn eventually(&self, what: &str, is: impl AsyncFn() -> bool) -> TestResult {
+        let waiting = self.scenario.node.wait_until(what, RUNS, async || is().await).await;
+        if let Err(error) = waiting {
+            let journal = self.scenario.node.journal(&["--unit=kubelet", "--lines=20"]).await?;
+            return Err(format!("{error}\n{journal}").into());
+        }
+        Ok(())
+    }
+}
+
+const UNIT: &str = "[Service]\nExecStart=/usr/local/bin/kubelet --config=/var/lib/kubelet/config.yaml \
+    --kubeconfig=/var/lib/kubelet/kubeconfig --v=2\nRestart=always\nRestartSec=10\n";
+
+/// A kubelet takes the address of the default route, and wants these settings of the kernel, which are the
+/// host's here and cannot be written.
+const PREPARE: &str = "ip link add kubelet0 type bridge
+ip address add 10.99.0.1/24 dev kubelet0
+ip link set kubelet0 up
+ip route add default dev kubelet0
+for setting in vm/overcommit_memory=1 kernel/panic=10 kernel/panic_on_oops=1 \
+    kernel/keys/root_maxkeys=1000000 kernel/keys/root_maxbytes=25000000; do
+    file=/run/$(basename ${setting%=*})
+    echo ${setting#*=} >$file
+    mount --bind $file /proc/sys/${setting%=*}
+done";
+
+fn configuration(ends: Ends) -> Value {
+    let mut configuration = json!({
+        "apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration",
+        "failCgroupV1": false, "cgroupDriver": "cgroupfs", "cgroupsPerQOS": false,
+        "enforceNodeAllocatable": [], "failSwapOn": false, "localStorageCapacityIsolation": false,
+        "containerRuntimeEndpoint": "unix:///run/containerd/containerd.sock",
+        "staticPodPath": "/etc/kubernetes/manifests", "resolvConf": "/etc/resolv.conf",
+        "authentication": {"anonymous": {"enabled": false}, "webhook": {"enabled": false},
+            "x509": {"clientCAFile": "/var/lib/kubelet/ca.crt"}},
+        "authorization": {"mode": "AlwaysAllow"},
+        // The disk is the host's, and may be as full as it likes.
+        "evictionHard": {"memory.available": "50Mi"}, "imageGCHighThresholdPercent": 100,
+    });
+    if ends == Ends::Kubelet {
+        configuration["shutdownGracePeriodByPodPriority"] = json!([
+            {"priority": 0, "shutdownGracePeriodSeconds": 6},
+            {"priority": 1000, "shutdownGracePeriodSeconds": 4},
+            {"priority": 2_000_000_000, "shutdownGracePeriodSeconds": 4},
+        ]);
+    }
+    configuration
+}
