@@ -49,8 +49,8 @@ impl<A: EndPods, N: LocalNode> Core<A, N> {
         tokio::join!(
             self.follow_api(),
             self.looks.keep_looking(&self.node),
-            self.keep_kubelet(),
-            self.end_what_is_started_again(),
+            self.kubelet.keep(&self.node, self.config.going_down.clone()),
+            self.ended_past.end_again(&self.node, &self.looks, self.config.going_down.clone()),
         );
     }
 

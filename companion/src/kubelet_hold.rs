@@ -7,7 +7,6 @@ use tokio::time::sleep;
 use winddown_shared::Backoff;
 
 use super::local_node::LocalNode;
-use super::stop::Core;
 
 /// Whether the kubelet is held back.
 ///
@@ -47,25 +46,20 @@ impl KubeletHold {
         self.wanted.send_if_modified(|wanted| !std::mem::replace(wanted, true));
         let _ = self.state.subscribe().wait_for(|state| *state != HoldState::Free).await;
     }
-}
 
-// === impl Core ===
-
-impl<A, N: LocalNode> Core<A, N> {
     /// Holds the kubelet back when that is wanted, and starts it again when the node stays up.
-    pub(super) async fn keep_kubelet(&self) {
-        let mut wanted = self.kubelet.wanted.subscribe();
-        let mut going_down = self.config.going_down.clone();
+    pub(super) async fn keep<N: LocalNode>(&self, node: &N, mut going_down: watch::Receiver<bool>) {
+        let mut wanted = self.wanted.subscribe();
         loop {
             tokio::select! {
                 Ok(()) = wanted.changed() => {
                     if *wanted.borrow_and_update() {
-                        self.hold_back().await;
+                        self.hold_back(node).await;
                     }
                 }
                 Ok(()) = going_down.changed() => {
                     if !*going_down.borrow_and_update() {
-                        self.let_go(&mut going_down).await;
+                        self.let_go(node, &mut going_down).await;
                     }
                 }
                 // Whether the node goes down is told no more: it does not come back either.
@@ -74,8 +68,8 @@ impl<A, N: LocalNode> Core<A, N> {
         }
     }
 
-    async fn hold_back(&self) {
-        let state = match self.node.stop_kubelet().await {
+    async fn hold_back<N: LocalNode>(&self, node: &N) {
+        let state = match node.stop_kubelet().await {
             Ok(()) => {
                 tracing::info!("the kubelet is stopped, so that it starts no container again");
                 HoldState::Held
@@ -87,13 +81,13 @@ impl<A, N: LocalNode> Core<A, N> {
                 HoldState::Impossible
             }
         };
-        self.kubelet.state.send_replace(state);
+        self.state.send_replace(state);
     }
 
     /// Starts the kubelet if it was stopped here, by this agent or the one before it.
-    async fn let_go(&self, going_down: &mut watch::Receiver<bool>) {
+    async fn let_go<N: LocalNode>(&self, node: &N, going_down: &mut watch::Receiver<bool>) {
         let mut backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(30));
-        while let Err(why) = self.node.start_kubelet().await {
+        while let Err(why) = node.start_kubelet().await {
             tracing::error!(
                 "the kubelet was stopped for the shutdown and cannot be started again \
                  (`systemctl start kubelet`): {why}"
@@ -104,7 +98,7 @@ impl<A, N: LocalNode> Core<A, N> {
                 _ = going_down.wait_for(|is_down| *is_down) => return,
             }
         }
-        self.kubelet.wanted.send_replace(false);
-        self.kubelet.state.send_replace(HoldState::Free);
+        self.wanted.send_replace(false);
+        self.state.send_replace(HoldState::Free);
     }
 }

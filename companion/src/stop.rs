@@ -31,7 +31,7 @@ const TRY_AGAIN: [Duration; 2] = [Duration::from_millis(100), Duration::from_sec
 /// The kubelet hears of a deletion a moment after it was asked for, and kills as much later.
 const KUBELET_LAG: Duration = Duration::from_millis(500);
 /// The least that containers get of a grace that is over.
-pub(super) const LAST_GRACE: Duration = Duration::from_secs(1);
+const LAST_GRACE: Duration = Duration::from_secs(1);
 
 /// The pods of one node, and how they are ended.
 pub(super) struct Core<A, N> {
