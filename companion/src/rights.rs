@@ -2,7 +2,8 @@
 
 use futures_util::future::try_join_all;
 use k8s_openapi::api::authorization::v1::{
-    ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec,
+    FieldSelectorAttributes, ResourceAttributes, SelfSubjectAccessReview,
+    SelfSubjectAccessReviewSpec,
 };
 use kube::Api;
 use kube::api::PostParams;
@@ -71,14 +72,20 @@ impl Need {
             Some((resource, subresource)) => (resource, Some(subresource.to_owned())),
             None => (self.resource, None),
         };
-        // A node may ask for its own object only.
+        // A node may ask for its own object only, and for pods only by its own name.
         let name = (resource == "nodes").then(|| node.to_owned());
+        let of_node = matches!((resource, self.verb), ("pods", "list" | "watch"));
+        let field_selector = of_node.then(|| FieldSelectorAttributes {
+            raw_selector: Some(format!("spec.nodeName={node}")),
+            requirements: None,
+        });
         let attributes = ResourceAttributes {
             verb: Some(self.verb.to_owned()),
             group: Some(self.group.to_owned()),
             resource: Some(resource.to_owned()),
             subresource,
             name,
+            field_selector,
             ..ResourceAttributes::default()
         };
         let spec = SelfSubjectAccessReviewSpec {

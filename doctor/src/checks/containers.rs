@@ -275,7 +275,11 @@ pub(super) fn api(facts: &Facts) -> Option<Finding> {
         CHECK
             .problem("the API server does not let this agent do what it has to")
             .saw(format!("not allowed: {}", missing.join(", ")))
-            .fix("kubectl apply -f companion-mode.yaml -f own-node.yaml")
+            .fix(match missing.iter().all(|need| need.ends_with(".events.k8s.io")) {
+                // A kubelet's own credentials may do all else.
+                true => "kubectl apply -f cluster-mode.yaml",
+                false => "kubectl apply -f companion-mode.yaml -f own-node.yaml",
+            })
     })
 }
 

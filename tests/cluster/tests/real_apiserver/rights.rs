@@ -72,6 +72,20 @@ async fn the_companions_account_may_do_what_its_role_says_and_little_else() {
 }
 
 #[tokio::test]
+async fn a_kubelets_own_credentials_lack_nothing_that_the_companion_asks_of_the_api_server() {
+    let Some(api) = RealApi::get().await else { return };
+    let node = "rights-beside-kubelet";
+    let object = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": node}});
+    api.apply(&[object]).await;
+    let connection = api.node(node).await;
+    let missing = winddown_companion::missing_rights(&connection.client(), node).await.unwrap();
+    assert_eq!(missing, []);
+    let missing = winddown_companion::missing_rights(&connection.client(), "other").await.unwrap();
+    let missing: Vec<_> = missing.iter().map(ToString::to_string).collect();
+    assert!(missing.contains(&"list pods".to_owned()), "{missing:?}");
+}
+
+#[tokio::test]
 async fn a_node_lacks_only_what_the_manifests_add() {
     let Some(api) = RealApi::get().await else { return };
     let user = "system:node:rights-node";
