@@ -104,6 +104,7 @@ impl<A: EndPods, N: LocalNode> Core<A, N> {
             signalled_at: told.signalled_at().filter(|_| !before.is_empty()),
             stopped_at: Some(Instant::now()),
             containers: facts::stopped(&before, &after),
+            remark: told.into_remark(),
         })
     }
 
@@ -211,6 +212,7 @@ impl<A: EndPods, N: LocalNode> Core<A, N> {
         };
         tracing::warn!(pod = %pod.label(), "{why}: its containers are stopped through the runtime");
         told.stopping();
+        told.remark(format!("{why}: its containers were stopped through the container runtime"));
         let stopped = self.stop_within(inside, grace).await;
         if let Err(error) = &stopped {
             tracing::warn!(pod = %pod.label(), "its containers cannot be stopped: {error}");

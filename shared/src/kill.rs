@@ -93,6 +93,8 @@ pub struct PodStopped {
     pub stopped_at: Option<Instant>,
     /// The containers that were running when the stop began.
     pub containers: Vec<StoppedContainer>,
+    /// What people should know of how it was ended: `its disruption budget refused for 6.5 s`.
+    pub remark: Option<Arc<str>>,
 }
 
 impl PodStopped {

@@ -1,10 +1,13 @@
 //! Asks the API server to end a pod: an eviction first, a deletion then, and again for every grace
 //! that is shorter than what it was told.
 
+use std::sync::Arc;
+
 use super::*;
 use winddown_api_client::node_pods::Refused;
 use winddown_api_client::refusal::{self, Refusal};
 use winddown_shared::Backoff;
+use winddown_shared::display::in_seconds;
 
 /// How long one request may take.
 const REQUEST: Duration = Duration::from_secs(5);
@@ -22,6 +25,8 @@ pub(super) struct Told {
     accepted: OnceLock<Instant>,
     /// The container runtime was asked.
     stopping: OnceLock<Instant>,
+    /// What is worth knowing of that.
+    remark: OnceLock<Arc<str>>,
 }
 
 /// What follows an eviction that was not granted.
@@ -67,6 +72,15 @@ impl Told {
         self.stopping.get_or_init(Instant::now);
     }
 
+    /// What people should know; the first remark stays.
+    pub(super) fn remark(&self, text: impl Into<Arc<str>>) {
+        self.remark.get_or_init(|| text.into());
+    }
+
+    pub(super) fn into_remark(self) -> Option<Arc<str>> {
+        self.remark.into_inner()
+    }
+
     fn accepted(&self) {
         self.accepted.get_or_init(Instant::now);
     }
@@ -82,7 +96,7 @@ impl<A: EndPods, N: LocalNode> Core<A, N> {
         }
         let mut ends = self.deletion_ends(pod);
         if ends.is_none() {
-            ends = self.evict(pod, &mut grace).await;
+            ends = self.evict(pod, &mut grace, told).await;
         }
         loop {
             if ends.is_some() {
@@ -106,7 +120,7 @@ impl<A: EndPods, N: LocalNode> Core<A, N> {
     }
 
     /// Evicts the pod: when its grace is over. None: it has to be deleted.
-    async fn evict(&self, pod: &Pod, grace: &mut Grace) -> Option<Instant> {
+    async fn evict(&self, pod: &Pod, grace: &mut Grace, told: &Told) -> Option<Instant> {
         let begun = Instant::now();
         let mut deadline = begun + self.config.consent(grace.remaining());
         let mut backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(2));
@@ -119,6 +133,12 @@ impl<A: EndPods, N: LocalNode> Core<A, N> {
             let refused = match evicted.unwrap_or_else(|_| Err(Refused::silent("evict the pod"))) {
                 Ok(()) => {
                     self.outage.worked();
+                    if said {
+                        told.remark(format!(
+                            "its disruption budget refused for {}",
+                            in_seconds(now - begun)
+                        ));
+                    }
                     return Some(now + left);
                 }
                 Err(refused) => refused,
@@ -142,6 +162,12 @@ impl<A: EndPods, N: LocalNode> Core<A, N> {
                 return Some(ends);
             }
             if Instant::now() >= deadline {
+                if said {
+                    told.remark(format!(
+                        "its disruption budget refused for {}, and it was deleted without consent",
+                        in_seconds(begun.elapsed())
+                    ));
+                }
                 return None;
             }
             // The last try is at the end of the time for it.

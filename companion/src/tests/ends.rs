@@ -30,8 +30,11 @@ async fn a_budget_that_is_against_it_is_asked_each_second_for_ten_and_then_the_p
     let (world, core) = World::new([pod("web", json!({}))]).await;
     world.refuse(1000, BLOCKED);
     let (took, stopped) = stop(&core, "web", 60).await;
-    stopped.unwrap();
     assert_eq!(took, 12);
+    assert_eq!(
+        stopped.unwrap().remark.as_deref(),
+        Some("its disruption budget refused for 10 s, and it was deleted without consent")
+    );
     let mut wanted: Vec<String> =
         (0..=10).map(|at| format!("{at}: evict web {}", 60 - at)).collect();
     wanted.push("10: delete web 50".into());
@@ -163,7 +166,8 @@ async fn without_the_api_containers_are_stopped_through_the_runtime_once_the_nod
     world.set_api_away(true);
     world.set_going_down();
     let (took, stopped) = stop(&core, "web", 60).await;
-    stopped.unwrap();
+    let remark = stopped.unwrap().remark.unwrap();
+    assert!(remark.starts_with("the API server is away: its containers were stopped"), "{remark}");
     assert_eq!(took, 12);
     let log = world.log();
     let at = log.iter().position(|line| line == "10: stop the kubelet").unwrap();
@@ -195,6 +199,7 @@ async fn sigterm_is_told_as_of_the_request_that_was_granted() {
     let begun = Instant::now();
     let stopped = stop(&core, "web", 60).await.1.unwrap();
     assert_eq!((stopped.signalled_at.unwrap() - begun).as_secs(), 7);
+    assert_eq!(stopped.remark.as_deref(), Some("its disruption budget refused for 7 s"));
 }
 
 #[tokio::test(start_paused = true)]

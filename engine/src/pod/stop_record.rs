@@ -36,6 +36,7 @@ impl StopRecord {
             signalled_at: self.signalled_at,
             stopped_at: self.stopped_at,
             containers: self.names.iter().filter_map(end_of).collect(),
+            remark: None,
         }
     }
 }

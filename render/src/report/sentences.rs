@@ -137,8 +137,10 @@ pub(super) fn remark(pod: &PodReport) -> String {
         PodEnd::Left => format!("STILL RUNS{containers}{wanted}"),
     };
     let earlier = pod.ending_by.as_deref().map(|by| format!("was ending already ({})", clean(by)));
+    let remark = pod.remark.as_deref().map(|remark| clean(remark).into_owned());
     let mounts = (!pod.mounts.is_empty()).then(|| mounts(pod));
-    let said = earlier.into_iter().chain((!end.is_empty()).then_some(end)).chain(mounts);
+    let end = (!end.is_empty()).then_some(end);
+    let said = earlier.into_iter().chain(end).chain(remark).chain(mounts);
     said.collect::<Vec<_>>().join("; ")
 }
 

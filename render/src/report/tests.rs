@@ -49,12 +49,13 @@ priority 2000000000 and above · 1 pod · took 5.2 s of 27.0 s
 fn who_had_asked_a_pod_to_end_before_is_said_beside_it() {
     let old = PodReport {
         ending_by: Some("max-age".into()),
+        remark: Some("its disruption budget refused for 6.5 s".into()),
         mounts: vec!["/a".into()],
         ..pod("old", PodEnd::Exited, Some(0), Some(1250))
     };
     let text =
         text(&report(Outcome::Clean, 1250, vec![group(0, Some((0, 1250)), vec![old])]), false);
-    assert!(text.contains("was ending already (max-age); 1 mount not released"), "{text}");
+    assert!(text.contains("was ending already (max-age); its disruption budget refused for 6.5 s; 1 mount not released"), "{text}");
 }
 
 #[test]

@@ -143,6 +143,7 @@ impl PodKiller for FakeKiller {
                 exit_code: if forced { 137 } else { 0 },
                 forced,
             }],
+            remark: None,
         }))
     }
 

@@ -160,6 +160,7 @@ impl FakeSyncer {
                 exit_code: if forced { 137 } else { 0 },
                 forced,
             }],
+            remark: None,
         }
     }
 }

@@ -258,6 +258,7 @@ fn asked(uid: &str, at: Option<u64>, grace: u64, end: PodEnd) -> PodReport {
         mounts: Vec::new(),
         error: None,
         ending_by: None,
+        remark: None,
     }
 }
 

@@ -119,6 +119,9 @@ pub struct PodReport {
     /// Mount points that were not released in time.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub mounts: Vec<String>,
+    /// What people should know of how it was ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub remark: Option<String>,
     /// What went wrong.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
@@ -197,6 +200,7 @@ impl PodReport {
             end: PodEnd::Spared,
             containers: Vec::new(),
             mounts: Vec::new(),
+            remark: None,
             error: None,
         }
     }

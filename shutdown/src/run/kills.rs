@@ -183,6 +183,7 @@ impl<K: PodKiller> Run<'_, K> {
                 report.exit = Some(stopped.stopped_at.map_or(now, offset));
                 let forced = stopped.containers.iter().filter(|container| container.forced);
                 report.containers = forced.map(|container| container.name.to_string()).collect();
+                report.remark = stopped.remark.as_deref().map(str::to_owned);
                 if stopped.forced() { PodEnd::Killed } else { PodEnd::Exited }
             }
             Err(Failure { error, still_running }) => {

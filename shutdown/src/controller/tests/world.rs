@@ -284,6 +284,7 @@ impl PodKiller for World {
             signalled_at: life.signals.first().map(|(at, _)| *at),
             stopped_at: Some(at),
             containers: vec![StoppedContainer { name: "main".into(), exit_code, forced }],
+            remark: None,
         }))
     }
 

@@ -24,6 +24,7 @@ pub(crate) fn pod(name: &str, end: PodEnd, asked: Option<u64>, exit: Option<u64>
         mounts: Vec::new(),
         error: None,
         ending_by: None,
+        remark: None,
     }
 }
 
