@@ -1,20 +1,18 @@
 //! How the node stands with its cluster, in one line.
 
 use anstyle::Style;
-use winddown_shared::WallTime;
 use winddown_shared::display::{age, clean};
 
 use super::paint::{BAD, GOOD, WARN};
-use super::since;
+use super::times::Times;
 use winddown_control::api::{ApiState, ClusterStatus};
 
 /// A lease that was not renewed for so long is worth a look, in seconds.
 const OLD_LEASE: u64 = 30;
 
-/// What `winddown status` says of the cluster.
-pub(super) fn summary(cluster: &ClusterStatus, now: WallTime) -> (String, Style) {
-    let for_how_long =
-        cluster.api.since.map(|then| format!(" for {}", since(now, then))).unwrap_or_default();
+/// What is said of the cluster.
+pub(super) fn summary(cluster: &ClusterStatus, times: Times) -> (String, Style) {
+    let since = cluster.api.since.map(|then| format!(" {}", times.since(then))).unwrap_or_default();
     let (state, mut style) = match cluster.api.state {
         ApiState::Connected => ("API connected", GOOD),
         ApiState::Unreachable => ("API UNREACHABLE", BAD),
@@ -22,7 +20,7 @@ pub(super) fn summary(cluster: &ClusterStatus, now: WallTime) -> (String, Style)
         ApiState::Unsigned => ("waiting for a certificate", WARN),
         ApiState::Unknown => ("API not asked yet", WARN),
     };
-    let mut text = format!("{state}{for_how_long}");
+    let mut text = format!("{state}{since}");
     if let Some(why) = &cluster.api.why {
         text.push_str(&format!(": {}", clean(why)));
     }

@@ -7,19 +7,23 @@ mod changes;
 mod cluster;
 mod eviction;
 mod group_state;
+mod line;
 mod live;
 mod paint;
 mod plan;
 mod preemption;
 pub mod report;
+mod rows;
 mod status;
 mod table;
 #[cfg(test)]
 mod tests;
 mod text;
+mod times;
 
 pub use changes::changes;
 pub use eviction::eviction;
+pub use line::{Line, Span, painted};
 pub use live::{Scene, Screen, counts_down, live};
 pub use paint::{error, notice};
 pub use plan::{group_title, groups, plan, reports};
@@ -27,9 +31,6 @@ pub use preemption::preemption;
 pub use status::status;
 pub use table::{Align, Column, Table};
 pub use text::{fit, wrap};
-
-use winddown_shared::WallTime;
-use winddown_shared::display::age;
 
 /// The text instead of "no pods" while the pods are unknown.
 pub const PODS_UNKNOWN: &str =
@@ -44,9 +45,4 @@ pub struct View {
     pub color: bool,
     /// With more columns and lines.
     pub wide: bool,
-}
-
-/// How long before `now` it was.
-fn since(now: WallTime, then: WallTime) -> String {
-    age(now.duration_since(then).as_secs())
 }

@@ -5,16 +5,16 @@
 
 use std::time::Duration;
 
-use ratatui::style::{Color, Modifier, Style};
-use ratatui::text::{Line, Span};
-use unicode_width::UnicodeWidthStr;
+use anstyle::Style;
 use winddown_shared::WallTime;
 use winddown_shared::display::clean;
 
-use super::{fit, wrap};
+use super::line::{Line, cut, span, width};
+use super::paint::{BAD, DIM, HEAD, PLAIN};
+use super::times::Times;
+use super::wrap;
 use winddown_control::api::{Phase, PodState, Status};
 
-mod columns;
 mod head;
 mod pods;
 mod sections;
@@ -30,8 +30,6 @@ pub struct Scene<'a> {
     pub older: Duration,
     /// Why the agent does not answer, and what to do next; none while it does.
     pub gone: Option<(&'a str, &'a str)>,
-    /// With colour.
-    pub color: bool,
     /// Bars may be drawn with blocks.
     pub blocks: bool,
     /// Pods that were scrolled past.
@@ -42,7 +40,7 @@ pub struct Scene<'a> {
 #[derive(Clone, Debug, Default)]
 pub struct Screen {
     /// At most as many as there are rows, none wider than the screen.
-    pub lines: Vec<Line<'static>>,
+    pub lines: Vec<Line>,
     /// Pods that can be seen at once.
     pub page: usize,
     /// Pods that are really scrolled past: never so many that room is left under the last one.
@@ -78,46 +76,29 @@ fn now(status: &Status, older: Duration) -> WallTime {
     status.time.saturating_add(older).unwrap_or(status.time)
 }
 
-/// When something was: the time of day, or the day where that is not today.
-fn clock(now: WallTime, then: WallTime) -> String {
-    let today = now.strftime("%F").to_string() == then.strftime("%F").to_string();
-    then.strftime(if today { "%H:%M:%S" } else { "%m-%d %H:%M" }).to_string()
-}
-
 struct Page<'a> {
     scene: &'a Scene<'a>,
     columns: usize,
-    lines: Vec<Line<'static>>,
-}
-
-/// How a part of a line looks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Look {
-    Plain,
-    Head,
-    Dim,
-    Good,
-    Warn,
-    Bad,
+    lines: Vec<Line>,
 }
 
 impl Page<'_> {
     /// Nothing was heard of an agent yet.
     fn nobody(&mut self) {
         let (why, next) = self.scene.gone.unwrap_or(("", ""));
-        self.two(vec![self.span(Look::Head, "winddown")], vec![]);
+        self.two(vec![span(HEAD, "winddown")], vec![]);
         if why.is_empty() {
-            self.text(Look::Dim, "waiting for the agent's answer");
+            self.text(DIM, "waiting for the agent's answer");
             return;
         }
-        self.text(Look::Bad, "NO ANSWER");
-        self.text(Look::Plain, why);
+        self.text(BAD, "NO ANSWER");
+        self.text(PLAIN, why);
         if !next.is_empty() {
             self.blank();
-            self.text(Look::Plain, next);
+            self.text(PLAIN, next);
         }
         self.blank();
-        self.text(Look::Dim, "It is asked again every second.");
+        self.text(DIM, "It is asked again every second.");
     }
 
     /// The last line, where there is room for one.
@@ -135,76 +116,41 @@ impl Page<'_> {
             (None, Some(status)) => format!("as of {}", status.time.strftime("%H:%M:%S UTC")),
             _ => String::new(),
         };
-        let keys = vec![self.span(Look::Dim, keys)];
-        let answer = vec![self.span(Look::Dim, &answer)];
+        let keys = vec![span(DIM, keys)];
+        let answer = vec![span(DIM, answer)];
         self.two(keys, answer);
     }
 
+    /// Times as a screen tells them that is not drawn again while nothing happens.
+    fn times(&self, status: &Status) -> Times {
+        let now = now(status, self.scene.older);
+        Times { now, clock: true, brief: self.columns < 60 }
+    }
+
     fn blank(&mut self) {
-        self.lines.push(Line::default());
+        self.lines.push(Line::new());
     }
 
     fn heading(&mut self, text: &str) {
-        let span = self.span(Look::Head, &fit(text, self.columns));
-        self.lines.push(Line::from(span));
+        self.two(vec![span(HEAD, text)], vec![]);
     }
 
     /// As many lines as the text needs.
-    fn text(&mut self, look: Look, text: &str) {
+    fn text(&mut self, style: Style, text: &str) {
         for line in wrap(&clean(text), Some(self.columns.max(16)), 0) {
-            let line = fit(&line, self.columns);
-            self.lines.push(Line::from(self.span(look, &line)));
+            self.two(vec![span(style, line)], vec![]);
         }
     }
 
     /// One part at the left, one at the right; the right one goes where there is no room for both.
-    fn two(&mut self, left: Vec<Span<'static>>, right: Vec<Span<'static>>) {
-        let wide =
-            |spans: &[Span<'_>]| spans.iter().map(|span| span.content.width()).sum::<usize>();
-        let mut line = self.cut(left);
-        let room = self.columns.saturating_sub(wide(&line));
-        if room > wide(&right) {
-            line.push(Span::raw(" ".repeat(room - wide(&right))));
+    fn two(&mut self, left: Line, right: Line) {
+        let mut line = cut(left, self.columns);
+        let room = self.columns.saturating_sub(width(&line));
+        if room > width(&right) {
+            line.push(span(PLAIN, " ".repeat(room - width(&right))));
             line.extend(right);
         }
-        self.lines.push(Line::from(line));
-    }
-
-    /// `spans` in one line, the last ones cut off where it ends.
-    fn cut(&self, spans: Vec<Span<'static>>) -> Vec<Span<'static>> {
-        let mut room = self.columns;
-        let mut kept = Vec::with_capacity(spans.len());
-        for mut span in spans {
-            if room == 0 {
-                break;
-            }
-            if span.content.width() > room {
-                span.content = fit(&span.content, room).into_owned().into();
-            }
-            room -= span.content.width().min(room);
-            kept.push(span);
-        }
-        kept
-    }
-
-    fn span(&self, look: Look, text: &str) -> Span<'static> {
-        Span::styled(text.to_owned(), self.style(look))
-    }
-
-    fn style(&self, look: Look) -> Style {
-        let colored = |color, bold: bool| {
-            let style = if self.scene.color { Style::new().fg(color) } else { Style::new() };
-            if bold { style.add_modifier(Modifier::BOLD) } else { style }
-        };
-        match look {
-            Look::Plain => Style::new(),
-            Look::Head => Style::new().add_modifier(Modifier::BOLD),
-            Look::Dim if self.scene.color => Style::new().add_modifier(Modifier::DIM),
-            Look::Dim => Style::new(),
-            Look::Good => colored(Color::Green, false),
-            Look::Warn => colored(Color::Yellow, false),
-            Look::Bad => colored(Color::Red, true),
-        }
+        self.lines.push(line);
     }
 
     /// `done` of `all`, as a bar of `width` columns. Nothing is full before all is done.

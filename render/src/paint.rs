@@ -9,6 +9,7 @@ pub(super) struct Paint {
     pub(super) color: bool,
 }
 
+pub(super) const PLAIN: Style = Style::new();
 pub(super) const HEAD: Style = Style::new().bold();
 pub(super) const DIM: Style = Style::new().dimmed();
 pub(super) const GOOD: Style = AnsiColor::Green.on_default();
@@ -17,7 +18,7 @@ pub(super) const BAD: Style = AnsiColor::Red.on_default().bold();
 
 impl Paint {
     pub(super) fn with(self, style: Style, text: &str) -> String {
-        if self.color && !text.trim().is_empty() {
+        if self.color && style != PLAIN && !text.trim().is_empty() {
             format!("{style}{text}{style:#}")
         } else {
             text.to_owned()

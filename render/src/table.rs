@@ -5,7 +5,8 @@ use unicode_width::UnicodeWidthStr;
 
 use winddown_shared::display::clean;
 
-use super::paint::{HEAD, Paint};
+use super::line::{Line, cut, painted, span};
+use super::paint::{HEAD, PLAIN};
 use super::{View, fit};
 
 /// Which side of a column its cells stand at.
@@ -80,40 +81,57 @@ impl Table {
 
     /// The table as lines, the headings first, each ended by a newline.
     pub fn render(&self, view: &View) -> String {
-        let paint = Paint { color: view.color };
-        let widths = self.widths(view.width);
-        let mut text = String::new();
+        let lines = self.lines(&self.widths(view.width));
+        lines.iter().map(|line| format!("{}\n", painted(line, view.color))).collect()
+    }
+
+    /// The table as lines of a screen, which it does not leave: columns at the right go first where there is no
+    /// room for all, and the first one takes what the others leave.
+    pub(super) fn on_screen(&self, columns: usize) -> Vec<Line> {
+        let mut widths = self.widths(None);
+        let longest = widths.first().copied().unwrap_or(0);
+        // What the row is about has to be told apart before anything else is of use.
+        let least = longest.min(columns * 2 / 5);
+        let others = |widths: &[usize]| -> usize {
+            widths.iter().skip(1).map(|width| width + GAP.len()).sum::<usize>()
+        };
+        while widths.len() > 1 && others(&widths) + least > columns {
+            widths.pop();
+        }
+        let room = columns.saturating_sub(others(&widths));
+        if let Some(first) = widths.first_mut() {
+            *first = longest.min(room);
+        }
+        self.lines(&widths).into_iter().map(|line| cut(line, columns)).collect()
+    }
+
+    /// As many columns as there are widths.
+    fn lines(&self, widths: &[usize]) -> Vec<Line> {
         let heads: Vec<Cell> = self
             .columns
             .iter()
             .map(|column| Cell { text: column.name.to_owned(), style: Some(HEAD) })
             .collect();
-        for row in std::iter::once(&heads).chain(&self.rows) {
-            let mut line = String::new();
+        let line = |row: &Vec<Cell>| {
+            let mut line = Line::new();
             let last = row.iter().rposition(|cell| !cell.text.is_empty()).unwrap_or(0);
-            for (index, (cell, column)) in row.iter().zip(&self.columns).enumerate() {
-                if index > last {
-                    break;
-                }
-                let width = widths.get(index).copied().unwrap_or(0);
-                let shown = fit(&cell.text, width);
-                let blank = " ".repeat(width.saturating_sub(shown.width()));
-                let painted = cell
-                    .style
-                    .map_or_else(|| shown.clone().into_owned(), |style| paint.with(style, &shown));
+            let cells = row.iter().zip(&self.columns).zip(widths).enumerate();
+            for (index, ((cell, column), width)) in cells.take(last + 1) {
+                let shown = fit(&cell.text, *width);
+                let blank = span(PLAIN, " ".repeat(width.saturating_sub(shown.width())));
+                let text = span(cell.style.unwrap_or(PLAIN), shown);
                 if index > 0 {
-                    line.push_str(GAP);
+                    line.push(span(PLAIN, GAP));
                 }
                 match column.align {
-                    Align::Right => line.extend([blank.as_str(), painted.as_str()]),
-                    Align::Left if index == last => line.push_str(&painted),
-                    Align::Left => line.extend([painted.as_str(), blank.as_str()]),
+                    Align::Right => line.extend([blank, text]),
+                    Align::Left if index == last => line.push(text),
+                    Align::Left => line.extend([text, blank]),
                 }
             }
-            text.push_str(&line);
-            text.push('\n');
-        }
-        text
+            line
+        };
+        std::iter::once(&heads).chain(&self.rows).map(line).collect()
     }
 
     /// Each column's width; the widest that may shrink gives way first.

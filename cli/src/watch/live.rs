@@ -30,7 +30,7 @@ pub(super) async fn run(client: &Client, out: &Output) -> Result<Exit, CommandEr
     let mut resized = signal(SignalKind::window_change())?;
     let mut terminal = Terminal::take(out.color)?;
     let mut keys = Some(EventStream::new());
-    let mut view = View::new(out.color);
+    let mut view = View::new();
     loop {
         view.draw(&mut terminal)?;
         let act = tokio::select! {
@@ -102,7 +102,6 @@ async fn next_key(keys: &mut Option<EventStream>) -> Event {
 
 /// What is on the screen.
 struct View {
-    color: bool,
     blocks: bool,
     status: Option<Status>,
     /// When that was heard.
@@ -114,9 +113,9 @@ struct View {
 }
 
 impl View {
-    fn new(color: bool) -> Self {
+    fn new() -> Self {
         let (status, gone, at) = (None, None, Instant::now());
-        Self { color, blocks: speaks_utf8(), status, at, gone, skipped: 0, page: 0 }
+        Self { blocks: speaks_utf8(), status, at, gone, skipped: 0, page: 0 }
     }
 
     fn hear(&mut self, told: Option<Heard>) -> Result<Act, CommandError> {
@@ -163,7 +162,6 @@ impl View {
                 status: self.status.as_ref(),
                 older: self.older(),
                 gone: self.gone.as_ref().map(|(why, next, _)| (&**why, &**next)),
-                color: self.color,
                 blocks: self.blocks,
                 skipped: self.skipped,
             };

@@ -1,19 +1,18 @@
 //! The terminal as a whole screen, and given back as it was whatever happens.
 
-use std::io::{self, BufWriter, Stdout, Write};
+use std::io::{self, BufWriter, Write};
 use std::sync::Once;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crossterm::cursor::{Hide, Show};
+use crossterm::cursor::{Hide, MoveTo, Show};
+use crossterm::style::Print;
 use crossterm::terminal::{
-    BeginSynchronizedUpdate, EndSynchronizedUpdate, EnterAlternateScreen, LeaveAlternateScreen,
-    disable_raw_mode, enable_raw_mode,
+    BeginSynchronizedUpdate, Clear, ClearType, EndSynchronizedUpdate, EnterAlternateScreen,
+    LeaveAlternateScreen, disable_raw_mode, enable_raw_mode, size,
 };
 use crossterm::{execute, queue};
 use nix::sys::signal::{Signal, raise};
-use ratatui::Terminal as Drawing;
-use ratatui::backend::CrosstermBackend;
-use ratatui::text::{Line, Text};
+use winddown_render::{Line, painted};
 
 /// The terminal is ours.
 static TAKEN: AtomicBool = AtomicBool::new(false);
@@ -21,7 +20,10 @@ static HOOK: Once = Once::new();
 
 /// The terminal while it is taken. Dropping it gives it back; so does a panic.
 pub(super) struct Terminal {
-    drawing: Drawing<CrosstermBackend<BufWriter<Stdout>>>,
+    color: bool,
+    size: (u16, u16),
+    /// The lines that are on the screen.
+    shown: Vec<String>,
 }
 
 // === impl Terminal ===
@@ -29,8 +31,6 @@ pub(super) struct Terminal {
 impl Terminal {
     /// Takes the terminal: its other screen, without a cursor, keys as they are typed.
     pub(super) fn take(color: bool) -> io::Result<Self> {
-        // The choice was made before; the library would look at NO_COLOR again.
-        crossterm::style::force_color_output(color);
         HOOK.call_once(|| {
             let before = std::panic::take_hook();
             std::panic::set_hook(Box::new(move |panic| {
@@ -39,39 +39,45 @@ impl Terminal {
             }));
         });
         enter()?;
-        let backend = CrosstermBackend::new(BufWriter::new(io::stdout()));
-        match Drawing::new(backend) {
-            Ok(drawing) => Ok(Self { drawing }),
-            Err(error) => {
-                give_back();
-                Err(error)
-            }
-        }
+        Ok(Self { color, size: (0, 0), shown: Vec::new() })
     }
 
-    /// Draws what `lines` gives for the columns and rows there are; only what is different is sent.
-    pub(super) fn draw(
-        &mut self,
-        lines: impl FnOnce(usize, usize) -> Vec<Line<'static>>,
-    ) -> io::Result<()> {
+    /// Draws what `lines` gives for the columns and rows there are, no line wider than that; only lines that are
+    /// different are sent.
+    pub(super) fn draw(&mut self, lines: impl FnOnce(usize, usize) -> Vec<Line>) -> io::Result<()> {
         if !TAKEN.load(Ordering::Relaxed) {
             return Err(io::Error::other("the terminal was given back after a panic"));
         }
-        queue!(self.drawing.backend_mut(), BeginSynchronizedUpdate)?;
-        self.drawing.draw(|frame| {
-            let area = frame.area();
-            let lines = lines(usize::from(area.width), usize::from(area.height));
-            frame.render_widget(Text::from(lines), area);
-        })?;
-        execute!(self.drawing.backend_mut(), EndSynchronizedUpdate)
+        let mut out = BufWriter::new(io::stdout());
+        queue!(out, BeginSynchronizedUpdate)?;
+        let size = size()?;
+        if size != self.size {
+            queue!(out, Clear(ClearType::All))?;
+            (self.size, self.shown) = (size, Vec::new());
+        }
+        let lines = lines(usize::from(size.0), usize::from(size.1));
+        let lines: Vec<String> = lines.iter().map(|line| painted(line, self.color)).collect();
+        for (row, line) in (0..).zip(&lines) {
+            if self.shown.get(usize::from(row)) != Some(line) {
+                // Cleared first: behind a full line there is nothing to clear but its last character.
+                queue!(out, MoveTo(0, row), Clear(ClearType::UntilNewLine), Print(line))?;
+            }
+        }
+        if let Ok(below) = u16::try_from(lines.len())
+            && lines.len() < self.shown.len()
+        {
+            queue!(out, MoveTo(0, below), Clear(ClearType::FromCursorDown))?;
+        }
+        self.shown = lines;
+        execute!(out, EndSynchronizedUpdate)
     }
 
     /// Stops this process as Ctrl-Z does; returns when it is told to go on.
     pub(super) fn stop_here(&mut self) -> io::Result<()> {
         give_back();
         raise(Signal::SIGTSTP)?;
-        enter()?;
-        self.drawing.clear()
+        self.size = (0, 0);
+        enter()
     }
 }
 
@@ -94,7 +100,7 @@ fn enter() -> io::Result<()> {
 /// Leaves the terminal as it was found; does nothing where it is not taken.
 fn give_back() {
     if TAKEN.swap(false, Ordering::Relaxed) {
-        // There is nobody left to tell that this failed.
+        // An error could not be told any more.
         let _ = execute!(io::stdout(), EndSynchronizedUpdate, Show, LeaveAlternateScreen);
         let _ = disable_raw_mode();
         let _ = io::stdout().flush();

@@ -35,7 +35,8 @@ const PANIC: &str = "WINDDOWN_TEST_PANIC_ON_A_TERMINAL";
 fn a_panic_gives_the_terminal_back_before_it_is_told() {
     if std::env::var_os(PANIC).is_some() {
         let mut terminal = terminal::Terminal::take(true).unwrap();
-        terminal.draw(|_, _| vec!["drawn".into()]).unwrap();
+        let drawn = winddown_render::Span { text: "drawn".to_owned(), ..Default::default() };
+        terminal.draw(|_, _| vec![vec![drawn]]).unwrap();
         panic!("as the test wants it");
     }
     use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};

@@ -1,14 +1,14 @@
 //! A screen as an SVG picture, for the documentation.
 
-use ratatui::style::{Color, Modifier};
-use ratatui::text::{Line, Span};
+use anstyle::{AnsiColor, Color, Effects};
 use unicode_width::UnicodeWidthStr;
+use winddown_render::{Line, Span};
 
 const CELL: (usize, usize) = (9, 19);
 const MARGIN: usize = 14;
 
 /// `lines` on a terminal of that many columns. The same lines give the same bytes.
-pub(crate) fn draw(title: &str, lines: &[Line<'_>], columns: usize) -> String {
+pub(crate) fn draw(title: &str, lines: &[Line], columns: usize) -> String {
     let (wide, high) = (columns * CELL.0 + 2 * MARGIN, lines.len() * CELL.1 + 2 * MARGIN);
     let mut svg = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{wide}\" height=\"{high}\" viewBox=\"0 0 \
@@ -19,12 +19,12 @@ pub(crate) fn draw(title: &str, lines: &[Line<'_>], columns: usize) -> String {
     for (row, line) in lines.iter().enumerate() {
         let y = MARGIN + row * CELL.1 + 14;
         let mut column = 0;
-        for span in &line.spans {
-            let width = span.content.width();
-            let text = span.content.trim();
+        for span in line {
+            let width = span.text.width();
+            let text = span.text.trim();
             if !text.is_empty() {
                 // Not all viewers keep spaces, so none is left to them.
-                let before = width - span.content.trim_start().width();
+                let before = width - span.text.trim_start().width();
                 let x = MARGIN + (column + before) * CELL.0;
                 let (length, text) = (text.width() * CELL.0, text.replace(' ', "\u{a0}"));
                 svg.push_str(&format!(
@@ -40,16 +40,16 @@ pub(crate) fn draw(title: &str, lines: &[Line<'_>], columns: usize) -> String {
     svg
 }
 
-fn look(span: &Span<'_>) -> String {
-    let dim = span.style.add_modifier.contains(Modifier::DIM);
-    let color = match span.style.fg {
-        Some(Color::Green) => "#5fd07a",
-        Some(Color::Yellow) => "#f0a860",
-        Some(Color::Red) => "#ff9088",
+fn look(span: &Span) -> String {
+    let dim = span.style.get_effects().contains(Effects::DIMMED);
+    let color = match span.style.get_fg_color() {
+        Some(Color::Ansi(AnsiColor::Green)) => "#5fd07a",
+        Some(Color::Ansi(AnsiColor::Yellow)) => "#f0a860",
+        Some(Color::Ansi(AnsiColor::Red)) => "#ff9088",
         _ if dim => "#9aa4af",
         _ => "#e6edf3",
     };
-    let bold = span.style.add_modifier.contains(Modifier::BOLD);
+    let bold = span.style.get_effects().contains(Effects::BOLD);
     format!("fill=\"{color}\"{}", if bold { " font-weight=\"700\"" } else { "" })
 }
 

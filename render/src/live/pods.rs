@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
-use winddown_shared::display::clean;
-use winddown_shared::{WAITING_FOR_PREEMPTION, WallTime};
+use anstyle::Style;
 
-use super::columns::{Cell, Column};
-use super::{Look, Page, clock, now};
-use crate::PODS_UNKNOWN;
-use crate::status::{pod_state, ready};
+use super::Page;
+use crate::line::Line;
+use crate::paint::{BAD, DIM, PLAIN, WARN};
+use crate::status::{pod_state, ready, state_style};
+use crate::times::Times;
+use crate::{Column, PODS_UNKNOWN, Table};
 use winddown_control::api::{PodState, PodStatus, Status};
 
 /// Screens at least this wide show what is seldom asked for.
@@ -27,32 +28,33 @@ impl Page<'_> {
             ))
         });
         if pods.is_empty() {
-            self.text(Look::Plain, &none(status));
+            self.text(PLAIN, &none(status));
             return (0, 0);
         }
         let ending = pods.iter().any(|pod| pod.grace_left_seconds.is_some());
         let wide = self.columns >= WIDE;
-        let mut columns = vec![column("POD", false), column("STATE", false)];
+        let mut columns = vec![Column::words("POD"), Column::words("STATE")];
         if ending {
-            columns.push(column(if self.columns < 60 { "LEFT" } else { "GRACE LEFT" }, true));
+            columns.push(Column::numbers(if self.columns < 60 { "LEFT" } else { "GRACE LEFT" }));
         }
-        columns.extend([column("READY", true), column("PRIORITY", true)]);
-        columns.extend([column("RESTARTS", true), column("SINCE", true)]);
+        columns.extend(["READY", "PRIORITY", "RESTARTS", "SINCE"].map(Column::numbers));
         if wide {
-            columns.extend([column("QOS", false), column("SOURCE", false)]);
+            columns.extend(["QOS", "SOURCE"].map(Column::words));
         }
-        let now = now(status, self.scene.older);
-        let rows: Vec<Vec<Cell>> =
-            pods.iter().map(|pod| row(pod, now, self.scene.older, ending, wide)).collect();
-        let table = self.table(&columns, &rows);
-        self.lines.push(self.table_head(&table));
+        let (times, older) = (self.times(status), self.scene.older);
+        let mut table = Table::new(columns);
+        for pod in &pods {
+            table.row(row(pod, times, older, ending, wide));
+        }
+        // The widths are those of all rows, so that scrolling moves nothing sideways.
+        let mut lines = table.on_screen(self.columns).into_iter();
+        self.lines.extend(lines.next());
+        let rows: Vec<Line> = lines.collect();
         let left = room.saturating_sub(1);
         // Where not all fit, the last line says so.
         let shown = if rows.len() <= left { rows.len() } else { left.saturating_sub(1) };
         let skipped = self.scene.skipped.min(rows.len() - shown.min(rows.len()));
-        for row in rows.iter().skip(skipped).take(shown) {
-            self.lines.push(self.table_row(&table, row));
-        }
+        self.lines.extend(rows.iter().skip(skipped).take(shown).cloned());
         if shown < rows.len() && left > 0 {
             let below = rows.len() - shown - skipped;
             let said = match (skipped, below) {
@@ -60,55 +62,46 @@ impl Page<'_> {
                 (above, 0) => format!("{above} more above"),
                 (above, below) => format!("{above} more above, {below} below"),
             };
-            self.text(Look::Dim, &said);
+            self.text(DIM, &said);
         }
         (shown, skipped)
     }
 }
 
-fn column(name: &'static str, right: bool) -> Column {
-    Column { name, right }
-}
-
 /// Those that are ending first, then those that do not run as they should, then the others.
 fn rank(pod: &PodStatus) -> u8 {
-    match (pod.state, look(&pod_state(pod))) {
+    match (pod.state, state_style(&pod_state(pod))) {
         (PodState::Terminating, _) => 0,
         (PodState::Terminated | PodState::Finished, _) => 4,
-        (_, Look::Bad) => 1,
-        (_, Look::Warn) => 2,
+        (_, BAD) => 1,
+        (_, WARN) => 2,
         _ => 3,
     }
 }
 
-fn look(state: &str) -> Look {
-    match state {
-        "Running" | "Completed" => Look::Plain,
-        "Terminating" | "Terminated" | "Waiting" | "Pending" | "Ended" | WAITING_FOR_PREEMPTION => {
-            Look::Warn
-        }
-        _ => Look::Bad,
-    }
-}
-
-fn row(pod: &PodStatus, now: WallTime, older: Duration, ending: bool, wide: bool) -> Vec<Cell> {
-    let plain = |text: String| (clean(&text).into_owned(), Look::Plain);
+fn row(
+    pod: &PodStatus,
+    times: Times,
+    older: Duration,
+    ending: bool,
+    wide: bool,
+) -> Vec<(String, Option<Style>)> {
     let state = pod_state(pod);
-    let look = look(&state);
-    let mut row = vec![plain(format!("{}/{}", pod.namespace, pod.name))];
-    row.push((clean(&state).into_owned(), look));
+    let style = state_style(&state);
+    let mut row = vec![(format!("{}/{}", pod.namespace, pod.name), None), (state, Some(style))];
     if ending {
         let left = pod.grace_left_seconds.map(|left| left.saturating_sub(older.as_secs()));
         row.push(match left {
-            None => plain("-".to_owned()),
-            Some(0) => ("over".to_owned(), Look::Bad),
-            Some(left) => (format!("{left}s"), Look::Warn),
+            None => ("-".to_owned(), None),
+            Some(0) => ("over".to_owned(), Some(BAD)),
+            Some(left) => (format!("{left}s"), Some(WARN)),
         });
     }
-    let since = pod.started_at.map_or_else(|| "-".to_owned(), |then| clock(now, then));
-    row.extend([ready(pod), pod.priority.to_string(), pod.restarts.to_string(), since].map(plain));
+    let since = pod.started_at.map_or_else(|| "-".to_owned(), |then| times.clock(then));
+    let numbers = [ready(pod), pod.priority.to_string(), pod.restarts.to_string(), since];
+    row.extend(numbers.map(|text| (text, None)));
     if wide {
-        row.extend([pod.qos.clone(), pod.source.clone()].map(plain));
+        row.extend([pod.qos.clone(), pod.source.clone()].map(|text| (text, None)));
     }
     row
 }

@@ -1,14 +1,14 @@
 //! What stands under the first lines, and how much room each part gets.
 
-use ratatui::text::{Line, Span};
-
+use anstyle::Style;
 use winddown_shared::display::{clean, seconds};
 
-use super::columns::{Cell, Column};
-use super::{Look, Page, clock, now};
+use super::Page;
 use crate::group_state::GroupState;
+use crate::line::{Line, span};
+use crate::paint::{BAD, DIM, GOOD, PLAIN, WARN};
 use crate::status::problems::{self, Problem};
-use crate::{group_title, wrap};
+use crate::{Column, Table, group_title, wrap};
 use winddown_control::api::{GroupProgress, Phase, Status, ThresholdStatus};
 
 /// A part shows its blank line, its heading and a line, or nothing.
@@ -41,13 +41,13 @@ impl Page<'_> {
     }
 
     /// The first `room` lines of a part.
-    fn part(&mut self, mut lines: Vec<Line<'static>>, room: usize) {
+    fn part(&mut self, mut lines: Vec<Line>, room: usize) {
         lines.truncate(room);
         self.lines.append(&mut lines);
     }
 
     /// Blank line and heading of a part, then its newest lines.
-    fn part_end(&mut self, mut lines: Vec<Line<'static>>, room: usize) {
+    fn part_end(&mut self, mut lines: Vec<Line>, room: usize) {
         if room >= LEAST {
             let over = lines.len().saturating_sub(room);
             lines.drain(2..2 + over);
@@ -56,82 +56,80 @@ impl Page<'_> {
     }
 
     /// The groups of a shutdown, how far each is.
-    fn groups(&self, status: &Status) -> Vec<Line<'static>> {
+    fn groups(&self, status: &Status) -> Vec<Line> {
         let shutdown = &status.shutdown;
         if shutdown.phase == Phase::Idle || shutdown.groups.is_empty() {
             return Vec::new();
         }
-        let columns = [
-            Column { name: "GROUP", right: false },
-            Column { name: "ENDED", right: true },
-            Column { name: "", right: false },
-            Column { name: "", right: false },
-        ];
-        let bar = if self.columns < 60 { 8 } else { 20 };
-        let rows: Vec<Vec<Cell>> =
-            shutdown.groups.iter().map(|group| self.group(group, shutdown.phase, bar)).collect();
-        let table = self.table(&columns, &rows);
-        let mut lines = vec![Line::default(), self.table_head(&table)];
-        lines.extend(rows.iter().map(|row| self.table_row(&table, row)));
+        let mut table = Table::new([
+            Column::words("GROUP"),
+            Column::numbers("ENDED"),
+            Column::words(""),
+            Column::words(""),
+        ]);
+        for group in &shutdown.groups {
+            table.row(self.group(group, shutdown.phase));
+        }
+        self.titled(&table)
+    }
+
+    /// A blank line, and the table.
+    fn titled(&self, table: &Table) -> Vec<Line> {
+        let mut lines = vec![Line::new()];
+        lines.extend(table.on_screen(self.columns));
         lines
     }
 
-    fn group(&self, group: &GroupProgress, phase: Phase, bar: usize) -> Vec<Cell> {
+    fn group(&self, group: &GroupProgress, phase: Phase) -> [(String, Option<Style>); 4] {
         let state = GroupState::of(group, phase);
-        let look = match state {
-            GroupState::Done => Look::Good,
-            GroupState::TimeIsOver => Look::Bad,
-            GroupState::Ending | GroupState::CalledOff => Look::Warn,
-            GroupState::Waits | GroupState::Spared => Look::Dim,
+        let style = match state {
+            GroupState::Done => GOOD,
+            GroupState::TimeIsOver => BAD,
+            GroupState::Ending | GroupState::CalledOff => WARN,
+            GroupState::Waits | GroupState::Spared => DIM,
         };
         let count = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
-        let title = group_title(group.name.as_deref(), group.priority);
-        vec![
-            (clean(&title).into_owned(), Look::Plain),
-            (format!("{}/{}", group.ended, group.pods), Look::Plain),
-            (self.bar(count(group.ended), count(group.pods), bar), look),
-            (state.as_str().to_owned(), look),
+        let width = if self.columns < 60 { 8 } else { 20 };
+        [
+            (group_title(group.name.as_deref(), group.priority), None),
+            (format!("{}/{}", group.ended, group.pods), None),
+            (self.bar(count(group.ended), count(group.pods), width), Some(style)),
+            (state.as_str().to_owned(), Some(style)),
         ]
     }
 
     /// The thresholds that are crossed.
-    fn short(&self, status: &Status) -> Vec<Line<'static>> {
+    fn short(&self, status: &Status) -> Vec<Line> {
         let Some(pressure) = &status.pressure else { return Vec::new() };
         let met: Vec<&ThresholdStatus> =
             pressure.thresholds.iter().filter(|one| one.met_seconds.is_some()).collect();
         if met.is_empty() {
             return Vec::new();
         }
-        let columns = [
-            Column { name: "SHORT OF", right: false },
-            Column { name: "LEFT", right: true },
-            Column { name: "LEAST", right: true },
-            Column { name: "KIND", right: false },
-        ];
-        let amount = |text: &Option<String>| clean(text.as_deref().unwrap_or("-")).into_owned();
-        let rows: Vec<Vec<Cell>> = met
-            .iter()
-            .map(|one| {
-                let kind = match one.hard {
-                    true => "hard".to_owned(),
-                    false => format!("soft, {}", seconds(one.grace_seconds)),
-                };
-                vec![
-                    (clean(&one.signal).into_owned(), Look::Bad),
-                    (amount(&one.available), Look::Bad),
-                    (amount(&one.threshold), Look::Plain),
-                    (kind, Look::Plain),
-                ]
-            })
-            .collect();
-        let table = self.table(&columns, &rows);
-        let mut lines = vec![Line::default(), self.table_head(&table)];
-        lines.extend(rows.iter().map(|row| self.table_row(&table, row)));
-        lines
+        let mut table = Table::new([
+            Column::words("SHORT OF"),
+            Column::numbers("LEFT"),
+            Column::numbers("LEAST"),
+            Column::words("KIND"),
+        ]);
+        let amount = |text: &Option<String>| text.clone().unwrap_or_else(|| "-".to_owned());
+        for one in met {
+            let kind = match one.hard {
+                true => "hard".to_owned(),
+                false => format!("soft, {}", seconds(one.grace_seconds)),
+            };
+            table.row([
+                (one.signal.clone(), Some(BAD)),
+                (amount(&one.available), Some(BAD)),
+                (amount(&one.threshold), None),
+                (kind, None),
+            ]);
+        }
+        self.titled(&table)
     }
 
     /// What is wrong and what to do about it, as `winddown status` says it.
-    fn problems(&self, status: &Status) -> Vec<Line<'static>> {
+    fn problems(&self, status: &Status) -> Vec<Line> {
         let found = problems::of(status, false);
         if found.is_empty() {
             return Vec::new();
@@ -144,29 +142,29 @@ impl Page<'_> {
         });
         for Problem { text, next } in found {
             for (n, line) in wrap(&text, Some(self.columns), 2).iter().enumerate() {
-                let lead = if n == 0 { self.span(Look::Bad, "! ") } else { Span::raw("  ") };
-                part.two(vec![lead, self.span(Look::Plain, line)], vec![]);
+                let lead = if n == 0 { span(BAD, "! ") } else { span(PLAIN, "  ") };
+                part.two(vec![lead, span(PLAIN, line)], vec![]);
             }
             for line in wrap(&next, Some(self.columns), 4).iter().filter(|line| !line.is_empty()) {
-                part.two(vec![self.span(Look::Dim, &format!("    {line}"))], vec![]);
+                part.two(vec![span(DIM, format!("    {line}"))], vec![]);
             }
         }
         part.lines
     }
 
     /// The last decisions, a line each, the newest last.
-    fn decisions(&self, status: &Status) -> Vec<Line<'static>> {
+    fn decisions(&self, status: &Status) -> Vec<Line> {
         if status.decisions.is_empty() {
             return Vec::new();
         }
-        let now = now(status, self.scene.older);
+        let times = self.times(status);
         let mut part = Page { lines: Vec::new(), ..*self };
         part.blank();
         part.heading("LAST DECISIONS");
         for decision in &status.decisions {
-            let when = decision.time.map(|then| clock(now, then)).unwrap_or_default();
-            let when = self.span(Look::Dim, &format!("{when:>8}  "));
-            part.two(vec![when, self.span(Look::Plain, &clean(&decision.text))], vec![]);
+            let when = decision.time.map(|then| times.clock(then)).unwrap_or_default();
+            let when = span(DIM, format!("{when:>8}  "));
+            part.two(vec![when, span(PLAIN, clean(&decision.text))], vec![]);
         }
         part.lines
     }

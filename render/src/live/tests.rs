@@ -4,6 +4,7 @@ use proptest::prelude::*;
 use unicode_width::UnicodeWidthStr;
 
 use super::{Scene, counts_down, live};
+use crate::painted;
 use crate::tests::fixtures::{broken_manifests, five_pods, fresh, pod, shutting_down};
 use winddown_control::api::{NoticeStatus, Phase, PodState, Status};
 
@@ -13,10 +14,7 @@ fn shown(status: &Status, columns: usize, rows: usize) -> Vec<String> {
 
 fn lines(scene: &Scene<'_>, columns: usize, rows: usize) -> Vec<String> {
     let screen = live(scene, columns, rows);
-    let text = |line: &ratatui::text::Line<'_>| -> String {
-        line.spans.iter().map(|span| span.content.as_ref()).collect()
-    };
-    screen.lines.iter().map(|line| text(line).trim_end().to_owned()).collect()
+    screen.lines.iter().map(|line| painted(line, false).trim_end().to_owned()).collect()
 }
 
 #[test]
@@ -134,7 +132,7 @@ proptest! {
         (columns, rows) in (0usize..220, 0usize..70),
         (which, skipped, older) in (0usize..6, any::<usize>(), 0u64..200),
         (name, gone) in (".{0,80}", proptest::option::of(".{0,120}")),
-        (color, blocks) in any::<(bool, bool)>(),
+        blocks in any::<bool>(),
     ) {
         let mut nodes = [fresh(), five_pods(), broken_manifests(), shutting_down(), five_pods()];
         for node in &mut nodes {
@@ -148,7 +146,6 @@ proptest! {
             status: nodes.get(which),
             older: Duration::from_secs(older),
             gone: gone.as_deref().map(|why| (why, &*name)),
-            color,
             blocks,
             skipped,
         };

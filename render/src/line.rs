@@ -1,0 +1,48 @@
+//! A line of a screen, in parts that look different.
+
+use anstyle::Style;
+use unicode_width::UnicodeWidthStr;
+
+use super::fit;
+use super::paint::Paint;
+
+/// A part of a line, safe to print.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Span {
+    /// What stands there.
+    pub text: String,
+    /// How it looks.
+    pub style: Style,
+}
+
+/// Parts that stand behind each other.
+pub type Line = Vec<Span>;
+
+/// The line as a terminal takes it.
+pub fn painted(line: &[Span], color: bool) -> String {
+    line.iter().map(|span| Paint { color }.with(span.style, &span.text)).collect()
+}
+
+pub(super) fn span(style: Style, text: impl Into<String>) -> Span {
+    Span { text: text.into(), style }
+}
+
+pub(super) fn width(line: &[Span]) -> usize {
+    line.iter().map(|span| span.text.width()).sum()
+}
+
+/// The line in `room` columns, the last parts cut off where they end.
+pub(super) fn cut(line: Line, mut room: usize) -> Line {
+    let mut kept = Vec::with_capacity(line.len());
+    for mut span in line {
+        if room == 0 {
+            break;
+        }
+        if span.text.width() > room {
+            span.text = fit(&span.text, room).into_owned();
+        }
+        room -= span.text.width().min(room);
+        kept.push(span);
+    }
+    kept
+}

@@ -1,0 +1,180 @@
+//! What is said of a node above its pods, a row each. `winddown status` and `status --watch` show the same rows.
+
+use anstyle::Style;
+use winddown_shared::display::{clean, seconds};
+
+use super::group_state::GroupState;
+use super::paint::{BAD, GOOD, PLAIN, WARN};
+use super::times::Times;
+use super::{PODS_UNKNOWN, group_title};
+use winddown_control::api::{ClosedBy, LockState, Phase, Status};
+
+/// One row.
+pub(super) struct Row {
+    pub(super) label: &'static str,
+    /// Safe to print.
+    pub(super) text: String,
+    pub(super) style: Style,
+}
+
+/// Every row, in the order of `winddown status`.
+pub(super) fn rows(status: &Status, times: Times) -> Vec<Row> {
+    let mut rows = Vec::new();
+    let mut row = |label, text: &str, style| {
+        rows.push(Row { label, text: clean(text).into_owned(), style });
+    };
+    row("node", &about(status, times), PLAIN);
+    let (text, style) = lock(status, times);
+    row("lock", &text, style);
+    let running = status.shutdown.phase == Phase::Running;
+    let style = if status.shutdown.phase == Phase::Idle { PLAIN } else { WARN };
+    row("shutdown", &shutdown(status, times), style);
+    if status.shutdown.phase != Phase::Idle && status.shutdown.pods_unknown {
+        row("", PODS_UNKNOWN, if running { WARN } else { PLAIN });
+    }
+    for group in status.shutdown.groups.iter().filter(|_| status.shutdown.phase != Phase::Idle) {
+        let how = GroupState::of(group, status.shutdown.phase).as_str();
+        let title = group_title(group.name.as_deref(), group.priority);
+        let text = format!("{title}: {how}, {} of {} ended", group.ended, group.pods);
+        row("", &text, PLAIN);
+    }
+    for notice in &status.notices {
+        let Some(deadline) = notice.deadline else { continue };
+        let when = match deadline >= times.now {
+            true => format!("the node goes away in {}", times.left(deadline)),
+            false if times.clock => {
+                format!("the node should have gone away at {}", times.clock(deadline))
+            }
+            false => format!("the node should have gone away {} ago", times.age(deadline)),
+        };
+        let far = if notice.in_force { "" } else { "; not yet acted on" };
+        let text = format!("{when}{far} ({}: {})", notice.source, notice.text);
+        row("notice", &text, if notice.in_force { WARN } else { PLAIN });
+    }
+    if !status.admission_closed_by.is_empty() {
+        let reasons: Vec<&str> =
+            status.admission_closed_by.iter().map(|by| closed_by(*by)).collect();
+        let text = format!("closed, no new pod is let in: {}", reasons.join(", "));
+        row("admission", &text, WARN);
+    }
+    if status.shutdown.phase == Phase::Idle {
+        row("plan", &plan(status), if status.shutdown_plan.enabled { PLAIN } else { BAD });
+    }
+    if let Some(cluster) = &status.cluster {
+        let (text, style) = super::cluster::summary(cluster, times);
+        row("cluster", &text, style);
+    }
+    if let Some(pressure) = status.pressure.as_ref().filter(|p| !p.thresholds.is_empty()) {
+        let (text, style) = super::eviction::summary(pressure);
+        row("pressure", &text, style);
+    }
+    for plugin in &status.plugins {
+        row("plug-in", &format!("{}: {}", plugin.name, plugin.text), PLAIN);
+    }
+    if let Some(last) = &status.last_boot {
+        row("last boot", &last.text, if last.graceful == Some(false) { WARN } else { PLAIN });
+    }
+    let file = match status.config.file.as_str() {
+        "" => "built-in defaults, no file",
+        file => file,
+    };
+    row("config", file, PLAIN);
+    rows
+}
+
+fn about(status: &Status, times: Times) -> String {
+    let node = &status.node;
+    let mut about = format!("{}, winddown {}, pid {}", node.name, node.version, node.pid);
+    if let Some(started) = node.started_at {
+        about.push_str(&match times.clock {
+            true => format!(", since {}", times.clock(started)),
+            false => format!(", up {}", times.age(started)),
+        });
+    }
+    if !status.runtime.name.is_empty() {
+        about.push_str(&format!(", runtime {}", status.runtime.name));
+    }
+    about
+}
+
+fn lock(status: &Status, times: Times) -> (String, Style) {
+    let lock = &status.lock;
+    let why = lock.why.as_deref().map(|why| format!(": {why}")).unwrap_or_default();
+    match lock.state {
+        LockState::Held => {
+            let since = lock.held_since.map(|then| format!(" {}", times.since(then)));
+            let held = format!("held{}", since.unwrap_or_default());
+            let wanted = seconds(lock.wanted_seconds);
+            match lock.delay_seconds {
+                Some(delay) if delay < lock.wanted_seconds => (
+                    format!("{held}; logind waits {} of the {wanted} wanted", seconds(delay)),
+                    WARN,
+                ),
+                Some(delay) => {
+                    (format!("{held}; logind waits {}, {wanted} wanted", seconds(delay)), GOOD)
+                }
+                None => (held, GOOD),
+            }
+        }
+        LockState::Waiting => (format!("NOT HELD, trying again{why}"), BAD),
+        LockState::Released => ("released, the node may go down".to_owned(), WARN),
+        LockState::Absent => (format!("none{why}"), BAD),
+        LockState::Unknown => ("unknown".to_owned(), WARN),
+    }
+}
+
+fn shutdown(status: &Status, times: Times) -> String {
+    let shutdown = &status.shutdown;
+    match shutdown.phase {
+        Phase::Idle => "none under way".to_owned(),
+        Phase::Running => {
+            let since = shutdown.since.filter(|_| !times.brief);
+            let for_long = since.map(|then| format!(" for {}", times.age(then)));
+            let left = shutdown.deadline.map(|end| format!(", at most {} left", times.left(end)));
+            format!("UNDER WAY{}{}", for_long.unwrap_or_default(), left.unwrap_or_default())
+        }
+        Phase::Cancelled => "called off".to_owned(),
+        Phase::Done => "done, the node goes down".to_owned(),
+        Phase::Unknown => "unknown".to_owned(),
+    }
+}
+
+/// What keeps new pods out, for people.
+const fn closed_by(by: ClosedBy) -> &'static str {
+    match by {
+        ClosedBy::Startup => "the agent is starting",
+        ClosedBy::Shutdown => "the node is shutting down",
+        ClosedBy::UnitStop => "the agent's unit is being stopped",
+        ClosedBy::Notice => "a notice is in force",
+        ClosedBy::Drain => "an operator drains the node",
+        ClosedBy::Unknown => "a reason that this version does not know",
+    }
+}
+
+/// What a shutdown would do now.
+fn plan(status: &Status) -> String {
+    let plan = &status.shutdown_plan;
+    if !plan.enabled {
+        return "OFF: a shutdown would not wait for the pods".to_owned();
+    }
+    let most = seconds(plan.available_seconds.min(plan.requested_seconds));
+    let groups: Vec<String> = plan
+        .groups
+        .iter()
+        .filter(|group| group.pods > 0)
+        .map(|group| {
+            let (pods, time) = (group.pods, seconds(group.seconds));
+            let title = group_title(group.name.as_deref(), group.priority);
+            match group.name {
+                Some(_) => format!("{title} ({pods}) in {time}"),
+                None if pods == 1 => format!("1 pod of {title} in {time}"),
+                None => format!("{pods} pods of {title} in {time}"),
+            }
+        })
+        .collect();
+    match groups.as_slice() {
+        [] if status.pods_unknown => format!("{PODS_UNKNOWN}; at most {most}"),
+        [] => format!("nothing to end; at most {most}"),
+        groups => format!("at most {most}: {}", groups.join(", then ")),
+    }
+}
