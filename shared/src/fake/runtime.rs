@@ -43,6 +43,7 @@ struct State {
     lists_take: Duration,
     starts: Vec<PodUid>,
     stops: Vec<PodUid>,
+    graces: HashMap<PodUid, Vec<Duration>>,
     forgotten: Vec<PodUid>,
 }
 
@@ -177,6 +178,11 @@ impl FakeRuntime {
         self.lock().stops.clone()
     }
 
+    /// The graces with which the pod was asked to stop.
+    pub fn graces(&self, uid: &PodUid) -> Vec<Duration> {
+        self.lock().graces.get(uid).cloned().unwrap_or_default()
+    }
+
     /// UIDs whose last traces were removed.
     pub fn forgotten(&self) -> Vec<PodUid> {
         self.lock().forgotten.clone()
@@ -225,6 +231,7 @@ impl Runtime for FakeRuntime {
         mut grace: Grace,
     ) -> Result<PodStopped, RuntimeError> {
         self.lock().stops.push(uid.clone());
+        self.lock().graces.entry(uid.clone()).or_default().push(grace.remaining());
         self.check()?;
         if let Some(left @ 1..) = self.lock().stop_fails.get_mut(uid) {
             *left -= 1;

@@ -14,14 +14,17 @@ pub(super) fn effective(
     pod: Option<&Pod>,
     asked: Option<Duration>,
 ) -> Duration {
-    let deletion = pod
-        .and_then(|p| p.metadata.deletion_grace_period_seconds)
-        .map(|s| Duration::from_secs(u64::try_from(s).unwrap_or(0)));
-    [current, deletion, asked]
+    [current, pod.and_then(of_deletion), asked]
         .into_iter()
         .flatten()
         .min()
         .or_else(|| pod.and_then(Pod::own_grace))
         .unwrap_or(Grace::SHORTEST)
         .max(Grace::SHORTEST)
+}
+
+/// What the pod's deletion granted.
+pub(super) fn of_deletion(pod: &Pod) -> Option<Duration> {
+    let seconds = pod.metadata.deletion_grace_period_seconds?;
+    Some(Duration::from_secs(u64::try_from(seconds).unwrap_or(0)))
 }

@@ -96,8 +96,11 @@ impl State {
         }
         if pod.metadata.deletion_timestamp.is_some() {
             record.deleted = true;
-            let request = KillRequest::new(KillReason::Removed);
-            return self.end(pod, mirror, &request, view, Some(now), now).1;
+            // One that had ended before it was first seen only has to be freed.
+            if !new || already_stopped(record).is_none() {
+                let request = KillRequest::new(KillReason::Removed);
+                return self.end(pod, mirror, &request, view, Some(now), now).1;
+            }
         }
         if has_terminal_phase(&pod) && !record.is_ending() {
             record.begin_ending(now, None);
@@ -166,10 +169,13 @@ impl State {
         }
         let Some(record) = self.records.get_mut(&uid) else { return (nothing_ran(), None) };
         let current = record.ending.as_ref().and_then(|e| e.grace);
-        // The request's object may carry a newer deletion grace than the one that was consumed.
+        // The request's object may carry a newer deletion grace than the one that was consumed. A pod's own
+        // grace counts only where neither has one: a deletion may give more.
         let known = record.pod().unwrap_or(&pod);
-        let by_known = grace::effective(current, Some(known), request.grace);
-        let by_asked = grace::effective(current, Some(&pod), request.grace);
+        let deletions = [known, &pod].into_iter().filter_map(grace::of_deletion);
+        let asked = deletions.chain(request.grace).min();
+        let by_known = grace::effective(current, Some(known), asked);
+        let by_asked = grace::effective(current, Some(&pod), asked);
         let grace = by_known.min(by_asked);
         record.shorten(grace, now);
         if let Some(ending) = record.ending.as_mut() {

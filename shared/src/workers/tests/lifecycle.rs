@@ -98,20 +98,39 @@ async fn a_pod_that_completes_by_itself_is_freed_and_stays_finished() {
 
 #[tokio::test(start_paused = true)]
 async fn a_deletion_timestamp_ends_the_pod_with_the_deletions_grace() {
+    // Less than its own, and more.
+    for seconds in [15, 100] {
+        let b = bench();
+        b.workers.update(UpdateKind::Create, pod("a"), None);
+        settle().await;
+        let deleted = pod_with("a", "a", |p| {
+            let at = "2026-01-01T00:00:00Z".parse().unwrap();
+            p.metadata.deletion_timestamp =
+                Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(at));
+            p.metadata.deletion_grace_period_seconds = Some(seconds);
+        });
+        b.workers.update(UpdateKind::Update, deleted, None);
+        settle().await;
+        let grace = Some(Duration::from_secs(seconds.unsigned_abs()));
+        assert!(b.syncer.steps(&uid("a")).contains(&Step::Terminate { grace, status: None }));
+        assert!(b.workers.should_content_be_removed(&uid("a")));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deleted_pod_that_had_ended_before_it_was_first_seen_is_freed() {
     let b = bench();
-    b.workers.update(UpdateKind::Create, pod("a"), None);
-    settle().await;
-    let deleted = pod_with("a", "a", |p| {
+    b.syncer.set_runtime_view(&uid("a"), crate::RuntimeView::Stopped);
+    let over = pod_with("a", "a", |p| {
         let at = "2026-01-01T00:00:00Z".parse().unwrap();
         p.metadata.deletion_timestamp =
             Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(at));
-        p.metadata.deletion_grace_period_seconds = Some(15);
+        p.status.get_or_insert_default().phase = Some("Failed".into());
     });
-    b.workers.update(UpdateKind::Update, deleted, None);
+    b.workers.update(UpdateKind::Create, over, None);
     settle().await;
-    let grace = Some(Duration::from_secs(15));
-    assert!(b.syncer.steps(&uid("a")).contains(&Step::Terminate { grace, status: None }));
-    assert!(b.workers.should_content_be_removed(&uid("a")));
+    assert_eq!(b.workers.lifecycle(&uid("a")), Some(Lifecycle::Finished));
+    assert_eq!(b.syncer.steps(&uid("a")), [Step::Finish]);
 }
 
 #[tokio::test(start_paused = true)]
