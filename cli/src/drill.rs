@@ -217,7 +217,7 @@ impl Drill {
         let shutdown = plugin.handle();
         let node = Node::builder(Arc::new(runtime))
             .settings(configured.settings())
-            .manifests(manifests.clone())
+            .source(manifests.clone())
             .identity(Identity { name: NODE_NAME.to_owned(), boot_id: "drill".to_owned() })
             .plugin(plugin)
             .start();

@@ -2,8 +2,7 @@
 //!
 //! Each module stands on its own and can be taken into another node agent:
 //!
-//! * [`provider`]: the seam to whatever runs pods.
-//! * [`pods`]: the pods bound to this node, brought to a provider and taken out of the API again.
+//! * [`pods`]: the pods bound to this node, a source of pods, and taken out of the API again.
 //! * [`status`]: what pods do, told to the API server until it has said that it knows.
 //! * [`node`]: the Node object, its lease, its conditions and its cordon.
 //! * [`events`]: decisions as Kubernetes Events.
@@ -17,7 +16,6 @@ pub mod fuzzing;
 pub mod mirror;
 pub mod node;
 pub mod pods;
-pub mod provider;
 pub mod status;
 
 /// The example in README.md compiles and does what it says.

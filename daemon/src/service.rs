@@ -31,7 +31,7 @@ use winddown_node::cluster::Cluster;
 use winddown_node::metrics;
 use winddown_node::{
     Configuration, Configured, Identity, Machine, Node, NodePlugin, PressureSource, RuntimeFigures,
-    policy_of,
+    Source, policy_of,
 };
 use winddown_static_pods::{DesiredManifests, ManifestDirectory};
 
@@ -183,8 +183,8 @@ pub async fn run(options: ServiceOptions) -> Result<(), StartError> {
 /// What the mode decides: what runs the pods, and which.
 struct Runs {
     runtime: ConfiguredRuntime,
-    /// The pods that are wanted; none takes the manifests directory.
-    manifests: Option<watch::Receiver<Arc<DesiredManifests>>>,
+    /// Where pods come from; none takes the manifests directory.
+    source: Option<Source>,
     machine: Option<Machine>,
     admits_all: bool,
     /// What there is beside the shutdown.
@@ -210,7 +210,7 @@ impl Runs {
             vec![Box::new(configured.preemption()), Box::new(configured.eviction(measured))];
         plugins.extend(cluster.map(|cluster| Box::new(cluster) as _));
         Self {
-            manifests: None,
+            source: None,
             machine: Some(host::machine(&config)),
             plugins,
             admits_all: false,
@@ -231,8 +231,8 @@ impl Service {
         let Self { options, configured, identity, socket, notifier, wall, reloads } = self;
         let config = configured.configuration().config;
         let stop = runs.stop;
-        let manifests =
-            runs.manifests.unwrap_or_else(|| manifests(&config, &identity, &wall, &stop));
+        let source =
+            runs.source.or_else(|| manifests(&config, &identity, &wall, &stop).map(Into::into));
         let inhibitor =
             Arc::new(LogindInhibitor::start(inhibitor_config(&config, &options, &notifier)));
         let notice_aggregator = notices::listen(&config, &wall, &identity.boot_id, &stop);
@@ -254,7 +254,7 @@ impl Service {
             .settings(configured.settings())
             .kept_in(config.control_socket.parent().unwrap_or(&config.state_directory))
             .runtime_health(ConfiguredRuntime::health)
-            .manifests(manifests)
+            .sources(source)
             .identity(identity)
             .machine(runs.machine)
             .admits_all(runs.admits_all)
@@ -323,23 +323,18 @@ async fn bind(options: &ServiceOptions, config: &Config) -> Result<ControlSocket
     ControlSocket::bind(path, group).await.map_err(StartError::Socket)
 }
 
-/// The pods of the manifests directory, followed until `stop` is cancelled. Without a directory none
-/// is wanted, which is known at once.
+/// The pods of the manifests directory, followed until `stop` is cancelled; none where there is no directory.
 fn manifests(
     config: &Config,
     identity: &Identity,
     wall: &WallClock,
     stop: &CancellationToken,
-) -> watch::Receiver<Arc<DesiredManifests>> {
-    let Some(path) = config.static_pod_path.clone() else {
-        let none =
-            DesiredManifests { generation: 1, complete: true, ..DesiredManifests::default() };
-        return watch::Sender::new(Arc::new(none)).subscribe();
-    };
+) -> Option<watch::Receiver<Arc<DesiredManifests>>> {
+    let path = config.static_pod_path.clone()?;
     let rescan = config.file_check_frequency;
     let (directory, desired) = ManifestDirectory::new(path, &identity.name, rescan, wall.clone());
     critical::spawn_until("manifests", stop.clone(), directory.run(stop.clone()));
-    desired
+    Some(desired)
 }
 
 fn inhibitor_config(

@@ -146,7 +146,7 @@ async fn run(directory: &Path, oldest: Duration) -> Result<(), Box<dyn Error>> {
     let node = Node::builder(runtime)
         .settings(configured.settings())
         .kept_in(directory.join("state"))
-        .manifests(manifests)
+        .source(manifests)
         .plugin(configured.shutdown(logind))
         .plugin(MaxAge { oldest })
         .start();

@@ -130,7 +130,7 @@ impl<R: Runtime> AgentApi for Node<R> {
 
     fn readiness(&self) -> Health {
         let core = &self.0.core;
-        let read = core.manifests.borrow().generation > 0;
+        let read = core.wanted.borrow().is_some();
         let manifests = if read {
             Check::passed("manifests")
         } else {

@@ -6,10 +6,9 @@ use std::sync::Arc;
 use tokio::sync::watch;
 use winddown_machine::host::{boot_clock, boot_id, host_name, wall_clock};
 use winddown_shared::{BootClock, Runtime, WallClock};
-use winddown_static_pods::DesiredManifests;
 
 use crate::core::CoreParts;
-use crate::{Identity, Machine, Node, NodePlugin, Settings};
+use crate::{Identity, Machine, Node, NodePlugin, Settings, Source};
 
 /// Puts a [`Node`] together. Anything not set has the default that its method names.
 pub struct NodeBuilder<R: Runtime>(NodeParts<R>);
@@ -17,18 +16,16 @@ pub struct NodeBuilder<R: Runtime>(NodeParts<R>);
 pub(crate) struct NodeParts<R: Runtime> {
     pub(crate) core: CoreParts<R>,
     pub(crate) settings: watch::Receiver<Settings>,
+    pub(crate) sources: Vec<Source>,
     pub(crate) plugins: Vec<Box<dyn NodePlugin<R>>>,
 }
 
 impl<R: Runtime> NodeBuilder<R> {
     pub(crate) fn new(runtime: Arc<R>) -> Self {
-        let nothing =
-            DesiredManifests { generation: 1, complete: true, ..DesiredManifests::default() };
         let name = host_name().trim().to_ascii_lowercase();
         let core = CoreParts {
             runtime,
             runtime_health: |_| Ok(()),
-            manifests: watch::Sender::new(Arc::new(nothing)).subscribe(),
             identity: Identity { name, boot_id: boot_id() },
             machine: None,
             wall: wall_clock(),
@@ -37,7 +34,7 @@ impl<R: Runtime> NodeBuilder<R> {
             kept_in: None,
         };
         let settings = watch::Sender::new(Settings::default()).subscribe();
-        Self(NodeParts { core, settings, plugins: Vec::new() })
+        Self(NodeParts { core, settings, sources: Vec::new(), plugins: Vec::new() })
     }
 
     /// What the node goes by, now and later; nothing is kept from the pods.
@@ -47,12 +44,18 @@ impl<R: Runtime> NodeBuilder<R> {
         self
     }
 
-    /// The pods that are wanted, for example of a [`ManifestDirectory`](winddown_static_pods::ManifestDirectory);
-    /// none, which is known.
+    /// Adds a source of pods, for example what a [`ManifestDirectory`](winddown_static_pods::ManifestDirectory)
+    /// publishes; none. Plug-ins may bring others, such as the API server.
     #[must_use]
-    pub fn manifests(mut self, manifests: watch::Receiver<Arc<DesiredManifests>>) -> Self {
-        self.0.core.manifests = manifests;
+    pub fn source(mut self, source: impl Into<Source>) -> Self {
+        self.0.sources.push(source.into());
         self
+    }
+
+    /// Adds these, for instance an optional one.
+    #[must_use]
+    pub fn sources(self, sources: impl IntoIterator<Item = impl Into<Source>>) -> Self {
+        sources.into_iter().fold(self, Self::source)
     }
 
     /// Adds a plug-in: one of the node's own, or a controller of another party; none. Each kind of the

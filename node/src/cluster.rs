@@ -1,20 +1,17 @@
 //! The cluster as a plug-in: the parts of `winddown-cluster` put together and joined to the node.
 //!
-//! It brings three things: the pods that the API wants here (`ApiPods`), someone to be told what happens
+//! It brings three things: the pods that the API wants here (`PodController`), someone to be told what happens
 //! (`Membership`), and the last word before the node goes down. What the node is like reaches the cluster through
 //! `Membership::change` and the node controller's handle. Nothing of the node waits for the API server, but for the
 //! last word, and that for as long as the shutdown has kept time for it.
 
-mod api_pods;
 #[cfg(feature = "config")]
 mod connect;
 mod facts;
 mod final_status_flush;
 mod kept;
 mod node_object;
-mod provider;
 mod start;
-mod status_sink;
 mod view;
 
 use std::path::PathBuf;
@@ -28,15 +25,16 @@ use winddown_cluster::mirror::Mirrors;
 use winddown_cluster::node::{
     NodeController, NodeFacts, NodeHandle, NodeSettings, NodeSettingsError, Ping,
 };
-use winddown_cluster::pods::{OrphanPolicy, PodControllerHandle};
+use winddown_cluster::pods::{
+    HoldBack, OrphanPolicy, PodController, PodControllerConfig, PodControllerHandle,
+};
 use winddown_cluster::status::{Outbox, OutboxConfig};
 use winddown_pod_references::{Resolver, ResolverConfig};
-use winddown_shared::{Event, Recorder, Runtime, WallClock, error_chain};
+use winddown_shared::{DesiredPods, Event, Recorder, Runtime, WallClock, error_chain};
 
-use crate::Identity;
 use crate::plugin::{Joining, NodePlugin};
+use crate::{Identity, Source};
 
-use api_pods::ApiPods;
 use kept::KeptPods;
 
 #[cfg(feature = "config")]
@@ -93,13 +91,13 @@ struct Inner {
 
 /// What belongs to the API's pods.
 pub(crate) struct PodSide {
-    pub(crate) api_pods: ApiPods,
+    /// The pods that the API wants here.
+    wanted: watch::Receiver<Option<Arc<DesiredPods>>>,
     pub(crate) outbox: Outbox,
     pub(crate) mirrors: Mirrors,
     pub(crate) ended: EndedByUs,
     resolver: Resolver,
-    /// The controller that runs now.
-    controller: Mutex<Option<PodControllerHandle>>,
+    controller: PodControllerHandle,
 }
 
 impl<R: Runtime> NodePlugin<R> for Cluster {
@@ -108,7 +106,13 @@ impl<R: Runtime> NodePlugin<R> for Cluster {
         let core = Arc::clone(&node.core);
         let Identity { name, boot_id } = &core.identity;
         let ping = RuntimePing(Arc::clone(&core));
-        let (cluster, work) = match Membership::prepare(*self, name, boot_id, ping, &core.wall) {
+        let (gate, fit) = (core.gate.clone(), core.fit.clone());
+        // What is refused has failed for good in the API, so no pod is judged on unknown facts.
+        let hold_back: HoldBack = Arc::new(move || {
+            (fit.is_unknown() && !gate.is_shut()).then_some("this machine cannot be read yet")
+        });
+        let joined = Membership::prepare(*self, name, boot_id, ping, hold_back, &core.wall);
+        let (cluster, work) = match joined {
             Ok(joined) => joined,
             Err(error) => {
                 tracing::error!(error = error_chain(&error), "the node does not join its cluster");
@@ -119,25 +123,19 @@ impl<R: Runtime> NodePlugin<R> for Cluster {
         brought.recorders.push(cluster.recorder());
         brought.sections.push(Arc::new(view::View::new(cluster.clone(), core.wall.clone())));
         if let Some(side) = cluster.pods() {
-            brought.links.sources.push(Arc::new(side.api_pods.clone()));
+            brought.links.sources.push(Source::from(side.wanted.clone()).refused_for_good());
         }
         brought.links.final_status_flush = Some(Arc::new(FinalReport {
             cluster: cluster.clone(),
             statuses: core.statuses.clone(),
         }));
         node.start(move |links| {
-            let (gate, fit) = (core.gate.clone(), core.fit.clone());
-            // What is refused has failed for good in the API, so no pod is judged on unknown facts.
-            let hold_back = move || {
-                (fit.is_unknown() && !gate.is_shut()).then_some("this machine cannot be read yet")
-            };
             work.start(
                 &cluster,
                 Around {
                     workers: core.workers.clone(),
                     statuses: core.statuses.clone(),
-                    static_pods: core.static_pods(),
-                    hold_back: Arc::new(hold_back),
+                    wanted: core.wanted.subscribe(),
                     wall: core.wall.clone(),
                     stop: core.stop.clone(),
                 },
@@ -160,6 +158,7 @@ impl Membership {
         name: &str,
         boot_id: &str,
         ping: P,
+        hold_back: HoldBack,
         wall: &WallClock,
     ) -> Result<(Self, ClusterWork<P>), NodeSettingsError> {
         let Cluster { connection, node, facts: fixed, pods } = parts;
@@ -172,8 +171,14 @@ impl Membership {
             .ping(ping)
             .events(events.clone())
             .build()?;
+        let config = PodControllerConfig {
+            hold_back: Some(hold_back),
+            ..PodControllerConfig::new(name, connection.api_clock())
+        };
         let (pods, work) = pods
-            .map(|parts| PodSide::prepare(parts, name, boot_id, &connection, &events, &fixed, wall))
+            .map(|parts| {
+                PodSide::prepare(parts, config, boot_id, &connection, &events, &fixed, wall)
+            })
             .unzip();
         let cluster = Self(Arc::new(Inner {
             connection,
@@ -184,7 +189,7 @@ impl Membership {
             facts,
             pods,
         }));
-        let work = ClusterWork { node: controller, writer, pods: work, name: name.to_owned() };
+        let work = ClusterWork { node: controller, writer, pods: work };
         Ok((cluster, work))
     }
 
@@ -247,7 +252,7 @@ impl Recorder for Membership {
 impl PodSide {
     fn prepare(
         parts: PodsParts,
-        name: &str,
+        config: PodControllerConfig,
         boot_id: &str,
         connection: &Connection,
         events: &Events,
@@ -264,20 +269,31 @@ impl PodSide {
         let addresses = fixed.addresses.iter().filter(|address| address.type_ == "InternalIP");
         outbox.set_host_ips(addresses.map(|address| address.address.clone()).collect());
         let ended = EndedByUs::new(state.join("ended"), Some(boot_id.into()), wall.clone());
-        let (mirrors, mirror_driver) = Mirrors::new(name, outbox.clone(), wall.clone());
+        let (mirrors, mirror_driver) =
+            Mirrors::new(&*config.node_name, outbox.clone(), wall.clone());
         let resolving = ResolverConfig::new(state.join("volumes"), secret_volumes);
         let (resolver, freshener) =
             Resolver::new(connection.client(), resolving, events.clone(), wall.clone());
-        let api_pods = ApiPods::open(KeptPods::of_boot(&volatile.join("api-pods"), boot_id));
+        let kept = KeptPods::of_boot(&volatile.join("api-pods"), boot_id);
+        let found = kept.load();
+        let earlier = found.pods.iter().map(|pod| pod.uid().clone()).collect();
+        let config = PodControllerConfig { orphans, ..config };
+        let controller = PodController::new(connection.client(), Arc::new(outbox.clone()), config)
+            .with_prepare(Arc::new(resolver.clone()))
+            .with_mirrors(Arc::new(mirrors.clone()))
+            .with_keep(found, Arc::new(kept));
+        let wanted = controller.wanted();
         let side =
-            Self { api_pods, outbox, mirrors, ended, resolver, controller: Mutex::new(None) };
-        let work =
-            start::PodsWork { outbox_driver, mirror_driver, freshener, policy, orphans, runtime };
+            Self { wanted, outbox, mirrors, ended, resolver, controller: controller.handle() };
+        let work = start::PodsWork {
+            outbox_driver,
+            mirror_driver,
+            freshener,
+            policy,
+            controller,
+            earlier,
+            runtime,
+        };
         (side, work)
-    }
-
-    /// The controller that runs now.
-    pub(crate) fn controller(&self) -> Option<PodControllerHandle> {
-        self.controller.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }

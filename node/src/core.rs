@@ -12,11 +12,10 @@ use winddown_shared::{
     Intake, KillRequest, PluginName, Pod, PodKiller, PodUidMap, PodWorkers, Recorder, Runtime,
     RuntimeSyncer, WallClock, WorkerObserver, WorkerTimes, critical,
 };
-use winddown_static_pods::DesiredManifests;
 
 use crate::fit::{Fit, Machine, Supported};
 use crate::kept_kills::KeptKills;
-use crate::links::{Links, PodSource};
+use crate::links::Links;
 use crate::recorders::Recorders;
 use crate::{Identity, Settings};
 
@@ -30,7 +29,6 @@ pub(crate) const FIRST_WORD: Duration = Duration::from_secs(2);
 pub(crate) struct CoreParts<R> {
     pub(crate) runtime: Arc<R>,
     pub(crate) runtime_health: fn(&R) -> Result<(), String>,
-    pub(crate) manifests: watch::Receiver<Arc<DesiredManifests>>,
     pub(crate) identity: Identity,
     pub(crate) machine: Option<Machine>,
     pub(crate) wall: WallClock,
@@ -45,7 +43,8 @@ pub(crate) struct Core<R: Runtime> {
     pub(crate) runtime_health: fn(&R) -> Result<(), String>,
     pub(crate) workers: PodWorkers<RuntimeSyncer<R>>,
     pub(crate) statuses: StatusStore,
-    pub(crate) manifests: watch::Receiver<Arc<DesiredManifests>>,
+    /// What all sources want together; none until each has said it.
+    pub(crate) wanted: watch::Sender<Option<Arc<DesiredPods>>>,
     pub(crate) gate: AdmissionGate,
     pub(crate) fit: Fit,
     /// What plug-ins ask of a new pod, in their order. Set when all have joined.
@@ -100,7 +99,7 @@ impl<R: Runtime> Core<R> {
             runtime_health: parts.runtime_health,
             workers,
             statuses,
-            manifests: parts.manifests,
+            wanted: watch::Sender::new(None),
             gate: AdmissionGate::new(),
             fit,
             handlers: OnceLock::new(),
@@ -223,7 +222,7 @@ impl<R: Runtime> Core<R> {
         room: Arc<dyn AdmissionFailureHandler>,
         links: &mut Links,
     ) -> impl Future<Output = ()> + use<R> {
-        let sources = links.sources.clone();
+        let for_good = std::mem::take(&mut links.sources);
         let closed = self.fit.admission_closed(&self.gate, std::mem::take(&mut links.relief));
         let intake = Intake::new(
             Arc::clone(&self.runtime),
@@ -235,47 +234,14 @@ impl<R: Runtime> Core<R> {
         .with_victim_lock(self.fit.victim_lock())
         .with_earlier_kills(asked_before)
         .with_admission_closed(closed)
-        .with_refusals_for_good(move |pod| sources.iter().any(|source| source.has(pod.uid())));
+        .with_refusals_for_good(move |pod| for_good.iter().any(|source| source.gives_up(pod)));
         let mut passed = intake.passes();
-        let desired = self.desired(links.sources.clone());
-        critical::spawn_until("intake", self.stop.clone(), intake.run(desired));
+        let intake = intake.run(self.wanted.subscribe());
+        critical::spawn_until("intake", self.stop.clone(), intake);
         async move {
             // An intake that is gone will not say more.
             let _ = passed.wait_for(|n| *n > 0).await;
         }
-    }
-
-    /// The desired pods as the intake reads them: nothing until the directory was read once. Those of
-    /// other sources come beside those of the manifests.
-    fn desired(
-        &self,
-        sources: Vec<Arc<dyn PodSource>>,
-    ) -> watch::Receiver<Option<Arc<DesiredPods>>> {
-        let mut desired = self.static_pods();
-        for source in sources {
-            desired = beside(desired, source);
-        }
-        desired
-    }
-
-    /// The pods of the manifests, once they were read.
-    pub(crate) fn static_pods(&self) -> watch::Receiver<Option<Arc<DesiredPods>>> {
-        let (tx, rx) = watch::channel(None);
-        let mut manifests = self.manifests.clone();
-        critical::spawn("static pods", async move {
-            loop {
-                let now = Arc::clone(&manifests.borrow_and_update());
-                if now.generation > 0 {
-                    let (pods, complete) = (now.pods.clone(), now.complete);
-                    tx.send_replace(Some(Arc::new(DesiredPods { pods, complete })));
-                }
-                tokio::select! {
-                    changed = manifests.changed() => if changed.is_err() { return },
-                    () = tx.closed() => return,
-                }
-            }
-        });
-        rx
     }
 
     /// Reads the machine until it can be read.
@@ -292,30 +258,4 @@ impl<R: Runtime> Core<R> {
             self.changes.send_modify(|n| *n += 1);
         }
     }
-}
-
-/// The pods of `first`, and those of `source` beside them once there are some of `first`.
-fn beside(
-    mut first: watch::Receiver<Option<Arc<DesiredPods>>>,
-    source: Arc<dyn PodSource>,
-) -> watch::Receiver<Option<Arc<DesiredPods>>> {
-    let (tx, rx) = watch::channel(None);
-    critical::spawn("wanted pods", async move {
-        let mut wanted = source.changes();
-        loop {
-            wanted.mark_unchanged();
-            if let Some(now) = first.borrow_and_update().clone() {
-                let DesiredPods { mut pods, complete } = source.wanted();
-                pods.extend(now.pods.iter().cloned());
-                let complete = complete && now.complete;
-                tx.send_replace(Some(Arc::new(DesiredPods { pods, complete })));
-            }
-            tokio::select! {
-                changed = first.changed() => if changed.is_err() { return },
-                changed = wanted.changed() => if changed.is_err() { return },
-                () = tx.closed() => return,
-            }
-        }
-    });
-    rx
 }

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! Node::builder(runtime)
-//!     .manifests(directory)
+//!     .source(manifests)
 //!     .plugin(Shutdown::new(logind, policy, state))
 //!     .plugin(Preemption::new(strategy))
 //!     .plugin(Eviction::new(source, thresholds))
@@ -46,6 +46,7 @@ mod recorders;
 mod settings;
 #[cfg(feature = "shutdown")]
 mod shutdown;
+mod source;
 mod status_view;
 #[cfg(test)]
 #[cfg(all(feature = "config", feature = "cluster"))]
@@ -60,7 +61,6 @@ use winddown_shared::{
 };
 
 use crate::core::Core;
-use crate::links::PodSource;
 use crate::metrics::ProcessReader;
 use crate::plugin::{Answers, Brought, Section};
 use builder::NodeParts;
@@ -80,6 +80,7 @@ pub use pressure::{Eviction, PressureSource, RuntimeFigures};
 pub use settings::{Settings, SettingsSource};
 #[cfg(feature = "shutdown")]
 pub use shutdown::{Shutdown, ShutdownHandle, plan_view, reports};
+pub use source::Source;
 
 /// Who the node is.
 #[derive(Clone, Debug)]
@@ -96,7 +97,7 @@ pub struct Node<R: Runtime>(Arc<Inner<R>>);
 struct Inner<R: Runtime> {
     core: Arc<Core<R>>,
     settings: watch::Receiver<Settings>,
-    sources: Vec<Arc<dyn PodSource>>,
+    sources: Vec<Source>,
     sections: Vec<Arc<dyn Section>>,
     answers: Answers,
     plugin_notes: PluginNotes,
@@ -118,7 +119,7 @@ impl<R: Runtime> Node<R> {
     }
 
     pub(crate) fn of_parts(parts: NodeParts<R>) -> Self {
-        let NodeParts { core, settings, plugins } = parts;
+        let NodeParts { core, settings, sources, plugins } = parts;
         let first = settings.borrow().clone();
         let names: Vec<_> = plugins.iter().filter_map(|plugin| plugin.name_of_another()).collect();
         let (core, mut asked_before) = Core::new(core, &first, &names);
@@ -126,6 +127,7 @@ impl<R: Runtime> Node<R> {
         let notes = PluginNotes::default();
         let mut node =
             Joining { core: Arc::clone(&core), notes: notes.clone(), brought: Brought::default() };
+        node.brought.links.sources = sources;
         for plugin in plugins {
             plugin.join(&mut node);
         }
@@ -198,7 +200,7 @@ impl<R: Runtime> Node<R> {
             RuntimeSyncer::follow_changes(core.workers.clone()),
         );
         core.count(core.statuses.changes());
-        core.count(core.manifests.clone());
+        core.count(core.wanted.subscribe());
         core.count(core.recorders.decisions.changes());
         core.count(self.0.plugin_notes.changes());
         core.count(core.workers.more_known());
@@ -207,6 +209,8 @@ impl<R: Runtime> Node<R> {
             core.statuses.clone(),
             core.stop.clone(),
         ));
+        let merged = source::merge(self.0.sources.clone(), core.wanted.clone());
+        critical::spawn_until("wanted pods", core.stop.clone(), merged);
         critical::spawn("settings", Arc::clone(core).follow(settings.clone()));
         critical::spawn("reader of the machine", Arc::clone(core).read_machine(settings));
     }

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
-use tokio::sync::watch;
-use winddown_shared::{DesiredPods, FinalStatusFlush, LockState, PodUid};
+use winddown_shared::{FinalStatusFlush, LockState};
+
+use crate::Source;
 
 /// What one plug-in has for another, or for the node.
 #[derive(Default)]
@@ -15,8 +16,8 @@ pub(crate) struct Links {
     pub(crate) shortage: Option<Box<dyn Shows<Shortage>>>,
     /// Each tells when pods that were refused are to be asked about again.
     pub(crate) relief: Vec<Box<dyn Shows<()>>>,
-    /// Where pods come from, beside the manifests.
-    pub(crate) sources: Vec<Arc<dyn PodSource>>,
+    /// Where pods come from.
+    pub(crate) sources: Vec<Source>,
     /// What delivers the last statuses before the node goes down.
     pub(crate) final_status_flush: Option<Arc<dyn FinalStatusFlush>>,
 }
@@ -61,16 +62,4 @@ pub(crate) struct Shortage {
     pub(crate) memory: bool,
     pub(crate) disk: bool,
     pub(crate) pid: bool,
-}
-
-/// Where pods come from, beside the manifests.
-pub(crate) trait PodSource: Send + Sync + 'static {
-    /// Those that are wanted now.
-    fn wanted(&self) -> DesiredPods;
-
-    /// Goes up with every change of them.
-    fn changes(&self) -> watch::Receiver<u64>;
-
-    /// Whether the pod is one of them: then a refusal is its end.
-    fn has(&self, uid: &PodUid) -> bool;
 }

@@ -20,7 +20,7 @@ use winddown_eviction::{
     Readmit, Signal,
 };
 use winddown_machine::UsagePlaces;
-use winddown_shared::{Pod, PodWorkers, Runtime, RuntimeSyncer, critical};
+use winddown_shared::{DesiredPods, Pod, PodWorkers, Runtime, RuntimeSyncer, critical};
 
 use crate::core::Core;
 use crate::links::{Shortage, Shows};
@@ -31,7 +31,6 @@ use reclaim::GiveBack;
 pub use runtime::RuntimeFigures;
 use winddown_control::ApiError;
 use winddown_control::api::{self, ErrorCode, EvictionPlan, PressureStatus};
-use winddown_static_pods::DesiredManifests;
 
 /// What says how much is left of what.
 pub struct PressureSource {
@@ -66,7 +65,7 @@ struct Relief {
 /// Starts static pods anew that were ended for want of something.
 struct Manifests<R: Runtime> {
     workers: PodWorkers<RuntimeSyncer<R>>,
-    wanted: watch::Receiver<Arc<DesiredManifests>>,
+    wanted: watch::Receiver<Option<Arc<DesiredPods>>>,
     returning: Arc<Notify>,
 }
 
@@ -102,7 +101,7 @@ impl<R: Runtime> NodePlugin<R> for Eviction {
         let returning = Arc::<Notify>::default();
         let static_pods = Manifests {
             workers: core.workers.clone(),
-            wanted: core.manifests.clone(),
+            wanted: core.wanted.subscribe(),
             returning: Arc::clone(&returning),
         };
         let (controller, view) = EvictionController::new(EvictionParts {
@@ -242,8 +241,9 @@ impl<R: Runtime> Readmit for Manifests<R> {
     /// The worker that has ended the pod makes way for a new one. The intake asks admission before it
     /// starts that one.
     fn readmit(&self, pod: &Pod) {
-        let wanted = Arc::clone(&self.wanted.borrow());
-        let Some(pod) = wanted.pods.iter().find(|wanted| wanted.uid() == pod.uid()) else { return };
+        let wanted = self.wanted.borrow().clone();
+        let mut wanted = wanted.iter().flat_map(|wanted| &wanted.pods);
+        let Some(pod) = wanted.find(|wanted| wanted.uid() == pod.uid()) else { return };
         // A pod that is not known any more is not to start past admission.
         if self.workers.is_termination_requested(pod.uid()) {
             self.workers.update(winddown_shared::UpdateKind::Create, pod.clone(), None);

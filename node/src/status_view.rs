@@ -2,7 +2,6 @@
 //! here waits: all of it is in memory.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1 as kube;
@@ -12,7 +11,7 @@ use winddown_shared::{
 };
 
 use crate::metrics::{NodeFacts, PodCounts};
-use crate::{Node, Settings, SettingsSource, plugin};
+use crate::{Node, Settings, SettingsSource, Source, plugin};
 use winddown_control::api;
 
 impl<R: Runtime> Node<R> {
@@ -52,12 +51,12 @@ impl<R: Runtime> Node<R> {
     /// How the node stands now, for a scrape.
     pub(super) fn facts(&self) -> NodeFacts {
         let core = &*self.0.core;
-        let manifests = Arc::clone(&core.manifests.borrow());
-        let mut desired = manifests.pods.clone();
-        desired.extend(self.0.sources.iter().flat_map(|source| source.wanted().pods));
+        let wanted = core.wanted.borrow().clone();
+        let wanted = wanted.iter().flat_map(|wanted| &wanted.pods);
+        let manifests = self.0.sources.iter().filter_map(Source::manifests);
         let mut facts = NodeFacts {
-            pods: PodCounts::of(&desired, &core.workers.snapshot(), |pod| self.has_ended(pod)),
-            manifest_problems: manifests.errors.len(),
+            pods: PodCounts::of(wanted, &core.workers.snapshot(), |pod| self.has_ended(pod)),
+            manifest_problems: manifests.map(|manifests| manifests.errors.len()).sum(),
             process: self.0.process.read(),
             ..NodeFacts::default()
         };
@@ -84,17 +83,16 @@ impl<R: Runtime> Node<R> {
     }
 
     fn manifests(&self, directory: Option<&std::path::Path>) -> api::Manifests {
-        let manifests = Arc::clone(&self.0.core.manifests.borrow());
+        let manifests = self.0.sources.iter().filter_map(Source::manifests);
         api::Manifests {
             directory: directory.map(|d| d.display().to_string()).unwrap_or_default(),
             problems: manifests
-                .errors
-                .iter()
+                .flat_map(|manifests| manifests.errors.clone())
                 .map(|problem| api::ManifestProblem {
                     file: problem.file.display().to_string(),
                     line: problem.line.and_then(|line| u64::try_from(line).ok()),
-                    field: problem.field.clone(),
-                    message: problem.message.clone(),
+                    field: problem.field,
+                    message: problem.message,
                     since: Some(problem.since),
                 })
                 .collect(),

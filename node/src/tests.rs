@@ -94,7 +94,7 @@ fn bench_with(
     let node = Node::builder(Arc::new(runtime.clone()))
         .settings(configured.settings())
         .kept_in(state.path())
-        .manifests(manifests.subscribe())
+        .source(manifests.subscribe())
         .identity(identity)
         .machine(machine)
         .clocks(wall, boot_clock)

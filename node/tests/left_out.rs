@@ -26,7 +26,7 @@ async fn runs(
     let pods = vec![web.clone(), dns.clone()];
     let wanted = DesiredManifests { generation: 1, complete: true, pods, ..Default::default() };
     let wanted = watch::Sender::new(Arc::new(wanted));
-    let node = list(Node::builder(Arc::new(runtime.clone())).manifests(wanted.subscribe())).start();
+    let node = list(Node::builder(Arc::new(runtime.clone())).source(wanted.subscribe())).start();
     node.pods_are_known().await;
     tokio::time::sleep(secs(1)).await;
     assert_eq!(node.status().pods.len(), 2);

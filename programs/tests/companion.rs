@@ -22,7 +22,6 @@ use winddown_node::{Configured, Identity, Node, ShutdownHandle};
 use winddown_shared::fake::FakeInhibitor;
 use winddown_shared::{Inhibitor, LockState, PodKiller, PodUid, PodUidMap, WallClock};
 use winddown_shutdown::BootClock;
-use winddown_static_pods::DesiredManifests;
 
 /// What runs, and in which order it ended.
 #[derive(Clone, Default)]
@@ -126,7 +125,7 @@ impl Scene {
         settings.going_down = down.subscribe();
         let (runtime, follower) = companion(connection.client(), containers.clone(), settings);
         tokio::spawn(follower.run(CancellationToken::new()));
-        let manifests = manifests(&runtime);
+        let wanted = runtime.desired();
         let config = Config {
             state_directory: state.path().to_owned(),
             shutdown: ShutdownSettings {
@@ -148,7 +147,7 @@ impl Scene {
         let node = Node::builder(Arc::new(runtime))
             .clocks(wall(), BootClock::new(Duration::default))
             .settings(configured.settings())
-            .manifests(manifests)
+            .source(wanted)
             .identity(Identity { name: "n1".into(), boot_id: "boot".into() })
             .plugin(plugin)
             .plugin(cluster)
@@ -194,30 +193,6 @@ impl Scene {
 
 fn secs(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
-}
-
-fn manifests(runtime: &KubeletRuntime<Containers>) -> watch::Receiver<Arc<DesiredManifests>> {
-    let (tx, rx) = watch::channel(Arc::default());
-    let mut pods = runtime.desired();
-    tokio::spawn(async move {
-        for generation in 1.. {
-            let Ok(now) = pods.wait_for(Option::is_some).await.map(|now| now.clone()) else {
-                return;
-            };
-            let pods_now = now.map(|now| now.pods.clone()).unwrap_or_default();
-            let manifests = DesiredManifests {
-                generation,
-                complete: true,
-                pods: pods_now,
-                ..DesiredManifests::default()
-            };
-            tx.send_replace(Arc::new(manifests));
-            if pods.changed().await.is_err() {
-                return;
-            }
-        }
-    });
-    rx
 }
 
 #[tokio::test(flavor = "multi_thread")]

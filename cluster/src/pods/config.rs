@@ -12,6 +12,9 @@ use super::plan::OrphanPolicy;
 /// Which pods of its node the controller takes.
 pub type PodFilter = Arc<dyn Fn(&api::Pod) -> bool + Send + Sync>;
 
+/// Says why no pod can be let in or refused yet.
+pub type HoldBack = Arc<dyn Fn() -> Option<&'static str> + Send + Sync>;
+
 /// The settings of a [`PodController`](super::PodController).
 #[derive(Clone)]
 pub struct PodControllerConfig {
@@ -19,26 +22,17 @@ pub struct PodControllerConfig {
     pub node_name: String,
     /// How many pods are handled concurrently. Default: 16.
     pub workers: usize,
-    /// How long one call that changes something at the provider may take. Default: one minute.
-    pub call_deadline: Duration,
-    /// How long the provider may take to answer a question about its pods. Default: ten seconds.
-    pub query_deadline: Duration,
     /// How long one request to the API server may take. Default: ten seconds.
     pub request_deadline: Duration,
-    /// What becomes of pods that the provider runs and that the API does not have. Default: they end.
+    /// What becomes of pods that run here and that the API does not have. Default: they end.
     pub orphans: OrphanPolicy,
     /// How often a pod must be looked up in vain before it is ended, if a list was empty although
-    /// the provider has pods. Default: 3.
+    /// some run. Default: 3.
     pub confirmations: u32,
     /// The interval between lookups. Default: five seconds.
     pub confirm_every: Duration,
-    /// How often API and provider are compared as a whole. Default: five minutes.
-    pub reconcile_every: Duration,
-    /// How long a provider may take longer than a pod's grace before it is asked to end the pod at
-    /// once. Default: two seconds.
-    pub kill_slack: Duration,
-    /// How often it is asked again. Default: ten seconds.
-    pub kill_every: Duration,
+    /// Why no pod can be given to the node yet; `None` while that is possible. Default: it always is.
+    pub hold_back: Option<HoldBack>,
     /// Takes only pods for which this is true. One for which it becomes false counts as deleted.
     pub filter: Option<PodFilter>,
     /// The API server's clock, as well as it is known: the ends of graces are stated by it.
@@ -53,15 +47,11 @@ impl PodControllerConfig {
         Self {
             node_name: node_name.into(),
             workers: 16,
-            call_deadline: Duration::from_secs(60),
-            query_deadline: Duration::from_secs(10),
             request_deadline: Duration::from_secs(10),
             orphans: OrphanPolicy::default(),
             confirmations: 3,
             confirm_every: Duration::from_secs(5),
-            reconcile_every: Duration::from_secs(300),
-            kill_slack: Duration::from_secs(2),
-            kill_every: Duration::from_secs(10),
+            hold_back: None,
             filter: None,
             api_clock,
         }

@@ -4,16 +4,15 @@ use std::sync::Arc;
 
 use tokio::sync::{Semaphore, watch};
 use tokio_util::sync::CancellationToken;
-use winddown_shared::PodUidMap;
+use winddown_api_client::node_pods::{KubePods, PodApi};
+use winddown_api_client::outage::Outage;
+use winddown_shared::{DesiredPods, Pod, PodUidMap};
 
 use super::config::PodControllerConfig;
 use super::known::KnownPods;
 use super::parts::{Parts, Queues};
 use super::queue::{QueueCounts, WorkerPanicked};
-use super::seams::{AsItIs, MirrorSide, NoEvents, PodEvents, Prepare, StatusSide};
-use crate::provider::Notify;
-use winddown_api_client::node_pods::{KubePods, PodApi};
-use winddown_api_client::outage::Outage;
+use super::seams::{AsItIs, Keep, MirrorSide, NodeSide, Prepare, StatusSide};
 
 mod running;
 #[cfg(test)]
@@ -21,25 +20,35 @@ mod tests;
 
 use running::Running;
 
-/// Passes the pods bound to this node to a provider, and removes ended ones from the API.
+/// Has the node run the pods that are bound to it, and removes ended ones from the API.
 ///
-/// Each decision is derived from the API's and the provider's current state, so it can be stopped
-/// and restarted at any moment: nothing is started twice and nothing is forgotten.
-pub struct PodController<P, S, R = AsItIs> {
+/// It is a source of pods: [`wanted`](Self::wanted) is what the node is to run, and [`NodeSide`] what the node says of
+/// that. Each decision is derived from the current state of both, so it can be stopped and restarted at any moment:
+/// nothing is started twice and nothing is forgotten.
+pub struct PodController<T, R = AsItIs> {
     client: kube::Client,
-    setup: Setup<P, S, R>,
+    setup: Setup<T, R>,
 }
 
 /// A controller without the API it works on.
-pub(crate) struct Setup<P, S, R> {
+pub(crate) struct Setup<T, R> {
     config: PodControllerConfig,
-    provider: Arc<P>,
-    statuses: Arc<S>,
+    statuses: Arc<T>,
     prepare: Arc<R>,
-    events: Arc<dyn PodEvents>,
     mirrors: Arc<dyn MirrorSide>,
+    pub(crate) keep: Arc<dyn Keep>,
+    known: Arc<KnownPods>,
     state: watch::Sender<RunState>,
     queues: Queues,
+}
+
+/// What an earlier agent of this boot gave to the node, as [`Keep`] was told.
+#[derive(Clone, Debug)]
+pub struct EarlierPods {
+    /// The pods.
+    pub pods: Vec<Pod>,
+    /// None is missing.
+    pub complete: bool,
 }
 
 /// Follows a controller. Cheap to clone.
@@ -52,9 +61,9 @@ pub struct PodControllerHandle {
 /// How far a controller is.
 #[derive(Clone, Debug)]
 pub enum RunState {
-    /// Running and wanted pods are being listed.
+    /// The API's pods are being listed.
     Starting,
-    /// Both are known, and unwanted pods have been handled.
+    /// They are known, and unwanted pods have been handled.
     Ready,
     /// It has ended; `Some` after a failure.
     Done(Option<Arc<RunError>>),
@@ -63,10 +72,8 @@ pub enum RunState {
 /// The queues of a controller, as they change.
 #[derive(Clone, Debug)]
 pub struct PodQueues {
-    /// From the API to the provider.
+    /// From the API to the node.
     pub sync: watch::Receiver<QueueCounts>,
-    /// From the provider to the API: statuses.
-    pub status: watch::Receiver<QueueCounts>,
     /// Objects that wait to be removed from the API.
     pub removal: watch::Receiver<QueueCounts>,
 }
@@ -78,7 +85,7 @@ pub enum RunError {
     /// It was cancelled before it knew the wanted pods.
     #[error("cancelled before the pods of this node were listed")]
     NotSynced,
-    /// One of its workers panicked; the provider or another part has a defect.
+    /// One of its workers panicked: some part has a defect.
     #[error(transparent)]
     Worker(#[from] WorkerPanicked),
     /// One of its tasks ended or panicked.
@@ -93,29 +100,25 @@ pub enum RunError {
 
 // === impl PodController ===
 
-impl<P: Notify, S: StatusSide> PodController<P, S> {
-    /// A controller that passes pods on as they are in the API, and sends no events.
-    pub fn new(
-        client: kube::Client,
-        provider: Arc<P>,
-        statuses: Arc<S>,
-        config: PodControllerConfig,
-    ) -> Self {
-        Self { client, setup: Setup::new(provider, statuses, config) }
+impl<T: StatusSide> PodController<T> {
+    /// A controller that gives pods to the node as they are in the API.
+    pub fn new(client: kube::Client, statuses: Arc<T>, config: PodControllerConfig) -> Self {
+        Self { client, setup: Setup::new(statuses, config, EarlierPods::default()) }
     }
 }
 
-impl<P: Notify, S: StatusSide, R: Prepare> PodController<P, S, R> {
+impl<T: StatusSide, R: Prepare> PodController<T, R> {
     /// The same, making pods literal with `prepare` first.
     #[must_use]
-    pub fn with_prepare<R2: Prepare>(self, prepare: Arc<R2>) -> PodController<P, S, R2> {
+    pub fn with_prepare<R2: Prepare>(self, prepare: Arc<R2>) -> PodController<T, R2> {
         PodController { client: self.client, setup: self.setup.with_prepare(prepare) }
     }
 
-    /// The same, telling `events` what happens.
+    /// The same, going on with what an earlier agent has left and keeping it for the next one.
     #[must_use]
-    pub fn with_events(mut self, events: Arc<dyn PodEvents>) -> Self {
-        self.setup.events = events;
+    pub fn with_keep(mut self, earlier: EarlierPods, keep: Arc<dyn Keep>) -> Self {
+        self.setup.known = Arc::new(KnownPods::of_earlier(earlier.pods, earlier.complete));
+        self.setup.keep = keep;
         self
     }
 
@@ -124,6 +127,12 @@ impl<P: Notify, S: StatusSide, R: Prepare> PodController<P, S, R> {
     pub fn with_mirrors(mut self, mirrors: Arc<dyn MirrorSide>) -> Self {
         self.setup.mirrors = mirrors;
         self
+    }
+
+    /// The pods that the node is to run, as they change; at first those of an earlier agent. One with a deletion
+    /// timestamp is to end, within its `deletionGracePeriodSeconds`.
+    pub fn wanted(&self) -> watch::Receiver<Option<Arc<DesiredPods>>> {
+        self.setup.wanted()
     }
 
     /// Follows this controller, also after it has ended.
@@ -136,33 +145,44 @@ impl<P: Notify, S: StatusSide, R: Prepare> PodController<P, S, R> {
     ///
     /// # Errors
     /// See [`RunError`]; being cancelled is none, once the controller was ready.
-    pub async fn run(self, cancel: CancellationToken) -> Result<(), RunError> {
-        let node = self.setup.config.node_name.clone();
-        self.setup.run(KubePods::new(self.client, node), cancel).await
+    pub async fn run(self, node: NodeSide, cancel: CancellationToken) -> Result<(), RunError> {
+        let name = self.setup.config.node_name.clone();
+        self.setup.run(KubePods::new(self.client, name), node, cancel).await
+    }
+}
+
+impl Default for EarlierPods {
+    /// There was no earlier agent.
+    fn default() -> Self {
+        Self { pods: Vec::new(), complete: true }
     }
 }
 
 // === impl Setup ===
 
-impl<P: Notify, S: StatusSide> Setup<P, S, AsItIs> {
-    pub(crate) fn new(provider: Arc<P>, statuses: Arc<S>, config: PodControllerConfig) -> Self {
+impl<T: StatusSide> Setup<T, AsItIs> {
+    pub(crate) fn new(statuses: Arc<T>, config: PodControllerConfig, earlier: EarlierPods) -> Self {
         Self {
             config,
-            provider,
             statuses,
             prepare: Arc::new(AsItIs),
-            events: Arc::new(NoEvents),
             mirrors: Arc::new(()),
+            keep: Arc::new(()),
+            known: Arc::new(KnownPods::of_earlier(earlier.pods, earlier.complete)),
             state: watch::Sender::new(RunState::Starting),
             queues: Queues::new(),
         }
     }
 }
 
-impl<P: Notify, S: StatusSide, R: Prepare> Setup<P, S, R> {
-    pub(crate) fn with_prepare<R2: Prepare>(self, prepare: Arc<R2>) -> Setup<P, S, R2> {
-        let Self { config, provider, statuses, events, mirrors, state, queues, .. } = self;
-        Setup { config, provider, statuses, prepare, events, mirrors, state, queues }
+impl<T: StatusSide, R: Prepare> Setup<T, R> {
+    pub(crate) fn with_prepare<R2: Prepare>(self, prepare: Arc<R2>) -> Setup<T, R2> {
+        let Self { config, statuses, mirrors, keep, known, state, queues, .. } = self;
+        Setup { config, statuses, prepare, mirrors, keep, known, state, queues }
+    }
+
+    pub(crate) fn wanted(&self) -> watch::Receiver<Option<Arc<DesiredPods>>> {
+        self.known.wanted()
     }
 
     pub(crate) fn handle(&self) -> PodControllerHandle {
@@ -173,6 +193,7 @@ impl<P: Notify, S: StatusSide, R: Prepare> Setup<P, S, R> {
     pub(crate) async fn run<A: PodApi>(
         self,
         api: A,
+        node: NodeSide,
         cancel: CancellationToken,
     ) -> Result<(), RunError> {
         let state = self.state;
@@ -180,17 +201,16 @@ impl<P: Notify, S: StatusSide, R: Prepare> Setup<P, S, R> {
             removals: Semaphore::new(self.config.workers.max(1)),
             config: self.config,
             api,
-            provider: self.provider,
+            node,
             statuses: self.statuses,
             prepare: self.prepare,
-            events: self.events,
             mirrors: self.mirrors,
-            known: KnownPods::default(),
+            keep: self.keep,
+            known: self.known,
             queues: self.queues,
             // Ends with the first part that fails, too.
             cancel: cancel.child_token(),
             unsettled: watch::Sender::new(PodUidMap::default()),
-            provider_outage: Outage::new("asking the provider about its pods"),
             api_outage: Outage::new("asking the API server about single pods"),
         });
         let result = Running::start(parts, &state).await;
@@ -224,10 +244,6 @@ impl PodControllerHandle {
 
     /// How much there is to do.
     pub fn queues(&self) -> PodQueues {
-        PodQueues {
-            sync: self.queues.sync.counts(),
-            status: self.queues.status.counts(),
-            removal: self.queues.removal.counts(),
-        }
+        PodQueues { sync: self.queues.sync.counts(), removal: self.queues.removal.counts() }
     }
 }

@@ -1,4 +1,4 @@
-//! Statuses that the controller itself reports, where the provider cannot.
+//! Statuses that the controller itself reports, where the node has nothing to say.
 
 use k8s_openapi::api::core::v1 as api;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -7,11 +7,11 @@ use winddown_shared::WallTime;
 #[cfg(test)]
 mod tests;
 
-/// Why a pod has not been given to its provider.
+/// Why a pod has not been given to the node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Waits {
-    /// The provider did not take it.
-    Provider,
+    /// The node cannot judge it yet.
+    Node,
     /// What it refers to could not be made literal.
     Config,
 }
@@ -27,7 +27,7 @@ pub(crate) fn waiting(pod: &api::Pod, why: Waits, message: &str) -> Option<api::
     }
     let spec = pod.spec.as_ref()?;
     let reason = match why {
-        Waits::Provider => "ProviderFailed",
+        Waits::Node => "NodeNotReady",
         Waits::Config => "CreateContainerConfigError",
     };
     let state = |container: &api::Container| api::ContainerStatus {
@@ -50,7 +50,7 @@ pub(crate) fn waiting(pod: &api::Pod, why: Waits, message: &str) -> Option<api::
     Some(status)
 }
 
-/// The final status of a pod that the provider does not know and that may not run (again).
+/// The final status of a pod that the node does not know and that may not run (again).
 ///
 /// The end of a container that ran was not observed; a container that never ran did not run.
 pub(crate) fn lost(pod: &api::Pod, is_deleting: bool, now: WallTime) -> api::PodStatus {

@@ -2,7 +2,7 @@
 //!
 //! Kubernetes lets little of a pod change once it exists, so only that is compared, and by meaning: a
 //! list that is absent is an empty one, a quantity is its value, and the order of tolerations says
-//! nothing. What was made literal for the provider (environment, volumes) can therefore never look
+//! nothing. What was made literal for the node (environment, volumes) can therefore never look
 //! like a change.
 
 use std::collections::BTreeMap;
@@ -14,8 +14,8 @@ use winddown_shared::Quantity;
 #[cfg(test)]
 mod tests;
 
-/// Whether the provider's copy of a pod needs nothing of the API's: `false` means an update.
-pub fn provider_equal(ours: &api::Pod, api: &api::Pod) -> bool {
+/// Whether the node's copy of a pod needs nothing of the API's: `false` means an update.
+pub fn is_up_to_date(ours: &api::Pod, api: &api::Pod) -> bool {
     same_map(ours.metadata.labels.as_ref(), api.metadata.labels.as_ref())
         && same_map(ours.metadata.annotations.as_ref(), api.metadata.annotations.as_ref())
         && match (&ours.spec, &api.spec) {
@@ -26,22 +26,26 @@ pub fn provider_equal(ours: &api::Pod, api: &api::Pod) -> bool {
 
 /// Whether the step from one object to the next of the same name is one to act upon.
 ///
-/// The status never is: what a pod does is the provider's to say, also while it ends, so a status that
+/// The status never is: what a pod does is the node's to say, also while it ends, so a status that
 /// somebody writes decides nothing here.
 pub fn matters(old: &api::Pod, new: &api::Pod) -> bool {
     old.metadata.uid != new.metadata.uid
         || old.metadata.deletion_timestamp != new.metadata.deletion_timestamp
         || old.metadata.deletion_grace_period_seconds != new.metadata.deletion_grace_period_seconds
-        || !provider_equal(old, new)
+        || !is_up_to_date(old, new)
 }
 
 /// Whether the API says that the pod is over.
 pub fn is_terminal(pod: &api::Pod) -> bool {
-    let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
-    matches!(phase, Some("Failed" | "Succeeded"))
+    pod.status.as_ref().is_some_and(is_terminal_status)
 }
 
-/// The provider's copy with all that may change taken from the API's object.
+/// Whether a status is one that a pod does not come back from.
+pub(crate) fn is_terminal_status(status: &api::PodStatus) -> bool {
+    matches!(status.phase.as_deref(), Some("Failed" | "Succeeded"))
+}
+
+/// The node's copy with all that may change taken from the API's object.
 ///
 /// Everything else stays as it was when the pod was created: what it referred to then has been made
 /// literal, and is not looked up again.

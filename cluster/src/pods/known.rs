@@ -1,34 +1,42 @@
-//! The pods of this node, by UID: what the API says of each and what has been done about it.
+//! The pods of this node, by UID: what the API says of each, and what of it is wanted here.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
+use k8s_openapi::api::core::v1 as api;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use tokio::sync::watch;
 use tokio::time::Instant;
-use winddown_shared::{Pod, PodUid, PodUidMap, WallTime};
+use winddown_shared::{DesiredPods, Pod, PodUid, PodUidMap, WallTime};
 
 use super::deletion::Grace;
 use super::equality;
-use super::progress::PodProgress;
 
 #[cfg(test)]
 mod tests;
 
-/// What is known about every pod that the API or the provider has. One memory for all parts of the
-/// controller; no lock is held beyond a call.
-#[derive(Debug, Default)]
-pub(crate) struct KnownPods(Mutex<Inner>);
+/// Everything that is known about the pods that the API has or that run here. One memory for all parts of the
+/// controller, and for the node: what is wanted here is read from it. No lock is held beyond a call.
+#[derive(Debug)]
+pub(crate) struct KnownPods {
+    inner: Mutex<Inner>,
+    wanted: watch::Sender<Option<Arc<DesiredPods>>>,
+}
 
 #[derive(Debug, Default)]
 struct Inner {
     pods: PodUidMap<Known>,
     /// More than one UID for a name: one pod was replaced by another.
     by_name: HashMap<(Arc<str>, Arc<str>), Vec<PodUid>>,
+    /// No pod that runs here and came from the API is missing.
+    complete: bool,
 }
 
 /// One pod.
 #[derive(Clone, Debug)]
 pub(crate) struct Known {
-    /// The API's object, the last one it had. The provider's copy if the API was never seen to have one.
+    /// The API's object, the last one it had. What runs here if the API was never seen to have one.
     pub(crate) pod: Pod,
     /// Whether the API has it.
     pub(crate) presence: ApiPresence,
@@ -36,8 +44,31 @@ pub(crate) struct Known {
     pub(crate) was_seen: bool,
     /// When its grace is over, if it is to end.
     pub(crate) deadline: Option<Instant>,
-    /// What has been done about it.
-    pub(crate) progress: PodProgress,
+    /// What the node was given of it.
+    pub(crate) given: Option<Given>,
+    /// The end of the grace that the node was told.
+    pub(crate) told_deadline: Option<Instant>,
+    /// It cannot be made literal as it is.
+    pub(crate) refused: bool,
+    /// The last status that the controller itself submitted.
+    pub(crate) said: Option<Arc<api::PodStatus>>,
+    /// It was the last word.
+    pub(crate) last_said: bool,
+    /// The API has taken the final delete; what is left of the object are its finalizers.
+    pub(crate) removed: bool,
+    /// The last failure that was told, so that it is not told again.
+    pub(crate) failure: Option<String>,
+    /// It is unwanted and left alone; that was reported.
+    pub(crate) left_alone: bool,
+}
+
+/// A pod as the node was given it.
+#[derive(Clone, Debug)]
+pub(crate) struct Given {
+    /// Literal, as it runs here. With a deletion timestamp it is to end.
+    pub(crate) pod: Pod,
+    /// What was said last of it, once nothing of it runs any more.
+    pub(crate) last: Option<Arc<api::PodStatus>>,
 }
 
 /// Whether the API has a pod.
@@ -70,6 +101,33 @@ pub(crate) enum Change {
 // === impl KnownPods ===
 
 impl KnownPods {
+    /// With the pods that an earlier agent of this boot gave to the node, and whether those are all.
+    pub(crate) fn of_earlier(pods: Vec<Pod>, complete: bool) -> Self {
+        let mut inner = Inner { complete, ..Inner::default() };
+        for pod in pods {
+            let absent = ApiPresence::Absent { confirmed: 0, needed: 1 };
+            let given = Given::of_earlier(pod.clone());
+            inner.insert(Known { given: Some(given), ..Known::new(pod, absent) });
+        }
+        let wanted = watch::Sender::new(Some(Arc::new(inner.wanted())));
+        Self { inner: Mutex::new(inner), wanted }
+    }
+
+    /// What is wanted here, as it changes.
+    pub(crate) fn wanted(&self) -> watch::Receiver<Option<Arc<DesiredPods>>> {
+        self.wanted.subscribe()
+    }
+
+    /// The API was listed, and what it wants was given to the node. Whether that is news.
+    pub(crate) fn all_known(&self) -> bool {
+        let mut inner = self.lock();
+        let is_news = !std::mem::replace(&mut inner.complete, true);
+        if is_news {
+            self.publish(&inner);
+        }
+        is_news
+    }
+
     /// What is known about one pod.
     pub(crate) fn get(&self, uid: &PodUid) -> Option<Known> {
         self.lock().pods.get(uid).cloned()
@@ -107,9 +165,7 @@ impl KnownPods {
         if let Some(last) = last {
             known.pod = last.clone();
         }
-        known.presence = ApiPresence::Gone;
-        let grace = Grace::after_removal(&known.pod, now, api_time);
-        known.shorten(grace);
+        known.is_gone(now, api_time);
     }
 
     /// A whole list has been read. Returns the pods that it did not have and that are thought to be
@@ -136,23 +192,6 @@ impl KnownPods {
             .collect()
     }
 
-    /// The provider has these pods. Returns those that were unknown.
-    pub(crate) fn provided<'a>(
-        &self,
-        pods: impl Iterator<Item = &'a Pod>,
-        needed: u32,
-    ) -> Vec<PodUid> {
-        let mut inner = self.lock();
-        let mut unknown = Vec::new();
-        for pod in pods {
-            if !inner.pods.contains_key(pod.uid()) {
-                unknown.push(pod.uid().clone());
-                inner.insert(Known::new(pod.clone(), ApiPresence::Absent { confirmed: 0, needed }));
-            }
-        }
-        unknown
-    }
-
     /// A pod was looked up and was not there. Whether that is certain now.
     pub(crate) fn not_found(&self, uid: &PodUid, now: Instant, api_time: WallTime) -> bool {
         let mut inner = self.lock();
@@ -164,28 +203,77 @@ impl KnownPods {
         if confirmed < needed {
             return false;
         }
-        known.presence = ApiPresence::Gone;
-        let grace = Grace::after_removal(&known.pod, now, api_time);
-        known.shorten(grace);
+        known.is_gone(now, api_time);
         true
     }
 
     /// Notes what has been done about a pod.
-    pub(crate) fn mark<T>(
-        &self,
-        uid: &PodUid,
-        mark: impl FnOnce(&mut PodProgress) -> T,
-    ) -> Option<T> {
-        self.lock().pods.get_mut(uid).map(|known| mark(&mut known.progress))
+    pub(crate) fn mark<T>(&self, uid: &PodUid, mark: impl FnOnce(&mut Known) -> T) -> Option<T> {
+        self.lock().pods.get_mut(uid).map(mark)
     }
 
-    /// Forgets a pod that is gone. Returns those of its name that came after it; `None`: it is not gone.
+    /// Gives a pod to the node, or a change of it.
+    pub(crate) fn give(&self, uid: &PodUid, pod: Pod) {
+        let mut inner = self.lock();
+        let Some(known) = inner.pods.get_mut(uid) else { return };
+        known.given = Some(Given { pod, last: None });
+        known.failure = None;
+        self.publish(&inner);
+    }
+
+    /// Has a pod that was given to the node end by its deadline, or earlier than it was told before. Returns what
+    /// the node is told; none where that is nothing new.
+    pub(crate) fn end(&self, uid: &PodUid, now: Instant, wall: WallTime) -> Option<Pod> {
+        let mut inner = self.lock();
+        let known = inner.pods.get_mut(uid)?;
+        let deadline = *known.deadline.get_or_insert(now);
+        known.told_deadline = Some(deadline);
+        let given = known.given.as_mut().filter(|given| given.last.is_none())?;
+        let grace = seconds(deadline.saturating_duration_since(now));
+        let told = given.pod.metadata.deletion_grace_period_seconds;
+        if told.filter(|_| given.is_ending()).is_some_and(|told| told <= grace) {
+            return None;
+        }
+        let mut object = given.pod.object().clone();
+        object.metadata.deletion_timestamp.get_or_insert(Time(wall));
+        object.metadata.deletion_grace_period_seconds = Some(grace);
+        given.pod = Pod::new(object).ok()?;
+        let ending = given.pod.clone();
+        self.publish(&inner);
+        Some(ending)
+    }
+
+    /// Nothing of the pod runs any more, and `status` is what is left to say. It is not started again, by this
+    /// agent or the next. Returns what the next agent is to find.
+    pub(crate) fn ended(&self, uid: &PodUid, status: Arc<api::PodStatus>) -> Option<Pod> {
+        let mut inner = self.lock();
+        let given = inner.pods.get_mut(uid)?.given.as_mut()?;
+        let mut object = given.pod.object().clone();
+        object.status = Some(api::PodStatus::clone(&status));
+        given.last = Some(status);
+        Pod::new(object).ok()
+    }
+
+    /// The pods that the node has to end and of which it has not said that they have.
+    pub(crate) fn ending(&self) -> Vec<PodUid> {
+        let inner = self.lock();
+        let ends = |known: &Known| {
+            known.given.as_ref().is_some_and(|given| given.is_ending() && given.last.is_none())
+        };
+        inner.pods.iter().filter(|(_, known)| ends(known)).map(|(uid, _)| uid.clone()).collect()
+    }
+
+    /// Forgets a pod that is gone, and the node is not to have it any more. Returns those of its name that came
+    /// after it; `None`: it is not gone.
     pub(crate) fn forget(&self, uid: &PodUid) -> Option<Vec<PodUid>> {
         let mut inner = self.lock();
         if inner.pods.get(uid).is_some_and(|known| known.presence != ApiPresence::Gone) {
             return None;
         }
         let Some(known) = inner.pods.remove(uid) else { return Some(Vec::new()) };
+        if known.given.is_some() {
+            self.publish(&inner);
+        }
         let name = (known.pod.namespace().clone(), known.pod.name().clone());
         let Some(uids) = inner.by_name.get_mut(&name) else { return Some(Vec::new()) };
         uids.retain(|other| other != uid);
@@ -196,19 +284,10 @@ impl KnownPods {
         Some(uids.clone())
     }
 
-    /// Whether another pod of this name came before and may still be with the provider.
-    pub(crate) fn has_predecessor(&self, pod: &Pod) -> bool {
-        let inner = self.lock();
+    /// The pods of this one's name, in the order they came. Those before it may still run here.
+    pub(crate) fn namesakes(&self, pod: &Pod) -> Vec<PodUid> {
         let name = (pod.namespace().clone(), pod.name().clone());
-        let uids = inner.by_name.get(&name).map(Vec::as_slice).unwrap_or_default();
-        uids.iter().take_while(|uid| *uid != pod.uid()).next().is_some()
-    }
-
-    /// Whether another pod of this name came after it.
-    pub(crate) fn has_successor(&self, pod: &Pod) -> bool {
-        let inner = self.lock();
-        let name = (pod.namespace().clone(), pod.name().clone());
-        inner.by_name.get(&name).and_then(|uids| uids.last()).is_some_and(|last| last != pod.uid())
+        self.lock().by_name.get(&name).cloned().unwrap_or_default()
     }
 
     /// The pods that a list did not have.
@@ -221,13 +300,13 @@ impl KnownPods {
         absent.map(|(uid, _)| (uid.clone(), ())).collect()
     }
 
-    /// Every pod.
-    pub(crate) fn uids(&self) -> Vec<PodUid> {
-        self.lock().pods.keys().cloned().collect()
+    /// Under the lock, so that a later state never comes before an earlier one.
+    fn publish(&self, inner: &Inner) {
+        self.wanted.send_replace(Some(Arc::new(inner.wanted())));
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -237,11 +316,16 @@ impl Inner {
     fn insert(&mut self, known: Known) {
         let name = (known.pod.namespace().clone(), known.pod.name().clone());
         let uid = known.pod.uid().clone();
-        let uids = self.by_name.entry(name).or_default();
-        // What the API does not have was there before what it has.
-        let at = if known.presence == ApiPresence::Present { uids.len() } else { 0 };
-        uids.insert(at, uid.clone());
+        self.by_name.entry(name).or_default().push(uid.clone());
         self.pods.insert(uid, known);
+    }
+
+    fn wanted(&self) -> DesiredPods {
+        let given = self.pods.values().filter_map(|known| known.given.as_ref());
+        DesiredPods {
+            pods: given.map(|given| given.pod.clone()).collect(),
+            complete: self.complete,
+        }
     }
 }
 
@@ -249,7 +333,20 @@ impl Inner {
 
 impl Known {
     fn new(pod: Pod, presence: ApiPresence) -> Self {
-        Self { pod, presence, was_seen: false, deadline: None, progress: PodProgress::default() }
+        Self {
+            pod,
+            presence,
+            was_seen: false,
+            deadline: None,
+            given: None,
+            told_deadline: None,
+            refused: false,
+            said: None,
+            last_said: false,
+            removed: false,
+            failure: None,
+            left_alone: false,
+        }
     }
 
     fn take(&mut self, pod: &Pod, now: Instant, api_time: WallTime) -> Change {
@@ -261,7 +358,8 @@ impl Known {
         self.was_seen = true;
         self.note_deletion(now, api_time);
         if matters {
-            self.progress.wants_changed();
+            // What was refused may be taken now.
+            (self.refused, self.failure) = (false, None);
             Change::Matters
         } else {
             Change::Nothing
@@ -273,6 +371,11 @@ impl Known {
         self.pod.metadata.deletion_timestamp.is_some()
     }
 
+    fn is_gone(&mut self, now: Instant, api_time: WallTime) {
+        self.presence = ApiPresence::Gone;
+        self.shorten(Grace::after_removal(&self.pod, now, api_time));
+    }
+
     fn note_deletion(&mut self, now: Instant, api_time: WallTime) {
         if let Some(grace) = Grace::of_deletion(&self.pod, api_time) {
             self.shorten(now + grace);
@@ -282,4 +385,44 @@ impl Known {
     fn shorten(&mut self, deadline: Instant) {
         self.deadline = Some(self.deadline.map_or(deadline, |known| known.min(deadline)));
     }
+
+    /// Whether to submit this status: it is news, and the last word was not said.
+    pub(crate) fn say(&mut self, status: &Arc<api::PodStatus>, last: bool) -> bool {
+        let is_news = !self.last_said && (last || self.said.as_ref() != Some(status));
+        if is_news {
+            self.last_said = last;
+            self.said = Some(status.clone());
+        }
+        is_news
+    }
+
+    /// Whether a failure is to be told: it is another one than the last.
+    pub(crate) fn fail(&mut self, error: &str) -> bool {
+        let is_news = self.failure.as_deref() != Some(error);
+        if is_news {
+            self.failure = Some(error.to_owned());
+        }
+        is_news
+    }
+}
+
+// === impl Given ===
+
+impl Given {
+    /// One that an earlier agent gave to the node. With a status it has ended.
+    fn of_earlier(pod: Pod) -> Self {
+        let last = pod.status.clone().filter(|_| equality::is_terminal(&pod)).map(Arc::new);
+        Self { pod, last }
+    }
+
+    /// It is to end.
+    pub(crate) fn is_ending(&self) -> bool {
+        self.pod.metadata.deletion_timestamp.is_some()
+    }
+}
+
+/// Whole seconds, rounded up: no pod gets less than requested.
+fn seconds(grace: Duration) -> i64 {
+    let whole = grace.as_secs() + u64::from(grace.subsec_nanos() > 0);
+    i64::try_from(whole).unwrap_or(i64::MAX)
 }

@@ -1,15 +1,7 @@
 //! Decides the next action for a pod.
 
-use std::time::Duration;
-
-use tokio::time::Instant;
-use winddown_shared::WallTime;
-
-use super::deletion::Grace;
-use super::equality::{is_terminal, provider_equal};
+use super::equality::{is_terminal, is_up_to_date};
 use super::known::{ApiPresence, Known};
-use super::progress::StopAsked;
-use crate::provider::ProvidedPod;
 
 #[cfg(test)]
 mod tests;
@@ -19,27 +11,17 @@ mod tests;
 pub(crate) struct PodView<'a> {
     /// What is known of it.
     pub(crate) known: &'a Known,
-    /// What the provider says of it; `None`: it does not know the pod.
-    pub(crate) provider: Option<&'a ProvidedPod>,
-    /// An older pod of this name may still be with the provider.
+    /// An older pod of this name may still run here.
     pub(crate) has_predecessor: bool,
     /// A newer pod of this name waits for its end.
     pub(crate) is_replaced: bool,
     /// Its last word was said, perhaps by an earlier agent.
     pub(crate) last_word: bool,
-    /// What is done with pods that the provider has and the API was never seen to have.
+    /// What is done with pods that run here and the API was never seen to have.
     pub(crate) orphans: OrphanPolicy,
-    /// The time.
-    pub(crate) now: Instant,
-    /// The API server's clock.
-    pub(crate) api_time: WallTime,
-    /// How long a provider may take longer than the grace before it is asked to kill.
-    pub(crate) kill_slack: Duration,
-    /// How often it is asked again.
-    pub(crate) kill_every: Duration,
 }
 
-/// What becomes of pods that the provider runs and that the API does not have when the agent starts.
+/// What becomes of pods that run here and that the API does not have when the agent starts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OrphanPolicy {
     /// They are ended with their own grace.
@@ -56,24 +38,12 @@ pub enum OrphanPolicy {
 pub(crate) enum PodAction {
     /// As it should be.
     Nothing,
-    /// As it should be until then.
-    Until(Instant),
-    /// The provider is to have it.
-    Create,
-    /// The provider is to take over a change.
-    Update,
-    /// The provider is to end it.
-    Stop {
-        /// What is left of its grace.
-        grace: Duration,
-        /// It had its grace and has not ended.
-        kill: bool,
-    },
-    /// The API is to delete it: the provider wants that.
-    RequestDeletion {
-        /// What is left of the grace that the provider gives it.
-        grace: Duration,
-    },
+    /// The node is to have it.
+    Give,
+    /// The node is to have a change of it.
+    Change,
+    /// The node is to end it, or to end it earlier.
+    End,
     /// Its status must say that its fate is unknown.
     Lost,
     /// Its object can go from the API.
@@ -87,17 +57,11 @@ pub(crate) enum PodAction {
 }
 
 /// What this pod needs next.
-pub(crate) fn next_step(mut view: PodView<'_>) -> PodAction {
-    let known = view.known;
-    // It lists the pod and says that it cannot be ended because it is not there: believed once the pod
-    // has had its time.
-    if known.progress.unknown_to_stop && known.deadline.is_none_or(|end| end <= view.now) {
-        view.provider = None;
-    }
-    match known.presence {
+pub(crate) fn next_step(view: PodView<'_>) -> PodAction {
+    match view.known.presence {
         ApiPresence::Absent { .. } => PodAction::LookUp,
         ApiPresence::Gone => when_gone(view),
-        ApiPresence::Present if known.is_deleting() => when_deleting(view),
+        ApiPresence::Present if view.known.is_deleting() => when_deleting(view),
         ApiPresence::Present => when_wanted(view),
     }
 }
@@ -105,79 +69,64 @@ pub(crate) fn next_step(mut view: PodView<'_>) -> PodAction {
 fn when_wanted(view: PodView<'_>) -> PodAction {
     let known = view.known;
     // The API's last word: such a pod only has to be deleted.
-    if is_terminal(&known.pod) {
+    if is_terminal(&known.pod) || known.refused {
         return PodAction::Nothing;
     }
-    match view.provider {
-        Some(ProvidedPod { pod, .. }) if pod.metadata.deletion_timestamp.is_some() => {
-            let grace = Grace::of_deletion(pod, view.api_time).unwrap_or_default();
-            PodAction::RequestDeletion { grace }
-        }
-        Some(provided) if provided.ended || known.progress.refused => PodAction::Nothing,
-        Some(provided) if provider_equal(&provided.pod, &known.pod) => PodAction::Nothing,
-        Some(_) => PodAction::Update,
-        None if view.last_word || known.progress.refused => PodAction::Nothing,
-        // It is woken when that one is forgotten.
-        None if view.has_predecessor => PodAction::Nothing,
+    match &known.given {
+        // What is ending ends by what was said of its end.
+        Some(given) if given.last.is_some() || given.is_ending() => PodAction::Nothing,
+        Some(given) if is_up_to_date(&given.pod, &known.pod) => PodAction::Nothing,
+        Some(_) => PodAction::Change,
+        // A predecessor wakes it when it is forgotten.
+        None if view.last_word || view.has_predecessor => PodAction::Nothing,
         None if ran_and_may_not_run_again(known) => PodAction::Lost,
-        None => PodAction::Create,
+        None => PodAction::Give,
     }
 }
 
-/// Deciding from what the provider says, never from the status in the API, which may be behind or may
+/// Deciding from what the node says, never from the status in the API, which may be behind or may
 /// never have been written (<https://github.com/virtual-kubelet/virtual-kubelet/issues/938>).
 fn when_deleting(view: PodView<'_>) -> PodAction {
-    let progress = &view.known.progress;
-    match view.provider {
-        Some(provided) if !provided.ended => ending(view),
-        None if progress.create_open && progress.stop.is_none() => ending(view),
-        _ if progress.removed => PodAction::Nothing,
-        None if !view.last_word && !is_terminal(&view.known.pod) => PodAction::Lost,
-        _ => PodAction::Remove,
+    let known = view.known;
+    if runs(known) {
+        return ending(known);
+    }
+    let has_end = known.given.is_some() || view.last_word || is_terminal(&known.pod);
+    match known.removed {
+        true => PodAction::Nothing,
+        false if has_end => PodAction::Remove,
+        false => PodAction::Lost,
     }
 }
 
 fn when_gone(view: PodView<'_>) -> PodAction {
     let known = view.known;
-    match view.provider {
-        Some(provided) if !provided.ended => {
-            if known.was_seen || view.is_replaced || view.orphans == OrphanPolicy::Stop {
-                ending(view)
-            } else {
-                PodAction::LeaveAlone
-            }
-        }
-        None if known.progress.create_open && known.progress.stop.is_none() => ending(view),
-        _ => PodAction::Forget,
+    if !runs(known) {
+        PodAction::Forget
+    } else if known.was_seen || view.is_replaced || view.orphans == OrphanPolicy::Stop {
+        ending(known)
+    } else {
+        PodAction::LeaveAlone
     }
 }
 
-fn ending(view: PodView<'_>) -> PodAction {
-    let PodView { now, .. } = view;
-    let deadline = view.known.deadline.unwrap_or(now);
-    let grace = deadline.saturating_duration_since(now);
-    match view.known.progress.stop {
-        None => PodAction::Stop { grace, kill: false },
-        Some(asked) if deadline < asked.deadline => PodAction::Stop { grace, kill: false },
-        Some(StopAsked { kill, at, .. }) => {
-            let due = match kill {
-                _ if view.known.progress.unknown_to_stop => deadline,
-                true => at + view.kill_every,
-                false => deadline.max(at) + view.kill_slack,
-            };
-            if now < due {
-                PodAction::Until(due)
-            } else {
-                PodAction::Stop { grace: Duration::ZERO, kill: true }
-            }
-        }
+fn runs(known: &Known) -> bool {
+    known.given.as_ref().is_some_and(|given| given.last.is_none())
+}
+
+/// The node ends it once it is told, and says when that is done.
+fn ending(known: &Known) -> PodAction {
+    match (known.told_deadline, known.deadline) {
+        (Some(told), Some(deadline)) if told <= deadline => PodAction::Nothing,
+        (Some(_), None) => PodAction::Nothing,
+        _ => PodAction::End,
     }
 }
 
-/// The provider does not know a pod that ran. With `Never` it must not run twice
+/// The node does not have a pod that ran. With `Never` it must not run twice
 /// (<https://github.com/virtual-kubelet/virtual-kubelet/issues/762>).
 fn ran_and_may_not_run_again(known: &Known) -> bool {
     let policy = known.pod.spec.as_ref().and_then(|spec| spec.restart_policy.as_deref());
     let phase = known.pod.status.as_ref().and_then(|status| status.phase.as_deref());
-    policy == Some("Never") && (known.progress.created || phase == Some("Running"))
+    policy == Some("Never") && phase == Some("Running")
 }

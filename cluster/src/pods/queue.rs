@@ -60,11 +60,6 @@ pub(crate) enum Outcome {
         /// The earliest time of the next attempt, if the other side named one.
         after: Option<Duration>,
     },
-    /// It failed, and a caller waits for it: retried after ten seconds at the latest.
-    FailedWaitedFor {
-        /// The earliest time of the next attempt, if the other side named one.
-        after: Option<Duration>,
-    },
 }
 
 /// A task that handles items has panicked.
@@ -99,15 +94,6 @@ impl Queue {
     /// What is wanted is different: as soon as possible, and with a new back-off.
     pub(crate) fn wake_fresh(&self, uid: &PodUid) {
         self.change(|schedule| schedule.wake(uid, Instant::now(), true));
-    }
-
-    /// As soon as possible, unless it is in the queue already, whenever that is.
-    pub(crate) fn wake_if_idle(&self, uid: &PodUid) {
-        self.change(|schedule| {
-            if !schedule.has(uid) {
-                schedule.wake(uid, Instant::now(), false);
-            }
-        });
     }
 
     /// At `at`, or earlier if it is due earlier already.

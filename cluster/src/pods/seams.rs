@@ -1,13 +1,17 @@
 //! The seams of the pod controller.
 
-use std::borrow::Cow;
+use std::future::ready;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
 use k8s_openapi::api::core::v1 as api;
-use tokio::sync::mpsc;
-use winddown_shared::{Pod, PodLabel, PodUid};
+use tokio::sync::{mpsc, watch};
+use winddown_shared::status::StatusStore;
+use winddown_shared::{Pod, PodSyncer, PodUid, PodWorkers};
 
+use super::equality::is_terminal_status;
 use crate::status::StatusUpdate;
 
 /// Takes statuses and sees to it that the API server learns them.
@@ -40,21 +44,21 @@ pub trait StatusSide: Send + Sync + 'static {
     fn last_word(&self, uid: &PodUid) -> Option<Arc<api::PodStatus>>;
 }
 
-/// Makes a pod literal before it goes to the provider: environment, ConfigMaps, Secrets, volumes.
+/// Makes a pod literal before the node has it: environment, ConfigMaps, Secrets, volumes.
 pub trait Prepare: Send + Sync + 'static {
-    /// The pod as the provider gets it. A second call for one UID reuses what was resolved first.
+    /// The pod as the node gets it. A second call for one UID reuses what was resolved first.
     ///
     /// # Errors
     /// See [`PrepareError`]; the pod waits, and is tried again.
     fn prepare(&self, pod: &Pod) -> impl Future<Output = Result<Pod, PrepareError>> + Send;
 
-    /// The provider has this pod already, since before the agent started; or it has taken over changed
+    /// The node has this pod already, since before the agent started; or it has been given changed
     /// labels and annotations. Returns at once.
     fn adopt(&self, pod: &Pod) {
         let _ = pod;
     }
 
-    /// The provider has forgotten the pod: what was made for it goes. May be repeated.
+    /// The node does not have the pod any more: what was made for it goes. May be repeated.
     fn forget(&self, uid: &PodUid) -> impl Future<Output = ()> + Send {
         let _ = uid;
         async {}
@@ -99,11 +103,11 @@ pub enum PrepareError {
     },
 }
 
-/// Prepares nothing: pods go to the provider as they are in the API.
+/// Prepares nothing: the node gets pods as they are in the API.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct AsItIs;
 
-/// Hears what the API has of mirror pods: they are pictures of static pods, and never given to a provider.
+/// Hears what the API has of mirror pods: they are pictures of static pods, and never run.
 /// Nothing here may block. `()` does not care.
 pub trait MirrorSide: Send + Sync + 'static {
     /// The API has this mirror pod.
@@ -124,42 +128,65 @@ pub trait MirrorSide: Send + Sync + 'static {
 
 impl MirrorSide for () {}
 
-/// Takes what happened to a pod on its way to the provider. Must not block.
-pub trait PodEvents: Send + Sync + 'static {
-    /// Takes one event.
-    fn pod_event(&self, pod: &PodLabel, event: PodEvent);
+/// Keeps which pods the node was given, for the next agent of this boot. `()` keeps nothing.
+pub trait Keep: Send + Sync + 'static {
+    /// The node is given this pod, or it stands so now: one with a status has ended.
+    fn keep(&self, pod: Pod) -> BoxFuture<'_, ()> {
+        let _ = pod;
+        ready(()).boxed()
+    }
+
+    /// The node does not have the pod any more.
+    fn remove<'a>(&'a self, uid: &'a PodUid) -> BoxFuture<'a, ()> {
+        let _ = uid;
+        ready(()).boxed()
+    }
+
+    /// The API server has said what runs here: nothing is missed that could not be read.
+    fn all_known(&self) -> BoxFuture<'_, ()> {
+        ready(()).boxed()
+    }
 }
 
-/// What happened to a pod on its way to the provider. Reasons and messages are virtual-kubelet's.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum PodEvent {
-    /// The provider has taken the pod.
-    ProviderCreateSuccess,
-    /// It has not.
-    ProviderCreateFailed {
-        /// What it said.
-        error: String,
-    },
-    /// The provider has taken a change.
-    ProviderUpdateSuccess,
-    /// It has not.
-    ProviderUpdateFailed {
-        /// What it said.
-        error: String,
-    },
-    /// The provider begins to end the pod, or no longer has it.
-    ProviderDeleteSuccess,
-    /// It does not.
-    ProviderDeleteFailed {
-        /// What it said.
-        error: String,
-    },
+impl Keep for () {}
+
+/// What the controller asks of whatever runs the pods.
+#[derive(Clone)]
+pub struct NodeSide {
+    pub(crate) statuses: StatusStore,
+    pub(crate) ends: watch::Receiver<u64>,
+    has_ended: Arc<dyn Fn(&PodUid) -> bool + Send + Sync>,
 }
 
-/// Sends no events.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct NoEvents;
+// === impl NodeSide ===
+
+impl NodeSide {
+    /// The pod workers.
+    pub fn of_workers<S: PodSyncer>(workers: PodWorkers<S>, statuses: StatusStore) -> Self {
+        let said = statuses.clone();
+        let ends = workers.ends();
+        Self::new(statuses, ends, move |uid| match workers.lifecycle(uid) {
+            Some(_) => workers.is_known_terminated(uid),
+            // Without a worker it was refused, or it has not come to the intake yet.
+            None => said.get(uid).is_some_and(|status| is_terminal_status(&status)),
+        })
+    }
+
+    /// Anything that writes the pods' statuses into `statuses`. `has_ended` says whether nothing of a pod runs, and
+    /// nothing will, of which `ends` counts the changes.
+    pub fn new(
+        statuses: StatusStore,
+        ends: watch::Receiver<u64>,
+        has_ended: impl Fn(&PodUid) -> bool + Send + Sync + 'static,
+    ) -> Self {
+        Self { statuses, ends, has_ended: Arc::new(has_ended) }
+    }
+
+    /// Whether nothing of the pod runs, and nothing will.
+    pub(crate) fn has_ended(&self, uid: &PodUid) -> bool {
+        (self.has_ended)(uid)
+    }
+}
 
 // === impl AsItIs ===
 
@@ -167,50 +194,4 @@ impl Prepare for AsItIs {
     async fn prepare(&self, pod: &Pod) -> Result<Pod, PrepareError> {
         Ok(pod.clone())
     }
-}
-
-// === impl PodEvent ===
-
-impl PodEvent {
-    /// The event's reason.
-    pub fn reason(&self) -> &'static str {
-        match self {
-            Self::ProviderCreateSuccess => "ProviderCreateSuccess",
-            Self::ProviderCreateFailed { .. } => "ProviderCreateFailed",
-            Self::ProviderUpdateSuccess => "ProviderUpdateSuccess",
-            Self::ProviderUpdateFailed { .. } => "ProviderUpdateFailed",
-            Self::ProviderDeleteSuccess => "ProviderDeleteSuccess",
-            Self::ProviderDeleteFailed { .. } => "ProviderDeleteFailed",
-        }
-    }
-
-    /// The event's message.
-    pub fn message(&self) -> Cow<'_, str> {
-        match self {
-            Self::ProviderCreateSuccess => "Create pod in provider successfully".into(),
-            Self::ProviderUpdateSuccess => "Update pod in provider successfully".into(),
-            Self::ProviderDeleteSuccess => "Delete pod in provider successfully".into(),
-            Self::ProviderCreateFailed { error }
-            | Self::ProviderUpdateFailed { error }
-            | Self::ProviderDeleteFailed { error } => error.as_str().into(),
-        }
-    }
-
-    /// Whether it is a warning; everything else is normal.
-    pub fn is_warning(&self) -> bool {
-        match self {
-            Self::ProviderCreateFailed { .. }
-            | Self::ProviderUpdateFailed { .. }
-            | Self::ProviderDeleteFailed { .. } => true,
-            Self::ProviderCreateSuccess
-            | Self::ProviderUpdateSuccess
-            | Self::ProviderDeleteSuccess => false,
-        }
-    }
-}
-
-// === impl NoEvents ===
-
-impl PodEvents for NoEvents {
-    fn pod_event(&self, _: &PodLabel, _: PodEvent) {}
 }

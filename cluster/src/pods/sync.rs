@@ -3,32 +3,32 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use k8s_openapi::api::core::v1 as api;
 use tokio::time::Instant;
-use winddown_shared::{Pod, PodUid, error_chain};
-
-use super::controller_status::{self, Waits};
-use super::equality;
-use super::known::{ApiPresence, Known};
-use super::parts::{CallError, Parts};
-use super::plan::{PodAction, PodView, next_step};
-use super::progress::StopAsked;
-use super::queue::Outcome;
-use super::seams::{PodEvent, Prepare, PrepareError, StatusSide};
-use crate::provider::{Notify, ProvidedPod, ProviderError};
-use crate::status::StatusUpdate;
 use winddown_api_client::node_pods::PodApi;
+use winddown_shared::{CONFIG_SOURCE_ANNOTATION, Pod, PodUid, error_chain};
+
+use super::config::Whose;
+use super::controller_status::{self, Waits};
+use super::equality::{self, is_terminal_status};
+use super::known::{ApiPresence, Given, Known};
+use super::parts::Parts;
+use super::plan::{PodAction, PodView, next_step};
+use super::queue::Outcome;
+use super::seams::{Prepare, PrepareError, StatusSide};
+use crate::status::StatusUpdate;
 
 /// More steps in a row than any pod needs; the queue takes over then.
 const STEPS: usize = 6;
 
+/// How soon a pod that is held back is tried again.
+const HELD_BACK: Duration = Duration::from_secs(2);
+
 /// Looks at one pod and does what it needs until nothing is left to do now.
-pub(crate) async fn look<A, P, S, R>(parts: Arc<Parts<A, P, S, R>>, uid: PodUid) -> Outcome
-where
-    A: PodApi,
-    P: Notify,
-    S: StatusSide,
-    R: Prepare,
-{
+pub(crate) async fn look<A: PodApi, T: StatusSide, R: Prepare>(
+    parts: Arc<Parts<A, T, R>>,
+    uid: PodUid,
+) -> Outcome {
     let mut outcome = Outcome::At(Instant::now());
     for _ in 0..STEPS {
         if let Some(end) = parts.step(&uid).await {
@@ -40,42 +40,34 @@ where
     outcome
 }
 
-impl<A: PodApi, P: Notify, S: StatusSide, R: Prepare> Parts<A, P, S, R> {
+impl<A: PodApi, T: StatusSide, R: Prepare> Parts<A, T, R> {
     /// One step; `None`: look again.
     async fn step(&self, uid: &PodUid) -> Option<Outcome> {
+        self.note_end(uid).await;
         let Some(known) = self.known.get(uid) else { return Some(Outcome::Done) };
-        let provided = match self.provided(uid).await {
-            Ok(provided) => provided,
-            Err(error) => return Some(Outcome::Failed { after: error.retry_after() }),
-        };
-        // Said by one queue alone, so that an older status never comes after a newer one.
-        let is_news = |p: &ProvidedPod| known.progress.is_news(&p.status, p.ended);
-        if known.presence == ApiPresence::Present && provided.as_ref().is_some_and(is_news) {
-            self.queues.status.wake(uid);
-        }
+        let namesakes = self.known.namesakes(&known.pod);
         let step = next_step(PodView {
             known: &known,
-            provider: provided.as_ref(),
-            has_predecessor: self.known.has_predecessor(&known.pod),
-            is_replaced: self.known.has_successor(&known.pod),
-            last_word: known.progress.last_said || self.statuses.last_word(uid).is_some(),
+            has_predecessor: namesakes.first().is_some_and(|first| first != uid),
+            is_replaced: namesakes.last().is_some_and(|last| last != uid),
+            last_word: known.last_said || self.statuses.last_word(uid).is_some(),
             orphans: self.config.orphans,
-            now: Instant::now(),
-            api_time: self.api_time(),
-            kill_slack: self.config.kill_slack,
-            kill_every: self.config.kill_every,
         });
         tracing::trace!(pod = %known.pod.label(), ?step, "next step");
         match step {
             PodAction::Nothing => Some(Outcome::Done),
-            PodAction::Until(at) => Some(Outcome::At(at)),
-            PodAction::Create => Some(self.create(&known.pod).await),
-            PodAction::Update => Some(self.update(&known.pod, provided.as_ref()?).await),
-            PodAction::Stop { grace, kill } => {
-                self.stop(&known, provided.as_ref(), grace, kill).await
+            PodAction::Give => Some(self.give(&known.pod).await),
+            PodAction::Change => Some(self.change(&known.pod, known.given.as_ref()?).await),
+            PodAction::End => {
+                if let Some(ending) = self.known.end(uid, Instant::now(), self.api_time()) {
+                    self.keep.keep(ending).await;
+                }
+                None
             }
             PodAction::Lost => {
-                self.say_lost(&known);
+                let status =
+                    controller_status::lost(&known.pod, known.is_deleting(), self.api_time());
+                self.say(&known.pod, Arc::new(status), true);
                 None
             }
             PodAction::Remove => {
@@ -88,42 +80,58 @@ impl<A: PodApi, P: Notify, S: StatusSide, R: Prepare> Parts<A, P, S, R> {
                 Some(Outcome::Done)
             }
             PodAction::Forget => self.forget(uid).await.then_some(Outcome::Done),
-            PodAction::RequestDeletion { grace } => {
-                Some(self.request_deletion(&known, grace).await)
-            }
         }
     }
 
-    async fn create(&self, pod: &Pod) -> Outcome {
-        let uid = pod.uid();
-        let prepared = match self.prepare.prepare(pod).await {
-            Ok(prepared) => prepared,
-            Err(error) => return self.not_prepared(pod, &error),
+    /// A pod that the node says has ended is not started again, and its end is the last that is said of it.
+    async fn note_end(&self, uid: &PodUid) {
+        let Some(Known { given: Some(given), pod, presence, .. }) = self.known.get(uid) else {
+            return;
         };
-        self.known.mark(uid, |progress| progress.create_open = true);
-        match self.call(self.provider.create_pod(&prepared)).await {
-            Ok(()) => {
-                self.known.mark(uid, |progress| {
-                    progress.create_open = false;
-                    progress.created = true;
-                    progress.failure = None;
+        let last = match given.last {
+            Some(last) => last,
+            None if self.node.has_ended(uid) => {
+                let said = self.node.statuses.get(uid).filter(|status| is_terminal_status(status));
+                // It never came to a status of its own.
+                let last = said.unwrap_or_else(|| {
+                    Arc::new(controller_status::lost(&pod, given.is_ending(), self.api_time()))
                 });
-                self.events.pod_event(pod.label(), PodEvent::ProviderCreateSuccess);
-                self.queues.status.wake(uid);
-                Outcome::Done
+                if let Some(ended) = self.known.ended(uid, last.clone()) {
+                    self.keep.keep(ended).await;
+                }
+                last
             }
-            Err(error) => {
-                let text = error_chain(&error);
-                self.say_waiting(pod, Waits::Provider, &text);
-                self.failed(pod, &error, |error| PodEvent::ProviderCreateFailed { error })
-            }
+            None => return,
+        };
+        // Of one that may be gone there is nothing to be told before it was looked up.
+        if presence == ApiPresence::Present {
+            self.say(&given.pod, last, true);
         }
     }
 
-    async fn update(&self, pod: &Pod, provided: &ProvidedPod) -> Outcome {
+    async fn give(&self, pod: &Pod) -> Outcome {
+        if let Some(why) = self.config.hold_back.as_ref().and_then(|hold_back| hold_back()) {
+            self.say_waiting(pod, Waits::Node, why);
+            return Outcome::At(Instant::now() + HELD_BACK);
+        }
+        match self.prepare.prepare(pod).await {
+            Ok(prepared) => {
+                let prepared = lean(prepared.object().clone(), pod);
+                // On disk first: one that runs and is not known after a restart would end. A disk that refuses is
+                // no reason not to run it.
+                self.keep.keep(prepared.clone()).await;
+                self.known.give(pod.uid(), prepared);
+                // It may be different by now.
+                Outcome::At(Instant::now())
+            }
+            Err(error) => self.not_prepared(pod, &error),
+        }
+    }
+
+    async fn change(&self, pod: &Pod, given: &Given) -> Outcome {
         let count = |pod: &Pod| pod.spec.as_ref()?.ephemeral_containers.as_ref().map(Vec::len);
-        let mut changed = equality::with_changes(&provided.pod, pod);
-        if count(pod) > count(&provided.pod) {
+        let mut changed = equality::with_changes(&given.pod, pod);
+        if count(pod) > count(&given.pod) {
             // New containers refer to things that have not been looked up yet.
             match self.prepare.prepare(pod).await {
                 Ok(prepared) => {
@@ -133,67 +141,20 @@ impl<A: PodApi, P: Notify, S: StatusSide, R: Prepare> Parts<A, P, S, R> {
                 Err(error) => return self.not_prepared(pod, &error),
             }
         }
-        let Ok(changed) = Pod::new(changed) else { return Outcome::Done };
-        match self.call(self.provider.update_pod(&changed)).await {
-            Ok(()) => {
-                self.known.mark(pod.uid(), |progress| progress.failure = None);
-                // Volumes can show labels and annotations.
-                self.prepare.adopt(pod);
-                self.events.pod_event(pod.label(), PodEvent::ProviderUpdateSuccess);
-                self.queues.status.wake(pod.uid());
-                Outcome::Done
-            }
-            // It went meanwhile; the next look decides.
-            Err(CallError::Provider(ProviderError::NotFound)) => Outcome::At(Instant::now()),
-            Err(error) => {
-                self.failed(pod, &error, |error| PodEvent::ProviderUpdateFailed { error })
-            }
-        }
-    }
-
-    async fn stop(
-        &self,
-        known: &Known,
-        provided: Option<&ProvidedPod>,
-        grace: Duration,
-        kill: bool,
-    ) -> Option<Outcome> {
-        let pod = provided.map_or(&known.pod, |provided| &provided.pod);
-        let result = self.call(self.provider.delete_pod(pod, grace)).await;
-        let is_unknown = matches!(result, Err(CallError::Provider(ProviderError::NotFound)));
-        match result {
-            Err(error) if !is_unknown => {
-                self.tell_failure(pod, &error, |error| PodEvent::ProviderDeleteFailed { error });
-                Some(Outcome::FailedWaitedFor { after: error.retry_after() })
-            }
-            _ => {
-                let now = Instant::now();
-                let deadline = known.deadline.unwrap_or(now);
-                let before = self.known.mark(pod.uid(), |progress| {
-                    progress.create_open = false;
-                    progress.failure = None;
-                    progress.unknown_to_stop = is_unknown;
-                    progress.stop.replace(StopAsked { deadline, at: now, kill })
-                });
-                match before.flatten() {
-                    None => self.events.pod_event(pod.label(), PodEvent::ProviderDeleteSuccess),
-                    Some(before) if kill && !before.kill => {
-                        tracing::warn!(pod = %pod.label(), "the pod had its grace and has not ended");
-                    }
-                    Some(_) => {}
-                }
-                None
-            }
-        }
+        let changed = lean(changed, &given.pod);
+        self.known.give(pod.uid(), changed.clone());
+        // Volumes can show labels and annotations.
+        self.prepare.adopt(pod);
+        self.keep.keep(changed).await;
+        Outcome::Done
     }
 
     /// Whether it is forgotten: it may have come back meanwhile.
     async fn forget(&self, uid: &PodUid) -> bool {
-        self.provider.forget_pod(uid).await;
-        self.prepare.forget(uid).await;
         let Some(successors) = self.known.forget(uid) else { return false };
+        self.keep.remove(uid).await;
+        self.prepare.forget(uid).await;
         self.statuses.gone(uid);
-        self.queues.status.forget(uid);
         self.queues.removal.forget(uid);
         for successor in successors {
             self.queues.sync.wake_fresh(&successor);
@@ -201,27 +162,40 @@ impl<A: PodApi, P: Notify, S: StatusSide, R: Prepare> Parts<A, P, S, R> {
         true
     }
 
-    /// The provider itself wants the pod to go: that is asked of the API, and the rest is as for any other
-    /// deletion.
-    async fn request_deletion(&self, known: &Known, grace: Duration) -> Outcome {
+    /// Asks the API for one pod that a list did not have. A list can be wrong (a selector, a
+    /// filter, an old copy), and a pod that ends cannot be made to run again; so nothing ends
+    /// before its name was asked for and not found. A missing answer proves nothing.
+    async fn look_up(&self, known: &Known) -> Option<Outcome> {
         let label = known.pod.label();
-        match self.request("delete the pod", self.api.delete(label, grace)).await {
-            // The watch brings what becomes of it.
-            Ok(()) => Outcome::At(Instant::now() + self.config.kill_every),
-            Err(refused) if refused.refusal.is_gone() => {
-                self.gone(&label.uid, None);
-                Outcome::At(Instant::now())
-            }
+        let found = match self.request("read the pod", self.api.get(label)).await {
+            Ok(found) => found,
             Err(refused) => {
                 self.api_outage.failed(&refused);
-                Outcome::FailedWaitedFor { after: refused.refusal.retry_after() }
+                return Some(Outcome::Failed { after: refused.refusal.retry_after() });
             }
+        };
+        self.api_outage.worked();
+        let found = found.and_then(|object| Pod::new(object).ok());
+        match found {
+            Some(pod) if pod.uid() == &label.uid && self.config.whose(&pod) == Whose::Ours => {
+                if self.known.found(&pod, Instant::now(), self.api_time()) {
+                    self.statuses.api_saw(&pod);
+                }
+            }
+            // Another pod has its name, or it is no longer one of ours: that is certain at once.
+            Some(_) => self.gone(&label.uid, None),
+            None if self.known.not_found(&label.uid, Instant::now(), self.api_time()) => {
+                tracing::info!(pod = %label, "the API server no longer has the pod");
+                self.statuses.gone(&label.uid);
+            }
+            None => return Some(Outcome::At(Instant::now() + self.config.confirm_every)),
         }
+        None
     }
 
     fn leave_alone(&self, known: &Known) {
         let first =
-            self.known.mark(known.pod.uid(), |m| !std::mem::replace(&mut m.left_alone, true));
+            self.known.mark(known.pod.uid(), |k| !std::mem::replace(&mut k.left_alone, true));
         if first == Some(true) && self.config.orphans == super::OrphanPolicy::Report {
             tracing::warn!(
                 pod = %known.pod.label(),
@@ -230,39 +204,16 @@ impl<A: PodApi, P: Notify, S: StatusSide, R: Prepare> Parts<A, P, S, R> {
         }
     }
 
-    /// A call failed: it is told when it is news, and tried again, unless that is of no use.
-    fn failed(&self, pod: &Pod, error: &CallError, event: fn(String) -> PodEvent) -> Outcome {
-        self.tell_failure(pod, error, event);
-        if let CallError::Provider(ProviderError::Invalid { .. }) = error {
-            self.known.mark(pod.uid(), |progress| {
-                progress.refused = true;
-                progress.create_open = false;
-            });
-            return Outcome::Done;
-        }
-        Outcome::Failed { after: error.retry_after() }
-    }
-
-    fn tell_failure(&self, pod: &Pod, error: &CallError, event: fn(String) -> PodEvent) {
-        let text = error_chain(error);
-        if self.known.mark(pod.uid(), |progress| progress.fail(&text)) == Some(true) {
-            let event = event(text);
-            let reason = event.reason();
-            tracing::warn!(pod = %pod.label(), reason, "{}", event.message());
-            self.events.pod_event(pod.label(), event);
-        }
-    }
-
     fn not_prepared(&self, pod: &Pod, error: &PrepareError) -> Outcome {
         let text = error_chain(error);
-        if self.known.mark(pod.uid(), |progress| progress.fail(&text)) == Some(true) {
+        if self.known.mark(pod.uid(), |known| known.fail(&text)) == Some(true) {
             let label = pod.label();
             tracing::warn!(pod = %label, error = text, "pod {label} cannot be prepared yet: {text}");
         }
         self.say_waiting(pod, Waits::Config, &text);
         match error {
             PrepareError::Invalid { .. } => {
-                self.known.mark(pod.uid(), |progress| progress.refused = true);
+                self.known.mark(pod.uid(), |known| known.refused = true);
                 Outcome::Done
             }
             PrepareError::Unavailable { after, .. } => Outcome::Failed { after: *after },
@@ -272,21 +223,48 @@ impl<A: PodApi, P: Notify, S: StatusSide, R: Prepare> Parts<A, P, S, R> {
 
     fn say_waiting(&self, pod: &Pod, why: Waits, message: &str) {
         if let Some(status) = controller_status::waiting(pod, why, message) {
-            self.say_own(pod, status, false);
+            self.say(pod, Arc::new(status), false);
         }
     }
 
-    fn say_lost(&self, known: &Known) {
-        let status = controller_status::lost(&known.pod, known.is_deleting(), self.api_time());
-        self.say_own(&known.pod, status, true);
-    }
-
-    fn say_own(&self, pod: &Pod, status: k8s_openapi::api::core::v1::PodStatus, last: bool) {
-        let status = Arc::new(status);
-        if self.known.mark(pod.uid(), |progress| progress.say(&status, last)) == Some(true) {
+    fn say(&self, pod: &Pod, status: Arc<api::PodStatus>, last: bool) {
+        if self.known.mark(pod.uid(), |known| known.say(&status, last)) == Some(true) {
             let generation = pod.metadata.generation;
             let pod = pod.label().clone();
             self.statuses.submit(StatusUpdate { pod, status, last, generation });
         }
+    }
+}
+
+/// The pod without what only the API server needs: it is kept in memory for as long as it runs.
+fn lean(mut object: api::Pod, otherwise: &Pod) -> Pod {
+    object.metadata.managed_fields = None;
+    // In any case the pod comes from the API: nothing else may be read into it.
+    if let Some(annotations) = &mut object.metadata.annotations {
+        annotations.remove(CONFIG_SOURCE_ANNOTATION);
+    }
+    object.status = None;
+    // It had a name and a UID before.
+    Pod::new(object).unwrap_or_else(|_| otherwise.clone())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_only_the_api_server_needs_is_not_kept_in_memory() {
+        let object = json!({"metadata": {
+            "name": "web", "namespace": "default", "uid": "u1",
+            "annotations": {CONFIG_SOURCE_ANNOTATION: "file", "own": "stays"},
+            "managedFields": [{"manager": "kubectl"}],
+        }});
+        let pod = Pod::new(serde_json::from_value(object).unwrap()).unwrap();
+        let lean = lean(pod.object().clone(), &pod);
+        assert_eq!(lean.metadata.managed_fields, None);
+        assert!(!lean.is_static(), "nobody makes a static pod of it by writing so");
+        assert_eq!(lean.metadata.annotations.as_ref().unwrap()["own"], "stays");
     }
 }

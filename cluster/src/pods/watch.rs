@@ -13,7 +13,6 @@ use super::config::Whose;
 use super::known::Change;
 use super::parts::Parts;
 use super::seams::{Prepare, StatusSide};
-use crate::provider::Notify;
 use winddown_api_client::node_pods::PodApi;
 use winddown_api_client::outage::Outage;
 use winddown_api_client::refusal::{self, Refusal};
@@ -21,13 +20,10 @@ use winddown_shared::Backoff;
 
 /// Follows the API's pods until the controller is cancelled. `synced` becomes true with the first list
 /// that was read whole.
-pub(crate) async fn follow<A, P, S, R>(parts: Arc<Parts<A, P, S, R>>, synced: watch::Sender<bool>)
-where
-    A: PodApi,
-    P: Notify,
-    S: StatusSide,
-    R: Prepare,
-{
+pub(crate) async fn follow<A: PodApi, T: StatusSide, R: Prepare>(
+    parts: Arc<Parts<A, T, R>>,
+    synced: watch::Sender<bool>,
+) {
     let outage = Outage::new("watching the pods of this node");
     let mut backoff = Backoff::EAGER;
     let mut listed = Listed::default();
@@ -76,7 +72,7 @@ struct Listed {
     mirrors: Vec<PodUid>,
 }
 
-impl<A: PodApi, P: Notify, S: StatusSide, R: Prepare> Parts<A, P, S, R> {
+impl<A: PodApi, T: StatusSide, R: Prepare> Parts<A, T, R> {
     /// Takes one event; whether a list is complete with it.
     fn take(&self, event: Event<api::Pod>, listed: &mut Listed) -> bool {
         match event {
@@ -115,7 +111,13 @@ impl<A: PodApi, P: Notify, S: StatusSide, R: Prepare> Parts<A, P, S, R> {
             Whose::Ours => {
                 self.statuses.api_saw(&pod);
                 match self.known.applied(&pod, Instant::now(), self.api_time()) {
-                    Change::New | Change::Matters => self.queues.sync.wake_fresh(pod.uid()),
+                    // One that is left alone ends for one of its name.
+                    Change::New => {
+                        for uid in self.known.namesakes(&pod) {
+                            self.queues.sync.wake_fresh(&uid);
+                        }
+                    }
+                    Change::Matters => self.queues.sync.wake_fresh(pod.uid()),
                     Change::Nothing => {}
                 }
             }

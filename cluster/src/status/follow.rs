@@ -10,14 +10,15 @@ use winddown_shared::status::{Phase, StatusEntry, StatusStore};
 use super::patch::any_running;
 use super::{Outbox, StatusUpdate};
 use crate::mirror::Mirrors;
+use crate::pods::StatusSide;
 
-/// Brings every change in a [`StatusStore`] to an [`Outbox`].
+/// Brings every change in a [`StatusStore`] to an [`Outbox`], or another [`StatusSide`].
 ///
 /// For agents whose own pod workers run the pods. It takes time with the number of changes.
 #[derive(Debug)]
-pub struct Follow {
+pub struct Follow<T = Outbox> {
     store: StatusStore,
-    outbox: Outbox,
+    outbox: T,
     mirrors: Option<Mirrors>,
 }
 
@@ -37,9 +38,9 @@ fn phase_of(entry: &StatusEntry) -> Option<Phase> {
 
 // === impl Follow ===
 
-impl Follow {
+impl<T: StatusSide> Follow<T> {
     /// Follows the pods that came from the API. Static pods are left out.
-    pub fn new(store: StatusStore, outbox: Outbox) -> Self {
+    pub fn new(store: StatusStore, outbox: T) -> Self {
         Self { store, outbox, mirrors: None }
     }
 

@@ -1,7 +1,6 @@
 //! The agent beside a kubelet: the kubelet runs the pods, this agent ends them.
 
 use std::path::Path;
-use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::NodeSystemInfo;
@@ -11,14 +10,13 @@ use tokio_util::sync::CancellationToken;
 use winddown_cluster::node::{NodeFacts, NodeSettings};
 use winddown_companion::{CompanionConfig, Inside, LocalNode, Unasked, companion};
 use winddown_cri::{PodContainers, foreign_mounts};
-use winddown_shared::{DesiredPods, PodUid, PodUidMap, RuntimeError, critical, error_chain};
+use winddown_shared::{PodUid, PodUidMap, RuntimeError, critical, error_chain};
 use winddown_shutdown::{Progress, ProgressPhase};
 
 use super::kubelet::KubeletService;
 use super::{ClusterStartError, ConfiguredRuntime, Runs, RuntimeStartError, Service, StartError};
 use winddown_config::Config;
 use winddown_node::cluster::{Cluster, connect};
-use winddown_static_pods::DesiredManifests;
 
 /// The variable by which a pod is told its UID, where the agent runs in one.
 const OWN_UID: &str = "POD_UID";
@@ -60,7 +58,7 @@ impl Service {
         let stop = CancellationToken::new();
         critical::spawn("pods of the kubelet", follower.run(stop.clone()));
         let runs = Runs {
-            manifests: Some(as_manifests(runtime.desired())),
+            source: Some(runtime.desired().into()),
             machine: None,
             plugins: vec![Box::new(Cluster {
                 connection,
@@ -118,31 +116,6 @@ pub(super) async fn say_going_down(
     }
 }
 
-/// The API server's pods in the place of a directory's. Its task ends with the runtime.
-fn as_manifests(
-    mut pods: watch::Receiver<Option<Arc<DesiredPods>>>,
-) -> watch::Receiver<Arc<DesiredManifests>> {
-    let (tx, rx) = watch::channel(Arc::default());
-    critical::spawn("wanted pods", async move {
-        let mut generation = 0;
-        loop {
-            let now = pods.borrow_and_update().clone();
-            if let Some(now) = now {
-                generation += 1;
-                let (pods, complete) = (now.pods.clone(), now.complete);
-                let manifests =
-                    DesiredManifests { generation, complete, pods, ..DesiredManifests::default() };
-                tx.send_replace(Arc::new(manifests));
-            }
-            tokio::select! {
-                changed = pods.changed() => if changed.is_err() { return },
-                () = tx.closed() => return,
-            }
-        }
-    });
-    rx
-}
-
 // === impl KubeletNode ===
 
 impl LocalNode for KubeletNode {
@@ -178,19 +151,6 @@ fn unasked(error: &RuntimeError) -> Unasked {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[tokio::test]
-    async fn nothing_is_desired_before_the_api_server_has_said_so() {
-        let (tx, rx) = watch::channel(None);
-        let mut manifests = as_manifests(rx);
-        assert_eq!(manifests.borrow().generation, 0, "not known yet");
-        for generation in [1, 2] {
-            tx.send_replace(Some(Arc::new(DesiredPods { pods: Vec::new(), complete: true })));
-            manifests.changed().await.unwrap();
-            let now = manifests.borrow_and_update().clone();
-            assert_eq!((now.generation, now.complete), (generation, true));
-        }
-    }
 
     #[tokio::test(start_paused = true)]
     async fn a_node_goes_down_from_the_first_group_on_and_stays_up_when_that_is_called_off() {

@@ -9,7 +9,10 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
 use k8s_openapi::api::core::v1 as api;
+use winddown_cluster::pods::{EarlierPods, Keep};
 use winddown_shared::{Pod, PodUid, error_chain};
 
 use crate::kept_file;
@@ -27,14 +30,6 @@ struct Inner {
     refused: AtomicBool,
     /// One write at a time: of two for the same pod the later one must win.
     writing: Mutex<()>,
-}
-
-/// What was found at the start.
-#[derive(Debug, Default)]
-pub(crate) struct Found {
-    pub(crate) pods: Vec<Pod>,
-    /// Everything there could be read.
-    pub(crate) complete: bool,
 }
 
 // === impl KeptPods ===
@@ -60,22 +55,22 @@ impl KeptPods {
     }
 
     /// What an earlier agent has kept. Blocking. A file that cannot be read is set aside.
-    pub(crate) fn load(&self) -> Found {
+    pub(crate) fn load(&self) -> EarlierPods {
         let directory = &self.0.directory;
         let entries = match std::fs::read_dir(directory) {
             Ok(entries) => entries,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                return Found { pods: Vec::new(), complete: true };
+                return EarlierPods::default();
             }
             Err(error) => {
                 tracing::warn!(
                     directory = %directory.display(), error = error_chain(&error),
                     "which pods of the API run here is not known until the API server answers"
                 );
-                return Found::default();
+                return EarlierPods { complete: false, ..EarlierPods::default() };
             }
         };
-        let mut found = Found { pods: Vec::new(), complete: true };
+        let mut found = EarlierPods::default();
         for path in entries.flatten().map(|entry| entry.path()) {
             if has_ending(&path, SET_ASIDE) {
                 // An earlier agent of this boot could not read it, and it was not reported since.
@@ -99,38 +94,6 @@ impl KeptPods {
         found
     }
 
-    /// Puts down what `latest` answers, which is asked when it is this write's turn; none is not written.
-    pub(crate) async fn keep(&self, latest: impl FnOnce() -> Option<Pod> + Send + 'static) {
-        let written = self.blocking(move |inner| {
-            let Some(pod) = latest() else { return Ok(()) };
-            kept_file::write(&kept_file::path(&inner.directory, pod.uid())?, pod.object())
-        });
-        let Err(error) = written.await else { return };
-        if !self.0.refused.swap(true, Ordering::Relaxed) {
-            tracing::warn!(
-                directory = %self.0.directory.display(), error = error_chain(&error),
-                "which pods of the API run here cannot be put down: when the agent is restarted while \
-                 the API server is away, they run on without being looked after until it is back"
-            );
-        }
-    }
-
-    pub(crate) async fn remove(&self, uid: &PodUid) {
-        let Ok(path) = kept_file::path(&self.0.directory, uid) else { return };
-        // A file that stays is found at the next start, and then the API does not have the pod.
-        let _ = self.blocking(move |_| std::fs::remove_file(path)).await;
-    }
-
-    /// The API server has said what runs here: what was set aside is not missed any more.
-    pub(crate) async fn all_known(&self) {
-        let removed = self.blocking(|inner| {
-            let entries = std::fs::read_dir(&inner.directory)?.flatten().map(|entry| entry.path());
-            entries.filter(|path| has_ending(path, SET_ASIDE)).try_for_each(std::fs::remove_file)
-        });
-        // One that stays has the next agent wait for the API server once more.
-        let _ = removed.await;
-    }
-
     /// Does one piece of work on the directory, off the async threads.
     async fn blocking(
         &self,
@@ -142,6 +105,49 @@ impl KeptPods {
             work(&inner)
         };
         tokio::task::spawn_blocking(work).await.unwrap_or_else(|error| Err(io::Error::other(error)))
+    }
+}
+
+impl Keep for KeptPods {
+    fn keep(&self, pod: Pod) -> BoxFuture<'_, ()> {
+        async move {
+            let written = self.blocking(move |inner| {
+                kept_file::write(&kept_file::path(&inner.directory, pod.uid())?, pod.object())
+            });
+            let Err(error) = written.await else { return };
+            if !self.0.refused.swap(true, Ordering::Relaxed) {
+                tracing::warn!(
+                    directory = %self.0.directory.display(), error = error_chain(&error),
+                    "which pods of the API run here cannot be put down: when the agent is restarted \
+                     while the API server is away, they run on without being looked after until it is back"
+                );
+            }
+        }
+        .boxed()
+    }
+
+    fn remove<'a>(&'a self, uid: &'a PodUid) -> BoxFuture<'a, ()> {
+        async move {
+            let Ok(path) = kept_file::path(&self.0.directory, uid) else { return };
+            // A file that stays is found at the next start, and then the API does not have the pod.
+            let _ = self.blocking(move |_| std::fs::remove_file(path)).await;
+        }
+        .boxed()
+    }
+
+    fn all_known(&self) -> BoxFuture<'_, ()> {
+        async move {
+            let removed = self.blocking(|inner| {
+                let entries =
+                    std::fs::read_dir(&inner.directory)?.flatten().map(|entry| entry.path());
+                entries
+                    .filter(|path| has_ending(path, SET_ASIDE))
+                    .try_for_each(std::fs::remove_file)
+            });
+            // One that stays has the next agent wait for the API server once more.
+            let _ = removed.await;
+        }
+        .boxed()
     }
 }
 

@@ -38,8 +38,8 @@ impl Membership {
         let health = self.api();
         let node = self.0.node.state().borrow().clone();
         let outbox = self.pods().map(|side| side.outbox.stats()).unwrap_or_default();
-        let controller = self.pods().and_then(super::PodSide::controller);
-        let waiting = controller.as_ref().map(|handle| {
+        let controller = self.pods().map(|side| &side.controller);
+        let waiting = controller.map(|handle| {
             let queue = *handle.queues().sync.borrow();
             queue.waiting + queue.in_flight
         });

@@ -60,10 +60,10 @@ async fn a_pod_that_cannot_run_here_has_failed_in_the_api_and_a_changed_one_is_n
     let web = m.bind("web");
     m.until_phase("web", "Running").await;
     m.server.patch(&pod_path("web"), &json!({"metadata": {"labels": {"a": "b"}}})).unwrap();
-    let source = &agent.node.0.sources[0];
+    let wanted = &agent.node.0.core.wanted;
     until("the label", || {
-        let wanted = source.wanted().pods;
-        let given = wanted.iter().find(|pod| *pod.uid() == web).unwrap();
+        let wanted = wanted.borrow().clone().unwrap();
+        let given = wanted.pods.iter().find(|pod| *pod.uid() == web).unwrap();
         given.metadata.labels.as_ref().is_some_and(|labels| labels.contains_key("a"))
     })
     .await;

@@ -75,7 +75,7 @@ impl Bed {
         let node = Node::builder(Arc::new(runtime.clone()))
             .clocks(wall, BootClock::new(Duration::default))
             .settings(configured.settings())
-            .manifests(manifests.subscribe())
+            .source(manifests.subscribe())
             .identity(Identity { name: "n1".into(), boot_id: "boot".into() })
             .plugin(shutdown)
             .plugin(configured.preemption())

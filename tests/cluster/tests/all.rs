@@ -3,6 +3,8 @@
 mod client;
 mod companion;
 mod events;
+#[allow(dead_code, clippy::unwrap_used, reason = "the tests on a real server use the rest")]
+mod in_memory;
 mod node;
 mod pods;
 mod resolve;

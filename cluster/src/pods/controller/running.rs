@@ -9,11 +9,11 @@ use tokio::time::timeout;
 use winddown_shared::PodUidMap;
 
 use super::{RunError, RunState};
+use crate::pods::equality::is_terminal_status;
 use crate::pods::parts::Parts;
 use crate::pods::queue::WorkerPanicked;
 use crate::pods::seams::{Prepare, StatusSide};
-use crate::pods::{dangling, removal, report, sync, watch as api_watch};
-use crate::provider::Notify;
+use crate::pods::{removal, sync, watch as api_watch};
 use winddown_api_client::node_pods::PodApi;
 
 /// How long unwanted pods may delay the controller's readiness.
@@ -23,29 +23,22 @@ const SETTLING: Duration = Duration::from_secs(30);
 const RECALLING: Duration = Duration::from_secs(30);
 
 /// The tasks of a controller. One that ends before it is asked to ends them all.
-pub(super) struct Running<A, P, S, R> {
-    parts: Arc<Parts<A, P, S, R>>,
+pub(super) struct Running<A, T, R> {
+    parts: Arc<Parts<A, T, R>>,
     tasks: JoinSet<(&'static str, Result<(), WorkerPanicked>)>,
 }
 
-impl<A: PodApi, P: Notify, S: StatusSide, R: Prepare> Running<A, P, S, R> {
+impl<A: PodApi, T: StatusSide, R: Prepare> Running<A, T, R> {
     /// Starts all tasks in dependency order, and follows them to their end.
     pub(super) async fn start(
-        parts: Arc<Parts<A, P, S, R>>,
+        parts: Arc<Parts<A, T, R>>,
         state: &watch::Sender<RunState>,
     ) -> Result<(), RunError> {
         let cancel = parts.cancel.clone();
-        // Subscribed first, so that no later change is missed.
         let mut running = Self { parts: parts.clone(), tasks: JoinSet::new() };
-        running.hear();
-        let Some(provided) = parts.what_runs().await else {
-            return running.end(Err(RunError::NotSynced)).await;
-        };
-        for provided in &provided {
-            parts.prepare.adopt(&provided.pod);
+        for pod in parts.known.wanted().borrow().iter().flat_map(|wanted| &wanted.pods) {
+            parts.prepare.adopt(pod);
         }
-        parts.known.provided(provided.iter().map(|p| &p.pod), 1);
-        drop(provided);
         let (synced, mut is_synced) = watch::channel(false);
         running.spawn("watches the API server's pods", api_watch::follow(parts.clone(), synced));
         let ended = tokio::select! {
@@ -66,6 +59,7 @@ impl<A: PodApi, P: Notify, S: StatusSide, R: Prepare> Running<A, P, S, R> {
         }
         // Those that are wanted have been listed by now.
         parts.unsettled.send_replace(parts.known.absent());
+        running.hear();
         running.work();
         let result = running.settle(state).await;
         running.end(result).await
@@ -80,6 +74,9 @@ impl<A: PodApi, P: Notify, S: StatusSide, R: Prepare> Running<A, P, S, R> {
             _ = settled => {}
             result = self.next() => return result,
             () = parts.cancel.cancelled() => return Ok(()),
+        }
+        if parts.known.all_known() {
+            parts.keep.all_known().await;
         }
         state.send_replace(RunState::Ready);
         tokio::select! {
@@ -109,23 +106,7 @@ impl<A: PodApi, P: Notify, S: StatusSide, R: Prepare> Running<A, P, S, R> {
     }
 
     fn hear(&mut self) {
-        let parts = self.parts.clone();
-        let mut changes = parts.provider.notifications();
-        self.spawn("hears the provider", async move {
-            loop {
-                tokio::select! {
-                    changed = changes.next() => match changed {
-                        Some(uid) => parts.queues.status.wake(&uid),
-                        None => return,
-                    },
-                    () = parts.cancel.cancelled() => return,
-                }
-            }
-        });
-        let parts = self.parts.clone();
-        self.spawn("drives the provider", async move {
-            parts.provider.drive(parts.cancel.clone()).await;
-        });
+        self.spawn("hears the node", hear_the_node(self.parts.clone()));
         let parts = self.parts.clone();
         if let Some(mut arrivals) = parts.prepare.arrivals() {
             self.spawn("hears what pods waited for", async move {
@@ -154,14 +135,6 @@ impl<A: PodApi, P: Notify, S: StatusSide, R: Prepare> Running<A, P, S, R> {
             }
         };
         let queues = parts.queues.clone();
-        let say = {
-            let (parts, cancel) = (parts.clone(), cancel.clone());
-            async move {
-                let handle = |uid| report::report(parts.clone(), uid);
-                queues.status.run("status", workers, cancel, handle).await
-            }
-        };
-        let queues = parts.queues.clone();
         let remove = {
             let parts = parts.clone();
             async move {
@@ -171,11 +144,8 @@ impl<A: PodApi, P: Notify, S: StatusSide, R: Prepare> Running<A, P, S, R> {
                 queues.removal.run("removal", usize::MAX, cancel, handle).await
             }
         };
-        let compare = dangling::reconcile(parts.clone());
         self.tasks.spawn(async { ("looks at pods", look.await) });
-        self.tasks.spawn(async { ("reports statuses", say.await) });
         self.tasks.spawn(async { ("removes pods", remove.await) });
-        self.spawn("compares both sides", compare);
     }
 
     fn spawn(&mut self, what: &'static str, task: impl Future<Output = ()> + Send + 'static) {
@@ -183,6 +153,42 @@ impl<A: PodApi, P: Notify, S: StatusSide, R: Prepare> Running<A, P, S, R> {
             task.await;
             (what, Ok(()))
         });
+    }
+}
+
+/// Has the pods looked at that have ended.
+async fn hear_the_node<A: PodApi, T: StatusSide, R: Prepare>(parts: Arc<Parts<A, T, R>>) {
+    let node = &parts.node;
+    let (mut statuses, mut ends) = (node.statuses.changes(), node.ends.clone());
+    let mut wanted = parts.known.wanted();
+    // Those that may end before long: no other is checked when one has ended.
+    let mut ending = PodUidMap::default();
+    let mut seen = 0;
+    loop {
+        statuses.mark_unchanged();
+        ends.mark_unchanged();
+        wanted.mark_unchanged();
+        let (entries, now) = node.statuses.changed_since(seen);
+        seen = now;
+        let over = entries.into_iter().filter(|entry| is_terminal_status(&entry.status));
+        ending.extend(over.map(|entry| (entry.pod.uid().clone(), ())));
+        ending.extend(parts.known.ending().into_iter().map(|uid| (uid, ())));
+        ending.retain(|uid, ()| {
+            let has_ended = node.has_ended(uid);
+            if has_ended {
+                parts.queues.sync.wake(uid);
+            }
+            !has_ended && parts.known.get(uid).is_some()
+        });
+        let changed = tokio::select! {
+            changed = statuses.changed() => changed,
+            changed = ends.changed() => changed,
+            changed = wanted.changed() => changed,
+            () = parts.cancel.cancelled() => return,
+        };
+        if changed.is_err() {
+            return parts.cancel.cancelled().await;
+        }
     }
 }
 

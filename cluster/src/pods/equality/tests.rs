@@ -5,7 +5,7 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use winddown_shared::WallTime;
 
-use super::{matters, provider_equal, with_changes};
+use super::{is_up_to_date, matters, with_changes};
 
 fn pod() -> api::Pod {
     let container = |name: &str| api::Container {
@@ -92,8 +92,8 @@ fn t10_t12_t23_t31_t32_what_makes_no_difference() {
     for (what, edit) in rows {
         let mut other = pod();
         edit(&mut other);
-        assert!(provider_equal(&pod(), &other), "{what}");
-        assert!(provider_equal(&other, &pod()), "{what}, the other way");
+        assert!(is_up_to_date(&pod(), &other), "{what}");
+        assert!(is_up_to_date(&other, &pod()), "{what}, the other way");
         assert!(!matters(&pod(), &other), "T16: {what}");
     }
 }
@@ -136,21 +136,21 @@ fn t11_t14_t15_t33_what_makes_a_difference() {
     for (what, edit) in rows {
         let mut other = pod();
         edit(&mut other);
-        assert!(!provider_equal(&pod(), &other), "{what}");
-        assert!(!provider_equal(&other, &pod()), "{what}, the other way");
+        assert!(!is_up_to_date(&pod(), &other), "{what}");
+        assert!(!is_up_to_date(&other, &pod()), "{what}, the other way");
         assert!(matters(&pod(), &other), "{what}");
         // Taken over, it is a difference no more, and nothing else was touched.
         let mut ours = pod();
         spec(&mut ours).containers[0].env = Some(vec![env("RESOLVED", "1")]);
         let taken = with_changes(&ours, &other);
-        assert!(provider_equal(&taken, &other), "{what}, taken over");
+        assert!(is_up_to_date(&taken, &other), "{what}, taken over");
         let env = taken.spec.unwrap().containers[0].env.clone().unwrap();
         assert_eq!(env[0].name, "RESOLVED", "{what}");
     }
 }
 
 #[test]
-fn t13_t17_t18_deletion_and_a_new_uid_matter_though_the_provider_needs_no_update() {
+fn t13_t17_t18_deletion_and_a_new_uid_matter_though_the_node_needs_no_update() {
     let when = |second| Some(Time(WallTime::from_second(second).unwrap()));
     let mut deleting = pod();
     deleting.metadata.deletion_timestamp = when(10);
@@ -169,6 +169,6 @@ fn t13_t17_t18_deletion_and_a_new_uid_matter_though_the_provider_needs_no_update
         ("another UID", pod(), anew),
     ] {
         assert!(matters(&old, &new), "{what}");
-        assert!(provider_equal(&old, &new), "{what}");
+        assert!(is_up_to_date(&old, &new), "{what}");
     }
 }

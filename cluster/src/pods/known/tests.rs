@@ -1,5 +1,6 @@
 //! What the memory of pods makes of what it is told.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1 as api;
@@ -33,13 +34,17 @@ fn apply(known: &KnownPods, pod: &Pod) -> Change {
     known.applied(pod, Instant::now(), wall(1000))
 }
 
+fn nothing() -> KnownPods {
+    KnownPods::of_earlier(Vec::new(), true)
+}
+
 fn uids(all: &[&str]) -> PodUidMap<()> {
     all.iter().map(|uid| (PodUid::new(*uid), ())).collect()
 }
 
 #[test]
 fn only_what_matters_is_a_change() {
-    let known = KnownPods::default();
+    let known = nothing();
     assert_eq!(apply(&known, &pod("a", "u1")), Change::New);
     assert_eq!(apply(&known, &pod("a", "u1")), Change::Nothing);
     let status = |pod: &mut api::Pod| {
@@ -58,22 +63,22 @@ fn only_what_matters_is_a_change() {
 
 #[test]
 fn a_change_lets_what_was_refused_be_tried_again() {
-    let known = KnownPods::default();
+    let known = nothing();
     apply(&known, &pod("a", "u1"));
     let uid = PodUid::new("u1");
-    known.mark(&uid, |progress| progress.refused = true);
+    known.mark(&uid, |known| known.refused = true);
     apply(&known, &pod("a", "u1"));
-    assert!(known.get(&uid).unwrap().progress.refused);
+    assert!(known.get(&uid).unwrap().refused);
     apply(
         &known,
         &pod_with("a", "u1", |p| p.metadata.labels = Some([("a".into(), "b".into())].into())),
     );
-    assert!(!known.get(&uid).unwrap().progress.refused);
+    assert!(!known.get(&uid).unwrap().refused);
 }
 
 #[test]
 fn a_grace_only_shrinks() {
-    let known = KnownPods::default();
+    let known = nothing();
     let now = Instant::now();
     let left = |until: i64, granted: i64, elapsed: u64| {
         let deleting = pod_with("a", "u1", |p| {
@@ -94,7 +99,7 @@ fn a_grace_only_shrinks() {
 
 #[test]
 fn what_a_list_lacks_is_absent_until_it_was_looked_up() {
-    let known = KnownPods::default();
+    let known = nothing();
     for uid in ["u1", "u2"] {
         apply(&known, &pod(uid, uid));
     }
@@ -114,7 +119,7 @@ fn what_a_list_lacks_is_absent_until_it_was_looked_up() {
 
 #[test]
 fn a_pod_that_is_seen_again_is_present_again() {
-    let known = KnownPods::default();
+    let known = nothing();
     apply(&known, &pod("a", "u1"));
     known.listed(&uids(&[]), 1);
     assert_eq!(apply(&known, &pod("a", "u1")), Change::Matters);
@@ -123,28 +128,24 @@ fn a_pod_that_is_seen_again_is_present_again() {
 
 #[test]
 fn pods_of_one_name_stand_in_the_order_they_came() {
-    let known = KnownPods::default();
     let (old, new) = (pod("a", "u1"), pod("a", "u2"));
-    // The newer one is listed before what the provider still has is known.
+    let known = KnownPods::of_earlier(vec![old.clone()], true);
     apply(&known, &new);
-    assert!(!known.has_predecessor(&new));
-    assert_eq!(known.provided([&old, &new].into_iter(), 1), [PodUid::new("u1")]);
-    assert!(known.has_predecessor(&new));
-    assert!(known.has_successor(&old));
-    assert!(!known.has_predecessor(&old) && !known.has_successor(&new));
+    assert_eq!(known.namesakes(&new), ["u1", "u2"].map(PodUid::new));
+    assert_eq!(known.namesakes(&new), known.namesakes(&old));
     assert!(known.forget(&PodUid::new("u1")).is_none(), "it may be in the API");
     for uid in ["u1", "u2"] {
         known.gone(&PodUid::new(uid), None, Instant::now(), wall(1000));
     }
     assert_eq!(known.forget(&PodUid::new("u1")).unwrap(), [PodUid::new("u2")]);
-    assert!(!known.has_predecessor(&new));
+    assert_eq!(known.namesakes(&new), [PodUid::new("u2")]);
     assert!(known.forget(&PodUid::new("u2")).unwrap().is_empty());
-    assert!(known.uids().is_empty());
+    assert!(known.get(&PodUid::new("u2")).is_none());
 }
 
 #[test]
 fn an_answer_that_is_older_than_what_the_watch_said_is_no_news() {
-    let known = KnownPods::default();
+    let known = nothing();
     let (web, uid) = (pod("web", "u1"), PodUid::new("u1"));
     let found = |known: &KnownPods| known.found(&web, Instant::now(), wall(1000));
     let presence = |known: &KnownPods| known.get(&uid).unwrap().presence;
@@ -158,4 +159,78 @@ fn an_answer_that_is_older_than_what_the_watch_said_is_no_news() {
     known.gone(&uid, None, Instant::now(), wall(1000));
     assert!(!found(&known));
     assert_eq!(presence(&known), ApiPresence::Gone, "it would have run on for ever");
+}
+
+/// What is said of the pod's end: within how many seconds it ends, and its last phase.
+fn end_of(known: &KnownPods) -> (Option<i64>, Option<String>) {
+    let given = known.get(&PodUid::new("u1")).unwrap().given.unwrap();
+    let grace = given.pod.metadata.deletion_grace_period_seconds.filter(|_| given.is_ending());
+    (grace, given.last.and_then(|last| last.phase.clone()))
+}
+
+fn failed() -> Arc<api::PodStatus> {
+    let phase = Some("Failed".to_owned());
+    Arc::new(api::PodStatus { phase, ..api::PodStatus::default() })
+}
+
+#[test]
+fn a_pod_is_wanted_from_when_it_is_given_until_it_is_forgotten() {
+    let known = nothing();
+    let mut wanted = known.wanted();
+    let mut names = || {
+        let now = wanted.borrow_and_update().clone().unwrap();
+        (now.pods.len(), now.complete)
+    };
+    assert_eq!(names(), (0, true));
+    apply(&known, &pod("a", "u1"));
+    assert_eq!(names(), (0, true), "it is not literal yet");
+    let uid = PodUid::new("u1");
+    known.give(&uid, pod("a", "u1"));
+    assert_eq!(names(), (1, true));
+    assert!(known.forget(&uid).is_none());
+    known.gone(&uid, None, Instant::now(), wall(1000));
+    known.forget(&uid);
+    assert_eq!(names(), (0, true));
+
+    let known = KnownPods::of_earlier(vec![pod("a", "u1")], false);
+    let missing = |known: &KnownPods| !known.wanted().borrow().clone().unwrap().complete;
+    assert!(missing(&known), "a record could not be read");
+    assert!(known.all_known() && !known.all_known());
+    assert!(!missing(&known));
+}
+
+#[test]
+fn an_end_only_comes_nearer_and_is_known_to_the_next_agent() {
+    let known = nothing();
+    let (uid, now) = (PodUid::new("u1"), Instant::now());
+    let end = |known: &KnownPods, millis| {
+        known.mark(&uid, |pod| pod.deadline = Some(now + Duration::from_millis(millis)));
+        known.end(&uid, now, wall(0))
+    };
+    assert!(end(&known, 9_000).is_none(), "nobody knows it");
+    apply(&known, &pod("a", "u1"));
+    known.give(&uid, pod("a", "u1"));
+    for (millis, seconds, is_news) in
+        [(8_500, 9, true), (20_000, 9, false), (2_000, 2, true), (2_001, 2, false)]
+    {
+        let kept = end(&known, millis);
+        assert_eq!(kept.is_some(), is_news, "{millis} ms");
+        assert_eq!(end_of(&known).0, Some(seconds), "{millis} ms");
+        if let Some(kept) = kept {
+            assert_eq!(end_of(&KnownPods::of_earlier(vec![kept], true)).0, Some(seconds));
+        }
+    }
+}
+
+#[test]
+fn what_has_ended_is_not_ended_again_by_this_agent_or_the_next() {
+    let known = nothing();
+    let uid = PodUid::new("u1");
+    apply(&known, &pod("a", "u1"));
+    known.give(&uid, pod("a", "u1"));
+    let kept = known.ended(&uid, failed()).unwrap();
+    assert!(known.end(&uid, Instant::now(), wall(0)).is_none());
+    for agent in [&known, &KnownPods::of_earlier(vec![kept], true)] {
+        assert_eq!(end_of(agent), (None, Some("Failed".to_owned())));
+    }
 }

@@ -9,21 +9,17 @@ use tokio::time::Instant;
 use winddown_shared::{Pod, WallTime};
 
 use super::{OrphanPolicy, PodAction, PodView, next_step};
-use crate::pods::known::{ApiPresence, Known, KnownPods};
-use crate::pods::progress::StopAsked;
-use crate::provider::ProvidedPod;
+use crate::pods::known::{ApiPresence, Given, Known, KnownPods};
 
 const S: Duration = Duration::from_secs(1);
 
 /// One way things can stand.
 struct Case {
     known: Known,
-    provider: Option<ProvidedPod>,
     has_predecessor: bool,
     is_replaced: bool,
     last_word: bool,
     orphans: OrphanPolicy,
-    now: Instant,
 }
 
 fn object(phase: &str, restart: &str) -> api::Pod {
@@ -44,18 +40,15 @@ fn object(phase: &str, restart: &str) -> api::Pod {
 
 impl Case {
     fn of(object: api::Pod) -> Self {
-        let known = KnownPods::default();
+        let known = KnownPods::of_earlier(Vec::new(), true);
         let pod = Pod::new(object).unwrap();
-        let now = Instant::now();
-        known.applied(&pod, now, WallTime::from_second(1000).unwrap());
+        known.applied(&pod, Instant::now(), WallTime::from_second(1000).unwrap());
         Self {
             known: known.get(pod.uid()).unwrap(),
-            provider: None,
             has_predecessor: false,
             is_replaced: false,
             last_word: false,
             orphans: OrphanPolicy::Stop,
-            now,
         }
     }
 
@@ -79,13 +72,14 @@ impl Case {
     fn gone() -> Self {
         let mut case = Self::new("Running");
         case.known.presence = ApiPresence::Gone;
-        case.known.deadline = Some(case.now + 30 * S);
+        case.known.deadline = Some(Instant::now() + 30 * S);
         case
     }
 
-    fn provided(mut self, ended: bool) -> Self {
-        let status = Arc::new(api::PodStatus::default());
-        self.provider = Some(ProvidedPod { pod: self.known.pod.clone(), status, ended });
+    /// The node was given it.
+    fn given(mut self, ended: bool) -> Self {
+        let last = ended.then(Arc::default);
+        self.known.given = Some(Given { pod: self.known.pod.clone(), last });
         self
     }
 
@@ -94,36 +88,25 @@ impl Case {
         self
     }
 
-    /// Asked to end when it was deleted, and that is `ago`.
-    fn asked(self, ago: Duration, kill: bool) -> Self {
+    /// The node was told to end it, by a deadline that is `later` now than it was then.
+    fn told(self, later: Duration) -> Self {
         self.with(|case| {
             let deadline = case.known.deadline.unwrap();
-            case.known.progress.stop = Some(StopAsked { deadline, at: case.now, kill });
-            case.now += ago;
+            case.known.told_deadline = Some(deadline);
+            case.known.deadline = Some(deadline + later);
         })
     }
 
     fn step(&self) -> PodAction {
         next_step(PodView {
             known: &self.known,
-            provider: self.provider.as_ref(),
             has_predecessor: self.has_predecessor,
             is_replaced: self.is_replaced,
             last_word: self.last_word,
             orphans: self.orphans,
-            now: self.now,
-            api_time: WallTime::from_second(1000).unwrap(),
-            kill_slack: 2 * S,
-            kill_every: 5 * S,
         })
     }
 }
-
-fn stop(seconds: u64) -> PodAction {
-    PodAction::Stop { grace: Duration::from_secs(seconds), kill: false }
-}
-
-const KILL: PodAction = PodAction::Stop { grace: Duration::ZERO, kill: true };
 
 #[test]
 fn a_pod_that_is_wanted() {
@@ -133,45 +116,32 @@ fn a_pod_that_is_wanted() {
         case.known.pod = Pod::new(object).unwrap();
     };
     let rows = [
-        ("unknown", Case::new("Pending"), PodAction::Create),
-        ("unknown, ran, may run again", Case::new("Running"), PodAction::Create),
+        ("unknown", Case::new("Pending"), PodAction::Give),
+        ("unknown, ran, may run again", Case::new("Running"), PodAction::Give),
         ("unknown, ran, may not", Case::never("Running"), PodAction::Lost),
-        ("unknown, never ran", Case::never("Pending"), PodAction::Create),
-        (
-            "was created here, may not run again",
-            Case::never("Pending").with(|c| c.known.progress.created = true),
-            PodAction::Lost,
-        ),
+        ("unknown, never ran", Case::never("Pending"), PodAction::Give),
         ("its end was said", Case::new("Running").with(|c| c.last_word = true), PodAction::Nothing),
         (
             "an older one is there",
             Case::new("Pending").with(|c| c.has_predecessor = true),
             PodAction::Nothing,
         ),
-        (
-            "refused",
-            Case::new("Pending").with(|c| c.known.progress.refused = true),
-            PodAction::Nothing,
-        ),
+        ("refused", Case::new("Pending").with(|c| c.known.refused = true), PodAction::Nothing),
         ("T6: Failed", Case::new("Failed"), PodAction::Nothing),
         ("T7: Succeeded", Case::new("Succeeded"), PodAction::Nothing),
-        ("Failed and yet there", Case::new("Failed").provided(false), PodAction::Nothing),
-        ("as it should be", Case::new("Running").provided(false), PodAction::Nothing),
-        ("ended", Case::new("Running").provided(true), PodAction::Nothing),
-        ("changed", Case::new("Running").provided(false).with(image), PodAction::Update),
+        ("Failed and yet there", Case::new("Failed").given(false), PodAction::Nothing),
+        ("as it should be", Case::new("Running").given(false), PodAction::Nothing),
+        ("ended", Case::new("Running").given(true), PodAction::Nothing),
+        ("changed", Case::new("Running").given(false).with(image), PodAction::Change),
         (
-            "the provider wants it to go",
-            Case::new("Running").provided(false).with(|case| {
-                let deleting = Case::deleting("Running").known.pod;
-                case.provider.as_mut().unwrap().pod = deleting;
+            "it ends here, and the API does not have it so",
+            Case::new("Running").given(false).with(image).with(|case| {
+                let ending = Case::deleting("Running").known.pod;
+                case.known.given.as_mut().unwrap().pod = ending;
             }),
-            PodAction::RequestDeletion { grace: 10 * S },
-        ),
-        (
-            "changed after its end",
-            Case::new("Running").provided(true).with(image),
             PodAction::Nothing,
         ),
+        ("changed after its end", Case::new("Running").given(true).with(image), PodAction::Nothing),
     ];
     for (what, case, expected) in rows {
         assert_eq!(case.step(), expected, "{what}");
@@ -181,10 +151,10 @@ fn a_pod_that_is_wanted() {
 #[test]
 fn a_pod_that_is_being_deleted() {
     let rows = [
-        ("runs", Case::deleting("Running").provided(false), stop(10)),
-        ("runs, no status yet", Case::deleting("Pending").provided(false), stop(10)),
-        ("runs though the API says Failed", Case::deleting("Failed").provided(false), stop(10)),
-        ("has ended", Case::deleting("Running").provided(true), PodAction::Remove),
+        ("runs", Case::deleting("Running").given(false), PodAction::End),
+        ("runs, no status yet", Case::deleting("Pending").given(false), PodAction::End),
+        ("runs though the API says Failed", Case::deleting("Failed").given(false), PodAction::End),
+        ("has ended", Case::deleting("Running").given(true), PodAction::Remove),
         ("unknown", Case::deleting("Pending"), PodAction::Lost),
         (
             "unknown, its end was said",
@@ -193,13 +163,14 @@ fn a_pod_that_is_being_deleted() {
         ),
         ("unknown, the API knows its end", Case::deleting("Succeeded"), PodAction::Remove),
         (
-            "its create is open",
-            Case::deleting("Pending").with(|c| c.known.progress.create_open = true),
-            stop(10),
+            "runs, and the node knows",
+            Case::deleting("Running").given(false).told(Duration::ZERO),
+            PodAction::Nothing,
         ),
+        ("never postponed", Case::deleting("Running").given(false).told(S), PodAction::Nothing),
         (
             "removed, finalizers are left",
-            Case::deleting("Running").provided(true).with(|c| c.known.progress.removed = true),
+            Case::deleting("Running").given(true).with(|c| c.known.removed = true),
             PodAction::Nothing,
         ),
     ];
@@ -209,29 +180,17 @@ fn a_pod_that_is_being_deleted() {
 }
 
 #[test]
-fn a_pod_that_takes_its_time_to_end() {
-    let case = || Case::deleting("Running").provided(false);
-    let until = |case: &Case, seconds| PodAction::Until(case.now + Duration::from_secs(seconds));
-    let asked = case().asked(3 * S, false);
-    assert_eq!(asked.step(), until(&asked, 9), "its grace and the slack");
-    assert_eq!(case().asked(12 * S, false).step(), KILL);
-    let killed = case().asked(12 * S, true);
-    assert_eq!(killed.step(), KILL, "asked again");
-    let killed = case().asked(S, true);
-    assert_eq!(killed.step(), until(&killed, 4));
-    let shorter = case().asked(S, false).with(|c| c.known.deadline = Some(c.now + 4 * S));
-    assert_eq!(shorter.step(), stop(4));
-    // It says that it does not have what it lists.
-    let denied = |ago| case().asked(ago, false).with(|c| c.known.progress.unknown_to_stop = true);
-    let waits = denied(4 * S);
-    assert_eq!(waits.step(), until(&waits, 6));
-    assert_eq!(denied(10 * S).step(), PodAction::Lost);
+fn a_grace_that_was_shortened_is_told_again() {
+    let shorter = Case::deleting("Running").given(false).told(Duration::ZERO).with(|case| {
+        case.known.deadline = case.known.deadline.map(|deadline| deadline - S);
+    });
+    assert_eq!(shorter.step(), PodAction::End);
 }
 
 #[test]
 fn a_pod_that_the_api_does_not_have() {
     let orphan = |policy| {
-        Case::gone().provided(false).with(|c| {
+        Case::gone().given(false).with(|c| {
             c.known.was_seen = false;
             c.orphans = policy;
         })
@@ -240,29 +199,24 @@ fn a_pod_that_the_api_does_not_have() {
     let rows = [
         (
             "a list lacks it",
-            Case::gone().provided(false).with(|c| c.known.presence = absent),
+            Case::gone().given(false).with(|c| c.known.presence = absent),
             PodAction::LookUp,
         ),
-        ("deleted", Case::gone().provided(false), stop(30)),
-        ("deleted, ended", Case::gone().provided(true), PodAction::Forget),
+        ("deleted", Case::gone().given(false), PodAction::End),
+        ("deleted, ended", Case::gone().given(true), PodAction::Forget),
         ("deleted, unknown", Case::gone(), PodAction::Forget),
-        (
-            "deleted, its create is open",
-            Case::gone().with(|c| c.known.progress.create_open = true),
-            stop(30),
-        ),
-        ("never seen", orphan(OrphanPolicy::Stop), stop(30)),
+        ("never seen", orphan(OrphanPolicy::Stop), PodAction::End),
         ("never seen, adopted", orphan(OrphanPolicy::Adopt), PodAction::LeaveAlone),
         ("never seen, reported", orphan(OrphanPolicy::Report), PodAction::LeaveAlone),
         (
             "its name is needed",
             orphan(OrphanPolicy::Adopt).with(|c| c.is_replaced = true),
-            stop(30),
+            PodAction::End,
         ),
         (
             "seen, then deleted, though orphans are adopted",
-            Case::gone().provided(false).with(|c| c.orphans = OrphanPolicy::Adopt),
-            stop(30),
+            Case::gone().given(false).with(|c| c.orphans = OrphanPolicy::Adopt),
+            PodAction::End,
         ),
     ];
     for (what, case, expected) in rows {

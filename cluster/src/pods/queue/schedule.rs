@@ -1,16 +1,12 @@
 //! What is due when.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use tokio::time::Instant;
 use winddown_shared::{PodUid, PodUidMap};
 
 use super::{Bucket, Outcome, QueueCounts};
 use winddown_shared::Backoff;
-
-/// The longest pause before awaited work is retried after a failure.
-const LONGEST_WAITED_FOR: Duration = Duration::from_secs(10);
 
 /// The items of a queue, by the time they are due; those due at one time in the order they came.
 #[derive(Debug)]
@@ -82,10 +78,6 @@ impl Schedule {
         }
     }
 
-    pub(super) fn has(&self, uid: &PodUid) -> bool {
-        self.items.contains_key(uid)
-    }
-
     pub(super) fn forget(&mut self, uid: &PodUid) {
         match self.items.get_mut(uid).map(|item| &mut item.is) {
             Some(Is::InFlight { forgotten, again, .. }) => {
@@ -127,11 +119,8 @@ impl Schedule {
         let next = match outcome {
             Outcome::Done => None,
             Outcome::At(at) => Some(at),
-            Outcome::Failed { after } | Outcome::FailedWaitedFor { after } => {
-                let mut wait = backoff.after_failure(None);
-                if matches!(outcome, Outcome::FailedWaitedFor { .. }) {
-                    wait = wait.min(LONGEST_WAITED_FOR);
-                }
+            Outcome::Failed { after } => {
+                let wait = backoff.after_failure(None);
                 Some(now + wait.max(after.unwrap_or_default()).max(self.bucket.take(now)))
             }
         };

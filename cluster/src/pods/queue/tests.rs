@@ -233,16 +233,6 @@ async fn an_item_that_wants_a_later_look_gets_it_without_a_failure() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_not_idle_is_left_where_it_is() {
-    let tried = run(queue(), 1, Duration::ZERO, |_, _| Outcome::Done);
-    tried.queue.wake_at(&uid("a"), at(5.0));
-    tried.queue.wake_if_idle(&uid("a"));
-    tried.queue.wake_if_idle(&uid("b"));
-    sleep(S).await;
-    assert_eq!(tried.order(), "b");
-}
-
-#[tokio::test(start_paused = true)]
 async fn cancelled_it_takes_nothing_more_and_waits_for_what_is_under_way() {
     let tried = run(queue(), 1, 5 * S, |_, _| Outcome::Done);
     tried.queue.wake(&uid("a"));

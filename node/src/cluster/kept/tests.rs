@@ -12,8 +12,7 @@ fn pod(uid: &str) -> Pod {
 }
 
 async fn keep(kept: &KeptPods, uid: &str) {
-    let pod = pod(uid);
-    kept.keep(move || Some(pod)).await;
+    kept.keep(pod(uid)).await;
 }
 
 /// The UIDs that an agent of this boot finds, and whether that is all.
@@ -33,7 +32,6 @@ async fn the_next_agent_of_the_boot_finds_what_was_kept_and_only_root_reads_it()
         keep(&kept, uid).await;
     }
     kept.remove(&PodUid::new("u2")).await;
-    kept.keep(|| None).await;
     assert_eq!(found(dir.path(), "b1"), (vec!["u1".into(), "u3".into()], true));
     let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
     assert_eq!(mode(&dir.path().join("b1")), 0o700);

@@ -1,4 +1,4 @@
-//! The provider conformance list of virtual-kubelet, as far as a provider takes part in it.
+//! The conformance list of virtual-kubelet, as far as what runs the pods takes part in it.
 
 use std::sync::Arc;
 
@@ -7,7 +7,6 @@ use tokio::time::{Duration, Instant};
 use tokio_util::sync::CancellationToken;
 use winddown_apiserver::Objects;
 use winddown_cluster::events::{Events, NodeRef};
-use winddown_cluster::provider::Provider;
 use winddown_pod_references::{Resolver, ResolverConfig};
 
 use crate::pods::harness::{Cluster, NODE, Running, path, pod, wall_clock};
@@ -36,11 +35,8 @@ impl Preparing {
             ResolverConfig::new(volumes.path().join("disk"), volumes.path().join("memory"));
         let (resolver, freshener) = Resolver::new(client, config, events.clone(), wall_clock());
         tokio::spawn(freshener.run(stop.clone()));
-        let running = cluster
-            .start_as(cluster.provider.clone(), cluster.config(), |controller| {
-                controller.with_prepare(Arc::new(resolver)).with_events(Arc::new(events.clone()))
-            })
-            .await;
+        let running =
+            cluster.start_as(true, |controller| controller.with_prepare(Arc::new(resolver))).await;
         Self { running: running.ready().await, events, stop, _volumes: volumes }
     }
 
@@ -85,8 +81,8 @@ async fn c7_to_c10_a_pod_starts_without_what_is_optional_and_not_without_what_is
         let left = preparing.events.flush(Instant::now() + Duration::from_secs(30)).await;
         assert_eq!(left, 0);
 
-        let pods = cluster.provider.list_pods().await.unwrap();
-        let names: Vec<_> = pods.iter().map(|one| one.pod.name().to_string()).collect();
+        let pods = cluster.node.pods();
+        let names: Vec<_> = pods.iter().map(|one| one.name().to_string()).collect();
         assert_eq!(names, ["optional"]);
         let waits = |objects: &Objects<'_>| {
             let status = objects.get(&path("mandatory"))?["status"].clone();
@@ -104,13 +100,14 @@ async fn deleted(grace: Option<u32>) -> Option<Arc<Value>> {
     let running = cluster.start().await.ready().await;
     cluster.server.apply(pod("a")).unwrap();
     cluster.until_phase("a", "Running").await;
-    let ready = cluster.server.get(&path("a")).unwrap()["status"]["conditions"][0].clone();
-    assert_eq!((&ready["type"], &ready["status"]), (&json!("Ready"), &json!("True")));
+    let conditions = cluster.server.get(&path("a")).unwrap()["status"]["conditions"].clone();
+    let ready = conditions.as_array().unwrap().iter().find(|one| one["type"] == "Ready").unwrap();
+    assert_eq!(ready["status"], "True");
 
     let began = Instant::now();
     cluster.server.delete(&path("a"), grace.map(i64::from)).unwrap();
     let last = cluster.server.get(&path("a"));
-    cluster.until_provided(0).await;
+    cluster.until_given(0).await;
     cluster.until_gone("a").await;
     assert!(began.elapsed() < Duration::from_secs(20), "not after its grace of 30 s");
     let removals = cluster.server.count("delete", "pods");
@@ -120,12 +117,12 @@ async fn deleted(grace: Option<u32>) -> Option<Arc<Value>> {
 }
 
 #[tokio::test]
-async fn c5_a_graceful_delete_leaves_the_provider_without_the_pod() {
+async fn c5_a_graceful_delete_leaves_the_node_without_the_pod() {
     let last = deleted(None).await.unwrap();
     assert_eq!(last["metadata"]["deletionGracePeriodSeconds"], 30);
 }
 
 #[tokio::test]
-async fn c6_a_delete_by_force_leaves_the_provider_without_the_pod() {
+async fn c6_a_delete_by_force_leaves_the_node_without_the_pod() {
     assert_eq!(deleted(Some(0)).await, None);
 }

@@ -5,7 +5,6 @@ use kube::Api;
 use kube::api::{Patch, PatchParams};
 use serde_json::json;
 use winddown_apiserver::Fault;
-use winddown_cluster::provider::Provider;
 
 use crate::pods::harness::{Cluster, Running, path, pod};
 
@@ -28,9 +27,9 @@ async fn t27_a_pod_made_anew_under_its_name_is_another_pod() {
     assert_ne!(old, new);
     cluster.server.pause_watches(false);
     cluster.until_phase("a", "Running").await;
-    cluster.until_provided(1).await;
-    let provided = cluster.provider.list_pods().await.unwrap();
-    assert_eq!(provided[0].pod.uid().as_str(), new);
+    cluster.until_given(1).await;
+    let given = cluster.node.pods();
+    assert_eq!(given[0].uid().as_str(), new);
     assert_eq!(cluster.uid("a"), new);
     running.stop().await;
 }
@@ -50,7 +49,7 @@ async fn finalizers_keep_the_object_until_they_go() {
     let none = Patch::Merge(json!({"metadata": {"finalizers": null}}));
     pods.patch("a", &PatchParams::default(), &none).await.unwrap();
     cluster.until_gone("a").await;
-    cluster.until_provided(0).await;
+    cluster.until_given(0).await;
     running.stop().await;
 }
 
@@ -69,7 +68,7 @@ async fn whatever_the_server_answers_to_the_final_delete_the_pod_goes() {
         cluster.server.fault(fault);
         cluster.server.delete(&path("a"), Some(30)).unwrap();
         cluster.until_gone("a").await;
-        cluster.until_provided(0).await;
+        cluster.until_given(0).await;
         println!("{what}: gone");
         running.stop().await;
     }
@@ -87,6 +86,6 @@ async fn a_status_that_is_refused_for_a_while_delays_the_removal_and_loses_nothi
     assert_eq!(cluster.server.count("delete", "pods"), 0);
     cluster.server.lift(refused);
     cluster.until_gone("a").await;
-    cluster.until_provided(0).await;
+    cluster.until_given(0).await;
     running.stop().await;
 }

@@ -1,6 +1,5 @@
-//! An API server, a provider and a controller between them.
+//! An API server, a node and a controller between them.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -10,18 +9,17 @@ use winddown_apiserver::ApiServer;
 use winddown_cluster::pods::{
     PodController, PodControllerConfig, PodControllerHandle, Prepare, RunError,
 };
-use winddown_cluster::provider::{Notify, PollTimes, Polled, Provider};
 use winddown_cluster::status::{Outbox, OutboxConfig};
 use winddown_shared::WallClock;
 
-use crate::pods::sleepers::Sleepers;
+use crate::in_memory::InMemory;
 
 pub(crate) const NODE: &str = "node-1";
 
-/// An API server and a provider; controllers come and go.
+/// An API server and a node; controllers come and go.
 pub(crate) struct Cluster {
     pub(crate) server: ApiServer,
-    pub(crate) provider: Arc<Sleepers>,
+    pub(crate) node: InMemory,
     state: tempfile::TempDir,
 }
 
@@ -53,6 +51,13 @@ pub(crate) fn pod(name: &str) -> Value {
     })
 }
 
+/// The same, of which no container is started again.
+pub(crate) fn once(name: &str) -> Value {
+    let mut object = pod(name);
+    object["spec"]["restartPolicy"] = json!("Never");
+    object
+}
+
 pub(crate) fn path(name: &str) -> String {
     format!("pods/default/{name}")
 }
@@ -63,7 +68,7 @@ impl Cluster {
     pub(crate) async fn new() -> Self {
         let server = ApiServer::start().await.unwrap();
         let state = tempfile::tempdir().unwrap();
-        Self { server, provider: Arc::default(), state }
+        Self { server, node: InMemory::default(), state }
     }
 
     pub(crate) async fn client(&self) -> kube::Client {
@@ -78,32 +83,21 @@ impl Cluster {
         PodControllerConfig::new(NODE, wall_clock())
     }
 
-    /// A controller on the provider that tells its changes.
+    /// A controller beside a runtime that tells its changes.
     pub(crate) async fn start(&self) -> Running {
-        self.start_on(self.provider.clone(), self.config()).await
+        self.start_as(true, |controller| controller).await
     }
 
-    /// A controller on the same provider, asked for its changes.
+    /// One beside a runtime that is asked for them.
     pub(crate) async fn start_polling(&self) -> Running {
-        let times = PollTimes { busy: Duration::from_millis(100), ..PollTimes::default() };
-        let polled = Arc::new(Polled::new(self.provider.clone(), times));
-        self.start_on(polled, self.config()).await
-    }
-
-    pub(crate) async fn start_on<P: Notify>(
-        &self,
-        provider: Arc<P>,
-        config: PodControllerConfig,
-    ) -> Running {
-        self.start_as(provider, config, |controller| controller).await
+        self.start_as(false, |controller| controller).await
     }
 
     /// A controller with more than it has by itself.
-    pub(crate) async fn start_as<P: Notify, R: Prepare>(
+    pub(crate) async fn start_as<R: Prepare>(
         &self,
-        provider: Arc<P>,
-        config: PodControllerConfig,
-        complete: impl FnOnce(PodController<P, Outbox>) -> PodController<P, Outbox, R>,
+        tells: bool,
+        complete: impl FnOnce(PodController<Outbox>) -> PodController<Outbox, R>,
     ) -> Running {
         let client = self.client().await;
         let cancel = CancellationToken::new();
@@ -114,9 +108,10 @@ impl Cluster {
         };
         let (outbox, driver) = Outbox::new(&statuses);
         let sending = tokio::spawn(driver.run(client.clone(), cancel.clone()));
-        let controller = complete(PodController::new(client, provider, Arc::new(outbox), config));
+        let controller = complete(self.node.controller(client, &outbox, self.config()));
         let handle = controller.handle();
-        let controller = tokio::spawn(controller.run(cancel.clone()));
+        let run = self.node.run(controller, outbox, wall_clock(), tells, cancel.clone());
+        let controller = tokio::spawn(run);
         Running { handle, cancel, controller, sending }
     }
 
@@ -136,11 +131,11 @@ impl Cluster {
         self.server.until(&format!("{name} is gone"), gone).await.unwrap();
     }
 
-    /// Waits until the provider has `count` pods.
-    pub(crate) async fn until_provided(&self, count: usize) {
+    /// Waits until the node has `count` pods.
+    pub(crate) async fn until_given(&self, count: usize) {
         let end = tokio::time::Instant::now() + Duration::from_secs(60);
         loop {
-            let pods = self.provider.list_pods().await.unwrap();
+            let pods = self.node.pods();
             if pods.len() == count {
                 return;
             }

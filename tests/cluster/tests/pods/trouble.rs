@@ -4,15 +4,14 @@ use std::time::Duration;
 
 use serde_json::json;
 use winddown_apiserver::Fault;
-use winddown_cluster::provider::Provider;
 
-use crate::pods::harness::{Cluster, Running, path, pod};
+use crate::pods::harness::{Cluster, Running, once, path, pod};
 
 async fn with_two_running_pods() -> (Cluster, Running) {
     let cluster = Cluster::new().await;
     let running = cluster.start().await.ready().await;
     for name in ["a", "b"] {
-        cluster.server.apply(pod(name)).unwrap();
+        cluster.server.apply(once(name)).unwrap();
         cluster.until_phase(name, "Running").await;
     }
     (cluster, running)
@@ -27,8 +26,8 @@ async fn a_pod_that_vanished_in_a_gap_of_the_watch_is_ended() {
     cluster.server.compact();
     cluster.server.drop_watches("pods");
     cluster.server.pause_watches(false);
-    cluster.until_provided(1).await;
-    assert_eq!(cluster.provider.list_pods().await.unwrap()[0].pod.name().as_ref(), "b");
+    cluster.until_given(1).await;
+    assert_eq!(cluster.node.pods()[0].name().as_ref(), "b");
     running.stop().await;
 }
 
@@ -42,7 +41,7 @@ async fn a_watch_that_is_told_410_in_either_way_lists_again() {
     cluster.server.drop_watches("pods");
     cluster.server.apply(pod("d")).unwrap();
     cluster.until_phase("d", "Running").await;
-    cluster.until_provided(4).await;
+    cluster.until_given(4).await;
     running.stop().await;
 }
 
@@ -50,14 +49,12 @@ async fn a_watch_that_is_told_410_in_either_way_lists_again() {
 async fn an_outage_across_the_end_of_a_pod_ends_nothing_else_and_is_caught_up() {
     let (cluster, running) = with_two_running_pods().await;
     cluster.server.cut_off().await.unwrap();
-    let pods = cluster.provider.list_pods().await.unwrap();
-    let ends = pods.iter().find(|p| p.pod.name().as_ref() == "a").unwrap();
-    cluster.provider.delete_pod(&ends.pod, Duration::ZERO).await.unwrap();
+    cluster.node.exit("a", 0);
     // Changes that somebody makes at the API meanwhile.
     cluster.server.apply(pod("c")).unwrap();
     cluster.server.delete(&path("b"), Some(30)).unwrap();
     tokio::time::sleep(Duration::from_millis(300)).await;
-    assert_eq!(cluster.provider.list_pods().await.unwrap().len(), 2);
+    assert_eq!(cluster.node.pods().len(), 2);
     cluster.server.come_back().await.unwrap();
     cluster.until_phase("a", "Succeeded").await;
     cluster.until_phase("c", "Running").await;
@@ -81,7 +78,7 @@ async fn lists_that_fail_or_break_off_end_nothing() {
         cluster.server.apply(pod(&name)).unwrap();
         cluster.until_phase(&name, "Running").await;
     }
-    cluster.until_provided(6).await;
+    cluster.until_given(6).await;
     assert_eq!(cluster.server.count("delete", "pods"), 0);
     running.stop().await;
 }
@@ -115,6 +112,6 @@ async fn where_a_pod_may_not_be_read_it_is_listed_before_it_is_ended() {
     cluster.server.compact();
     cluster.server.drop_watches("pods");
     cluster.server.pause_watches(false);
-    cluster.until_provided(1).await;
+    cluster.until_given(1).await;
     running.stop().await;
 }

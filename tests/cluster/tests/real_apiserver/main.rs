@@ -23,6 +23,11 @@ mod status;
 
 pub(crate) use server::RealApi;
 
+/// What runs the pods.
+#[path = "../in_memory.rs"]
+#[allow(dead_code, reason = "the tests on a stand-in use the rest")]
+mod in_memory;
+
 /// A kubelet to stand beside.
 #[path = "../companion/kubelet.rs"]
 #[allow(dead_code, reason = "its tests use the rest")]

@@ -8,21 +8,20 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use super::RealApi;
+use crate::in_memory::InMemory;
 
 mod agent;
 mod cut;
-mod provider;
 mod restarts;
 mod shutdown;
 
 use agent::{Agent, Onlooker, phase_of, until};
-use provider::InMemory;
 
 /// A node with an agent, in a namespace of the same name.
 struct World {
     api: &'static RealApi,
     node: &'static str,
-    provider: InMemory,
+    memory: InMemory,
     onlooker: Onlooker,
     agent: Agent,
     _spool: tempfile::TempDir,
@@ -34,11 +33,11 @@ impl World {
     async fn new(node: &'static str) -> Option<Self> {
         let api = RealApi::get().await?;
         api.namespace(node).await;
-        let (provider, spool) = (InMemory::default(), tempfile::tempdir().unwrap());
+        let (memory, spool) = (InMemory::default(), tempfile::tempdir().unwrap());
         let client = api.node(node).await.client();
-        let agent = Agent::start(client, node, &provider, spool.path());
+        let agent = Agent::start(client, node, &memory, spool.path());
         let onlooker = Onlooker::new(api, node, node).await;
-        Some(Self { api, node, provider, onlooker, agent, _spool: spool })
+        Some(Self { api, node, memory, onlooker, agent, _spool: spool })
     }
 
     async fn runs(&self, name: &str) -> Pod {
@@ -50,7 +49,7 @@ impl World {
         until("nothing is left to say", async || self.agent.outbox.stats().unacknowledged == 0)
             .await;
         until("nothing is left on disk", async || self.agent.outbox.stats().spool.files == 0).await;
-        assert!(self.provider.created().iter().all(|&times| times == 1));
+        assert!(self.memory.created().iter().all(|&times| times == 1));
         self.agent.kill().await;
         self.api.remove(self.node, self.node).await;
     }
@@ -70,19 +69,19 @@ async fn a_pod_runs_takes_a_label_and_goes_as_soon_as_it_has_ended() {
     let label = Patch::Merge(json!({"metadata": {"labels": {"by": "somebody"}}}));
     world.onlooker.pods.patch("web", &PatchParams::default(), &label).await.unwrap();
     let has_label = async || {
-        let labels = world.provider.pod("web").unwrap().pod.metadata.labels.clone();
+        let labels = world.memory.pod("web").unwrap().metadata.labels.clone();
         labels.is_some_and(|labels| labels.get("by").is_some_and(|by| by == "somebody"))
     };
-    until("the provider has the label", has_label).await;
+    until("the node has the label", has_label).await;
 
     let began = Instant::now();
     world.onlooker.pods.delete("web", &with_grace(600)).await.unwrap();
     let last = world.onlooker.gone("web").await;
     assert!(began.elapsed() < Duration::from_secs(300), "not after its grace");
     has_last_word(&last);
-    let graces = world.provider.graces("web");
+    let graces = world.memory.graces("web");
     assert!(matches!(graces[..], [one] if one.as_secs().abs_diff(600) < 120), "{graces:?}");
-    until("the provider forgets it", async || world.provider.count() == 0).await;
+    until("the node forgets it", async || world.memory.pods().is_empty()).await;
     world.end().await;
 }
 
@@ -107,11 +106,11 @@ async fn a_pod_that_is_removed_by_force_ends_and_one_of_its_name_is_another() {
     world.onlooker.pods.delete("web", &with_grace(0)).await.unwrap();
     let second = world.runs("web").await;
     assert_ne!(first.metadata.uid, second.metadata.uid);
-    until("the first has ended", async || world.provider.count() == 1).await;
-    let left = world.provider.pod("web").unwrap();
-    assert_eq!(Some(left.pod.uid().as_str()), second.metadata.uid.as_deref());
-    assert!(!left.ended);
-    assert_eq!(world.provider.created(), [1, 1]);
+    until("the first has ended", async || world.memory.pods().len() == 1).await;
+    let left = world.memory.pod("web").unwrap();
+    assert_eq!(Some(left.uid().as_str()), second.metadata.uid.as_deref());
+    assert!(world.memory.runtime.runs(left.uid()));
+    assert_eq!(world.memory.created(), [1, 1]);
     world.end().await;
 }
 
@@ -136,7 +135,7 @@ async fn two_hundred_pods_come_run_and_go() {
     }
     let gone = began.elapsed();
     println!("{PODS} pods: made in {made:?}, all Running at {running:?}, all gone at {gone:?}");
-    until("the provider forgets them", async || world.provider.count() == 0).await;
+    until("the node forgets them", async || world.memory.pods().is_empty()).await;
     world.end().await;
 }
 

@@ -237,7 +237,10 @@ impl RealApi {
         let pod = json!({
             "apiVersion": "v1", "kind": "Pod",
             "metadata": {"name": name, "namespace": namespace},
-            "spec": {"nodeName": node, "containers": [{"name": "a", "image": "x"}]},
+            "spec": {
+                "nodeName": node, "restartPolicy": "Never",
+                "containers": [{"name": "a", "image": "x"}],
+            },
         });
         let api: Api<Pod> = Api::namespaced(self.admin().await, namespace);
         api.create(&PostParams::default(), &serde_json::from_value(pod).unwrap()).await.unwrap()

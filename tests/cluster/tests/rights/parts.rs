@@ -77,7 +77,7 @@ pub(crate) async fn pods() -> BTreeSet<Right> {
     cluster.until_phase("a", "Running").await;
     cluster.server.delete(&pods::path("a"), Some(600)).unwrap();
     cluster.until_gone("a").await;
-    cluster.until_provided(0).await;
+    cluster.until_given(0).await;
     running.stop().await;
     used(&cluster.server)
 }

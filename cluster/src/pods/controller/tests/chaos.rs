@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use winddown_shared::RuntimeError;
+
 use super::world::{Answer, Running, World, failed, pod};
-use crate::provider::ProviderError;
 use winddown_api_client::refusal::Refusal;
 
 const S: Duration = Duration::from_secs(1);
@@ -52,7 +53,7 @@ fn happen(world: &World, dice: &mut Dice, made: &mut u32) {
         (6, _) => world.with(|s| s.deaf = true),
         (7, _) => world.acks(dice.roll(2) == 0),
         (8, _) => world.with(|s| s.api_down = !s.api_down),
-        (9, _) => world.with(|s| s.provider_down = !s.provider_down),
+        (9, _) => world.with(|s| s.runtime_down = !s.runtime_down),
         (10, _) => world.with(|s| s.create.push_back(trouble(grace))),
         (11, _) => world.with(|s| s.delete.push_back(trouble(grace))),
         (12, _) => world.with(|s| s.refusals.push_back(Refusal::Conflict)),
@@ -64,7 +65,7 @@ fn trouble(which: u64) -> Answer {
     match which % 4 {
         0 => Answer::Hangs,
         1 => Answer::Takes(7 * S),
-        2 => Answer::Fails(ProviderError::Unavailable { what: "busy".into(), after: Some(3 * S) }),
+        2 => Answer::Fails(RuntimeError::NotYet { what: "busy".into() }),
         _ => failed("no"),
     }
 }
@@ -72,7 +73,7 @@ fn trouble(which: u64) -> Answer {
 fn heal(world: &World) {
     world.with(|s| {
         s.api_down = false;
-        s.provider_down = false;
+        s.runtime_down = false;
         s.create.clear();
         s.delete.clear();
         s.refusals.clear();

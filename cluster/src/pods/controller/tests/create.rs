@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use winddown_shared::RuntimeError;
+
 use super::world::{Answer, World, failed, pod};
-use crate::provider::ProviderError;
 
 const S: Duration = Duration::from_secs(1);
 
@@ -21,15 +22,9 @@ async fn a_create_that_fails_never_fails_the_pod_and_is_tried_for_ever() {
     assert_eq!(world.calls("create u1"), 26);
     let said = world.said("u1");
     assert!(said.iter().all(|u| u.status.phase.as_deref() != Some("Failed")));
-    let state = said[0].status.container_statuses.as_ref().unwrap()[0].state.clone().unwrap();
-    let waiting = state.waiting.unwrap();
-    assert_eq!(waiting.reason.as_deref(), Some("ProviderFailed"));
-    assert_eq!(waiting.message.as_deref(), Some("no room"));
     let times = world.call_times("create u1");
     let longest = times.windows(2).map(|w| w[1] - w[0]).max().unwrap();
     assert!(longest <= 301 * S, "{longest:?}");
-    let warnings = world.with(|s| s.events.iter().filter(|(_, e)| e.is_warning()).count());
-    assert_eq!(warnings, 1, "the same failure is told once");
 }
 
 #[tokio::test(start_paused = true)]
@@ -47,29 +42,37 @@ async fn a_changed_spec_ends_the_wait_after_failures() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_that_the_provider_refuses_is_asked_again_only_when_its_spec_changes() {
+async fn a_pod_that_the_runtime_cannot_do_has_failed_and_is_not_tried_again() {
     let world = World::new();
-    let invalid = ProviderError::Invalid { field: "spec.x".into(), why: "not here".into() };
+    let invalid = RuntimeError::Unsupported { field: "spec.x".into(), why: "not here".into() };
     world.with(|s| s.create.push_back(Answer::Fails(invalid)));
     world.start().ready().await;
     world.apply(pod("a", "u1"));
     world.until("it was tried", |w| w.calls("create u1") == 1).await;
     world.holds_for(1000 * S, "tried once", |w| w.calls("create u1") == 1).await;
-    assert_eq!(world.phase("u1").as_deref(), Some("Pending"));
-    world.edit("u1", |p| p.spec.as_mut().unwrap().containers[0].image = Some("image:2".into()));
-    world.until("it runs", |w| w.phase("u1").as_deref() == Some("Running")).await;
+    assert_eq!(world.phase("u1").as_deref(), Some("Failed"));
+    let reason = world.object("u1").unwrap().status.unwrap().reason;
+    assert_eq!(reason.as_deref(), Some("PodFeatureUnsupported"));
+    world.delete("u1", 30);
+    world.until("it goes", |w| w.object("u1").is_none()).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_provider_that_says_when_is_not_asked_before() {
+async fn while_the_node_holds_back_no_pod_is_given_to_it_and_each_says_why_it_waits() {
     let world = World::new();
-    let busy = ProviderError::Unavailable { what: "full".into(), after: Some(20 * S) };
-    world.with(|s| s.create.push_back(Answer::Fails(busy)));
-    world.start().ready().await;
+    let mut config = world.config();
+    let known = world.clone();
+    config.hold_back = Some(std::sync::Arc::new(move || {
+        (known.since_start() < 20 * S).then_some("not known yet")
+    }));
+    world.start_with(config).ready().await;
     world.apply(pod("a", "u1"));
     world.until("it runs", |w| w.phase("u1").as_deref() == Some("Running")).await;
     let times = world.call_times("create u1");
-    assert!(times[1] - times[0] >= 20 * S, "{times:?}");
+    assert!(times[0] >= 20 * S && times[0] < 23 * S, "{times:?}");
+    let first = world.said("u1").remove(0).status;
+    let state = first.container_statuses.as_ref().unwrap()[0].state.clone().unwrap();
+    assert_eq!(state.waiting.unwrap().message.as_deref(), Some("not known yet"));
 }
 
 #[tokio::test(start_paused = true)]
@@ -104,7 +107,7 @@ async fn a_pod_deleted_during_its_create_is_ended_after_it() {
     let calls = world.with(|s| s.calls.iter().map(|(c, _)| c.clone()).collect::<Vec<_>>());
     let of = |call: &str| calls.iter().position(|c| c.starts_with(call));
     assert!(of("create u1") < of("delete u1") && of("delete u1") < of("remove u1"), "{calls:?}");
-    assert_eq!(world.calls("delete u1 5s"), 1, "what is left of its grace: {calls:?}");
+    assert_eq!(world.calls("delete u1 10s"), 1, "at once, so with its whole grace: {calls:?}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -149,7 +152,7 @@ async fn a_failing_update_leaves_the_running_pod_as_it_is() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn two_hundred_pods_start_as_fast_as_the_provider_takes_them() {
+async fn two_hundred_pods_start_as_fast_as_the_runtime_takes_them() {
     // https://github.com/virtual-kubelet/virtual-kubelet/issues/840: 10 a second after the first 100.
     let world = World::new();
     for n in 0..200 {

@@ -4,16 +4,21 @@ use std::time::Duration;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-use super::world::{Running, World, exited, pod, running};
+use super::world::{Running, World, exited, once, pod, runs};
 use winddown_api_client::refusal::Refusal;
+use winddown_shared::{KillReason, KillRequest, StatusOverride};
 
 const S: Duration = Duration::from_secs(1);
 
 async fn with_a_running_pod() -> (World, Running) {
+    with_running(pod("a", "u1")).await
+}
+
+async fn with_running(pod: k8s_openapi::api::core::v1::Pod) -> (World, Running) {
     let world = World::new();
     let mut running = world.start();
     running.ready().await;
-    world.apply(pod("a", "u1"));
+    world.apply(pod);
     world.until("it runs", |w| w.phase("u1").as_deref() == Some("Running")).await;
     (world, running)
 }
@@ -69,7 +74,7 @@ async fn a_pod_that_does_not_end_is_killed_and_stays_until_it_has_ended() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_shortened_grace_reaches_the_provider_and_a_longer_one_does_not() {
+async fn a_shortened_grace_reaches_the_runtime_and_a_longer_one_does_not() {
     let (world, _running) = with_a_running_pod().await;
     world.with(|s| s.ends_after = None);
     world.delete("u1", 100);
@@ -168,13 +173,14 @@ async fn t27_answers_of_the_final_delete() {
 
 #[tokio::test(start_paused = true)]
 async fn a_pod_that_ended_by_itself_stays_until_it_is_deleted() {
-    let (world, _running) = with_a_running_pod().await;
+    let (world, _running) = with_running(once("a", "u1")).await;
     world.ends("u1", 3);
     world.until("its end is told", |w| w.phase("u1").as_deref() == Some("Failed")).await;
     world.holds_for(1000 * S, "it stays", |w| w.calls("remove") + w.calls("create") == 1).await;
+    let asked = world.calls("delete");
     world.delete("u1", 30);
     world.until("it goes", |w| w.object("u1").is_none()).await;
-    assert_eq!(world.calls("delete"), 0, "nothing of it runs");
+    assert_eq!(world.calls("delete"), asked, "nothing of it runs");
 }
 
 #[tokio::test(start_paused = true)]
@@ -185,7 +191,7 @@ async fn an_end_during_an_outage_of_the_api_is_told_and_removed_after_it() {
     world.acks(false);
     world.with(|s| (s.api_down, s.deaf) = (true, true));
     world.watch_fails();
-    world.until("it has ended", |w| w.with(|s| s.running["u1"].ended)).await;
+    world.until("it has ended", |w| w.with(|s| s.running["u1"].exit.is_some())).await;
     tokio::time::sleep(600 * S).await;
     assert!(world.object("u1").is_some());
     world.with(|s| s.api_down = false);
@@ -194,41 +200,43 @@ async fn an_end_during_an_outage_of_the_api_is_told_and_removed_after_it() {
     world.until("it goes", |w| w.object("u1").is_none()).await;
     let said = world.said("u1");
     assert_eq!(said.iter().filter(|u| u.last).count(), 1);
-    assert_eq!(said.last().unwrap().status, exited(0));
+    assert_eq!(said.last().unwrap().status.phase, exited(0).phase);
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_the_pod_does_last_is_the_last_that_is_said() {
-    let (world, _running) = with_a_running_pod().await;
+    let (world, _running) = with_running(once("a", "u1")).await;
     for _ in 0..50 {
-        world.changes("u1", running());
+        world.changes("u1");
     }
     world.ends("u1", 7);
     world.until("its end is told", |w| w.said("u1").iter().any(|u| u.last)).await;
-    assert_eq!(world.said("u1").last().unwrap().status, exited(7));
+    let last = world.said("u1").pop().unwrap().status;
+    assert_eq!(last.phase, exited(7).phase);
+    let state = last.container_statuses.as_ref().unwrap()[0].state.clone().unwrap();
+    assert_eq!(state.terminated.unwrap().exit_code, 7);
 }
 
 #[tokio::test(start_paused = true)]
-async fn t24_a_pod_that_the_provider_wants_to_go_is_deleted_in_the_api() {
-    let (world, _running) = with_a_running_pod().await;
-    let end = world.clock().now() + 20 * S;
-    world.with(|s| {
-        let provided = s.running.get_mut("u1").unwrap();
-        let mut object = provided.pod.object().clone();
-        object.metadata.deletion_timestamp = Some(Time(end));
-        object.metadata.deletion_grace_period_seconds = Some(20);
-        provided.pod = winddown_shared::Pod::new(object).unwrap();
-    });
-    world.changes("u1", running());
-    world.until("it goes", |w| w.object("u1").is_none()).await;
-    assert_eq!(world.calls("request u1"), 1);
+async fn t24_a_pod_that_the_node_itself_ends_says_so_and_its_object_stays_until_it_is_deleted() {
+    let (world, running) = with_a_running_pod().await;
+    let pod = running.wanted.borrow().clone().unwrap().pods[0].clone();
+    let status = StatusOverride {
+        reason: "Terminated".into(),
+        message: "The node wants it to go.".into(),
+        disruption_message: None,
+    };
+    let request = KillRequest { status: Some(status), ..KillRequest::new(KillReason::Operator) };
+    running.workers.request_kill(pod, &request);
+    world.until("its end is told", |w| w.phase("u1").as_deref() == Some("Failed")).await;
     let last = world.said("u1").pop().unwrap();
-    assert!(
-        last.status.container_statuses.as_ref().unwrap()[0]
-            .state
-            .as_ref()
-            .unwrap()
-            .terminated
-            .is_some()
-    );
+    assert!(last.last && !runs(&last.status));
+    assert_eq!(last.status.reason.as_deref(), Some("Terminated"));
+    world
+        .holds_for(600 * S, "it stays, and is not started", |w| {
+            w.object("u1").is_some() && w.calls("create") == 1
+        })
+        .await;
+    world.delete("u1", 30);
+    world.until("it goes", |w| w.object("u1").is_none()).await;
 }

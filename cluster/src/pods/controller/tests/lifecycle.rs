@@ -2,9 +2,8 @@
 
 use std::time::Duration;
 
-use super::world::{World, failed, phase, pod, running};
-use crate::pods::{PodEvent, RunError, RunState};
-use crate::provider::ProviderError;
+use super::world::{World, failed, phase, pod};
+use crate::pods::{RunError, RunState};
 
 const S: Duration = Duration::from_secs(1);
 
@@ -20,25 +19,22 @@ async fn t1_a_pod_is_created_runs_is_deleted_and_goes() {
     assert_eq!(world.said("u1").last().unwrap().status.phase.as_deref(), Some("Succeeded"));
     world.until("it is forgotten", |w| w.calls("forget u1") == 1).await;
     assert_eq!(world.calls("delete u1 10s"), 1);
-    let events = world.with(|s| s.events.iter().map(|(_, e)| e.reason()).collect::<Vec<_>>());
-    assert_eq!(events, ["ProviderCreateSuccess", "ProviderDeleteSuccess"]);
+    assert!(world.with(|s| s.kept.is_empty()), "the next agent knows nothing of it");
     running.stop().await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
-async fn t2_a_pod_that_the_provider_cannot_find_to_delete_is_deleted_after_its_grace() {
+async fn t2_a_pod_that_the_runtime_cannot_find_to_end_is_deleted() {
     let world = World::new();
     let mut running = world.start();
     running.ready().await;
     world.apply(pod("a", "u1"));
     world.until("it runs", |w| w.phase("u1").as_deref() == Some("Running")).await;
-    world.with(|s| {
-        s.delete.extend((0..9).map(|_| super::world::Answer::Fails(ProviderError::NotFound)));
-    });
+    world.with(|s| s.running.clear());
     world.delete("u1", 10);
-    world.holds_for(9 * S, "it had its grace", |w| w.object("u1").is_some()).await;
     world.until("it goes", |w| w.object("u1").is_none()).await;
-    assert!(!world.with(|s| s.events.iter().any(|(_, e)| e.is_warning())), "NotFound is a success");
+    assert_eq!(world.calls("delete u1 10s"), 1, "it was asked all the same");
+    assert_eq!(world.said("u1").last().unwrap().status.phase.as_deref(), Some("Failed"));
 }
 
 #[tokio::test(start_paused = true)]
@@ -53,28 +49,27 @@ async fn t3_a_pod_whose_end_fails_stays_and_its_end_is_tried_on() {
     world.until("it was tried often", |w| w.calls("delete u1") >= 30).await;
     let object = world.object("u1").unwrap();
     assert!(object.metadata.deletion_timestamp.is_some());
-    let warnings = world.with(|s| s.events.iter().filter(|(_, e)| e.is_warning()).count());
-    assert_eq!(warnings, 1, "the same failure is told once");
-    world.until("the provider recovers, and it goes", |w| w.object("u1").is_none()).await;
+    world.until("the runtime recovers, and it goes", |w| w.object("u1").is_none()).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn t4_a_pod_that_only_the_provider_has_is_ended_once_by_the_time_the_controller_is_ready() {
+async fn t4_a_pod_that_only_the_node_has_is_ended_once_by_the_time_the_controller_is_ready() {
     let world = World::new();
-    world.runs(pod("old", "u0"), running());
+    world.runs(pod("old", "u0"), None);
     world.apply(pod("a", "u1"));
     let mut controller = world.start();
     controller.ready().await;
-    assert_eq!(world.calls("delete u0 30s"), 1);
-    assert_eq!(world.calls("delete"), 1);
+    let wanted = controller.wanted.borrow().clone().unwrap();
+    let old = wanted.pods.iter().find(|pod| pod.uid().as_str() == "u0").unwrap();
+    assert_eq!(old.metadata.deletion_grace_period_seconds, Some(30));
     world.until("it is forgotten", |w| w.calls("forget u0") == 1).await;
-    assert_eq!(world.calls("delete"), 1);
+    assert_eq!((world.calls("delete u0 30s"), world.calls("delete")), (1, 1));
 }
 
 #[tokio::test(start_paused = true)]
 async fn t5_a_pod_that_both_have_and_that_is_being_deleted_goes() {
     let world = World::new();
-    world.runs(pod("a", "u1"), running());
+    world.runs(pod("a", "u1"), None);
     world.apply(pod("a", "u1"));
     world.delete("u1", 10);
     world.start().ready().await;
@@ -110,8 +105,6 @@ async fn t8_a_changed_deadline_of_a_running_pod_is_an_update() {
     world.edit("u1", |p| p.spec.as_mut().unwrap().active_deadline_seconds = Some(99));
     world.until("it is updated", |w| w.calls("update u1") == 1).await;
     world.holds_for(10 * S, "updated once", |w| w.calls("update u1") == 1).await;
-    let events = world.with(|s| s.events.last().cloned()).unwrap();
-    assert_eq!(events.1, PodEvent::ProviderUpdateSuccess);
 }
 
 #[tokio::test(start_paused = true)]
@@ -145,11 +138,8 @@ async fn t30_cancelled_after_it_was_ready_it_ends_without_error() {
 #[tokio::test(start_paused = true)]
 async fn cancelled_before_anything_was_listed_it_says_so() {
     let world = World::new();
-    world.with(|s| s.deaf = true);
-    let running = {
-        world.with(|s| s.provider_down = true);
-        world.start()
-    };
+    world.with(|s| s.silent = true);
+    let running = world.start();
     tokio::time::sleep(S).await;
     let mut handle = running.handle.clone();
     assert!(matches!(running.stop().await, Err(RunError::NotSynced)));

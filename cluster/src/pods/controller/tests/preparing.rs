@@ -146,14 +146,14 @@ async fn an_update_needs_nothing_that_was_resolved_before() {
 async fn what_runs_since_before_the_start_is_adopted() {
     let world = World::new();
     world.apply(pod("a", "u1"));
-    world.runs(pod("a", "u1"), super::world::running());
+    world.runs(pod("a", "u1"), None);
     let prepare = OneConfigMap::new(None);
     world.start_preparing(world.config(), prepare.clone()).ready().await;
     assert_eq!(prepare.logged(), ["adopt u1"]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn t20_without_preparing_a_pod_reaches_the_provider_as_it_is() {
+async fn t20_without_preparing_a_pod_reaches_the_node_as_it_is() {
     let world = World::new();
     world.start().ready().await;
     let mut refers = pod("a", "u1");

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::world::{World, exited, phase, pod, running};
+use super::world::{World, exited, once, phase, pod, running};
 use crate::pods::OrphanPolicy;
 
 const S: Duration = Duration::from_secs(1);
@@ -14,11 +14,11 @@ async fn what_runs_is_neither_started_nor_stopped_nor_updated() {
         let mut api = pod(&format!("p{n}"), &format!("u{n}"));
         api.status = Some((*running()).clone());
         world.apply(api.clone());
-        world.runs(api, running());
+        world.runs(api, None);
     }
     world.start().ready().await;
     world
-        .holds_for(700 * S, "nothing is asked of the provider", |w| {
+        .holds_for(700 * S, "nothing is asked of the runtime", |w| {
             w.calls("create") + w.calls("update") + w.calls("delete") == 0
         })
         .await;
@@ -28,10 +28,10 @@ async fn what_runs_is_neither_started_nor_stopped_nor_updated() {
 #[tokio::test(start_paused = true)]
 async fn a_pod_that_ended_while_the_agent_was_away_is_told_and_not_started_again() {
     let world = World::new();
-    let mut api = pod("a", "u1");
+    let mut api = once("a", "u1");
     api.status = Some((*running()).clone());
     world.apply(api.clone());
-    world.runs(api, exited(2));
+    world.runs(api, Some(2));
     world.start().ready().await;
     world.until("its end is told", |w| w.phase("u1").as_deref() == Some("Failed")).await;
     world.holds_for(600 * S, "it is not started", |w| w.calls("create") == 0).await;
@@ -102,13 +102,13 @@ async fn a_pod_that_ran_and_may_run_again_is_started_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_starts_before_the_provider_has_said_what_runs() {
+async fn nothing_starts_before_the_runtime_has_said_what_runs() {
     let world = World::new();
     world.apply(pod("a", "u1"));
-    world.with(|s| s.provider_down = true);
+    world.with(|s| s.runtime_down = true);
     let mut running = world.start();
     world.holds_for(120 * S, "nothing starts", |w| w.calls("create") == 0).await;
-    world.with(|s| s.provider_down = false);
+    world.with(|s| s.runtime_down = false);
     running.ready().await;
     world.until("it is started", |w| w.calls("create u1") == 1).await;
 }
@@ -119,7 +119,7 @@ async fn an_orphan_is_ended_adopted_or_reported_as_is_configured() {
         [(OrphanPolicy::Stop, 1), (OrphanPolicy::Adopt, 0), (OrphanPolicy::Report, 0)]
     {
         let world = World::new();
-        world.runs(pod("orphan", "u0"), running());
+        world.runs(pod("orphan", "u0"), None);
         world.apply(pod("a", "u1"));
         let mut config = world.config();
         config.orphans = orphans;
@@ -132,7 +132,7 @@ async fn an_orphan_is_ended_adopted_or_reported_as_is_configured() {
 #[tokio::test(start_paused = true)]
 async fn an_adopted_orphan_ends_when_a_new_pod_needs_its_name() {
     let world = World::new();
-    world.runs(pod("a", "u0"), running());
+    world.runs(pod("a", "u0"), None);
     let mut config = world.config();
     config.orphans = OrphanPolicy::Adopt;
     world.start_with(config).ready().await;
@@ -147,7 +147,7 @@ async fn an_empty_list_ends_nothing_before_every_pod_was_looked_up_several_times
     // https://github.com/elotl/kip/issues/107
     let world = World::new();
     for n in 0..5 {
-        world.runs(pod(&format!("p{n}"), &format!("u{n}")), running());
+        world.runs(pod(&format!("p{n}"), &format!("u{n}")), None);
     }
     world.start().ready().await;
     assert_eq!(world.calls("delete"), 0, "not with the first look");
@@ -163,7 +163,7 @@ async fn a_list_that_wrongly_has_nothing_ends_nothing() {
     for n in 0..5 {
         let api = pod(&format!("p{n}"), &format!("u{n}"));
         world.apply(api.clone());
-        world.runs(api, running());
+        world.runs(api, None);
     }
     world.with(|s| s.empty_lists = true);
     world.start().ready().await;
@@ -173,7 +173,7 @@ async fn a_list_that_wrongly_has_nothing_ends_nothing() {
 #[tokio::test(start_paused = true)]
 async fn while_the_api_does_not_answer_no_orphan_is_ended() {
     let world = World::new();
-    world.runs(pod("orphan", "u0"), running());
+    world.runs(pod("orphan", "u0"), None);
     world.apply(pod("a", "u1"));
     world.with(|s| s.api_down = true);
     world.start().ready().await;
@@ -189,7 +189,9 @@ async fn a_deletion_that_was_under_way_goes_on_and_a_finished_one_is_only_remove
     api.status = Some(phase("Failed"));
     world.apply(api.clone());
     world.delete("u1", 30);
-    world.runs(api, exited(1));
+    world.runs(api.clone(), Some(1));
+    // That agent had seen its end.
+    world.with(|s| s.kept.insert("u1".into(), winddown_shared::Pod::new(api).unwrap()));
     world.start().ready().await;
     world.until("it goes", |w| w.object("u1").is_none()).await;
     assert_eq!(world.calls("delete"), 0);

@@ -7,23 +7,26 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1 as api;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::runtime::watcher::{self, Event};
-use tokio::sync::{mpsc, watch};
-use tokio::task::JoinHandle;
+use tokio::sync::{broadcast, mpsc, watch};
+use tokio::task::{AbortHandle, JoinHandle};
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
-use winddown_shared::{Pod, PodUid, WallClock, WallTime};
-
-use crate::pods::controller::{PodControllerHandle, RunError, Setup};
-use crate::pods::{AsItIs, PodControllerConfig, PodEvent, Prepare};
-use crate::provider::{ChangeSender, Changes, ProvidedPod, ProviderError, changes};
-use crate::status::StatusUpdate;
 use winddown_api_client::refusal::Refusal;
+use winddown_shared::status::StatusStore;
+use winddown_shared::{
+    Admission, DesiredPods, Intake, Pod, PodUid, PodWorkers, RuntimeError, RuntimeSyncer,
+    WallClock, WallTime, WorkerTimes,
+};
+
+use crate::pods::controller::{EarlierPods, PodControllerHandle, RunError, Setup};
+use crate::pods::{AsItIs, NodeSide, PodControllerConfig, Prepare};
+use crate::status::{Follow, StatusUpdate};
 
 mod objects;
 mod sides;
 mod state;
 
-pub(super) use objects::{exited, phase, pod, running};
+pub(super) use objects::{exited, once, phase, pod, running, runs};
 
 pub(super) const NODE: &str = "node-1";
 
@@ -33,8 +36,7 @@ pub(super) struct World(Arc<Inner>);
 
 struct Inner {
     state: Mutex<State>,
-    changes: Mutex<Option<Changes>>,
-    sender: ChangeSender,
+    changes: broadcast::Sender<PodUid>,
     /// Whether statuses reach the API.
     acks: watch::Sender<bool>,
     began: Instant,
@@ -53,8 +55,12 @@ pub(super) struct State {
     pub(super) empty_lists: bool,
     /// Nothing is heard of what happens, until a list.
     pub(super) deaf: bool,
-    /// What the provider has.
-    pub(super) running: BTreeMap<String, ProvidedPod>,
+    /// Nor from a list.
+    pub(super) silent: bool,
+    /// What runs, or has run.
+    pub(super) running: BTreeMap<String, Container>,
+    /// What is kept for the next agent.
+    pub(super) kept: BTreeMap<String, Pod>,
     /// What it was asked, in order, with the time since the start.
     pub(super) calls: Vec<(String, Duration)>,
     pub(super) create: VecDeque<Answer>,
@@ -64,8 +70,8 @@ pub(super) struct State {
     pub(super) ends_after: Option<Duration>,
     /// It does not even end then.
     pub(super) immortal: bool,
-    /// The provider cannot list or find pods.
-    pub(super) provider_down: bool,
+    /// The runtime cannot list or find pods.
+    pub(super) runtime_down: bool,
     /// All statuses that were submitted.
     pub(super) said: Vec<StatusUpdate>,
     pub(super) last_words: BTreeMap<String, Arc<api::PodStatus>>,
@@ -73,43 +79,51 @@ pub(super) struct State {
     pub(super) earlier_words: BTreeMap<String, Arc<api::PodStatus>>,
     pub(super) recall: Duration,
     pub(super) gone: Vec<String>,
-    pub(super) events: Vec<(String, PodEvent)>,
     /// What must never happen, and did.
     pub(super) wrong: Vec<String>,
     version: u64,
 }
 
-/// How a call of the provider goes, before it works.
+/// A pod's container.
+#[derive(Clone)]
+pub(super) struct Container {
+    pub(super) pod: Pod,
+    /// It has ended.
+    pub(super) exit: Option<i32>,
+}
+
+/// How a call of the runtime goes, before it works.
 #[derive(Clone, Debug)]
 pub(super) enum Answer {
-    Fails(ProviderError),
+    Fails(RuntimeError),
     Takes(Duration),
     Hangs,
 }
 
-/// A controller that runs.
+/// A controller that runs, and the node beside it.
 pub(super) struct Running {
+    pub(super) workers: PodWorkers<RuntimeSyncer<World>>,
+    pub(super) wanted: watch::Receiver<Option<Arc<DesiredPods>>>,
+    node: Vec<AbortHandle>,
     pub(super) handle: PodControllerHandle,
     pub(super) cancel: CancellationToken,
     task: JoinHandle<Result<(), RunError>>,
 }
 
 pub(super) fn failed(what: &str) -> Answer {
-    Answer::Fails(ProviderError::Failed { what: what.to_owned(), source: None })
+    Answer::Fails(RuntimeError::Failed { what: what.to_owned(), source: None })
 }
 
 // === impl World ===
 
 impl World {
     pub(super) fn new() -> Self {
-        let (sender, changes) = changes();
         Self(Arc::new(Inner {
             state: Mutex::new(State {
                 ends_after: Some(Duration::from_secs(2)),
                 ..State::default()
             }),
-            changes: Mutex::new(Some(changes)),
-            sender,
+            changes: broadcast::channel(64).0,
             acks: watch::Sender::new(true),
             began: Instant::now(),
         }))
@@ -147,21 +161,40 @@ impl World {
         prepare: R,
     ) -> Running {
         let cancel = CancellationToken::new();
-        let setup = Setup::new(Arc::new(self.clone()), Arc::new(self.clone()), config);
+        let pods = self.with(|state| state.kept.values().cloned().collect());
+        let earlier = EarlierPods { pods, complete: true };
+        let setup = Setup::new(Arc::new(self.clone()), config, earlier);
         let mut setup = setup.with_prepare(Arc::new(prepare));
-        setup.events = Arc::new(self.clone());
-        let handle = setup.handle();
-        let task = tokio::spawn(setup.run(self.clone(), cancel.clone()));
-        Running { handle, cancel, task }
+        setup.keep = Arc::new(self.clone());
+        let (handle, wanted) = (setup.handle(), setup.wanted());
+
+        let (runtime, statuses, events) =
+            (Arc::new(self.clone()), StatusStore::default(), Arc::new(()));
+        let syncer =
+            RuntimeSyncer::new(runtime.clone(), statuses.clone(), events.clone(), self.clock());
+        let workers = PodWorkers::new(syncer, events.clone(), WorkerTimes::default());
+        let admission = Admission::default();
+        let intake = Intake::new(runtime, workers.clone(), statuses.clone(), admission, events);
+        let follow = Follow::new(statuses.clone(), self.clone()).run(cancel.clone());
+        let node = vec![
+            tokio::spawn(RuntimeSyncer::follow_changes(workers.clone())).abort_handle(),
+            tokio::spawn(intake.run(wanted.clone())).abort_handle(),
+            tokio::spawn(follow).abort_handle(),
+        ];
+
+        let side = NodeSide::of_workers(workers.clone(), statuses);
+        let task = tokio::spawn(setup.run(self.clone(), side, cancel.clone()));
+        Running { workers, wanted, node, handle, cancel, task }
     }
 
-    /// The same API, provider and last words, with everything that an agent remembers forgotten.
+    /// The same API, containers and last words, with everything that an agent remembers forgotten.
     pub(super) fn after_restart(&self) -> Self {
         let world = Self::new();
         let old = self.0.state.lock().unwrap();
         world.with(|state| {
             state.objects.clone_from(&old.objects);
             state.running.clone_from(&old.running);
+            state.kept.clone_from(&old.kept);
             state.last_words.clone_from(&old.last_words);
             state.ends_after = old.ends_after;
         });
@@ -221,7 +254,7 @@ impl World {
     /// The watch breaks off and everything is listed again.
     pub(super) fn relist(&self) {
         self.with(|state| {
-            state.deaf = false;
+            state.deaf = state.silent;
             let objects = if state.empty_lists { Vec::new() } else { state.all() };
             state.send(&Event::Init);
             for object in objects {
@@ -239,32 +272,35 @@ impl World {
         });
     }
 
-    /// The provider has had this pod since before.
-    pub(super) fn runs(&self, pod: api::Pod, status: Arc<api::PodStatus>) {
+    /// The pod has run since before, and an earlier agent has kept that.
+    pub(super) fn runs(&self, pod: api::Pod, exit: Option<i32>) {
+        let mut given = pod.clone();
+        given.status = None;
         let uid = pod.metadata.uid.clone().unwrap();
-        let ended = matches!(status.phase.as_deref(), Some("Succeeded" | "Failed"));
-        let pod = ProvidedPod { pod: Pod::new(pod).unwrap(), status, ended };
-        self.with(|state| state.running.insert(uid, pod));
+        self.with(|state| state.kept.insert(uid, Pod::new(given).unwrap()));
+        self.found(pod, exit);
     }
 
-    /// A pod ends at the provider.
+    /// The pod has run since before, and nothing is known of it but that.
+    pub(super) fn found(&self, pod: api::Pod, exit: Option<i32>) {
+        let uid = pod.metadata.uid.clone().unwrap();
+        let container = Container { pod: Pod::new(pod).unwrap(), exit };
+        self.with(|state| state.running.insert(uid, container));
+    }
+
+    /// A pod ends by itself. One that is always to run would be started again.
     pub(super) fn ends(&self, uid: &str, code: i32) {
         self.with(|state| {
-            if let Some(pod) = state.running.get_mut(uid).filter(|pod| !pod.ended) {
-                pod.ended = true;
-                pod.status = exited(code);
+            if let Some(running) = state.running.get_mut(uid) {
+                running.exit.get_or_insert(code);
             }
         });
-        self.0.sender.changed(&PodUid::new(uid));
+        self.changes(uid);
     }
 
-    pub(super) fn changes(&self, uid: &str, status: Arc<api::PodStatus>) {
-        self.with(|state| {
-            if let Some(pod) = state.running.get_mut(uid) {
-                pod.status = status;
-            }
-        });
-        self.0.sender.changed(&PodUid::new(uid));
+    /// Something of a pod is different.
+    pub(super) fn changes(&self, uid: &str) {
+        let _ = self.0.changes.send(PodUid::new(uid));
     }
 
     /// Whether statuses reach the API.
@@ -353,9 +389,12 @@ impl Running {
     /// Ends it as SIGKILL would: nothing is waited for.
     pub(super) fn kill(self) {
         self.task.abort();
+        self.node.iter().for_each(AbortHandle::abort);
     }
 
     pub(super) async fn end(self) -> Result<(), RunError> {
-        timeout(Duration::from_secs(600), self.task).await.expect("it ends").unwrap()
+        let ended = timeout(Duration::from_secs(600), self.task).await.expect("it ends").unwrap();
+        self.node.iter().for_each(AbortHandle::abort);
+        ended
     }
 }

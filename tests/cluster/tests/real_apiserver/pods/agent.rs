@@ -11,11 +11,11 @@ use kube::api::{Api, ListParams, WatchEvent, WatchParams};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
-use winddown_cluster::pods::{PodController, PodControllerConfig, RunError};
+use winddown_cluster::pods::{PodControllerConfig, RunError};
 use winddown_cluster::status::{Outbox, OutboxConfig};
 
-use super::provider::InMemory;
 use crate::RealApi;
+use crate::in_memory::InMemory;
 use crate::server::wall;
 
 pub(crate) const LONG: Duration = Duration::from_secs(120);
@@ -39,12 +39,7 @@ pub(crate) struct Onlooker {
 // === impl Agent ===
 
 impl Agent {
-    pub(crate) fn start(
-        client: kube::Client,
-        node: &str,
-        provider: &InMemory,
-        spool: &Path,
-    ) -> Self {
+    pub(crate) fn start(client: kube::Client, node: &str, memory: &InMemory, spool: &Path) -> Self {
         let statuses = OutboxConfig {
             directory: Some(spool.to_owned()),
             wall: wall(),
@@ -54,9 +49,9 @@ impl Agent {
         let stop = CancellationToken::new();
         let sending = tokio::spawn(driver.run(client.clone(), stop.clone()));
         let config = PodControllerConfig::new(node, wall());
-        let (provider, statuses) = (Arc::new(provider.clone()), Arc::new(outbox.clone()));
-        let controller = PodController::new(client, provider, statuses, config);
-        let controller = tokio::spawn(controller.run(stop.clone()));
+        let controller = memory.controller(client, &outbox, config);
+        let run = memory.run(controller, outbox.clone(), wall(), true, stop.clone());
+        let controller = tokio::spawn(run);
         Self { outbox, controller, sending, _stop: stop.drop_guard() }
     }
 

@@ -9,9 +9,9 @@ use winddown_shared::PodUid;
 
 use super::agent::{Agent, Onlooker, until};
 use super::cut::Cut;
-use super::provider::InMemory;
 use super::{has_last_word, phase_of, with_grace};
 use crate::RealApi;
+use crate::in_memory::InMemory;
 
 /// Between two times of death.
 const STEP: Duration = Duration::from_millis(25);
@@ -77,12 +77,12 @@ async fn two_lives(
 ) -> bool {
     let name = |pod: &str| format!("{node}-{pod}");
     let onlooker = Onlooker::new(api, space, node).await;
-    let (provider, spool) = (InMemory::default(), tempfile::tempdir().unwrap());
-    let first = Agent::start(mortal, node, &provider, spool.path());
+    let (memory, spool) = (InMemory::default(), tempfile::tempdir().unwrap());
+    let first = Agent::start(mortal, node, &memory, spool.path());
 
     let life = async {
         onlooker.until_phases("Running", PODS.len()).await;
-        provider.exit(&name("fails"), 3);
+        memory.exit(&name("fails"), 3);
         onlooker.pods.delete(&name("goes"), &with_grace(600)).await.unwrap();
         onlooker.gone(&name("goes")).await;
         onlooker.until_phase(&name("fails"), "Failed").await;
@@ -101,34 +101,35 @@ async fn two_lives(
     if goes.is_some_and(|pod| pod.metadata.deletion_timestamp.is_none()) {
         onlooker.pods.delete(&name("goes"), &with_grace(600)).await.unwrap();
     }
-    if provider.pod(&name("fails")).is_some() {
-        provider.exit(&name("fails"), 3);
+    if memory.pod(&name("fails")).is_some() {
+        memory.exit(&name("fails"), 3);
     }
     let client = api.node(node).await.client();
-    let second = Agent::start(client, node, &provider, spool.path());
-    until("it was made", async || provider.pod(&name("fails")).is_some()).await;
-    provider.exit(&name("fails"), 3);
+    let second = Agent::start(client, node, &memory, spool.path());
+    let runs = || memory.pod(&name("fails")).is_some_and(|pod| memory.has_created(pod.uid()));
+    until("it was made", async || runs()).await;
+    memory.exit(&name("fails"), 3);
 
     let last = onlooker.gone(&name("goes")).await;
-    if provider.has_created(&PodUid::new(last.metadata.uid.clone().unwrap())) {
+    if memory.has_created(&PodUid::new(last.metadata.uid.clone().unwrap())) {
         has_last_word(&last);
     }
     let failed = onlooker.until_phase(&name("fails"), "Failed").await;
     let ended = failed.status.unwrap().container_statuses.unwrap().remove(0).state.unwrap();
     assert_eq!(ended.terminated.unwrap().exit_code, 3, "{node}");
     onlooker.until_phase(&name("stays"), "Running").await;
-    assert!(!provider.pod(&name("stays")).unwrap().ended, "{node}");
-    assert!(provider.graces(&name("stays")).is_empty(), "{node}");
+    assert!(memory.runtime.runs(memory.pod(&name("stays")).unwrap().uid()), "{node}");
+    assert!(memory.graces(&name("stays")).is_empty(), "{node}");
 
     for pod in ["fails", "stays"] {
         onlooker.pods.delete(&name(pod), &with_grace(600)).await.unwrap();
         let last = onlooker.gone(&name(pod)).await;
         assert!(["Succeeded", "Failed"].contains(&phase_of(&last)), "{node}: {last:?}");
     }
-    until("the provider forgets them", async || provider.count() == 0).await;
+    until("the node forgets them", async || memory.pods().is_empty()).await;
     let stats = || second.outbox.stats();
     until("all is said", async || stats().unacknowledged == 0 && stats().spool.files == 0).await;
-    assert!(provider.created().iter().all(|&times| times == 1), "{node}");
+    assert!(memory.created().iter().all(|&times| times == 1), "{node}");
     second.kill().await;
     died
 }

@@ -12,8 +12,8 @@ use winddown_cluster::after_boot::{AfterBoot, AfterBootPolicy, EndedByUs};
 
 use super::agent::{Agent, LONG, Onlooker, until};
 use super::phase_of;
-use super::provider::InMemory;
 use crate::RealApi;
+use crate::in_memory::InMemory;
 use crate::node::{Life, condition};
 use crate::proxy::{Proxy, Way};
 use crate::server::wall;
@@ -52,7 +52,7 @@ struct Machine {
 struct Boot {
     agent: Agent,
     life: Life,
-    provider: InMemory,
+    memory: InMemory,
     ended: EndedByUs,
 }
 
@@ -112,7 +112,7 @@ async fn down_and_back(name: &'static str, cut: CutAt, way: Way) {
     // The controller has been through all pods when one that is new runs.
     machine.api.pod(name, "new", name).await;
     machine.onlooker.until_phase("new", "Running").await;
-    assert_eq!(boot.provider.created(), [1], "nothing runs twice");
+    assert_eq!(boot.memory.created(), [1], "nothing runs twice");
     boot.life.told().await;
     let node = boot.life.node().await;
     assert_eq!(condition(&node, "Ready")["status"], "True");
@@ -159,14 +159,14 @@ impl Machine {
 
     async fn boot(&self, boot: &str) -> Boot {
         let client = self.api.node_at(&self.proxy.url, self.name).await.client();
-        let provider = InMemory::default();
+        let memory = InMemory::default();
         let spool = self.disk.path().join("statuses");
-        let agent = Agent::start(client.clone(), self.name, &provider, &spool);
+        let agent = Agent::start(client.clone(), self.name, &memory, &spool);
         let life = Life::begin(self.api, client, self.name, boot).await;
         life.handle.set_ready(Ok(()));
         life.told().await;
         let ended = EndedByUs::new(self.disk.path().join("ended"), Some(boot.into()), wall());
-        Boot { agent, life, provider, ended }
+        Boot { agent, life, memory, ended }
     }
 
     /// The API has what it was told, and nothing else.
@@ -227,9 +227,9 @@ impl Boot {
 
     /// Ends one pod, as the node does; returns when the controller has said so to the outbox.
     async fn end(&self, name: &str) {
-        let pod = self.provider.pod(name).unwrap().pod;
+        let pod = self.memory.pod(name).unwrap();
         self.ended.note(pod.label(), "shutdown");
-        self.provider.end_by_the_node(pod.uid());
+        self.memory.end_by_the_node(&pod);
         let outbox = &self.agent.outbox;
         until("it is said", async || outbox.last_word(pod.uid()).is_some()).await;
     }

@@ -32,6 +32,13 @@ pub(in super::super) fn pod(name: &str, uid: &str) -> api::Pod {
     }
 }
 
+/// The same, of which no container is started again.
+pub(in super::super) fn once(name: &str, uid: &str) -> api::Pod {
+    let mut pod = pod(name, uid);
+    pod.spec.as_mut().unwrap().restart_policy = Some("Never".into());
+    pod
+}
+
 pub(in super::super) fn phase(phase: &str) -> api::PodStatus {
     api::PodStatus { phase: Some(phase.into()), ..api::PodStatus::default() }
 }
@@ -66,4 +73,10 @@ pub(in super::super) fn exited(code: i32) -> Arc<api::PodStatus> {
         ..api::ContainerState::default()
     };
     status(if code == 0 { "Succeeded" } else { "Failed" }, state)
+}
+
+/// Whether the status says so.
+pub(in super::super) fn runs(status: &api::PodStatus) -> bool {
+    let containers = status.container_statuses.iter().flatten();
+    containers.flat_map(|one| &one.state).any(|state| state.running.is_some())
 }

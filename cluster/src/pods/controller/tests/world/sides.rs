@@ -1,21 +1,29 @@
 //! The world as each part of the controller sees it.
 
 use std::collections::VecDeque;
+use std::future::ready;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::{StreamExt, stream};
+use futures_util::future::BoxFuture;
+use futures_util::{FutureExt, StreamExt, stream};
 use k8s_openapi::api::core::v1 as api;
-use tokio::sync::mpsc;
-use tokio::time::sleep;
-use winddown_shared::{Pod, PodLabel, PodUid};
+use tokio::sync::{broadcast, mpsc};
+use tokio::time::{sleep, sleep_until};
+use winddown_shared::{
+    Grace, Pod, PodLabel, PodRuntimeStatus, PodStopped, PodUid, Runtime, RuntimeError, RuntimePod,
+    SyncedPod,
+};
 
-use super::{Answer, State, World, running};
-use crate::pods::{PodEvent, PodEvents, StatusSide};
-use crate::provider::{Changes, Notify, ProvidedPod, Provider, ProviderError};
+use super::{Answer, Container, State, World};
+use crate::pods::equality::is_up_to_date;
+use crate::pods::{Keep, StatusSide};
 use crate::status::StatusUpdate;
 use winddown_api_client::node_pods::{PodApi, PodStream, Refused};
 use winddown_api_client::refusal::Refusal;
+
+/// How long a call of the runtime takes that hangs.
+const HANGS: Duration = Duration::from_secs(60);
 
 impl PodApi for World {
     fn watch(&self) -> PodStream {
@@ -50,7 +58,7 @@ impl PodApi for World {
         self.called(format!("remove {uid}"));
         self.with(|state| {
             state.refuse("delete the pod")?;
-            if state.running.get(uid).is_some_and(|running| !running.ended) {
+            if state.running.get(uid).is_some_and(|running| running.exit.is_none()) {
                 state.wrong.push(format!("{uid} was removed while it ran"));
             }
             if state.objects.contains_key(uid) && !state.is_over(uid) {
@@ -76,7 +84,7 @@ impl World {
     async fn answer(
         &self,
         of: fn(&mut State) -> &mut VecDeque<Answer>,
-    ) -> Result<(), ProviderError> {
+    ) -> Result<(), RuntimeError> {
         match self.with(|state| of(state).pop_front()) {
             None => Ok(()),
             Some(Answer::Fails(error)) => Err(error),
@@ -84,92 +92,152 @@ impl World {
                 sleep(time).await;
                 Ok(())
             }
-            Some(Answer::Hangs) => std::future::pending().await,
+            // A runtime bounds its own calls.
+            Some(Answer::Hangs) => {
+                sleep(HANGS).await;
+                Err(RuntimeError::Timeout { what: "asking".into(), after: HANGS })
+            }
         }
+    }
+
+    /// A question that the runtime may not be able to answer.
+    fn ask<T>(&self, answer: impl FnOnce(&mut State) -> T) -> Result<T, RuntimeError> {
+        self.with(|state| match state.runtime_down {
+            true => Err(RuntimeError::Failed { what: "down".into(), source: None }),
+            false => Ok(answer(state)),
+        })
+    }
+
+    fn asked_to_end(&self, uid: &PodUid, grace: &Grace) {
+        self.called(format!("delete {uid} {}s", grace.remaining().as_secs_f64().round()));
     }
 }
 
-impl Provider for World {
-    async fn create_pod(&self, pod: &Pod) -> Result<(), ProviderError> {
-        self.called(format!("create {}", pod.uid()));
-        assert_ne!(&**pod.name(), "panic", "as the scenario wants it");
-        self.with(|state| state.check_create(pod));
-        self.answer(|state| &mut state.create).await?;
-        let provided = ProvidedPod { pod: pod.clone(), status: running(), ended: false };
-        self.with(|state| {
-            state.running.entry(pod.uid().as_str().to_owned()).or_insert(provided);
-        });
-        self.0.sender.changed(pod.uid());
-        Ok(())
-    }
-
-    async fn update_pod(&self, pod: &Pod) -> Result<(), ProviderError> {
-        self.called(format!("update {}", pod.uid()));
-        self.answer(|state| &mut state.update).await?;
-        self.with(|state| match state.running.get_mut(pod.uid().as_str()) {
-            Some(running) => {
-                running.pod = pod.clone();
-                Ok(())
+impl Runtime for World {
+    async fn sync_pod(&self, pod: &Pod) -> Result<SyncedPod, RuntimeError> {
+        let uid = pod.uid().as_str();
+        let known = self.with(|s| s.running.get(uid).map(|one| is_up_to_date(&one.pod, pod)));
+        match known {
+            None => {
+                self.called(format!("create {uid}"));
+                self.with(|state| state.check_create(pod));
+                self.answer(|state| &mut state.create).await?;
+                let container = Container { pod: pod.clone(), exit: None };
+                self.with(|state| {
+                    state.running.entry(uid.to_owned()).or_insert(container);
+                });
             }
-            None => Err(ProviderError::NotFound),
-        })
-    }
-
-    async fn delete_pod(&self, pod: &Pod, grace: Duration) -> Result<(), ProviderError> {
-        let uid = pod.uid().as_str().to_owned();
-        self.called(format!("delete {uid} {}s", grace.as_secs_f64().round()));
-        self.answer(|state| &mut state.delete).await?;
-        let (ends_after, immortal) = self.with(|state| {
-            if !state.running.contains_key(&uid) {
-                return Err(ProviderError::NotFound);
+            Some(false) => {
+                self.called(format!("update {uid}"));
+                self.answer(|state| &mut state.update).await?;
+                self.with(|state| {
+                    if let Some(running) = state.running.get_mut(uid) {
+                        running.pod = pod.clone();
+                    }
+                });
             }
-            Ok((state.ends_after, state.immortal))
-        })?;
-        let after = if grace.is_zero() && !immortal { Some(Duration::ZERO) } else { ends_after };
-        if let Some(after) = after {
-            let world = self.clone();
-            tokio::spawn(async move {
-                sleep(after).await;
-                world.ends(&uid, if after.is_zero() { 137 } else { 0 });
-            });
+            Some(true) => {}
         }
+        Ok(SyncedPod { status: self.with(|state| state.of(uid)), ..SyncedPod::default() })
+    }
+
+    async fn stop_pod(
+        &self,
+        uid: &PodUid,
+        _: Option<&Pod>,
+        mut grace: Grace,
+    ) -> Result<PodStopped, RuntimeError> {
+        self.asked_to_end(uid, &grace);
+        self.answer(|state| &mut state.delete).await?;
+        let runs = |state: &mut State| {
+            state.running.get(uid.as_str()).is_some_and(|running| running.exit.is_none())
+        };
+        let (ends_after, immortal, runs) =
+            self.with(|state| (state.ends_after, state.immortal, runs(state)));
+        if !runs {
+            return Ok(PodStopped::default());
+        }
+        let end = async {
+            match ends_after {
+                Some(after) => sleep(after).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::pin!(end);
+        let had_time = !grace.remaining().is_zero();
+        let code = loop {
+            let kill_at = grace.kill_at();
+            tokio::select! {
+                () = &mut end => break 0,
+                () = grace.changed() => self.asked_to_end(uid, &grace),
+                () = sleep_until(kill_at) => {
+                    if had_time {
+                        self.asked_to_end(uid, &grace);
+                    }
+                    if immortal {
+                        return Err(RuntimeError::Failed { what: "stays".into(), source: None });
+                    }
+                    break 137;
+                }
+            }
+        };
+        self.ends(uid.as_str(), code);
+        Ok(PodStopped::default())
+    }
+
+    async fn clean_pod(&self, _: &PodUid) -> Result<(), RuntimeError> {
         Ok(())
     }
 
-    async fn get_pod(&self, uid: &PodUid) -> Result<Option<ProvidedPod>, ProviderError> {
-        self.with(|state| {
-            if state.provider_down {
-                return Err(ProviderError::Unavailable { what: "down".into(), after: None });
-            }
-            Ok(state.running.get(uid.as_str()).cloned())
-        })
-    }
-
-    async fn list_pods(&self) -> Result<Vec<ProvidedPod>, ProviderError> {
-        self.called("list".into());
-        self.with(|state| {
-            if state.provider_down {
-                return Err(ProviderError::Unavailable { what: "down".into(), after: None });
-            }
-            Ok(state.running.values().cloned().collect())
-        })
-    }
-
-    async fn forget_pod(&self, uid: &PodUid) {
+    async fn forget_pod(&self, uid: &PodUid) -> Result<(), RuntimeError> {
         self.called(format!("forget {uid}"));
         self.with(|state| state.running.remove(uid.as_str()));
+        Ok(())
+    }
+
+    async fn pod_status(&self, uid: &PodUid) -> Result<PodRuntimeStatus, RuntimeError> {
+        self.ask(|state| state.of(uid.as_str()))
+    }
+
+    async fn list_pods(&self) -> Result<Vec<RuntimePod>, RuntimeError> {
+        self.called("list".into());
+        let listed = |running: &Container| RuntimePod {
+            uid: running.pod.uid().clone(),
+            name: running.pod.name().clone(),
+            namespace: running.pod.namespace().clone(),
+            running: running.exit.is_none(),
+            grace: None,
+        };
+        self.ask(|state| state.running.values().map(listed).collect())
+    }
+
+    fn changes(&self) -> broadcast::Receiver<PodUid> {
+        self.0.changes.subscribe()
     }
 }
 
-impl Notify for World {
-    fn notifications(&self) -> Changes {
-        self.0.changes.lock().unwrap().take().expect("asked for once")
+impl Keep for World {
+    fn keep(&self, pod: Pod) -> BoxFuture<'_, ()> {
+        self.with(|state| state.kept.insert(pod.uid().to_string(), pod));
+        ready(()).boxed()
+    }
+
+    fn remove<'a>(&'a self, uid: &'a PodUid) -> BoxFuture<'a, ()> {
+        self.with(|state| state.kept.remove(uid.as_str()));
+        ready(()).boxed()
     }
 }
 
 impl StatusSide for World {
     fn submit(&self, update: StatusUpdate) {
         let uid = update.pod.uid.as_str().to_owned();
+        // As the outbox: nothing twice, and nothing after the last word.
+        let known = self.said(&uid).pop();
+        let is_news =
+            |known: StatusUpdate| !known.last && (update.last || known.status != update.status);
+        if !known.is_none_or(is_news) {
+            return;
+        }
         self.with(|state| {
             if update.last {
                 state.last_words.insert(uid, update.status.clone());
@@ -204,12 +272,7 @@ impl StatusSide for World {
     }
 
     fn last_word(&self, uid: &PodUid) -> Option<Arc<api::PodStatus>> {
+        assert_ne!(uid.as_str(), "panic", "as the scenario wants it");
         self.with(|state| state.last_words.get(uid.as_str()).cloned())
-    }
-}
-
-impl PodEvents for World {
-    fn pod_event(&self, pod: &PodLabel, event: PodEvent) {
-        self.with(|state| state.events.push((pod.uid.as_str().to_owned(), event)));
     }
 }

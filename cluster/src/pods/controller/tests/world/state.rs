@@ -2,10 +2,15 @@
 
 use k8s_openapi::api::core::v1 as api;
 use kube::runtime::watcher::Event;
-use winddown_shared::Pod;
+use winddown_shared::{
+    ContainerExit, ContainerKind, ContainerState, ContainerStatus, Pod, PodRuntimeStatus, WallTime,
+};
 
 use super::State;
 use winddown_api_client::node_pods::Refused;
+
+/// When pods start, by the wall clock.
+const START: WallTime = WallTime::constant(1_000_000, 0);
 
 impl State {
     pub(super) fn send(&mut self, event: &Event<api::Pod>) {
@@ -20,10 +25,40 @@ impl State {
         matches!(status.and_then(|s| s.phase.as_deref()), Some("Failed" | "Succeeded"))
     }
 
+    /// A pod's container as the runtime sees it.
+    pub(super) fn of(&self, uid: &str) -> PodRuntimeStatus {
+        let Some(running) = self.running.get(uid) else { return PodRuntimeStatus::default() };
+        let started_at = START;
+        let state = match running.exit {
+            None => ContainerState::Running { started_at },
+            Some(exit_code) => ContainerState::Exited(ContainerExit {
+                exit_code,
+                signal: None,
+                reason: "Completed".into(),
+                message: String::new(),
+                started_at: None,
+                finished_at: None,
+            }),
+        };
+        let container = ContainerStatus {
+            name: "main".into(),
+            kind: ContainerKind::Regular,
+            id: String::new(),
+            image: String::new(),
+            ready: running.exit.is_none(),
+            started: running.exit.is_none(),
+            state,
+            last_exit: None,
+            restart_count: 0,
+        };
+        let (containers, started_at) = (vec![container], Some(started_at));
+        PodRuntimeStatus { containers, started_at, ips: Vec::new() }
+    }
+
     pub(super) fn check_create(&mut self, pod: &Pod) {
         let uid = pod.uid().as_str();
         for (other, running) in &self.running {
-            if other != uid && !running.ended && running.pod.name() == pod.name() {
+            if other != uid && running.exit.is_none() && running.pod.name() == pod.name() {
                 self.wrong.push(format!("{uid} was created beside {other} of its name"));
             }
         }

@@ -1,0 +1,148 @@
+//! Where pods come from, and all that is wanted together.
+
+use std::sync::Arc;
+
+use futures_util::FutureExt as _;
+use futures_util::future::select_all;
+use tokio::sync::watch;
+use winddown_shared::{DesiredPods, Pod};
+use winddown_static_pods::DesiredManifests;
+
+/// Where pods come from: a directory of manifests, an API server, or one of your own, which says all that it wants
+/// whenever that changes; none until it knows.
+#[derive(Clone)]
+pub struct Source {
+    from: From,
+    /// What it is told of a refusal is the end of its pod: its creator makes another.
+    refused_for_good: bool,
+}
+
+#[derive(Clone)]
+enum From {
+    Manifests(watch::Receiver<Arc<DesiredManifests>>),
+    Pods(watch::Receiver<Option<Arc<DesiredPods>>>),
+}
+
+impl std::convert::From<watch::Receiver<Arc<DesiredManifests>>> for Source {
+    fn from(manifests: watch::Receiver<Arc<DesiredManifests>>) -> Self {
+        Self { from: From::Manifests(manifests), refused_for_good: false }
+    }
+}
+
+impl std::convert::From<watch::Receiver<Option<Arc<DesiredPods>>>> for Source {
+    fn from(pods: watch::Receiver<Option<Arc<DesiredPods>>>) -> Self {
+        Self { from: From::Pods(pods), refused_for_good: false }
+    }
+}
+
+// === impl Source ===
+
+impl Source {
+    /// The same, where a refusal is the end of a pod.
+    pub(crate) fn refused_for_good(self) -> Self {
+        Self { refused_for_good: true, ..self }
+    }
+
+    /// Whether a refusal is the end of this pod, by what comes from here.
+    pub(crate) fn gives_up(&self, pod: &Pod) -> bool {
+        let From::Pods(pods) = &self.from else { return false };
+        let wants = |all: &DesiredPods| all.pods.iter().any(|own| own.uid() == pod.uid());
+        self.refused_for_good && pods.borrow().as_deref().is_some_and(wants)
+    }
+
+    /// The directory's state, if it is one.
+    pub(crate) fn manifests(&self) -> Option<Arc<DesiredManifests>> {
+        match &self.from {
+            From::Manifests(manifests) => Some(Arc::clone(&manifests.borrow())),
+            From::Pods(_) => None,
+        }
+    }
+
+    /// Adds what is wanted to `all`. False: it is not known yet.
+    fn add_to(&mut self, all: &mut DesiredPods) -> bool {
+        let (pods, complete) = match &mut self.from {
+            From::Manifests(manifests) => {
+                let now = manifests.borrow_and_update();
+                if now.generation == 0 {
+                    return false;
+                }
+                (now.pods.clone(), now.complete)
+            }
+            From::Pods(pods) => match &*pods.borrow_and_update() {
+                Some(now) => (now.pods.clone(), now.complete),
+                None => return false,
+            },
+        };
+        all.pods.extend(pods);
+        all.complete &= complete;
+        true
+    }
+
+    /// For ever once it has ended: what it said last stays.
+    async fn changed(&mut self) {
+        let changed = match &mut self.from {
+            From::Manifests(manifests) => manifests.changed().await,
+            From::Pods(pods) => pods.changed().await,
+        };
+        if changed.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
+/// Keeps `wanted` at what all of `sources` want together; none until each has said what it wants.
+pub(crate) async fn merge(
+    mut sources: Vec<Source>,
+    wanted: watch::Sender<Option<Arc<DesiredPods>>>,
+) {
+    loop {
+        let mut all = DesiredPods { pods: Vec::new(), complete: true };
+        let mut known = true;
+        for source in &mut sources {
+            known &= source.add_to(&mut all);
+        }
+        if known {
+            wanted.send_replace(Some(Arc::new(all)));
+        }
+        if sources.is_empty() {
+            return std::future::pending().await;
+        }
+        select_all(sources.iter_mut().map(|source| source.changed().boxed())).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use winddown_shared::fake::pod;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn sources_are_one_once_each_has_said_what_it_wants_and_none_is_lost_with_another() {
+        let manifests = watch::Sender::new(Arc::new(DesiredManifests::default()));
+        let own = watch::Sender::new(None);
+        let sources = vec![manifests.subscribe().into(), own.subscribe().into()];
+        let wanted = watch::Sender::new(None);
+        let mut seen = wanted.subscribe();
+        tokio::spawn(merge(sources, wanted));
+        let names = |now: &Option<Arc<DesiredPods>>| {
+            let now = now.as_ref()?;
+            let names = now.pods.iter().map(|pod| pod.name().to_string()).collect::<Vec<_>>();
+            Some((names.join(" "), now.complete))
+        };
+
+        own.send_replace(Some(Arc::new(DesiredPods { pods: vec![pod("a")], complete: true })));
+        tokio::task::yield_now().await;
+        assert!(seen.borrow_and_update().is_none(), "the directory was not read yet");
+        let pods = vec![pod("m")];
+        let state = DesiredManifests { generation: 1, pods, ..DesiredManifests::default() };
+        manifests.send_replace(Arc::new(state));
+        let now = seen.wait_for(Option::is_some).await.unwrap().clone();
+        assert_eq!(names(&now), Some(("m a".into(), false)));
+        // A source that has ended wants what it wanted last.
+        drop(manifests);
+        own.send_replace(Some(Arc::new(DesiredPods { pods: vec![pod("b")], complete: true })));
+        seen.changed().await.unwrap();
+        assert_eq!(names(&seen.borrow().clone()), Some(("m b".into(), false)));
+    }
+}
