@@ -4,6 +4,7 @@ use std::ffi::OsStr;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
+use std::sync::{Mutex, PoisonError};
 
 use tokio::process::Command;
 use tokio::sync::OnceCell;
@@ -258,12 +259,24 @@ impl From<Flavour> for Recipe {
 // === impl Base ===
 
 impl Base {
-    /// Finds the base in the cache, or makes it, which takes a minute.
+    /// Finds the base in the cache, or makes it, which takes a minute. It is looked for once by each process.
     ///
     /// # Errors
     /// [`Unavailable`] says what this machine lacks. Nothing is left half-made.
     pub async fn find(recipe: impl Into<Recipe>) -> Result<Self, Unavailable> {
-        let recipe @ Recipe { suite, flavour } = recipe.into();
+        static FOUND: Mutex<Vec<Base>> = Mutex::new(Vec::new());
+        let found = || FOUND.lock().unwrap_or_else(PoisonError::into_inner);
+        let recipe = recipe.into();
+        let known = found().iter().find(|base| base.recipe == recipe).cloned();
+        if let Some(base) = known {
+            return Ok(base);
+        }
+        let base = Self::look_for(recipe).await?;
+        found().push(base.clone());
+        Ok(base)
+    }
+
+    async fn look_for(recipe @ Recipe { suite, flavour }: Recipe) -> Result<Self, Unavailable> {
         if !rustix::process::geteuid().is_root() {
             return Err(Unavailable::NotRoot);
         }

@@ -10,7 +10,7 @@ const MOUNT: &str = "/sys/fs/cgroup";
 /// Where version 2 is mounted beside version 1.
 const BESIDE: &str = "/sys/fs/cgroup/unified";
 
-/// A group of one name wherever memory, tasks and time lost are told of. Dropping it ends what runs in it.
+/// A group of one name wherever memory, tasks, processors and time lost are told of. Dropping it ends what runs in it.
 #[derive(Debug)]
 pub struct Group {
     memory: PathBuf,
@@ -40,7 +40,8 @@ impl Group {
         };
         if is_v2 {
             // systemd has done so already; where it cannot be done, the files of the group are missing.
-            let _ = fs::write(Path::new(MOUNT).join("cgroup.subtree_control"), "+memory +pids");
+            let _ =
+                fs::write(Path::new(MOUNT).join("cgroup.subtree_control"), "+cpu +memory +pids");
         }
         let can_be_made = |parent: &PathBuf| parent.join("cgroup.procs").exists();
         if !rustix::process::geteuid().is_root() || !parents.iter().all(can_be_made) {
@@ -48,10 +49,17 @@ impl Group {
         }
         let mut group = Self { memory: parents[0].join(name), places: Vec::new(), is_v2 };
         // Only version 2 tells of time lost.
-        let beside = Some(PathBuf::from(BESIDE)).filter(|dir| !is_v2 && can_be_made(dir));
+        let beside = [PathBuf::from(BESIDE), Path::new(MOUNT).join("cpu")];
+        let beside = beside.into_iter().filter(|dir| !is_v2 && can_be_made(dir));
         for parent in parents.into_iter().chain(beside) {
             let place = parent.join(name);
             fs::create_dir(&place)?;
+            // A machine of its own has its processors to itself, also while this one compiles.
+            for (file, weight) in [("cpu.shares", "20480"), ("cpu.weight", "782")] {
+                if place.join(file).exists() {
+                    fs::write(place.join(file), weight)?;
+                }
+            }
             group.places.push(place);
         }
         let is_bounded = |file: &str| group.places.iter().any(|place| place.join(file).exists());

@@ -15,7 +15,6 @@ mod seen;
 mod stage;
 mod strike;
 mod table;
-mod template;
 mod witness;
 
 use std::path::{Path, PathBuf};
@@ -34,7 +33,6 @@ pub use judge::Violation;
 pub use plan::{Runtime, Schedule, Strike};
 use stage::Stage;
 pub use table::{END_OF_TABLE, START_OF_TABLE, table};
-use template::Template;
 
 /// How often a worker looks whether it is to stop.
 const STOP: Duration = Duration::from_millis(200);
@@ -113,7 +111,6 @@ struct Parts {
     plain: Base,
     trixie: Option<Base>,
     containerd: Option<Base>,
-    template: Template,
     /// The library with the clock.
     clock: PathBuf,
 }
@@ -124,7 +121,6 @@ impl Parts {
     /// Finds or makes what these schedules need, in a folder of theirs.
     async fn find(test: &str, schedules: &[Schedule], folder: &Path) -> TestResult<Option<Self>> {
         let Some(plain) = base_or_skip(test, Flavour::Plain).await? else { return Ok(None) };
-        let mut runtimes = vec![Runtime::Process];
         let (mut trixie, mut containerd) = (None, None);
         if schedules.iter().any(|schedule| schedule.suite == Suite::Trixie) {
             trixie = base_or_skip(test, Suite::Trixie.with(Flavour::Plain)).await?;
@@ -137,12 +133,10 @@ impl Parts {
             if containerd.is_none() {
                 return Ok(None);
             }
-            runtimes.push(Runtime::Containerd);
         }
-        let template = Template::make(folder, &runtimes).await?;
         let clock = folder.join("clock.so");
         clock::compile(&clock)?;
-        Ok(Some(Self { plain, trixie, containerd, template, clock }))
+        Ok(Some(Self { plain, trixie, containerd, clock }))
     }
 
     fn base(&self, schedule: &Schedule) -> &Base {

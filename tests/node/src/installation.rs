@@ -1,75 +1,130 @@
-//! An installation that is made once and copied to every node: installing takes a debug build seconds.
+//! winddown as `winddown install` leaves it, made once for each configuration and laid into every node:
+//! installing sums up and writes a hundred megabytes of debug programs, which costs as much as a boot.
 
+use std::fs::{self, Permissions};
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::process::Command;
 
-use super::Runtime;
-use super::stage::SECONDS;
-use super::strike::NOTICE;
-use crate::scenario::{Setup, TestResult};
+use crate::scenario::TestResult;
 use crate::{Node, programs};
 
-/// Where an agent of a cluster looks for its access.
-pub(super) const KUBECONFIG: &str = "/etc/winddown/kubeconfig";
-
 const CONFIG: &str = "etc/winddown/config.yaml";
+/// What makes systemd start the agent at boot.
+const ENABLED: &str = "etc/systemd/system/multi-user.target.wants/winddown.service";
+const UNIT: &str = "/etc/systemd/system/winddown.service";
+const WANTS: &str = "etc/systemd/system/multi-user.target.wants";
+const PROGRAMS: &str = "usr/bin";
 
-/// The files of winddown's installations, one for each kind of unit, in a folder of the caller's.
+/// Everything that one installation wrote, but the programs, which nodes share with the host.
 #[derive(Debug)]
-pub(super) struct Template {
-    folder: PathBuf,
+pub(crate) struct Installation {
+    runtime: String,
+    config: String,
+    programs: PathBuf,
+    files: Vec<(PathBuf, Permissions, Kind)>,
 }
 
-// === impl Template ===
+#[derive(Debug)]
+enum Kind {
+    Directory,
+    File(Vec<u8>),
+    Link(PathBuf),
+}
 
-impl Template {
-    /// Installs into folders below `folder`, for each of these runtimes.
+// === impl Installation ===
+
+impl Installation {
+    /// What is installed for this runtime with the text of a configuration file.
     ///
     /// # Errors
     /// What could not be built, written or run.
-    pub(super) async fn make(folder: &Path, runtimes: &[Runtime]) -> TestResult<Self> {
-        let programs = programs().await?;
-        for runtime in runtimes {
-            let root = folder.join(unit(*runtime));
-            std::fs::create_dir_all(root.join("etc/winddown"))?;
-            // The unit's time to stop follows from it.
-            std::fs::write(root.join(CONFIG), config(*runtime))?;
-            let output = Command::new(programs.join("winddown"))
-                .args(["install", "--no-enable", "--runtime", unit(*runtime), "--root"])
-                .arg(&root)
-                .output()
-                .await?;
-            if !output.status.success() {
-                return Err(String::from_utf8_lossy(&output.stderr).into_owned().into());
-            }
+    pub(crate) async fn of(runtime: &str, config: &str) -> TestResult<Arc<Self>> {
+        static MADE: Mutex<Vec<Arc<Installation>>> = Mutex::new(Vec::new());
+        let made = || MADE.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_it = |one: &&Arc<Self>| one.runtime == runtime && one.config == config;
+        let known = made().iter().find(is_it).cloned();
+        if let Some(known) = known {
+            return Ok(known);
         }
-        Ok(Self { folder: folder.to_path_buf() })
+        let new = Arc::new(Self::make(runtime, config).await?);
+        made().push(Arc::clone(&new));
+        Ok(new)
     }
 
-    /// Installs winddown in a node that is off.
+    async fn make(runtime: &str, config: &str) -> TestResult<Self> {
+        let programs = programs().await?;
+        let root = tempfile::tempdir()?;
+        let root = root.path();
+        // Those that are there already are not winddown's to remove.
+        for folder in ["etc/winddown", WANTS, "etc/tmpfiles.d", PROGRAMS, "var/lib", "var/log"] {
+            fs::create_dir_all(root.join(folder))?;
+        }
+        // The unit's time to stop follows from it.
+        fs::write(root.join(CONFIG), config)?;
+        let output = Command::new(programs.join("winddown"))
+            .args(["install", "--runtime", runtime, "--root"])
+            .arg(root)
+            .output()
+            .await?;
+        if !output.status.success() {
+            return Err(String::from_utf8_lossy(&output.stderr).into_owned().into());
+        }
+        let mut files = Vec::new();
+        read(root, Path::new(""), &mut files)?;
+        Ok(Self { runtime: runtime.to_owned(), config: config.to_owned(), programs, files })
+    }
+
+    /// Puts it into a node that is off. The agent is not started at boot.
     ///
     /// # Errors
-    /// What could not be copied or written.
-    pub(super) async fn install(&self, node: &Node, runtime: Runtime) -> TestResult {
-        node.copy_tree(&self.folder.join(unit(runtime))).await?;
-        node.write(&format!("/{CONFIG}"), config(runtime), 0o644)?;
+    /// What could not be written.
+    pub(crate) fn lay_into(&self, node: &Node) -> TestResult {
+        let root = node.host_path("/");
+        for (path, permissions, kind) in &self.files {
+            let there = root.join(path);
+            match kind {
+                Kind::Directory => fs::create_dir_all(&there)?,
+                Kind::File(bytes) => fs::write(&there, bytes)?,
+                Kind::Link(_) if path == Path::new(ENABLED) => {}
+                Kind::Link(target) => symlink(target, &there)?,
+            }
+            if !matches!(kind, Kind::Link(_)) {
+                fs::set_permissions(&there, permissions.clone())?;
+            }
+        }
+        node.install_programs(&self.programs, &format!("/{PROGRAMS}"))?;
+        Ok(())
+    }
+
+    /// Has a node that is on start the agent at its next boots.
+    ///
+    /// # Errors
+    /// As [`Node::run`].
+    pub(crate) async fn enable(node: &Node) -> TestResult {
+        let enable = format!("ln -s {UNIT} /{ENABLED} && systemctl daemon-reload");
+        node.run(&["sh", "-c", &enable]).await?;
         Ok(())
     }
 }
 
-fn config(runtime: Runtime) -> String {
-    let mut more = format!("shutdownNotices:\n  file: {NOTICE}\n");
-    if runtime == Runtime::Cluster {
-        more.push_str(&format!("mode: cluster\nkubeconfig: {KUBECONFIG}\n"));
+/// Reads everything in a folder of `root`, each folder before what is in it.
+fn read(root: &Path, folder: &Path, files: &mut Vec<(PathBuf, Permissions, Kind)>) -> TestResult {
+    for entry in fs::read_dir(root.join(folder))? {
+        let entry = entry?;
+        let path = folder.join(entry.file_name());
+        let metadata = entry.metadata()?;
+        let permissions = metadata.permissions();
+        if metadata.is_symlink() {
+            files.push((path, permissions, Kind::Link(fs::read_link(entry.path())?)));
+        } else if metadata.is_dir() {
+            files.push((path.clone(), permissions, Kind::Directory));
+            read(root, &path, files)?;
+        } else if !path.starts_with(PROGRAMS) {
+            files.push((path, permissions, Kind::File(fs::read(entry.path())?)));
+        }
     }
-    Setup { seconds: SECONDS, more, ..Setup::default() }.config(unit(runtime))
-}
-
-/// What the configuration and the unit call the runtime.
-fn unit(runtime: Runtime) -> &'static str {
-    match runtime {
-        Runtime::Process | Runtime::Cluster => "process",
-        Runtime::Containerd => "cri",
-    }
+    Ok(())
 }

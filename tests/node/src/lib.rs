@@ -28,6 +28,7 @@ pub mod chaos;
 mod containerd;
 pub mod document;
 mod image;
+mod installation;
 mod journal;
 mod node;
 pub mod platforms;

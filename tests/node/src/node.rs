@@ -37,10 +37,15 @@ const BOOT: Duration = Duration::from_secs(30);
 const KERNEL_BOOT: Duration = Duration::from_secs(300);
 /// How long one command in the node may take, unless the caller says otherwise.
 const COMMAND: Duration = Duration::from_secs(120);
+/// Where systemd is asked how far it is.
+const MANAGER: &str = "/run/systemd/private";
 /// How often a condition is looked at again. Nothing outside can tell us that it changed.
 const POLL: Duration = Duration::from_millis(20);
+/// How often in the end: the longer it takes, the less it matters when exactly it comes.
+const SLOWEST_POLL: Duration = Duration::from_millis(250);
 /// The same with a kernel of the node's own, where most looks start a process, which takes long there.
-const KERNEL_POLL: Duration = Duration::from_millis(500);
+const KERNEL_POLL: Duration = Duration::from_millis(300);
+const SLOWEST_KERNEL_POLL: Duration = Duration::from_secs(1);
 
 /// What a command in the node printed, and how it ended.
 #[derive(Debug)]
@@ -115,6 +120,15 @@ impl Node {
             sleep(POLL).await;
         }
         loop {
+            // Looked for before it is asked, because that starts processes.
+            if !self.base.has_kernel() && !self.host_path(MANAGER).exists() {
+                if Instant::now() > deadline || !self.is_on() {
+                    let ended = self.machine.as_mut().and_then(Machine::ended);
+                    return Err(self.boot_error(ended));
+                }
+                sleep(POLL).await;
+                continue;
+            }
             let asked = self
                 .exec(&["systemctl", "is-system-running", "--wait"], limit)
                 .await
@@ -126,7 +140,7 @@ impl Node {
                     let ended = self.machine.as_mut().and_then(Machine::ended);
                     return Err(self.boot_error(ended));
                 }
-                // The bus is not there yet.
+                // It does not listen yet.
                 _ => sleep(POLL).await,
             }
         }
@@ -256,12 +270,15 @@ impl Node {
         mut condition: impl AsyncFnMut() -> bool,
     ) -> Result<Duration, NodeError> {
         let start = Instant::now();
-        let poll = if self.has_own_kernel() { KERNEL_POLL } else { POLL };
+        let (poll, slowest) = match self.has_own_kernel() {
+            true => (KERNEL_POLL, SLOWEST_KERNEL_POLL),
+            false => (POLL, SLOWEST_POLL),
+        };
         while !condition().await {
             if start.elapsed() > limit {
                 return Err(NodeError::TimedOut { what: what.to_owned(), limit });
             }
-            sleep(poll).await;
+            sleep((start.elapsed() / 20).clamp(poll, slowest)).await;
         }
         Ok(start.elapsed())
     }
@@ -383,14 +400,6 @@ impl Node {
             stdout: String::new(),
             stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
         })
-    }
-
-    /// Copies everything in a folder of the host into the node, which is off.
-    ///
-    /// # Errors
-    /// [`NodeError::Start`] or [`NodeError::Command`] when it cannot be copied.
-    pub async fn copy_tree(&self, tree: &Path) -> Result<(), NodeError> {
-        layout::copy(&tree.join("."), &self.written_path("/")).await
     }
 
     /// What the node printed on its console since it was created.

@@ -14,9 +14,9 @@ use serde_json::Value;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::UnixStream;
 
+use crate::installation::Installation;
 use crate::{
-    Need, Node, PodLog, Process, Recipe, TestPod, base_or_skip, install_pods, programs,
-    read_pod_log,
+    Need, Node, PodLog, Process, Recipe, TestPod, base_or_skip, install_pods, read_pod_log,
 };
 
 pub(crate) use outcome::has_unknown_end;
@@ -122,15 +122,13 @@ impl Scenario {
         runtime: &str,
         setup: &Setup,
     ) -> TestResult<Self> {
-        let programs = programs().await?;
-        node.write("/etc/winddown/config.yaml", setup.config(runtime), 0o644)?;
+        Installation::of(runtime, &setup.config(runtime)).await?.lay_into(&node)?;
         install_pods(&node, &pods)?;
-        node.install_programs(&programs, "/opt/winddown")?;
         node.start().await?;
         if runtime == "cri" {
             node.import_images().await?;
         }
-        node.run(&["/opt/winddown/winddown", "install", "--runtime", runtime]).await?;
+        Installation::enable(&node).await?;
         Ok(Self { node, pods })
     }
 

@@ -1,10 +1,11 @@
 //! The disposable node itself: what the other node tests take for granted.
 
+use std::collections::BTreeSet;
 use std::error::Error;
 use std::time::Duration;
 
 use winddown_node_tests::scenario::{SOON, Scenario, Setup, seven_pods};
-use winddown_node_tests::{Flavour, Need, Node, Suite, base_or_skip};
+use winddown_node_tests::{Flavour, Need, Node, Suite, base_or_skip, programs};
 
 type TestResult = Result<(), Box<dyn Error>>;
 
@@ -47,6 +48,36 @@ async fn a_node_boots_powers_off_through_logind_and_boots_again_with_its_files()
     assert_eq!(node.run(&["cat", "/var/lib/kept"]).await?, "kept\n");
     let boots = node.journal(&["--list-boots"]).await?;
     assert_eq!(boots.lines().count(), 2, "{boots}");
+    Ok(())
+}
+
+/// All that an installation leaves: kind, mode, owner and content of each file, the group and what starts at boot.
+const LEFT_BY_INSTALL: &str = "find /etc/winddown/config.yaml /etc/systemd /etc/sysusers.d /etc/tmpfiles.d \
+    /usr/bin/winddown* /var/lib/winddown /var/log/winddown /run/winddown -printf '%p %y %m %u %g %l\\n' | sort; \
+    find /etc/systemd /etc/*.d/winddown.conf /usr/bin/winddown* /var/lib/winddown -type f | sort | xargs sha256sum; \
+    getent group winddown | cut -d: -f1; systemctl is-enabled winddown; systemctl is-active winddown";
+
+#[tokio::test]
+async fn a_node_is_given_what_install_leaves_on_one_that_is_on() -> TestResult {
+    let test = "a_node_is_given_what_install_leaves_on_one_that_is_on";
+    let Some(given) = Scenario::installed_with(test, Vec::new()).await? else { return Ok(()) };
+    let Some(base) = base_or_skip(test, Flavour::Plain).await? else { return Ok(()) };
+    let mut node = Node::create(&base).await?;
+    let config = given.node.read("/etc/winddown/config.yaml")?;
+    node.write("/etc/winddown/config.yaml", config, 0o644)?;
+    node.install_programs(&programs().await?, "/opt/winddown")?;
+    node.start().await?;
+    node.run(&["/opt/winddown/winddown", "install", "--runtime", "process"]).await?;
+    let left = ["sh", "-c", LEFT_BY_INSTALL];
+    let installed = node.exec(&left, Duration::from_secs(20)).await?.stdout;
+    assert!(
+        installed.contains("/etc/systemd/system/winddown.service f 644 root root"),
+        "{installed}"
+    );
+    assert!(installed.ends_with("winddown\nenabled\ninactive\n"), "{installed}");
+    let given = given.node.exec(&left, Duration::from_secs(20)).await?.stdout;
+    let [given, installed] = [&given, &installed].map(|text| text.lines().collect::<BTreeSet<_>>());
+    assert_eq!(given.symmetric_difference(&installed).collect::<Vec<_>>(), Vec::<&&str>::new());
     Ok(())
 }
 
@@ -106,22 +137,23 @@ async fn has_its_systemd_and_ends_its_pods_in_order(test: &str, suite: Suite) ->
 }
 
 #[tokio::test]
-async fn a_node_with_a_kernel_of_its_own_has_the_controllers_and_powers_off() -> TestResult {
-    let test = "a_node_with_a_kernel_of_its_own_has_the_controllers_and_powers_off";
-    has_the_controllers_and_powers_off(test, Flavour::OwnKernel).await
-}
-
-#[tokio::test]
 async fn an_emulated_node_has_the_controllers_and_powers_off() -> TestResult {
     let test = "an_emulated_node_has_the_controllers_and_powers_off";
-    has_the_controllers_and_powers_off(test, Flavour::Emulated).await
-}
-
-async fn has_the_controllers_and_powers_off(test: &str, flavour: Flavour) -> TestResult {
-    let Some(base) = base_or_skip(test, Suite::Trixie.with(flavour)).await? else {
+    let Some(base) = base_or_skip(test, Suite::Trixie.with(Flavour::Emulated)).await? else {
         return Ok(());
     };
     let mut node = Node::boot(&base).await?;
+    has_the_controllers(&node).await?;
+    node.run(&["systemctl", "poweroff"]).await?;
+    node.wait_off(Duration::from_secs(60)).await?;
+    assert!(node.run(&["true"]).await.is_err());
+    let said = node.journal(&["--unit=systemd-logind"]).await?;
+    assert!(said.contains("System is powering down"), "{said}");
+    Ok(())
+}
+
+/// And the host and the node reach each other.
+async fn has_the_controllers(node: &Node) -> TestResult {
     let controllers = node.run(&["cat", "/sys/fs/cgroup/cgroup.controllers"]).await?;
     for controller in ["cpu", "io", "memory", "pids"] {
         assert!(controllers.split_whitespace().any(|one| one == controller), "{controllers}");
@@ -140,22 +172,19 @@ async fn has_the_controllers_and_powers_off(test: &str, flavour: Flavour) -> Tes
     assert_eq!(node.read("/var/lib/told")?, told);
     let failed = node.exec(&["sh", "-c", "echo why >&2; exit 7"], Duration::from_secs(20)).await?;
     assert_eq!((failed.status.code(), failed.stderr.as_str()), (Some(7), "why\n"));
-    node.run(&["systemctl", "poweroff"]).await?;
-    node.wait_off(Duration::from_secs(60)).await?;
-    assert!(node.run(&["true"]).await.is_err());
-    let said = node.journal(&["--unit=systemd-logind"]).await?;
-    assert!(said.contains("System is powering down"), "{said}");
     Ok(())
 }
 
 #[tokio::test]
-async fn the_installed_agent_limits_a_pod_where_the_node_has_the_controllers() -> TestResult {
-    let test = "the_installed_agent_limits_a_pod_where_the_node_has_the_controllers";
+async fn a_node_with_a_kernel_of_its_own_has_the_controllers_limits_a_pod_and_powers_off()
+-> TestResult {
+    let test = "a_node_with_a_kernel_of_its_own_has_the_controllers_limits_a_pod_and_powers_off";
     let setup = Setup { needs: &[Need::Controllers], ..Setup::default() };
     let pods = seven_pods().into_iter().take(1).collect();
     let Some(mut scenario) = Scenario::with_services_as(test, pods, &setup).await? else {
         return Ok(());
     };
+    has_the_controllers(&scenario.node).await?;
     let script = "cd /sys/fs/cgroup$(cut -d: -f3 /proc/self/cgroup) && \
                   cat memory.max cpu.max > /var/lib/limits && exec sleep 1000";
     let pod = serde_json::json!({
@@ -177,5 +206,7 @@ async fn the_installed_agent_limits_a_pod_where_the_node_has_the_controllers() -
     assert_eq!(scenario.node.read("/var/lib/limits")?, "67108864\n50000 100000\n");
     scenario.power_off().await?;
     scenario.wait_off(Duration::from_secs(60)).await?;
+    assert!(scenario.node.run(&["true"]).await.is_err());
+    scenario.lock_released_at().await?;
     scenario.assert_systemd_killed_nothing().await
 }

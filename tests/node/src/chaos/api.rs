@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use winddown_apiserver::ApiServer;
 
-use super::template::KUBECONFIG;
+use super::stage::KUBECONFIG;
 use crate::scenario::TestResult;
 use crate::{Bridge, Node};
 

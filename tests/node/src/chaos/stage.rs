@@ -8,12 +8,15 @@ use tokio::time::{Instant, sleep};
 
 use super::api::Api;
 use super::record::{Harm, Record};
-use super::strike::{OTHER_DELAY, Target, breakable, prepare};
+use super::strike::{NOTICE, OTHER_DELAY, Target, breakable, prepare};
 use super::witness::{LockWatch, PodWatch, now};
 use super::{Fault, Parts, Phase, Runtime, Schedule, seen};
-use crate::scenario::{SOON, Scenario, TestResult, logind_property};
+use crate::installation::Installation;
+use crate::scenario::{SOON, Scenario, Setup, TestResult, logind_property};
 use crate::{Disk, Manner, Node, TestPod, install_pods};
 
+/// Where an agent of a cluster looks for its access.
+pub(super) const KUBECONFIG: &str = "/etc/winddown/kubeconfig";
 /// The time of each group. Every pod that ends by itself does so in less than a second of it.
 pub(super) const SECONDS: [u32; 3] = [5, 3, 3];
 /// How long a node may take to go down: more than the budget and all of systemd's own work.
@@ -65,7 +68,7 @@ impl<'a> Stage<'a> {
         if has_disk {
             node.add_disk(DISK).await?;
         }
-        parts.template.install(&node, schedule.runtime).await?;
+        install(&node, schedule.runtime).await?;
         if schedule.phase == Phase::Eviction {
             node.write("/etc/systemd/system/winddown.service.d/50-bound.conf", BOUNDED, 0o644)?;
         }
@@ -331,4 +334,19 @@ impl<'a> Stage<'a> {
             reports: seen::reports(&reports.join("reports"))?,
         })
     }
+}
+
+/// Installs winddown in a node that is off. It does not start at boot.
+async fn install(node: &Node, runtime: Runtime) -> TestResult {
+    let mut more = format!("shutdownNotices:\n  file: {NOTICE}\n");
+    if runtime == Runtime::Cluster {
+        more.push_str(&format!("mode: cluster\nkubeconfig: {KUBECONFIG}\n"));
+    }
+    // What the configuration and the unit call the runtime.
+    let unit = match runtime {
+        Runtime::Process | Runtime::Cluster => "process",
+        Runtime::Containerd => "cri",
+    };
+    let config = Setup { seconds: SECONDS, more, ..Setup::default() }.config(unit);
+    Installation::of(unit, &config).await?.lay_into(node)
 }

@@ -1,7 +1,5 @@
 //! Full disks: what no pod misses is given back first, and a pod ends only when that is not enough.
 
-use std::time::Duration;
-
 use winddown_node_tests::scenario::TestResult;
 
 use super::stage::{Stage, Taker};
@@ -52,8 +50,7 @@ async fn gives_back_first(test: &str, signal: &str, disks: &[(&str, &[&str])]) -
     stage.until("the second container of a pod to run", async || again()).await?;
     stage
         .until("images to be old enough", async || {
-            tokio::time::sleep(Duration::from_secs(1)).await;
-            let status = stage.scenario.status().await.unwrap_or_default();
+            let status = stage.scenario.status_from_outside().await.unwrap_or_default();
             status["node"]["uptimeSeconds"].as_f64().is_some_and(|seconds| seconds > OLD)
         })
         .await?;

@@ -109,7 +109,7 @@ impl Stage {
 
     /// The pods that were evicted, with the message of each.
     pub(super) async fn evicted(&self) -> TestResult<Vec<(String, String)>> {
-        let status = self.scenario.status().await?;
+        let status = self.scenario.status_from_outside().await?;
         let pods = status["pods"].as_array().into_iter().flatten();
         let mut evicted: Vec<(String, String)> = pods
             .filter(|pod| pod["reason"] == "Evicted")
@@ -139,7 +139,7 @@ impl Stage {
     /// Waits until no threshold is met.
     pub(super) async fn until_relieved(&self) -> TestResult {
         let is_over = async || {
-            let status = self.scenario.status().await.unwrap_or_default();
+            let status = self.scenario.status_from_outside().await.unwrap_or_default();
             let thresholds = status["pressure"]["thresholds"].as_array();
             thresholds.is_some_and(|all| all.iter().all(|one| one["metSeconds"].is_null()))
         };
@@ -156,17 +156,8 @@ impl Stage {
     }
 
     /// Waits, and says on failure what the agent knows and has logged.
-    pub(super) async fn until(
-        &self,
-        what: &str,
-        mut is_so: impl AsyncFnMut() -> bool,
-    ) -> TestResult {
-        let now_and_then = async || {
-            // The agent is asked by a process of its own each time.
-            tokio::time::sleep(Duration::from_millis(100)).await;
-            is_so().await
-        };
-        if let Err(error) = self.node().wait_until(what, LIMIT, now_and_then).await {
+    pub(super) async fn until(&self, what: &str, is_so: impl AsyncFnMut() -> bool) -> TestResult {
+        if let Err(error) = self.node().wait_until(what, LIMIT, is_so).await {
             let status = self.scenario.text(&["status", "-o", "wide"]).await.unwrap_or_default();
             let plan = self.scenario.text(&["plan", "eviction"]).await.unwrap_or_default();
             let journal = self.node().journal(&["--unit=winddown"]).await.unwrap_or_default();
