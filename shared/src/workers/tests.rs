@@ -39,6 +39,11 @@ fn with_grace(seconds: u64) -> KillRequest {
     KillRequest { grace: Some(Duration::from_secs(seconds)), ..request() }
 }
 
+/// How many random tries there are: all of them in the long form, `make test-all`, and a fifth otherwise.
+fn tries(all: u32) -> u32 {
+    if std::env::var_os("WINDDOWN_LONG").is_some() { all } else { all / 5 }
+}
+
 /// Lets every task run until all wait for time to pass.
 async fn settle() {
     tokio::time::sleep(Duration::from_millis(1)).await;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 use tokio::task::JoinHandle;
 
-use super::{Bench, bench, pod_with, settle, static_pod, uid, with_grace};
+use super::{Bench, bench, pod_with, settle, static_pod, tries, uid, with_grace};
 use crate::fake::{Script, Step};
 use crate::{
     Event, KillError, Lifecycle, Pod, PodKiller, PodStopped, PodUid, PodWorkers, RuntimePod,
@@ -239,7 +239,7 @@ async fn run(ops: Vec<Op>) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 10_000, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: tries(10_000), ..ProptestConfig::default() })]
 
     /// Never two steps of one UID at once, phases only move forward, no kill is lost, every call
     /// returns, and nothing is left behind.

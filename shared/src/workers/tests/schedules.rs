@@ -14,7 +14,7 @@ use shuttle::thread;
 use tokio::time::Instant;
 
 use super::super::{PodWorkers, WorkerTimes, completion::EndSender};
-use super::{pod, request, static_pod, uid, with_grace};
+use super::{pod, request, static_pod, tries, uid, with_grace};
 use crate::fake::FakeRecorder;
 use crate::grace::FAR;
 use crate::lock::schedule;
@@ -105,8 +105,8 @@ fn under_schedules(check: impl Fn() + Send + Sync + 'static) {
     let check = Arc::new(check);
     schedule(|| {
         let same = check.clone();
-        shuttle::check_random(move || same(), 3000);
-        shuttle::check_pct(move || check(), 3000, 3);
+        shuttle::check_random(move || same(), tries(3000) as usize);
+        shuttle::check_pct(move || check(), tries(3000) as usize, 3);
     });
 }
 
