@@ -23,7 +23,7 @@ CRATES := $(addprefix --package winddown-,quantities files shared yaml runtime-c
 BENCH = $(or $(CARGO_TARGET_DIR),target)/dist/winddown-bench
 
 .DEFAULT_GOAL := help
-.PHONY: help build manual demo demo-node test test-all reboots chaos platforms pod-fields bench bench-cri fuzz mutants calm pressure earlyoom packages crates lint fmt node-base clean-cache
+.PHONY: help build manual demo demo-node test test-all took reboots chaos platforms pod-fields bench bench-cri fuzz mutants calm pressure earlyoom packages crates lint fmt node-base clean-cache
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -55,11 +55,13 @@ demo-node: ## The same in a disposable systemd node: real logind, real power-off
 	@$(CARGO) run --quiet --package winddown-node-tests --bin demo-node
 
 test: ## Run every test but the longest; the last line counts passed, failed and skipped
+	@tests/node/took.sh say test
 	@tests/node/packages.sh test
 	@tests/node/suite.sh
+	@tests/node/took.sh keep test
 
 test-all: ## The same with packages and new random seeds, then chaos, reboots and fuzzing (hours)
-	@echo "Twice the time of 'make test' and an hour more, for packages, chaos, reboots and fuzzing; 20 GB."
+	@tests/node/took.sh say test-all
 	@tests/node/packages.sh test
 	@tests/node/packages.sh packages
 	@tests/node/packages.sh fuzz
@@ -68,6 +70,10 @@ test-all: ## The same with packages and new random seeds, then chaos, reboots an
 	@$(CARGO) run --quiet --package winddown-node-tests --bin chaos -- 100
 	@$(CARGO) run --quiet --package winddown-node-tests --bin reboots -- 10
 	@nice -n 19 tests/fuzz/run.sh 60
+	@tests/node/took.sh keep test-all
+
+took: ## Keep what this machine's last runs took, for those who have had none: tests/node/took
+	@cp $(CACHE)/took tests/node/took
 
 reboots: ## Reboot a node N times (30) with random pods and faults; rewrites docs/reliability.md
 	@tests/node/packages.sh test

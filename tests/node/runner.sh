@@ -1,25 +1,27 @@
 #!/bin/sh
-# Runs one test program for cargo, which hands it over with the arguments of that program; but not where
-# it is of another lane of suite.sh.
+# Notes how cargo would run one program of tests, as a script in the directory WINDDOWN_JOBS, for suite.sh.
 #
-# Tests on nodes wait most of the time, and so do those of whole agents and of the API server: more of them
-# run at once than there are processors. Those of pressure measure how fast the agent is: not as many.
-case ${WINDDOWN_LANE:-all},${CARGO_PKG_NAME:-} in
-all,* | nodes,winddown-node-tests) ;;
-nodes,* | machine,winddown-node-tests) exit 0 ;;
+# Those that wait most of the time begin first, beside each other and beside those that compute, and run more
+# tests at once than there are processors. Of those of pressure, which measure how fast the agent is, not as
+# many. The numbers are the order.
+set -eu
+case $CARGO_PKG_NAME:${1##*/} in
+winddown-node-tests:all-*) order=00 threads=6 ;;
+winddown-runtimes-tests:suite-*) order=01 threads=4 ;;
+winddown-node-tests:pressure-*) order=02 threads=3 ;;
+winddown-runtimes:process-*) order=04 threads=4 ;;
+winddown-cluster-tests:all-*) order=05 threads=6 ;;
+winddown:all-*) order=06 threads=4 ;;
+winddown-node-tests:chaos-*) order=07 threads= ;;
+winddown:services-*) order=08 threads=4 ;;
+*) order=50 threads= ;;
 esac
-case ${CARGO_PKG_NAME:-} in
-winddown-node-tests)
-    case $1 in
-    */pressure-*) threads=3 ;;
-    */deps/*) threads=6 ;;
-    esac
-    ;;
-winddown | winddown-cluster)
-    case $1 in
-    */deps/all-* | */deps/services-*) threads=6 ;;
-    esac
-    ;;
-esac
-[ -z "${threads:-}" ] || exec "$@" --test-threads="$threads"
-exec "$@"
+job=$WINDDOWN_JOBS/$order-$CARGO_PKG_NAME-${1##*/}
+{
+    export -p
+    printf 'cd "$PWD"\nexec'
+    for argument in "$@" ${threads:+"--test-threads=$threads"}; do
+        printf " '%s'" "$(printf %s "$argument" | sed "s/'/'\\\\''/g")"
+    done
+    echo
+} >"$job.sh"

@@ -1,10 +1,6 @@
 #!/bin/sh
 # Runs every test of the workspace and ends with one line: "N passed, N failed, N skipped".
 #
-#   tests/node/suite.sh [arguments for cargo test]
-#
-# Without arguments, tests on nodes run beside all others; the lines of each say which they are of.
-#
 # A test that cannot run prints "SKIPPED: name: why" and passes; here it is counted as skipped, and
 # listed. With WINDDOWN_NO_SKIP set such a test fails instead, unless no package registry has what it
 # lacks. A test of the long form prints "LEFT: name: why" where WINDDOWN_LONG is not set, and is counted
@@ -16,9 +12,8 @@ log=$target/test.log
 mkdir -p "$target"
 export CARGO_TERM_COLOR=never
 begun=$(date +%s)
-
-echo "The first time: a quarter of an hour on two processors, 9 GB in $target, 2 GB in the cache for the"
-echo "Debian roots of nodes. Afterwards: some eight minutes. Without root, what needs nodes is skipped."
+# Programs of tests that run at once: most wait most of the time.
+at_once=4
 
 # The roots come from a mirror while cargo compiles. A test that needs one waits for it, and says what is
 # the matter where it cannot be made.
@@ -26,7 +21,7 @@ echo "Debian roots of nodes. Afterwards: some eight minutes. Without root, what 
 
 # The programs that tests on nodes run are those that ship: the tests' own build of them has more
 # features. They are built once, before the first test is timed, and not while one runs. Without symbols,
-# because every node gets a copy. A new file each time: a node may still have the last one.
+# because nodes read them. A new file each time: a node may still have the last one.
 cargo build --package winddown --bins || exit
 mkdir -p "$target/shipped"
 for program in winddown winddownd winddown-shim; do
@@ -35,47 +30,37 @@ for program in winddown winddownd winddown-shim; do
 done
 WINDDOWN_PROGRAMS=$(realpath "$target/shipped")
 export WINDDOWN_PROGRAMS
-# As a list, because a path may hold blanks.
-runner="target.'cfg(all())'.runner = ['$PWD/tests/node/runner.sh']"
 
-# lane NAME [arguments for cargo test]: runs the programs of tests that runner.sh takes for a lane of that
-# name, and keeps their output in a log and the exit code in a file beside it.
-#
-# --show-output, because a passing test's SKIPPED line is otherwise kept from us. What else passing tests
-# print stays in the log. A program of another lane has nothing to show.
-lane() {
-    WINDDOWN_LANE=$1
-    export WINDDOWN_LANE
-    shift
-    {
-        cargo test --config "$runner" --workspace --no-fail-fast "$@" -- --show-output 2>&1
-        echo $? >"$lanes/$WINDDOWN_LANE.status"
-    } | tee "$lanes/$WINDDOWN_LANE.log" | awk -v lane="$WINDDOWN_LANE" '
-        /^successes:$/ { quiet = 1 }
-        /^(failures:|test result:)/ || /^ +(Running|Doc-tests) / { quiet = 0 }
-        /^ +(Running|Doc-tests) / { program = $0; next }
-        quiet || !NF { next }
-        program != "" { print lane ": " program; program = "" }
-        { print lane ": " $0; fflush() }
-    '
-}
-
-# Tests on nodes wait most of the time, so the others run beside them.
-lanes=$(mktemp -d)
-trap 'rm -rf "$lanes"' EXIT
+# Cargo says how each program is run. --show-output, because a passing test's SKIPPED line is otherwise kept
+# from us. The list is one of cargo's own, because a path may hold blanks.
+WINDDOWN_JOBS=$(mktemp -d)
+export WINDDOWN_JOBS
+trap 'rm -rf "$WINDDOWN_JOBS"' EXIT
 # A shell lets what runs behind it not be interrupted.
 trap 'trap - TERM; kill 0' INT TERM
-if [ $# = 0 ]; then
-    cargo test --config "$runner" --workspace --no-run || exit
-    lane nodes --tests &
-    lane machine
-    wait $!
-else
-    lane all "$@"
-fi
-cat "$lanes"/*.log >"$log"
-status=$(cat "$lanes"/*.status | sort -n | tail -n 1)
+runner="target.'cfg(all())'.runner = ['$PWD/tests/node/runner.sh']"
+cargo test --workspace --no-run || exit
+cargo test --config "$runner" --workspace --tests -- --show-output >/dev/null 2>&1 || exit
+# Examples in the documentation are compiled as they are run.
+printf 'cargo test --workspace --doc --no-fail-fast -- --show-output\n' >"$WINDDOWN_JOBS/03-doc.sh"
 
+# run JOB: keeps its output and its exit code in files beside it, and shows how far it is. What else passing
+# tests print stays in the log.
+cat >"$WINDDOWN_JOBS/run" <<'RUN'
+job=${1%.sh}
+{
+    sh "$1" 2>&1
+    echo $? >"$job.status"
+} | tee "$job.log" | awk -v name="$(basename "$job" | sed 's/^..-winddown-//; s/^..-//; s/-[0-9a-f]*$//')" '
+    /^successes:$/ { quiet = 1 }
+    /^(failures:|test result:)/ || /^ +Doc-tests / { quiet = 0 }
+    quiet || !NF || /^running 0 tests|^test result: ok. 0 passed; 0 failed/ { next }
+    { print name ": " $0; fflush() }
+'
+RUN
+printf '%s\0' "$WINDDOWN_JOBS"/*.sh | xargs -0 -n 1 -P "$at_once" sh "$WINDDOWN_JOBS/run"
+cat "$WINDDOWN_JOBS"/*.log >"$log"
+status=$(cat "$WINDDOWN_JOBS"/*.status | sort -n | tail -n 1)
 # The summary speaks of tests, so lines that name the same test twice count once.
 told=$(grep -oE '(SKIPPED|LEFT): .*' "$log" | sort -u)
 awk -v told="$told" -v status="$status" -v took="$(($(date +%s) - begun))" '

@@ -12,9 +12,8 @@ use crate::scenario::TestResult;
 use crate::{Node, programs};
 
 const CONFIG: &str = "etc/winddown/config.yaml";
-/// What makes systemd start the agent at boot.
-const ENABLED: &str = "etc/systemd/system/multi-user.target.wants/winddown.service";
 const UNIT: &str = "/etc/systemd/system/winddown.service";
+/// What systemd starts at boot.
 const WANTS: &str = "etc/systemd/system/multi-user.target.wants";
 const PROGRAMS: &str = "usr/bin";
 
@@ -88,7 +87,7 @@ impl Installation {
             match kind {
                 Kind::Directory => fs::create_dir_all(&there)?,
                 Kind::File(bytes) => fs::write(&there, bytes)?,
-                Kind::Link(_) if path == Path::new(ENABLED) => {}
+                Kind::Link(_) if path.starts_with(WANTS) => {}
                 Kind::Link(target) => symlink(target, &there)?,
             }
             if !matches!(kind, Kind::Link(_)) {
@@ -104,7 +103,7 @@ impl Installation {
     /// # Errors
     /// As [`Node::run`].
     pub(crate) async fn enable(node: &Node) -> TestResult {
-        let enable = format!("ln -s {UNIT} /{ENABLED} && systemctl daemon-reload");
+        let enable = format!("ln -s {UNIT} /{WANTS}/ && systemctl daemon-reload");
         node.run(&["sh", "-c", &enable]).await?;
         Ok(())
     }
