@@ -9,7 +9,7 @@ use std::path::Path;
 
 use rustix::fs::{FileType, Mode, OFlags, fstat, openat};
 use rustix::mount::{MountFlags, UnmountFlags, mount, mount_bind_recursive, unmount};
-use winddown_engine::mount_table;
+use winddown_shared::mounts;
 
 use super::tree::{Bounds, NewDirectory, Tree};
 
@@ -22,7 +22,7 @@ use super::tree::{Bounds, NewDirectory, Tree};
 fn ensure_shared(path: &Path) -> io::Result<()> {
     // Process 1 lives where the runtime does. One that hides is not to be told from one that does not.
     let seen = fs::read("/proc/1/mountinfo")
-        .is_ok_and(|text| mount_table::points(&text).any(|p| p == path));
+        .is_ok_and(|text| mounts(&text).any(|mount| mount.point == path));
     if seen {
         return Ok(());
     }
@@ -52,7 +52,7 @@ pub(super) fn memory(path: &Path, size: Option<i64>) -> io::Result<()> {
 /// The kernel's list cannot be read.
 pub(super) fn is_mount_point(path: &Path) -> io::Result<bool> {
     let text = fs::read("/proc/self/mountinfo")?;
-    Ok(mount_table::points(&text).any(|point| point == path))
+    Ok(mounts(&text).any(|mount| mount.point == path))
 }
 
 /// Binds the part `sub` of the volume at `volume`, a path of the host, to `target`, making it if it is

@@ -15,8 +15,6 @@ pub mod driver;
 pub mod entry;
 pub mod environment;
 pub mod files;
-#[cfg(feature = "fuzzing")]
-pub mod fuzzing;
 pub mod mount_table;
 pub mod oom_score;
 pub mod plan;

@@ -1,15 +1,13 @@
 //! What is mounted where, as the kernel lists it, and taking it away again.
 
-use std::ffi::OsString;
 use std::fs;
 use std::io;
-use std::os::unix::ffi::OsStringExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rustix::io::Errno;
 use rustix::mount::{UnmountFlags, unmount};
-use winddown_shared::RuntimeError;
+use winddown_shared::{RuntimeError, mounts};
 
 /// Processes that an error names at most.
 const NAMED: usize = 3;
@@ -45,19 +43,13 @@ pub enum UnmountError {
     },
 }
 
-/// The mount points that a text in the form of `/proc/PID/mountinfo` lists, in its order. Lines that
-/// are none are passed over.
-pub fn points(mountinfo: &[u8]) -> impl Iterator<Item = PathBuf> + '_ {
-    mountinfo.split(|&b| b == b'\n').filter_map(mount_point)
-}
-
 /// The mount points below `path` of file systems that are not only in memory.
 pub fn lasting_below<'a>(
     mountinfo: &'a [u8],
     path: &'a Path,
 ) -> impl Iterator<Item = PathBuf> + 'a {
-    let lines = mountinfo.split(|&b| b == b'\n').filter(|line| !is_in_memory(line));
-    lines.filter_map(mount_point).filter(move |point| point.starts_with(path))
+    let lasting = mounts(mountinfo).filter(|mount| !mount.is_in_memory);
+    lasting.map(|mount| mount.point).filter(move |point| point.starts_with(path))
 }
 
 /// The mount points at and below `path`, deepest first and of two at the same place the upper one.
@@ -67,7 +59,8 @@ pub fn lasting_below<'a>(
 /// The kernel's list cannot be read.
 pub fn below(proc_root: &Path, path: &Path) -> io::Result<Vec<PathBuf>> {
     let text = fs::read(proc_root.join("self/mountinfo"))?;
-    let mut found: Vec<PathBuf> = points(&text).filter(|point| point.starts_with(path)).collect();
+    let points = mounts(&text).map(|mount| mount.point);
+    let mut found: Vec<PathBuf> = points.filter(|point| point.starts_with(path)).collect();
     // The list is in the order of mounting, so what is upper comes later.
     found.reverse();
     found.sort_by_key(|point| std::cmp::Reverse(point.components().count()));
@@ -116,32 +109,6 @@ pub fn unmount_below(proc_root: &Path, path: &Path) -> Result<(), UnmountError> 
         }
     }
     Ok(())
-}
-
-/// The type of the file system is the first word after a dash.
-fn is_in_memory(line: &[u8]) -> bool {
-    let mut words = line.split(|&b| b == b' ').skip_while(|word| *word != b"-");
-    words.nth(1).is_some_and(|kind| kind == b"tmpfs" || kind == b"ramfs")
-}
-
-/// The fifth word of a line; blanks in it are written as octal numbers of three digits.
-fn mount_point(line: &[u8]) -> Option<PathBuf> {
-    let word = line.split(|&b| b == b' ').nth(4)?;
-    let mut path = Vec::with_capacity(word.len());
-    let mut rest = word;
-    while let Some((&byte, tail)) = rest.split_first() {
-        match tail {
-            [a @ b'0'..=b'3', b @ b'0'..=b'7', c @ b'0'..=b'7', after @ ..] if byte == b'\\' => {
-                path.push((a - b'0') << 6 | (b - b'0') << 3 | (c - b'0'));
-                rest = after;
-            }
-            _ => {
-                path.push(byte);
-                rest = tail;
-            }
-        }
-    }
-    (!path.is_empty()).then(|| OsString::from_vec(path).into())
 }
 
 /// The processes that are in a mount or hold a file of it open, for a message.

@@ -29,6 +29,7 @@ mod inhibitor;
 mod intake;
 mod kill;
 mod lock;
+mod mounts;
 mod notice;
 mod plugin;
 mod pod;
@@ -63,6 +64,7 @@ pub use kill::{
     KillError, KillReason, KillRequest, PodKiller, PodStopped, RunningPods, StatusOverride,
     StoppedContainer,
 };
+pub use mounts::{Mount, mounts};
 pub use notice::{LONGEST_NOTICE, Notice, Notices};
 pub use plugin::{
     Ending, NodeHandle, NodeHandleParts, NodePod, Plugin, PluginName, PluginNote, PluginNotes,

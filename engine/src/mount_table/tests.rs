@@ -1,5 +1,3 @@
-use proptest::prelude::*;
-
 use super::*;
 
 /// A `/proc` with this list of mounts.
@@ -8,26 +6,6 @@ fn proc_with(mountinfo: &str) -> tempfile::TempDir {
     fs::create_dir(dir.path().join("self")).unwrap();
     fs::write(dir.path().join("self/mountinfo"), mountinfo).unwrap();
     dir
-}
-
-#[test]
-fn a_mount_point_is_read_with_its_blanks() {
-    for (word, path) in [
-        (r"/a\040b\134c", "/a b\\c"),
-        (r"/tab\011line\012", "/tab\tline\n"),
-        // Not three octal digits of a byte: as it stands.
-        (r"/x\9", r"/x\9"),
-        (r"/x\+12", r"/x\+12"),
-        (r"/x\400", r"/x\400"),
-        (r"/x\04", r"/x\04"),
-        (r"/x\", r"/x\"),
-    ] {
-        let line = format!("36 35 98:0 /mnt1 {word} rw,noatime master:1 - ext3 /dev/root rw");
-        assert_eq!(mount_point(line.as_bytes()), Some(PathBuf::from(path)), "{word}");
-    }
-    for line in ["", "1 2 3 4", "1 2 3 4  rw"] {
-        assert_eq!(mount_point(line.as_bytes()), None, "{line:?}");
-    }
 }
 
 #[test]
@@ -71,27 +49,4 @@ fn a_holder_is_named_with_its_program() {
         process(pid, "/pods/a/volumes/v");
     }
     assert!(holders(proc_root.path(), point).ends_with(" and 1 more"));
-}
-
-/// As the kernel writes it (`mangle_path`).
-fn written(path: &[u8]) -> Vec<u8> {
-    let each = path.iter().map(|&byte| match byte {
-        b' ' | b'\t' | b'\n' | b'\\' => format!("\\{byte:03o}").into_bytes(),
-        byte => vec![byte],
-    });
-    each.flatten().collect()
-}
-
-proptest! {
-    #[test]
-    fn any_bytes_are_read_without_a_panic(bytes in prop::collection::vec(any::<u8>(), 0..400)) {
-        let lines = bytes.iter().filter(|b| **b == b'\n').count() + 1;
-        prop_assert!(points(&bytes).count() <= lines);
-    }
-
-    #[test]
-    fn what_the_kernel_writes_is_read_back(path in prop::collection::vec(1..=255_u8, 1..60)) {
-        let line = [b"36 35 98:0 / ".as_slice(), &written(&path), b" rw - tmpfs tmpfs rw"].concat();
-        prop_assert_eq!(mount_point(&line), Some(PathBuf::from(OsString::from_vec(path))));
-    }
 }

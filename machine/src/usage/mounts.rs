@@ -1,8 +1,8 @@
 //! `/proc/self/mountinfo`: which file system a path is on.
 
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
+
+use winddown_shared::mounts;
 
 /// The device of the file system that `path` (absolute, without links) is on, as `major:minor`.
 ///
@@ -10,12 +10,9 @@ use std::path::Path;
 /// one file system apart.
 pub(super) fn device_of(mountinfo: &[u8], path: &Path) -> Option<(u32, u32)> {
     let mut best: Option<(usize, (u32, u32))> = None;
-    for line in mountinfo.split(|&b| b == b'\n') {
-        let mut fields = line.split(|&b| b == b' ');
-        let (Some(device), Some(point)) = (fields.nth(2), fields.nth(1)) else { continue };
-        let Some(device) = device_number(device) else { continue };
-        let point = unescape(point);
-        let point = Path::new(OsStr::from_bytes(&point));
+    for mount in mounts(mountinfo) {
+        let Some(device) = mount.device else { continue };
+        let point = &mount.point;
         if !point.is_absolute() || !path.starts_with(point) {
             continue;
         }
@@ -26,30 +23,6 @@ pub(super) fn device_of(mountinfo: &[u8], path: &Path) -> Option<(u32, u32)> {
         }
     }
     best.map(|(_, device)| device)
-}
-
-fn device_number(text: &[u8]) -> Option<(u32, u32)> {
-    let (major, minor) = std::str::from_utf8(text).ok()?.split_once(':')?;
-    Some((major.parse().ok()?, minor.parse().ok()?))
-}
-
-/// Blanks and the like are written as a backslash and three octal digits.
-fn unescape(word: &[u8]) -> Vec<u8> {
-    let mut plain = Vec::with_capacity(word.len());
-    let mut rest = word;
-    while let Some((&byte, tail)) = rest.split_first() {
-        match tail {
-            [a @ b'0'..=b'3', b @ b'0'..=b'7', c @ b'0'..=b'7', after @ ..] if byte == b'\\' => {
-                plain.push((a - b'0') << 6 | (b - b'0') << 3 | (c - b'0'));
-                rest = after;
-            }
-            _ => {
-                plain.push(byte);
-                rest = tail;
-            }
-        }
-    }
-    plain
 }
 
 #[cfg(test)]

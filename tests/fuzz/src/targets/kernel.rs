@@ -1,7 +1,7 @@
 //! Control groups and processes.
 
 use winddown_shared::{
-    CgroupMemory, CgroupMemoryEvents, MemoryStat, cgroup_number, cgroup_of_process,
+    CgroupMemory, CgroupMemoryEvents, MemoryStat, Mount, cgroup_number, cgroup_of_process, mounts,
 };
 
 /// The input is taken for each of the files; lines before the first empty one for the usage.
@@ -30,5 +30,13 @@ pub(super) fn cgroups(text: &[u8]) {
 pub(super) fn procfs(text: &[u8]) {
     winddown_shim::fuzzing::process_state(text);
     winddown_runtimes::fuzzing::memory(text);
-    winddown_engine::fuzzing::mounts(text);
+    mount_table(text);
+}
+
+fn mount_table(text: &[u8]) {
+    let found: Vec<Mount> = mounts(text).collect();
+    let lines = text.split(|&byte| byte == b'\n').count();
+    assert!(found.len() <= lines, "a line has one mount point at most");
+    let points = || found.iter().map(|mount| mount.point.as_os_str().len());
+    assert!(points().sum::<usize>() <= text.len() && points().all(|length| length > 0));
 }

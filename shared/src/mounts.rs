@@ -1,0 +1,110 @@
+//! The text of a `/proc/PID/mountinfo`.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt as _;
+use std::path::PathBuf;
+
+/// One mount.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mount {
+    /// Its file system, `major:minor`; none if the line has no such numbers.
+    pub device: Option<(u32, u32)>,
+    /// Where it is.
+    pub point: PathBuf,
+    /// What is in its file system is in memory only.
+    pub is_in_memory: bool,
+}
+
+/// The mounts that the text lists, in its order: of two at one place the later is on top. Lines that are none are
+/// passed over.
+pub fn mounts(mountinfo: &[u8]) -> impl Iterator<Item = Mount> + '_ {
+    mountinfo.split(|&b| b == b'\n').filter_map(|line| {
+        let mut words = line.split(|&b| b == b' ').skip(2);
+        let (device, point) = (words.next()?, words.nth(1)?);
+        let point = unescaped(point);
+        let point = (!point.is_empty()).then(|| OsString::from_vec(point).into())?;
+        // The type of the file system is the first word after a dash.
+        let kind = words.skip_while(|word| *word != b"-").nth(1);
+        let is_in_memory = kind.is_some_and(|kind| kind == b"tmpfs" || kind == b"ramfs");
+        Some(Mount { device: device_number(device), point, is_in_memory })
+    })
+}
+
+fn device_number(text: &[u8]) -> Option<(u32, u32)> {
+    let (major, minor) = std::str::from_utf8(text).ok()?.split_once(':')?;
+    Some((major.parse().ok()?, minor.parse().ok()?))
+}
+
+/// Blanks and the like are written as a backslash and three octal digits.
+fn unescaped(word: &[u8]) -> Vec<u8> {
+    let mut plain = Vec::with_capacity(word.len());
+    let mut rest = word;
+    while let Some((&byte, tail)) = rest.split_first() {
+        match tail {
+            [a @ b'0'..=b'3', b @ b'0'..=b'7', c @ b'0'..=b'7', after @ ..] if byte == b'\\' => {
+                plain.push((a - b'0') << 6 | (b - b'0') << 3 | (c - b'0'));
+                rest = after;
+            }
+            _ => {
+                plain.push(byte);
+                rest = tail;
+            }
+        }
+    }
+    plain
+}
+
+#[cfg(test)]
+mod tests {
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn mount_point(line: &[u8]) -> Option<PathBuf> {
+        mounts(line).next().map(|mount| mount.point)
+    }
+
+    #[test]
+    fn a_mount_point_is_read_with_its_blanks() {
+        for (word, path) in [
+            (r"/a\040b\134c", "/a b\\c"),
+            (r"/tab\011line\012", "/tab\tline\n"),
+            // Not three octal digits of a byte: as it stands.
+            (r"/x\9", r"/x\9"),
+            (r"/x\+12", r"/x\+12"),
+            (r"/x\400", r"/x\400"),
+            (r"/x\04", r"/x\04"),
+            (r"/x\", r"/x\"),
+        ] {
+            let line = format!("36 35 98:0 /mnt1 {word} rw,noatime master:1 - ext3 /dev/root rw");
+            assert_eq!(mount_point(line.as_bytes()), Some(PathBuf::from(path)), "{word}");
+        }
+        for line in ["", "1 2 3 4", "1 2 3 4  rw"] {
+            assert_eq!(mount_point(line.as_bytes()), None, "{line:?}");
+        }
+    }
+
+    /// As the kernel writes it (`mangle_path`).
+    fn written(path: &[u8]) -> Vec<u8> {
+        let each = path.iter().map(|&byte| match byte {
+            b' ' | b'\t' | b'\n' | b'\\' => format!("\\{byte:03o}").into_bytes(),
+            byte => vec![byte],
+        });
+        each.flatten().collect()
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_read_without_a_panic(bytes in prop::collection::vec(any::<u8>(), 0..400)) {
+            let lines = bytes.iter().filter(|b| **b == b'\n').count() + 1;
+            prop_assert!(mounts(&bytes).count() <= lines);
+        }
+
+        #[test]
+        fn what_the_kernel_writes_is_read_back(path in prop::collection::vec(1..=255_u8, 1..60)) {
+            let line = [b"36 35 98:0 / ".as_slice(), &written(&path), b" rw - tmpfs tmpfs rw"].concat();
+            prop_assert_eq!(mount_point(&line), Some(PathBuf::from(OsString::from_vec(path))));
+        }
+    }
+}
