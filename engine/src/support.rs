@@ -103,6 +103,9 @@ fn container(one: &k8s::Container, is_init: bool, found: &mut Findings) {
             let asked = (probe.exec.as_ref(), probe.http_get.as_ref(), probe.tcp_socket.as_ref());
             let nothing = !handler(one, asked, found) && probe.grpc.is_none();
             found.refuse_if(nothing, "", "says nothing to ask");
+            let port = probe.grpc.as_ref().map(|grpc| grpc.port);
+            let is_port = port.is_none_or(|port| (1..=65535).contains(&port));
+            found.refuse_if(!is_port, "grpc.port", "is not a port number");
             found.refuse_if(
                 probe.termination_grace_period_seconds.is_some(),
                 "terminationGracePeriodSeconds",

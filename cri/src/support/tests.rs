@@ -116,6 +116,10 @@ fn what_a_pod_asks_in_vain_is_named() {
         ),
         (with(&json!({"livenessProbe": {}})), "spec.containers[0].livenessProbe"),
         (
+            with(&json!({"livenessProbe": {"grpc": {"port": 65536}}})),
+            "spec.containers[0].livenessProbe.grpc.port",
+        ),
+        (
             with(&json!({"livenessProbe": {"httpGet": {"port": 1, "scheme": "HTTPS"}}})),
             "spec.containers[0].livenessProbe.httpGet.scheme",
         ),
