@@ -8,7 +8,7 @@ use std::sync::Arc;
 use winddown_shared::critical;
 
 use tokio::sync::watch;
-use winddown_engine::state_lock;
+use winddown_engine::{files, state_lock};
 
 use super::client::{Client, EndpointError};
 use super::config::CriConfig;
@@ -39,8 +39,11 @@ pub enum CriOpenError {
 }
 
 /// Takes the directories and starts the tasks that follow the runtime.
-pub(super) async fn open(config: CriConfig) -> Result<CriRuntime, CriOpenError> {
+pub(super) async fn open(mut config: CriConfig) -> Result<CriRuntime, CriOpenError> {
     let client = Client::new(&config.endpoint, config.times)?;
+    let all = [&mut config.state_dir, &mut config.memory_dir, &mut config.log_dir];
+    let unusable = |(path, source)| CriOpenError::Directory { path, source };
+    files::make_absolute(all.into_iter().chain(&mut config.made_volumes)).map_err(unusable)?;
     make(&config.state_dir, 0o700)?;
     make(&config.state_dir.join("pods"), 0o711)?;
     make(&config.log_dir, 0o755)?;
@@ -78,4 +81,27 @@ fn spawn<F: Future<Output = ()> + Send + 'static>(
 fn make(path: &Path, mode: u32) -> Result<(), CriOpenError> {
     let made = DirBuilder::new().recursive(true).mode(mode).create(path);
     made.map_err(|source| CriOpenError::Directory { path: path.to_owned(), source })
+}
+
+#[cfg(test)]
+mod tests {
+    use winddown_shared::{WallClock, WallTime};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_directory_named_from_where_the_agent_was_started_is_named_from_the_root() {
+        let dir = tempfile::tempdir().unwrap();
+        let here = std::env::current_dir().unwrap();
+        let up: PathBuf = here.components().skip(1).map(|_| "..").collect();
+        let state = up.join(dir.path().strip_prefix("/").unwrap());
+        let clock = WallClock::fixed(WallTime::UNIX_EPOCH);
+        let of = |state: &Path| {
+            CriConfig::new("/no/socket", state, dir.path().join("logs"), clock.clone())
+        };
+        let runtime = open(of(&state)).await.unwrap();
+        assert_eq!(runtime.context.config.state_dir, here.join(state));
+        let error = open(of(Path::new(""))).await.unwrap_err();
+        assert!(matches!(error, CriOpenError::Directory { .. }), "{error}");
+    }
 }

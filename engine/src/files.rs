@@ -1,7 +1,8 @@
 //! Names and files that every runtime treats alike.
 
 use std::fs;
-use std::path::Path;
+use std::io;
+use std::path::{Path, PathBuf};
 
 /// Whether a name may be one component of a path. Kubernetes' own names always may; this is what
 /// stands between a forged UID and another pod's files.
@@ -11,6 +12,19 @@ pub fn is_safe(name: &str) -> bool {
         && name != "."
         && name != ".."
         && !name.bytes().any(|b| b == b'/' || b == 0)
+}
+
+/// Makes paths mean the same wherever they are used: supervisors work in `/`.
+///
+/// # Errors
+/// One is empty, or the working directory is gone: the path, and what the system says.
+pub fn make_absolute<'a>(
+    paths: impl IntoIterator<Item = &'a mut PathBuf>,
+) -> Result<(), (PathBuf, io::Error)> {
+    paths.into_iter().try_for_each(|path| {
+        *path = std::path::absolute(&*path).map_err(|error| (path.clone(), error))?;
+        Ok(())
+    })
 }
 
 /// Removes a log and the files it was turned into. Says whether there was one.

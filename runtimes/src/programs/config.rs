@@ -103,18 +103,6 @@ impl ProcessConfig {
             parallel_starts: 4,
         }
     }
-
-    /// The same with directories that mean the same wherever they are used: supervisors work in `/`.
-    ///
-    /// # Errors
-    /// A name is empty, or the working directory is gone: the name, and what the system says.
-    pub(crate) fn absolute(mut self) -> Result<Self, (PathBuf, io::Error)> {
-        let volatile = self.volatile_dir.iter_mut();
-        for path in volatile.chain([&mut self.state_dir, &mut self.log_dir]) {
-            *path = std::path::absolute(&*path).map_err(|error| (path.clone(), error))?;
-        }
-        Ok(self)
-    }
 }
 
 impl ShimCommand {

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io;
 use std::path::PathBuf;
 
-use winddown_engine::state_lock;
+use winddown_engine::{files, state_lock};
 use winddown_shim::record;
 
 use super::config::ProcessConfig;
@@ -43,9 +43,11 @@ pub(crate) async fn off_thread<T: Send + 'static>(
 
 /// Makes the directories, which the configuration then names from the root, and takes the lock on the state
 /// directory.
-pub(crate) async fn take(config: ProcessConfig) -> Result<(ProcessConfig, File), OpenError> {
+pub(crate) async fn take(mut config: ProcessConfig) -> Result<(ProcessConfig, File), OpenError> {
     let unusable = |path: PathBuf| move |source| OpenError::Unusable { path, source };
-    let config = config.absolute().map_err(|(path, source)| unusable(path)(source))?;
+    let volatile = config.volatile_dir.iter_mut();
+    let all = volatile.chain([&mut config.state_dir, &mut config.log_dir]);
+    files::make_absolute(all).map_err(|(path, source)| unusable(path)(source))?;
     let (state, pods, logs) =
         (config.state_dir.clone(), paths::pods(&config), config.log_dir.clone());
     let make = move || {
