@@ -1,6 +1,7 @@
 //! From what was seen to what it means. Pure.
 
 mod containers;
+mod kubelet;
 mod node;
 mod room;
 mod shutdown;
@@ -59,9 +60,18 @@ const CHECKS: [Run; 28] = [
     shutdown::last,
 ];
 
+/// The same on a node with a kubelet, where nothing of winddown is installed: what is said of the agent
+/// would be of no use.
+const CHECKS_OF_A_KUBELETS_NODE: [Run; 4] =
+    [kubelet::own_shutdown, shutdown::logind, shutdown::paths, containers::out_of_memory];
+
 /// Judges what was seen: one finding for each check that applies.
 pub fn findings(facts: &Facts) -> Vec<Finding> {
-    CHECKS.iter().filter_map(|check| check(facts)).collect()
+    let checks: &[Run] = match kubelet::is_alone(facts) {
+        true => &CHECKS_OF_A_KUBELETS_NODE,
+        false => &CHECKS,
+    };
+    checks.iter().filter_map(|check| check(facts)).collect()
 }
 
 impl Check {

@@ -167,6 +167,8 @@ pub struct KubeletConfig {
     pub enabled: String,
     /// It has groups by priority instead of two periods.
     pub by_priority: bool,
+    /// All the time that it gives to pods.
+    pub wanted: Duration,
     /// Why it could not be read; empty when it could.
     pub problem: String,
 }

@@ -156,6 +156,7 @@ fn kubelet(enabled: &str) -> Fact<Option<KubeletConfig>> {
         enabled: enabled.to_owned(),
         by_priority: false,
         problem: String::new(),
+        wanted: secs(30),
     }))
 }
 

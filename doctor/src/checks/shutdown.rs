@@ -17,7 +17,7 @@ const SYSV_ASKS_LOGIND: u32 = 251;
 const SOFT_REBOOT: u32 = 254;
 
 const NOT_HELD: &str = "the shutdown lock is not held: a shutdown would not wait for the pods";
-const RELOAD_LOGIND: &str = "systemctl kill -s HUP systemd-logind";
+pub(super) const RELOAD_LOGIND: &str = "systemctl kill -s HUP systemd-logind";
 
 /// The agent runs and answers.
 pub(super) fn agent(facts: &Facts) -> Option<Finding> {
@@ -313,7 +313,12 @@ fn mend_delay(facts: &Facts, finding: Finding, file: Option<&Path>, wanted: Dura
     };
     let finding =
         finding.saw(format!("its name sorts after {}, and the last name wins", drop_in::NAME));
-    finding.fix(match name.filter(|_| !file.starts_with("/etc")) {
+    finding.fix(outdo(facts, file, wanted))
+}
+
+/// The command that makes a file give logind the time that is wanted.
+pub(super) fn outdo(facts: &Facts, file: &Path, wanted: Duration) -> String {
+    match file.file_name().filter(|_| !file.starts_with("/etc")) {
         // A file of a package comes back when it is edited; one of the same name in /etc hides it.
         Some(name) => {
             let mask = format!("/etc/systemd/logind.conf.d/{}", name.to_string_lossy());
@@ -324,5 +329,5 @@ fn mend_delay(facts: &Facts, finding: Finding, file: Option<&Path>, wanted: Dura
             whole_seconds(wanted),
             facts.below_root(&file.to_string_lossy())
         ),
-    })
+    }
 }

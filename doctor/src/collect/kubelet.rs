@@ -3,6 +3,7 @@
 use std::fs::{self, File};
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use serde::Deserialize;
 use winddown_shared::GoDuration;
@@ -28,8 +29,14 @@ const BY_PRIORITY: &str = "shutdownGracePeriodByPodPriority";
 #[serde(rename_all = "camelCase", default)]
 struct Fields {
     shutdown_grace_period: Option<String>,
-    shutdown_grace_period_by_pod_priority: Option<Vec<serde::de::IgnoredAny>>,
+    shutdown_grace_period_by_pod_priority: Option<Vec<Group>>,
     feature_gates: Option<FeatureGates>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Group {
+    shutdown_grace_period_seconds: u32,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -43,7 +50,7 @@ struct FeatureGates {
 #[derive(Default)]
 struct Merged {
     period: Option<(String, String)>,
-    by_priority: Option<(usize, String)>,
+    by_priority: Option<(Vec<Group>, String)>,
     off_by_gate: bool,
 }
 
@@ -82,7 +89,7 @@ impl Merged {
             self.period = Some((period, place(PERIOD)));
         }
         if let Some(groups) = fields.shutdown_grace_period_by_pod_priority {
-            self.by_priority = Some((groups.len(), place(BY_PRIORITY)));
+            self.by_priority = Some((groups, place(BY_PRIORITY)));
         }
         if let Some(graceful) = fields.feature_gates.and_then(|gates| gates.graceful) {
             self.off_by_gate = !graceful;
@@ -99,12 +106,17 @@ impl Merged {
         if self.off_by_gate {
             return off();
         }
-        let (place, enabled, by_priority) = match (self.by_priority, self.period) {
-            (Some((groups, place)), _) if groups > 0 => {
-                (place, format!("{BY_PRIORITY} has {groups} groups"), true)
+        let (place, enabled, by_priority, wanted) = match (self.by_priority, self.period) {
+            (Some((groups, place)), _) if !groups.is_empty() => {
+                let seconds = |group: &Group| u64::from(group.shutdown_grace_period_seconds);
+                let wanted = Duration::from_secs(groups.iter().map(seconds).sum());
+                (place, format!("{BY_PRIORITY} has {} groups", groups.len()), true, wanted)
             }
             (_, Some((period, place))) if !is_zero(&period) => {
-                (place, format!("{PERIOD}: {period}"), false)
+                let wanted = period.parse::<GoDuration>().ok();
+                let wanted = wanted.and_then(|wanted| u64::try_from(wanted.as_nanos()).ok());
+                let wanted = Duration::from_nanos(wanted.unwrap_or_default());
+                (place, format!("{PERIOD}: {period}"), false, wanted)
             }
             _ => return off(),
         };
@@ -113,7 +125,7 @@ impl Merged {
             Some((file, line)) if line.bytes().all(|byte| byte.is_ascii_digit()) => file.to_owned(),
             _ => place.clone(),
         };
-        KubeletConfig { place, file, enabled, by_priority, problem: String::new() }
+        KubeletConfig { place, file, enabled, by_priority, wanted, problem: String::new() }
     }
 }
 

@@ -1,6 +1,7 @@
 //! Each check both ways: the healthy node is well, and each thing that can be wrong is found.
 
 mod containers;
+mod kubelet;
 mod node;
 mod room;
 mod shutdown;

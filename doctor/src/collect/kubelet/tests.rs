@@ -57,6 +57,22 @@ fn the_field_that_decides_is_found_with_its_line() {
 }
 
 #[test]
+fn all_the_time_that_a_kubelet_gives_is_summed() {
+    for (text, seconds) in [
+        ("shutdownGracePeriod: 1m30s\nshutdownGracePeriodCriticalPods: 30s\n", 90),
+        (
+            "shutdownGracePeriodByPodPriority:\n- {priority: 0, shutdownGracePeriodSeconds: 20}\n\
+             - {priority: 9, shutdownGracePeriodSeconds: 15}\n",
+            35,
+        ),
+        ("shutdownGracePeriod: 0s\n", 0),
+    ] {
+        let found = Root::with(&[(FILE, text)]).config().unwrap();
+        assert_eq!(found.wanted.as_secs(), seconds, "{text}");
+    }
+}
+
+#[test]
 fn a_running_kubelet_tells_which_files_it_reads() {
     let root = Root::with(&[
         ("proc/9/comm", "kubelet\n"),

@@ -4,6 +4,8 @@ mod machine;
 
 use std::time::Duration;
 
+use serde_json::json;
+
 use winddown_node_tests::scenario::{Scenario, TestResult};
 
 use machine::{Ends, Machine};
@@ -92,6 +94,10 @@ async fn an_agent_that_is_killed_in_the_middle_goes_on_and_the_kubelet_starts_no
 async fn the_kubelets_own_shutdown_of_the_same_pods() -> TestResult {
     let test = "the_kubelets_own_shutdown_of_the_same_pods";
     let Some(mut machine) = Machine::set(test, Ends::Kubelet).await? else { return Ok(()) };
+    machine.assert_doctor_says(&json!("ok"), "kubelet delay").await?;
+    machine.give_logind(5).await?;
+    machine.assert_doctor_says(&json!("problem"), "/etc/systemd/logind.conf.d/zz.conf").await?;
+    machine.give_logind(60).await?;
     let asked = machine.scenario.power_off().await?;
     machine.scenario.wait_off(DOWN).await?;
     say(test, asked, &machine.scenario, &machine);

@@ -80,9 +80,17 @@ impl Machine {
         machine.connect().await?;
         machine.start_kubelet(Path::new(&kubelet), ends).await?;
         machine.make_pods().await?;
-        if ends == Ends::Winddown {
-            machine.scenario.node.run(&["systemctl", "start", "winddown"]).await?;
-            machine.scenario.lock_is_back().await?;
+        let node = &machine.scenario.node;
+        match ends {
+            Ends::Winddown => {
+                node.run(&["systemctl", "start", "winddown"]).await?;
+                machine.scenario.lock_is_back().await?;
+            }
+            // The programs stay, for what they say of such a node.
+            Ends::Kubelet => {
+                let all = "/opt/winddown/winddown uninstall; rm -r /etc/winddown";
+                node.run(&["sh", "-ec", all]).await?;
+            }
         }
         Ok(Some(machine))
     }
@@ -206,6 +214,32 @@ impl Machine {
         let others = self.scenario.logs();
         let last = others.values().flat_map(|log| &log.exits).max().ok_or("no pod exited")?;
         assert!(log.terms[0] >= *last, "the static pod was asked before the others had ended");
+        Ok(())
+    }
+
+    /// Gives delay locks so many seconds, in a file that wins.
+    pub(crate) async fn give_logind(&self, seconds: u32) -> TestResult {
+        let node = &self.scenario.node;
+        let text = format!("[Login]\nInhibitDelayMaxSec={seconds}\n");
+        node.write("/etc/systemd/logind.conf.d/zz.conf", text, 0o644)?;
+        node.run(&["systemctl", "kill", "-s", "HUP", "systemd-logind"]).await?;
+        let given = async || {
+            self.scenario.logind_delay().await.is_ok_and(|delay| delay == f64::from(seconds))
+        };
+        node.wait_until("logind to read it", RUNS, given).await?;
+        Ok(())
+    }
+
+    /// Fails unless `winddown doctor` says so of the kubelet's own shutdown.
+    pub(crate) async fn assert_doctor_says(&self, severity: &Value, seen: &str) -> TestResult {
+        let doctor = "/opt/winddown/winddown doctor -o json || true";
+        let said = self.scenario.node.run(&["sh", "-c", doctor]).await?;
+        let said: Value = serde_json::from_str(&said)?;
+        let findings = said["findings"].as_array().ok_or("no findings")?;
+        let own = findings.iter().find(|finding| finding["id"] == "kubelet-shutdown");
+        let own = own.ok_or_else(|| format!("nothing of the kubelet's shutdown: {said:#}"))?;
+        assert_eq!(own["severity"], *severity, "{own:#}");
+        assert!(own.to_string().contains(seen), "{own:#}");
         Ok(())
     }
 

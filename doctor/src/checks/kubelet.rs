@@ -1,0 +1,86 @@
+//! A node whose kubelet ends the pods, before winddown is installed there.
+
+use super::shutdown::{RELOAD_LOGIND, outdo};
+use super::{Check, listed, span};
+use crate::facts::{ConfigRead, Fact, Facts, Unseen};
+use crate::finding::{Area, Finding};
+
+/// A kubelet runs, and nothing of winddown is installed.
+pub(super) fn is_alone(facts: &Facts) -> bool {
+    let runs = facts.processes.known().is_some_and(|all| all.iter().any(|p| p.name == "kubelet"));
+    let nothing_of_ours = facts.config.read == ConfigRead::Defaults
+        && facts.installed.known().is_some_and(|installed| !installed.unit)
+        && matches!(facts.agent, Fact::Unseen(Unseen::Absent, _));
+    runs && nothing_of_ours
+}
+
+/// The kubelet's own graceful shutdown does what its configuration says.
+pub(super) fn own_shutdown(facts: &Facts) -> Option<Finding> {
+    const CHECK: Check = Check::new(
+        "kubelet-shutdown",
+        Area::Shutdown,
+        "a kubelet that cannot delay a shutdown for long enough does not delay it at all, and says so in \
+         its log only",
+    );
+    const RESTART: &str = "systemctl restart kubelet";
+    let config = match &facts.kubelet {
+        Fact::Known(Some(config)) if config.problem.is_empty() => config,
+        Fact::Known(Some(config)) => {
+            let title = "the kubelet's configuration could not be read";
+            return Some(CHECK.warning(title).saw(format!("{}: {}", config.place, config.problem)));
+        }
+        Fact::Known(None) => return Some(CHECK.info("the kubelet's configuration was not found")),
+        Fact::Unseen(..) => return CHECK.unseen("the kubelet's configuration", &facts.kubelet),
+    };
+    if config.enabled.is_empty() {
+        return Some(
+            CHECK
+                .problem("a shutdown of this node kills its pods without their grace")
+                .saw(format!("{}: no shutdownGracePeriod", config.place))
+                .fix(format!(
+                    "set shutdownGracePeriod and shutdownGracePeriodCriticalPods in {}",
+                    config.file
+                ))
+                .fix(RESTART),
+        );
+    }
+    let login = match &facts.login {
+        Fact::Known(login) => login,
+        Fact::Unseen(..) => return CHECK.unseen("logind", &facts.login),
+    };
+    let said = format!("{}: {}", config.place, config.enabled);
+    if login.delay < config.wanted {
+        let (given, wanted) = (span(login.delay), span(config.wanted));
+        let title = format!(
+            "a shutdown of this node kills its pods: logind waits {given} of the {wanted} that the \
+             kubelet wants"
+        );
+        let finding = CHECK.problem(title).saw(said);
+        let finding = match facts.setting.known().and_then(Option::as_ref) {
+            Some(setting) => finding
+                .saw(format!(
+                    "{}: InhibitDelayMaxSec={}",
+                    setting.file.display(),
+                    span(setting.value)
+                ))
+                .fix(outdo(facts, &setting.file, config.wanted)),
+            None => finding.saw("no file sets InhibitDelayMaxSec: logind's own 5s"),
+        };
+        return Some(finding.fix(RELOAD_LOGIND).fix(RESTART));
+    }
+    let lock = login
+        .locks
+        .iter()
+        .find(|lock| lock.who == "kubelet" && lock.uid == 0 && lock.delays_shutdown());
+    Some(match lock {
+        Some(lock) => {
+            CHECK.ok("the kubelet's own graceful shutdown is protected").saw(said).saw(listed(lock))
+        }
+        None => CHECK
+            .problem("a shutdown of this node kills its pods: the kubelet holds no shutdown lock")
+            .saw(said)
+            .saw(format!("logind lists {} locks, none of them the kubelet's", login.locks.len()))
+            .fix(RESTART)
+            .fix("journalctl -u kubelet -e"),
+    })
+}
