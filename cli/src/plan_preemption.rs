@@ -52,7 +52,7 @@ fn print(answer: &str, form: TextFormat, out: &mut Output) -> Result<(), Command
     let title = cases::title(&read.id);
     let what = match (&read.error, &read.victims[..]) {
         (Some(error), _) => error.clone(),
-        (None, []) => "nobody has to end".to_owned(),
+        (None, []) => "no pod has to end".to_owned(),
         (None, victims) => victims.join(", "),
     };
     out.line(&format!("{title}: {}", clean(&what)))?;

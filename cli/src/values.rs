@@ -7,7 +7,7 @@ use winddown_shared::WallTime;
 /// Reads a duration as Go (`1m30s`) or systemd (`1min 30s`) writes it; at least `0s`.
 ///
 /// # Errors
-/// Not a duration, or one in months or years, whose length nobody can tell.
+/// Not a duration, or one in months or years, whose length is not fixed.
 pub(super) fn duration(text: &str) -> Result<Duration, String> {
     const EXAMPLES: &str = "write for example 30s, 1m30s or 1500ms";
     let text = text.trim();

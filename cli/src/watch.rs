@@ -42,10 +42,10 @@ pub(super) async fn run(
     }
 }
 
-/// Resolves when standard output is a pipe that nobody reads any more. Cancel-safe.
+/// Resolves when standard output is a pipe whose reader is gone. Cancel-safe.
 async fn reader_gone() {
     let (told, gone) = oneshot::channel();
-    // A thread of its own, asleep until then, that nobody waits for at the end. Of files and the like
+    // A thread of its own, asleep until then, that the end does not wait for. Of files and the like
     // nothing is ever told.
     std::thread::spawn(move || {
         let output = io::stdout();

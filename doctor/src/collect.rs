@@ -255,7 +255,7 @@ async fn endpoint(place: &Place, runtime: RuntimeKind, endpoint: &str) -> Fact<(
     match tokio::time::timeout(place.patience, UnixStream::connect(path)).await {
         Ok(Ok(_)) => Fact::Known(()),
         Ok(Err(error)) => match error.kind() {
-            // A full queue: somebody has it and takes nobody in.
+            // A full queue: a process has the socket and accepts no connection.
             std::io::ErrorKind::WouldBlock => {
                 Fact::Unseen(Unseen::Silent, "its queue of connections is full".to_owned())
             }

@@ -5,7 +5,7 @@ use std::fmt::{self, Write as _};
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Metadata};
 
-use winddown_shared::display::is_harmful;
+use winddown_shared::display::clean;
 
 use super::kinds::{self, Kind};
 
@@ -83,22 +83,11 @@ impl Visit for Line {
     }
 }
 
-/// Control characters, and those that turn or hide text, as escapes; line ends as `; `: nothing that is
-/// quoted can forge a line.
+/// `text` as [`clean`] makes it safe, with line ends as `; `: nothing that is quoted can forge a line.
 pub(super) fn on_one_line(text: &str) -> String {
     let text = text.trim_end();
-    if !text.contains(is_harmful) {
-        return text.to_owned();
+    match text.contains(['\n', '\r', '\t']) {
+        true => clean(&text.replace('\n', "; ").replace('\r', "").replace('\t', " ")).into_owned(),
+        false => clean(text).into_owned(),
     }
-    let mut plain = String::with_capacity(text.len() + 16);
-    for c in text.chars() {
-        match c {
-            '\n' => plain.push_str("; "),
-            '\r' => {}
-            '\t' => plain.push(' '),
-            c if is_harmful(c) => plain.extend(c.escape_default()),
-            c => plain.push(c),
-        }
-    }
-    plain
 }

@@ -104,7 +104,7 @@ fn a_decision_has_fields_of_its_own_in_the_journal() {
         .filter(|(name, _)| !name.starts_with("CODE_"))
         .collect();
     let wanted = [
-        ("MESSAGE", r"shop/web rejected, NodeShutdown: the node goes down; \u{1b}[31mPRIORITY=0"),
+        ("MESSAGE", r"shop/web rejected, NodeShutdown: the node goes down; \x1b[31mPRIORITY=0"),
         ("PRIORITY", "4"),
         ("SYSLOG_IDENTIFIER", "winddown"),
         ("TARGET", "winddown_node::decisions::log_line"),
@@ -182,7 +182,7 @@ fn what_is_quoted_cannot_forge_a_line_on_a_terminal() {
         tracing::warn!(error = "x\n  9.000s ERROR gone\x1b[2K", "it failed\r\nagain");
     });
     let text = terminal::render(&line[0], 1.5, false);
-    assert_eq!(text, "    1.500s  WARN it failed; again error=x;   9.000s ERROR gone\\u{1b}[2K\n");
+    assert_eq!(text, "    1.500s  WARN it failed; again error=x;   9.000s ERROR gone\\x1b[2K\n");
 }
 
 #[test]

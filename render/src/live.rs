@@ -52,7 +52,7 @@ pub fn live(scene: &Scene<'_>, columns: usize, rows: usize) -> Screen {
     let mut page = Page { scene, columns, lines: Vec::new() };
     let (mut pods, mut skipped) = (0, 0);
     match scene.status {
-        None => page.nobody(),
+        None => page.no_agent(),
         Some(status) => (pods, skipped) = page.node(status, rows),
     }
     page.foot(rows);
@@ -84,7 +84,7 @@ struct Page<'a> {
 
 impl Page<'_> {
     /// Nothing was heard of an agent yet.
-    fn nobody(&mut self) {
+    fn no_agent(&mut self) {
         let (why, next) = self.scene.gone.unwrap_or(("", ""));
         self.two(vec![span(HEAD, "winddown")], vec![]);
         if why.is_empty() {

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use winddown_shared::display::clean;
+
 /// One step of a [`Path`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Step<'a> {
@@ -66,15 +68,10 @@ pub struct Shortened<'a>(pub &'a str);
 impl fmt::Display for Shortened<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         const MOST: usize = 80;
-        for (n, c) in self.0.chars().enumerate() {
-            if n == MOST {
-                return f.write_str("…");
-            }
-            match c.is_control() {
-                true => write!(f, "{}", c.escape_default())?,
-                false => write!(f, "{c}")?,
-            }
-        }
-        Ok(())
+        let (short, end) = match self.0.char_indices().nth(MOST) {
+            Some((end, _)) => (&self.0[..end], "…"),
+            None => (self.0, ""),
+        };
+        write!(f, "{}{end}", clean(short))
     }
 }

@@ -68,5 +68,5 @@ Without -f the running agent is asked. Nothing is ended either way.
 Each case in is an object with `id`, `preemptor` (a pod), `pods`, and
 `requirements`, each with `resource` and `quantity` (cpu in thousandths, memory
 in bytes); each line out has the same `id`, the `victims` in the order in which
-they would end, and `error`, why nobody would. A case that cannot be read is
+they would end, and `error`, why none would. A case that cannot be read is
 reported with its line, the others are answered, and the exit code is 1.";

@@ -119,7 +119,7 @@ pub(super) fn escaped(text: &str) -> String {
     safe
 }
 
-/// Not everybody's roff reads UTF-8.
+/// Not every roff reads UTF-8.
 fn push(text: &mut String, c: char) {
     match c.is_ascii() {
         true => text.push(c),

@@ -91,7 +91,7 @@ pub(super) fn preemption() -> Value {
                 "items": {"type": "string"},
                 "description": "The pods that would end, in that order.",
             },
-            "error": said_or_null("string", "Why nobody would."),
+            "error": said_or_null("string", "Why no pod would end."),
             "strategy": said("string", "With --explain: how they were chosen."),
             "shown": said_or_null(
                 "string",

@@ -46,7 +46,7 @@ pub(super) fn listen(client: &Client, first: Result<Lines, ClientError>) -> mpsc
     receiver
 }
 
-/// Tells every picture; why there are no more, or none when nobody listens any more.
+/// Tells every picture; why there are no more, or none when the receiver is gone.
 async fn tell(mut lines: Lines, heard: &mpsc::Sender<Heard>) -> Option<ClientError> {
     loop {
         match lines.next::<Status>().await {

@@ -189,7 +189,7 @@ impl View {
         sleep_until(self.at + Duration::from_secs(older.as_secs()) + SECOND).await;
     }
 
-    /// An agent that never answered is told to whoever started this.
+    /// The exit code tells that the agent never answered.
     fn exit(&self) -> Exit {
         if self.status.is_some() { Exit::Success } else { Exit::AgentUnreachable }
     }

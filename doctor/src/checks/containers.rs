@@ -148,7 +148,7 @@ pub(super) fn scopes(facts: &Facts) -> Option<Finding> {
     })
 }
 
-/// Nobody has limited the pods' services all together.
+/// The pods' services have no limit together.
 pub(super) fn slice(facts: &Facts) -> Option<Finding> {
     const CHECK: Check = Check::new(
         "slice",
@@ -337,7 +337,7 @@ fn cause(status: &Status, pod: &PodStatus) -> Option<String> {
     Some(text.unwrap_or("the last attempt failed").to_owned())
 }
 
-/// Whom the node takes for the API server. Said only where it may be anybody.
+/// Which server the node takes for the API server. Said only where it may be any.
 pub(super) fn server(facts: &Facts) -> Option<Finding> {
     const CHECK: Check = Check::new(
         "api-server",

@@ -172,10 +172,10 @@ pub(super) fn state(facts: &Facts) -> Option<Finding> {
     })
 }
 
-/// The control socket is not for everybody.
+/// The control socket is not open to all users.
 pub(super) fn socket(facts: &Facts) -> Option<Finding> {
     const CHECK: Check =
-        Check::new("socket", Area::Node, "whoever can write to the socket can end pods");
+        Check::new("socket", Area::Node, "a user who can write to the socket can end pods");
     let socket = match &facts.socket {
         Fact::Known(socket) => socket,
         // Said by the check of the agent.
@@ -190,13 +190,13 @@ pub(super) fn socket(facts: &Facts) -> Option<Finding> {
     Some(if socket.mode & 0o007 != 0 {
         let mode = if wanted.is_some() { "0660" } else { "0600" };
         CHECK
-            .problem("the control socket is open to everybody")
+            .problem("the control socket is open to all users")
             .saw(seen)
             .fix(format!("chmod {mode} {path}"))
     } else if socket.directory_mode & 0o1002 == 0o002 {
         let directory = socket.path.parent().unwrap_or(&socket.path).display();
         CHECK
-            .problem("everybody can replace the control socket")
+            .problem("all users can replace the control socket")
             .saw(format!("{directory}: mode {:04o}", socket.directory_mode))
             .fix(format!("chmod 0755 {directory}"))
     } else if let Some(wanted) = wanted.filter(|wanted| **wanted != socket.group) {

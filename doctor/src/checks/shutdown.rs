@@ -216,7 +216,7 @@ pub(super) fn paths(facts: &Facts) -> Option<Finding> {
     const CHECK: Check = Check::new(
         "paths",
         Area::Shutdown,
-        "what stops neither logind nor the units gives nobody a chance to end pods",
+        "what stops neither logind nor the units leaves no chance to end pods",
     );
     let system = match &facts.system {
         Fact::Known(system) => system,

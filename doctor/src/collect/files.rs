@@ -96,7 +96,7 @@ pub(super) fn state(directory: &Path) -> Fact<StateDirectory> {
         {
             return unseen(&error.kind().into(), directory);
         }
-        // Without the name of the file, which is nobody's business.
+        // Without the name of the file, which is private.
         Err(error) => error.to_string().split(" at path ").next().map(str::to_owned),
     };
     let (free_bytes, free_inodes) = match rustix::fs::statvfs(directory) {

@@ -8,7 +8,7 @@ use std::path::Path;
 use super::unseen;
 use crate::facts::{Fact, KILLERS, KUBELETS, Process};
 
-/// More are of no use to anybody.
+/// More are of no use.
 const MOST: usize = 32;
 /// A command line is read up to this many bytes.
 const LONGEST: u64 = 64 * 1024;

@@ -44,17 +44,8 @@ pub(super) fn origin(report: &ShutdownReport) -> Vec<String> {
                 .to_owned(),
         );
     }
-    if let Some(notice) = &report.notice {
-        let (source, text) = (clean(&notice.source), clean(&notice.text));
-        let deadline = in_seconds(notice.deadline);
-        said.push(format!(
-            "Notice from {source}: {text}. The node ends {deadline} after the start."
-        ));
-    }
-    if let Some(drain) = report.endpoint_drain.filter(|drain| !drain.is_zero()) {
-        let drain = in_seconds(drain);
-        said.push(format!("Pods were not ready for {drain} before the first SIGTERM."));
-    }
+    said.extend(notice(report));
+    said.extend(drain(report));
     if !report.resumed.is_empty() {
         let times: Vec<String> = report.resumed.iter().map(|at| in_seconds(*at)).collect();
         said.push(format!(
@@ -70,6 +61,21 @@ pub(super) fn origin(report: &ShutdownReport) -> Vec<String> {
         );
     }
     said
+}
+
+/// Who gave notice, and what it said.
+pub(super) fn notice(report: &ShutdownReport) -> Option<String> {
+    let notice = report.notice.as_ref()?;
+    let (source, text) = (clean(&notice.source), clean(&notice.text));
+    let deadline = in_seconds(notice.deadline);
+    Some(format!("Notice from {source}: {text}. The node ends {deadline} after the start."))
+}
+
+/// How long the endpoint drain took.
+pub(super) fn drain(report: &ShutdownReport) -> Option<String> {
+    let drain = report.endpoint_drain.filter(|drain| !drain.is_zero())?;
+    let drain = in_seconds(drain);
+    Some(format!("Pods were not ready for {drain} before the first SIGTERM."))
 }
 
 pub(super) fn shortage(report: &ShutdownReport) -> String {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use winddown_shared::display::{clean, in_seconds, pod_count};
+use winddown_shared::display::{in_seconds, pod_count};
 use winddown_shutdown::{GroupReport, PodEnd, PodReport, ShutdownReport, Trigger};
 
 use super::super::marks::Times;
@@ -40,24 +40,14 @@ fn of(report: &ShutdownReport) -> Vec<Decision> {
     let mut all = Vec::new();
     let mut add = |at, class, text: String| all.push(Decision { at, text, class });
     add(Duration::ZERO, "", beginning(report));
-    if let Some(notice) = &report.notice {
-        let (source, text) = (clean(&notice.source), clean(&notice.text));
-        let end = in_seconds(notice.deadline);
-        add(
-            Duration::ZERO,
-            "",
-            format!("Notice from {source} believed: {text}; the end is in {end}"),
-        );
+    for said in sentences::notice(report).into_iter().chain(sentences::drain(report)) {
+        add(Duration::ZERO, "", said);
     }
     if report.budget.is_short() {
         add(Duration::ZERO, "warn", sentences::shortage(report));
     }
-    if let Some(drain) = report.endpoint_drain.filter(|drain| !drain.is_zero()) {
-        let drain = in_seconds(drain);
-        add(Duration::ZERO, "", format!("Pods told to be not ready; SIGTERM waits for {drain}"));
-    }
     for at in &report.resumed {
-        add(*at, "warn", "The agent was started again and went on with the run".to_owned());
+        add(*at, "warn", "The agent was restarted in the middle and went on".to_owned());
     }
     for group in super::groups(report) {
         of_group(report, group, &mut add);

@@ -58,11 +58,11 @@ fn the_decisions_are_told_in_the_order_of_their_time() {
         section(&super::html(&run), "decisions", "li"),
         [
             "0.000 s 03:44:00.123 A notice began the run: 30 s for the pods, 2 s kept for the end",
-            "0.000 s 03:44:00.123 Notice from aws believed: gone at 12:00; the end is in 40 s",
-            "0.000 s 03:44:00.123 Pods told to be not ready; SIGTERM waits for 1 s",
+            "0.000 s 03:44:00.123 Notice from aws: gone at 12:00. The node ends 40 s after the start.",
+            "0.000 s 03:44:00.123 Pods were not ready for 1 s before the first SIGTERM.",
             "1.000 s 03:44:01.123 plain: 2 pods asked to end within 20 s; less than its own grace \
              for 1 pod",
-            "4.500 s 03:44:04.623 The agent was started again and went on with the run",
+            "4.500 s 03:44:04.623 The agent was restarted in the middle and went on",
             "21.000 s 03:44:21.123 default/slow: its grace of 20 s is over, killed: main (its own \
              grace is 60 s)",
             "21.005 s 03:44:21.128 plain: 2 pods ended in 20.0 s, 9.0 s to spare",
