@@ -33,6 +33,7 @@ use winddown_engine::action::ActionError;
 use winddown_engine::disk_notes::Notes;
 use winddown_engine::driver::Driver;
 use winddown_engine::driver::Target;
+use winddown_engine::failure::{blocking, caused, failed};
 use winddown_engine::status::status;
 use winddown_engine::unsupported::refused_or_ignored;
 use winddown_engine::{mount_table, stopping};
@@ -403,25 +404,4 @@ impl Context {
         let health = self.health.borrow();
         health.version.split(' ').next().filter(|name| !name.is_empty()).unwrap_or("cri").to_owned()
     }
-}
-
-/// Runs blocking work off the async threads. Cancel-safe, but the work goes on.
-pub(crate) async fn blocking<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T, RuntimeError> + Send + 'static,
-) -> Result<T, RuntimeError> {
-    match tokio::task::spawn_blocking(work).await {
-        Ok(outcome) => outcome,
-        Err(error) => Err(caused("waiting for a file operation", error)),
-    }
-}
-
-pub(crate) fn failed(what: impl Into<String>) -> RuntimeError {
-    RuntimeError::Failed { what: what.into(), source: None }
-}
-
-pub(crate) fn caused(
-    what: impl Into<String>,
-    source: impl std::error::Error + Send + Sync + 'static,
-) -> RuntimeError {
-    RuntimeError::Failed { what: what.into(), source: Some(Arc::new(source)) }
 }

@@ -14,6 +14,7 @@ pub mod disk_notes;
 pub mod driver;
 pub mod entry;
 pub mod environment;
+pub mod failure;
 pub mod files;
 pub mod mount_table;
 pub mod oom_score;

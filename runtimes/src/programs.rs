@@ -35,6 +35,8 @@ pub(crate) mod stop_marker;
 pub(crate) mod support;
 
 use config::ProcessConfig;
+pub(crate) use winddown_engine::failure::{blocking, caused, failed};
+
 use pod::{Boot, PodEntry, PodState, Run, Starting};
 use stats::Traces;
 
@@ -276,25 +278,4 @@ impl<D> Context<D> {
     pub(crate) fn new_entry(&self, uid: &PodUid) -> Arc<PodEntry> {
         Arc::new(PodEntry::new(uid.clone(), self.changes.clone()))
     }
-}
-
-/// Runs blocking work off the async threads. Cancel-safe, but the work goes on.
-pub(crate) async fn blocking<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T, RuntimeError> + Send + 'static,
-) -> Result<T, RuntimeError> {
-    match tokio::task::spawn_blocking(work).await {
-        Ok(outcome) => outcome,
-        Err(error) => Err(caused("waiting for a file operation".to_owned(), error)),
-    }
-}
-
-pub(crate) fn failed(what: String) -> RuntimeError {
-    RuntimeError::Failed { what, source: None }
-}
-
-pub(crate) fn caused(
-    what: String,
-    source: impl std::error::Error + Send + Sync + 'static,
-) -> RuntimeError {
-    RuntimeError::Failed { what, source: Some(Arc::new(source)) }
 }
