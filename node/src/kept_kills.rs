@@ -145,20 +145,22 @@ impl KeptKill {
     }
 }
 
-/// Whether an end for this reason would be forgotten. Shutdowns and drains have records of their own, and
-/// what a source does not want any more is found by each agent anew.
+/// Whether an end for this reason would be forgotten. Shutdowns and drains have records of their own. That a source
+/// does not want a pod any more is found by each agent anew, but not how much of its grace is left.
 fn is_kept(by: KillReason) -> bool {
     match by {
         KillReason::Preemption
         | KillReason::Eviction
         | KillReason::Operator
+        | KillReason::Removed
         | KillReason::Plugin(_) => true,
-        KillReason::Shutdown | KillReason::Drain | KillReason::Removed => false,
+        KillReason::Shutdown | KillReason::Drain => false,
     }
 }
 
 fn reason(word: &str, plugins: &[PluginName]) -> Option<KillReason> {
-    let own = [KillReason::Preemption, KillReason::Eviction, KillReason::Operator];
+    let own =
+        [KillReason::Preemption, KillReason::Eviction, KillReason::Operator, KillReason::Removed];
     let theirs = plugins.iter().map(|name| KillReason::Plugin(*name));
     own.into_iter().chain(theirs).find(|reason| reason.as_str() == word)
 }
@@ -195,12 +197,14 @@ mod tests {
         assert!(found.is_empty());
         kept.record(&asked("a", KillReason::Eviction));
         kept.record(&asked("b", KillReason::Plugin(MINE)));
+        kept.record(&asked("left", KillReason::Removed));
         kept.record(&asked("ended", KillReason::Operator));
         let took = Duration::ZERO;
         kept.record(&Event::PodStopped { pod: label("ended"), took, forced: Vec::new() });
 
         let (kept, found) = open(state.path(), "boot", 112);
-        assert_eq!(found.len(), 2);
+        assert_eq!(found.len(), 3);
+        assert_eq!(found[&PodUid::new("left")].reason, KillReason::Removed);
         let a = &found[&PodUid::new("a")];
         assert_eq!((a.reason, a.evict), (KillReason::Eviction, true));
         assert_eq!(a.grace, Some(Duration::from_secs(18)));
@@ -209,7 +213,7 @@ mod tests {
         kept.record(&Event::PodAdmitted { pod: label("a") });
         let (_, found) = open(state.path(), "boot", 500);
         assert_eq!(found[&PodUid::new("b")].grace, Some(Grace::SHORTEST));
-        assert_eq!(found.len(), 1);
+        assert_eq!(found.len(), 2);
     }
 
     #[test]
@@ -219,10 +223,9 @@ mod tests {
         for (uid, by) in [
             ("a", KillReason::Preemption),
             ("b", KillReason::Plugin(THEIRS)),
-            // These have records of their own, or need none; and this is no file name.
+            // These have records of their own; and this is no file name.
             ("c", KillReason::Shutdown),
             ("d", KillReason::Drain),
-            ("e", KillReason::Removed),
             ("../f", KillReason::Operator),
         ] {
             kept.record(&asked(uid, by));

@@ -160,7 +160,12 @@ impl<R: Runtime> Node<R> {
         // Boxed: it is large, and passed on several times.
         let work = Box::pin(async move {
             if let Some(first) = first {
-                asked_before.extend(first.await);
+                for (uid, request) in first.await {
+                    asked_before
+                        .entry(uid)
+                        .and_modify(|of_pod| of_pod.join(&request))
+                        .or_insert(request);
+                }
             }
             core.bring_in(asked_before, room, &mut links).await;
             match then {

@@ -385,6 +385,10 @@ impl<R: Runtime> Intake<R> {
                             self.rejected_static.note(pod, true);
                         }
                         self.workers.request_kill(pod.clone(), &request);
+                        if request.reason == KillReason::Removed {
+                            // It is wanted again by now, and starts anew once it has ended.
+                            self.workers.update(UpdateKind::Create, pod.clone(), None);
+                        }
                     }
                     _ => self.workers.update(UpdateKind::Create, pod.clone(), None),
                 }

@@ -78,6 +78,15 @@ pub struct KillRequest {
 }
 
 impl KillRequest {
+    /// Takes in what else was asked of the same pod: the shorter grace counts, and why it was to end first.
+    pub fn join(&mut self, other: &Self) {
+        self.grace = self.grace.into_iter().chain(other.grace).min();
+        self.evict |= other.evict;
+        if self.status.is_none() {
+            self.status.clone_from(&other.status);
+        }
+    }
+
     /// A request with the pod's own grace and no status of its own.
     pub fn new(reason: KillReason) -> Self {
         Self { reason, grace: None, evict: false, status: None, deadline: None }

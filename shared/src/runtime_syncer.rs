@@ -1,6 +1,7 @@
 //! The pod workers' steps, carried out on a container runtime.
 
 use std::collections::HashSet;
+use std::convert::Infallible;
 use std::hash::BuildHasherDefault;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -153,6 +154,18 @@ impl<R: Runtime> RuntimeSyncer<R> {
         phase
     }
 
+    /// Says how a pod stands that is ending and of which nothing was said: it was asked to end before this agent
+    /// ever looked at it. Does not end, and holds up nothing.
+    async fn say_what_ends(&self, pod: &Pod) -> Infallible {
+        if self.statuses.get(pod.uid()).is_none()
+            && let Ok(now) = self.runtime.pod_status(pod.uid()).await
+            && now.any_running()
+        {
+            self.say(pod, &now, false, None);
+        }
+        std::future::pending().await
+    }
+
     /// What is left of the time that the pod may be active; none if it has no deadline, or has come to
     /// its end by itself.
     async fn active_time_left(&self, pod: &Pod) -> Option<Duration> {
@@ -229,11 +242,11 @@ impl<R: Runtime> PodSyncer for RuntimeSyncer<R> {
     }
 
     async fn sync_terminating_pod(&self, pod: Pod, stop: Stop) -> Result<PodStopped, SyncError> {
-        let stopped = self
-            .runtime
-            .stop_pod(pod.uid(), Some(&pod), stop.until)
-            .await
-            .map_err(|e| SyncError::caused_by("error killing pod", e))?;
+        let stopped = tokio::select! {
+            stopped = self.runtime.stop_pod(pod.uid(), Some(&pod), stop.until) => stopped,
+            never = self.say_what_ends(&pod) => match never {},
+        };
+        let stopped = stopped.map_err(|e| SyncError::caused_by("error killing pod", e))?;
         let left =
             self.runtime.pod_status(pod.uid()).await.map_err(|e| {
                 SyncError::caused_by("reading the pod's containers after the stop", e)

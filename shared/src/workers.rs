@@ -211,8 +211,15 @@ impl<S: PodSyncer> PodWorkers<S> {
     /// shortest grace. Never blocks.
     pub fn kill_runtime_pod(&self, pod: RuntimePod) {
         let grace = Some(Grace::SHORTEST);
-        let request = KillRequest { grace, ..KillRequest::new(KillReason::Removed) };
-        let (_, wake) = self.inner.lock().kill_runtime_pod(pod, &request, Instant::now());
+        self.request_runtime_kill(
+            pod,
+            &KillRequest { grace, ..KillRequest::new(KillReason::Removed) },
+        );
+    }
+
+    /// The same as `request` asks.
+    pub(crate) fn request_runtime_kill(&self, pod: RuntimePod, request: &KillRequest) {
+        let (_, wake) = self.inner.lock().kill_runtime_pod(pod, request, Instant::now());
         self.inner.spawn(wake);
     }
 

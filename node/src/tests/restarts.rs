@@ -136,6 +136,10 @@ async fn a_successor_goes_on_with_the_end_of_a_single_pod_in_the_rest_of_its_gra
     let states =
         |b: &Bench| -> Vec<PodState> { b.node.status().pods.iter().map(|pod| pod.state).collect() };
     assert_eq!(states(&b), [PodState::Syncing, PodState::Terminating]);
+    let status = b.node.status();
+    let ending = status.pods.iter().find(|pod| pod.name == "web").unwrap();
+    assert_eq!((ending.ready_containers, ending.wanted_containers), (1, 1), "it still runs");
+    assert!(ending.started_at.is_some());
     while b.node.workers().running().pods.len() > 1 {
         tokio::time::sleep(secs(1)).await;
     }
@@ -178,6 +182,67 @@ async fn a_shutdown_that_is_called_off_without_an_agent_still_ends_what_it_asked
     assert!(begun.elapsed() <= secs(23));
     assert_eq!(states(&b), [PodState::Syncing, PodState::Syncing]);
     assert_eq!(b.runtime.starts().iter().filter(|uid| *uid == web.uid()).count(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_successor_gives_a_pod_whose_manifest_went_the_rest_of_its_grace() {
+    let runtime = FakeRuntime::default();
+    let (web, other) = (pod("web", 0, 20), pod("other", 0, 20));
+    runtime.stop_takes(web.uid(), secs(60));
+    let b = bench(runtime, held());
+    b.want(&[&web, &other]).await;
+    b.want(&[&other]).await;
+    tokio::time::sleep(secs(4)).await;
+    let (state, clock, runtime, login) = b.stop();
+    let b = bench_in(state, clock, runtime, login);
+    b.want(&[&other]).await;
+    assert_eq!(b.runtime.graces(web.uid()), [secs(20), secs(15)]);
+    tokio::time::sleep(secs(16)).await;
+    assert!(!b.runtime.runs(web.uid()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_successor_ends_a_pod_whose_manifest_is_there_again_and_starts_it_anew() {
+    let runtime = FakeRuntime::default();
+    let web = pod("web", 0, 20);
+    runtime.stop_takes(web.uid(), secs(60));
+    let b = bench(runtime, held());
+    b.want(&[&web]).await;
+    b.want(&[]).await;
+    let (state, clock, runtime, login) = b.stop();
+    let b = bench_in(state, clock, runtime, login);
+    b.want(&[&web]).await;
+    assert_eq!(b.node.status().pods[0].state, PodState::Terminating);
+    tokio::time::sleep(secs(30)).await;
+    assert_eq!(b.node.status().pods[0].state, PodState::Syncing);
+    assert_eq!(b.runtime.starts().len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_said_of_a_pods_end_before_a_shutdown_stays_with_and_without_a_restart() {
+    for restarts in [false, true] {
+        let runtime = FakeRuntime::default();
+        let web = pod("web", 0, 20);
+        runtime.stop_takes(web.uid(), secs(10));
+        let mut b = bench(runtime, held());
+        b.want(&[&web]).await;
+        let killed = tokio::spawn({
+            let node = b.node.clone();
+            async move { node.kill("default", "web", KillBody::default()).await }
+        });
+        tokio::time::sleep(secs(1)).await;
+        b.login.prepare();
+        tokio::time::sleep(secs(1)).await;
+        if restarts {
+            killed.abort();
+            let (state, clock, runtime, login) = b.stop();
+            b = bench_in(state, clock, runtime, login);
+            b.want(&[&web]).await;
+        }
+        b.released().await;
+        let status = b.node.status();
+        assert_eq!(status.pods[0].message, "Pod was ended because an operator asked for it.");
+    }
 }
 
 #[test]

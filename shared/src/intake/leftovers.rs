@@ -108,15 +108,13 @@ impl<R: Runtime> Intake<R> {
     }
 
     /// Ends what runs under UIDs that no source wants and no worker knows. While the source is not
-    /// `complete`, what runs may be wanted all the same.
+    /// `complete`, what runs may be wanted all the same, unless an earlier agent has asked it to end.
     pub(super) fn end_strays(&mut self, desired: &HashSet<PodUid>, complete: bool) {
-        if !complete {
-            return;
-        }
         let refused = |uid| self.desired.get(uid).is_some_and(|d| !d.is_admitted());
         let strays: Vec<RuntimePod> = self
             .found
             .iter()
+            .filter(|(uid, _)| complete || self.earlier_kills.contains_key(*uid))
             .filter(|(uid, _)| !desired.contains(*uid) || refused(uid))
             .filter(|(uid, _)| self.workers.lifecycle(uid).is_none())
             .filter_map(|(_, found)| match found {
@@ -159,8 +157,12 @@ impl<R: Runtime> Intake<R> {
     }
 
     fn end_stray(&mut self, pod: RuntimePod) {
-        self.recorder.record(&Event::OrphanFound { pod: pod.label() });
         self.found.insert(pod.uid.clone(), Found::Remains);
+        // What was ending when its source let go of it has the rest of its grace.
+        if let Some(request) = self.earlier_kills.remove(&pod.uid) {
+            return self.workers.request_runtime_kill(pod, &request);
+        }
+        self.recorder.record(&Event::OrphanFound { pod: pod.label() });
         self.workers.kill_runtime_pod(pod);
     }
 

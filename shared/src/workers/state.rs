@@ -179,7 +179,9 @@ impl State {
         let grace = by_known.min(by_asked);
         record.shorten(grace, now);
         if let Some(ending) = record.ending.as_mut() {
-            if request.status.is_some() {
+            // What ends the whole node does not take away why this pod was to end before.
+            let is_of_node = matches!(request.reason, KillReason::Shutdown | KillReason::Drain);
+            if request.status.is_some() && !(is_of_node && ending.status.is_some()) {
                 ending.status.clone_from(&request.status);
             }
             ending.reason.get_or_insert(request.reason);
