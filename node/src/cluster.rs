@@ -1,9 +1,8 @@
 //! The cluster as a plug-in: the parts of `winddown-cluster` put together and joined to the node.
 //!
-//! It brings three things: the pods that the API wants here (`PodController`), someone to be told what happens
-//! (`Membership`), and the last word before the node goes down. What the node is like reaches the cluster through
-//! `Membership::change` and the node controller's handle. Nothing of the node waits for the API server, but for the
-//! last word, and that for as long as the shutdown has kept time for it.
+//! It brings three things: the pods that the API wants here, a recorder that makes events of decisions, and the last
+//! word before the node goes down. Nothing of the node waits for the API server, but for the last word, and that for as
+//! long as the shutdown has kept time for it.
 
 #[cfg(feature = "config")]
 mod connect;
@@ -147,9 +146,8 @@ impl<R: Runtime> NodePlugin<R> for Cluster {
 }
 
 impl Membership {
-    /// Puts the parts together; nothing is asked of the API server before
-    /// [`ClusterWork::start`](start::ClusterWork::start). Reads the pods that an earlier agent left,
-    /// blocking.
+    /// Puts the parts together; nothing is asked of the API server before the work is started. Reads the pods that
+    /// an earlier agent left, blocking.
     ///
     /// # Errors
     /// A setting of the node is out of range.

@@ -73,6 +73,16 @@ impl Metrics {
         self.counted.plugin_choices(name.as_str());
     }
 
+    /// Begins to count what preemption ends.
+    pub(crate) fn of_preemption(&self) {
+        self.counted.show_preemption();
+    }
+
+    /// Begins to count what eviction ends.
+    pub(crate) fn of_eviction(&self) {
+        self.counted.show_eviction();
+    }
+
     /// All metrics as an OpenMetrics document, `# EOF` included. Waits for nothing.
     pub fn text(&self, facts: NodeFacts) -> String {
         let mut now = Registry::default();

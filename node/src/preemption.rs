@@ -31,6 +31,7 @@ impl Preemption {
 impl<R: Runtime> NodePlugin<R> for Preemption {
     fn join(self: Box<Self>, node: &mut Joining<R>) {
         let strategy = self.0;
+        node.core.recorders.metrics.of_preemption();
         let rooms = Rooms { core: Arc::clone(&node.core), strategy: strategy.clone() };
         node.brought.answers.preemption = Some(Arc::new(rooms));
         node.brought.room = Some(Arc::new(CurrentStrategy(strategy)));

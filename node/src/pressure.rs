@@ -95,6 +95,7 @@ impl<R: Runtime> NodePlugin<R> for Eviction {
     fn join(self: Box<Self>, node: &mut Joining<R>) {
         let Self { source: PressureSource { places, runtime }, policy, image_age } = *self;
         let core = Arc::clone(&node.core);
+        core.recorders.metrics.of_eviction();
         let places = Places::new(places, Arc::clone(&runtime));
         let signals = Arc::new(Measured::new(&places, Arc::clone(&runtime), policy.clone()));
         let wake = Arc::new(Notify::new());

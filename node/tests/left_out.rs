@@ -48,6 +48,9 @@ async fn a_node_without_any_plug_in_runs_pods_and_ends_one_when_asked() {
     let status = node.status();
     assert!(status.pressure.is_none() && status.cluster.is_none());
     assert!(node.shutdown_plan().groups.is_empty());
+    for absent in ["kubelet_eviction", "kubelet_preemptions"] {
+        assert!(!node.metrics().contains(absent), "{absent}");
+    }
     let refused = node.drain(DrainRequest::default()).await.unwrap_err();
     assert_eq!(refused.code, ErrorCode::NotFound);
     assert_eq!(refused.message, "this agent ends no pods before a shutdown");
@@ -87,6 +90,7 @@ async fn a_node_with_preemption_alone_says_whom_it_would_end() {
     let strategy = winddown_preemption::Strategy::Minimal;
     let node = runs(|list| list.plugin(winddown_node::Preemption::new(strategy))).await;
     assert_eq!(node.preemption_plan(None, None).unwrap().strategy, "minimal");
+    assert!(node.metrics().contains("kubelet_preemptions"));
 }
 
 #[cfg(feature = "eviction")]
@@ -134,6 +138,7 @@ mod with_eviction {
         let policy = Policy::new(Vec::new(), false);
         let node = runs(|list| list.plugin(Eviction::new(source, policy))).await;
         assert!(node.status().pressure.is_some());
+        assert!(node.metrics().contains("kubelet_evictions"));
         assert!(node.eviction_plan(None).await.is_ok());
     }
 }

@@ -74,11 +74,12 @@ pub(super) fn rows(status: &Status, times: Times) -> Vec<Row> {
     if let Some(last) = &status.last_boot {
         row("last boot", &last.text, if last.graceful == Some(false) { WARN } else { PLAIN });
     }
-    let file = match status.config.file.as_str() {
-        "" => "built-in defaults, no file",
-        file => file,
-    };
-    row("config", file, PLAIN);
+    match (status.config.file.as_str(), status.config.loaded_at) {
+        // The agent of another party, which reads none.
+        ("", None) => {}
+        ("", Some(_)) => row("config", "built-in defaults, no file", PLAIN),
+        (file, _) => row("config", file, PLAIN),
+    }
     rows
 }
 

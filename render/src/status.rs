@@ -194,6 +194,11 @@ impl Page<'_> {
     }
 }
 
+/// The pod's priority; unknown of what only the runtime knows.
+pub(crate) fn priority(pod: &PodStatus) -> String {
+    if pod.source.is_empty() { "-".to_owned() } else { pod.priority.to_string() }
+}
+
 /// Times as they are when the status was taken.
 fn times(status: &Status) -> Times {
     Times { now: status.time, clock: false, brief: false }
@@ -207,7 +212,7 @@ fn pod_row(pod: &PodStatus, times: Times, wide: bool) -> Vec<(String, Option<Sty
     let mut row = vec![
         (pod.namespace.clone(), None),
         (pod.name.clone(), None),
-        (pod.priority.to_string(), None),
+        (priority(pod), None),
         (state, style),
         (ready, None),
         (pod.restarts.to_string(), None),

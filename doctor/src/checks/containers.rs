@@ -48,18 +48,20 @@ pub(super) fn runtime(facts: &Facts) -> Option<Finding> {
         // Said by another check.
         Fact::Unseen(..) => return None,
     };
-    let (name, message) = (&status.runtime.name, &status.runtime.message);
+    let message = &status.runtime.message;
+    let runtime = match status.runtime.name.as_str() {
+        "" => "the runtime".to_owned(),
+        name => format!("the runtime ({name})"),
+    };
     Some(if status.runtime.healthy {
-        CHECK.ok(format!("the runtime ({name}) answers")).saw(message)
+        CHECK.ok(format!("{runtime} answers")).saw(message)
     } else if message.contains("NetworkReady is false") {
         CHECK
-            .warning(format!(
-                "the runtime ({name}) has no pod network: pods can be ended, few started"
-            ))
+            .warning(format!("{runtime} has no pod network: pods can be ended, few started"))
             .saw(message)
     } else {
         CHECK
-            .problem(format!("the runtime ({name}) is not well"))
+            .problem(format!("{runtime} is not well"))
             .saw(message)
             .fix("journalctl -u winddown -e")
     })

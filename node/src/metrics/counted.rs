@@ -97,9 +97,6 @@ impl Counted {
         let preemptions = Labelled::new("preemption_signal", MOST_SIGNALS, Tally::default);
         let help = "Pods that ended so that a critical one fits, by the first resource it lacked";
         registry.register("kubelet_preemptions", help, preemptions.clone());
-        for signal in ["cpu", "memory", "pods"] {
-            preemptions.of(signal);
-        }
         let (evictions, eviction_stats_age) = evictions(registry);
         let plugin_choices = labelled(
             registry,
@@ -166,6 +163,23 @@ impl Counted {
         self.preemptions.of(signal)
     }
 
+    /// Shows what preemption counts, from the start on.
+    pub(super) fn show_preemption(&self) {
+        for signal in ["cpu", "memory", "pods"] {
+            self.preemptions.of(signal);
+        }
+    }
+
+    /// Shows what eviction counts, from the start on.
+    pub(super) fn show_eviction(&self) {
+        for signal in ["memory.available", "nodefs.available", "nodefs.inodesFree", "pid.available"]
+        {
+            self.evictions.of(signal);
+        }
+        // Many series for each: those of the others come with their first event.
+        self.eviction_stats_age.of("memory.available");
+    }
+
     pub(super) fn eviction(&self, signal: &str) -> Tally {
         self.evictions.of(signal)
     }
@@ -190,11 +204,6 @@ fn evictions(registry: &mut Registry) -> (Labelled<Tally>, Labelled<Histogram>) 
     let ages = Labelled::new("eviction_signal", MOST_SIGNALS, || Histogram::new(DEFAULT));
     let help = "How old the figures were when something was done about a shortage";
     seconds(registry, "kubelet_eviction_stats_age", help, ages.clone());
-    for signal in ["memory.available", "nodefs.available", "nodefs.inodesFree", "pid.available"] {
-        evictions.of(signal);
-    }
-    // Many series for each: those of the others come with their first event.
-    ages.of("memory.available");
     (evictions, ages)
 }
 

@@ -147,6 +147,7 @@ fn a_reason_is_counted_as_itself_only_if_it_is_a_known_one() {
 #[test]
 fn pods_that_end_for_another_are_counted_under_the_kubelets_very_name() {
     let metrics = metrics();
+    metrics.of_preemption();
     let ended = |signal: Option<&str>| Event::PodPreempted {
         pod: label(),
         by: label(),

@@ -25,6 +25,22 @@ fn five_pods_that_run_well_need_no_explanation() {
 }
 
 #[test]
+fn what_an_agent_does_not_know_is_not_made_up() {
+    let mut node = five_pods();
+    let shown = |node: &Status| {
+        let text = status(node, &SCREEN);
+        let of_pod = text.lines().find(|line| line.contains(&node.pods[0].name)).unwrap();
+        let words: Vec<&str> = of_pod.split_whitespace().collect();
+        (words[2].to_owned(), text.lines().any(|line| line.starts_with("config")))
+    };
+    assert_eq!(shown(&node), (node.pods[0].priority.to_string(), true));
+    // Only the runtime knows it; and the agent is one of another party, which reads no configuration.
+    node.pods[0].source.clear();
+    (node.config.file, node.config.loaded_at) = (String::new(), None);
+    assert_eq!(shown(&node), ("-".to_owned(), false));
+}
+
+#[test]
 fn a_lock_that_is_not_held_is_the_first_problem() {
     check("lock_waiting", &lock_waiting());
 }

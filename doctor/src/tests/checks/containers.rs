@@ -238,3 +238,10 @@ fn pods_that_cannot_start_are_named_with_the_cause() {
         ]
     );
 }
+
+#[test]
+fn a_runtime_without_a_name_is_not_named() {
+    let mut facts = healthy();
+    known(&mut facts.agent).runtime.name.clear();
+    assert_eq!(finding(&facts, "runtime").unwrap().title, "the runtime answers");
+}
