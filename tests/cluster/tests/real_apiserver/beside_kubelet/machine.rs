@@ -18,7 +18,7 @@ use crate::server::HOUR;
 /// Where the kubelet's credentials are, which the agent uses as well.
 const KUBECONFIG: &str = "/var/lib/kubelet/kubeconfig";
 /// How long the kubelet may take to run all pods.
-const RUNS: Duration = Duration::from_secs(120);
+const RUNS: Duration = Duration::from_secs(300);
 /// The static pod.
 const STATIC: &str = "static-0";
 
@@ -88,7 +88,8 @@ impl Machine {
             }
             // The programs stay, for what they say of such a node.
             Ends::Kubelet => {
-                let all = "/opt/winddown/winddown uninstall; rm -r /etc/winddown";
+                let all = "cp $(command -v winddown) /root/winddown
+winddown uninstall; rm -r /etc/winddown";
                 node.run(&["sh", "-ec", all]).await?;
             }
         }
@@ -232,7 +233,7 @@ impl Machine {
 
     /// Fails unless `winddown doctor` says so of the kubelet's own shutdown.
     pub(crate) async fn assert_doctor_says(&self, severity: &Value, seen: &str) -> TestResult {
-        let doctor = "/opt/winddown/winddown doctor -o json || true";
+        let doctor = "/root/winddown doctor -o json || true";
         let said = self.scenario.node.run(&["sh", "-c", doctor]).await?;
         let said: Value = serde_json::from_str(&said)?;
         let findings = said["findings"].as_array().ok_or("no findings")?;
