@@ -13,9 +13,21 @@ use machine::{Ends, Machine};
 /// The kubelet's own graceful shutdown needs seconds between two groups.
 const DOWN: Duration = Duration::from_secs(120);
 
+/// Between two groups when something was lost on the way.
+const LOST: Duration = Duration::from_secs(3);
+
 /// Seconds, for people.
 fn seconds(nanoseconds: u64) -> f64 {
     Duration::from_nanos(nanoseconds).as_secs_f64()
+}
+
+/// Waits for the power-off that was asked for, and fails unless all pods ended in order, each once, with no more than
+/// `gap` between two groups, and the static one last.
+async fn ends_in_order(mut machine: Machine, test: &str, asked: u64, gap: Duration) -> TestResult {
+    machine.scenario.wait_off(DOWN).await?;
+    say(test, asked, &machine.scenario, &machine);
+    machine.scenario.assert_ended_within(gap)?;
+    machine.assert_static_pod_was_last()
 }
 
 /// The first request and the last exit of each group since `asked`, static pods last.
@@ -67,26 +79,18 @@ async fn an_api_server_that_goes_away_in_the_middle_changes_no_order_and_starts_
     let asked = machine.scenario.power_off().await?;
     machine.scenario.someone_is_asked().await?;
     machine.cut_off().await;
-    machine.scenario.wait_off(DOWN).await?;
-    say(test, asked, &machine.scenario, &machine);
-    machine.scenario.assert_ended_within(Duration::from_secs(3))?;
-    machine.assert_static_pod_was_last()?;
-    Ok(())
+    ends_in_order(machine, test, asked, LOST).await
 }
 
 #[tokio::test]
 async fn an_agent_that_is_killed_in_the_middle_goes_on_and_the_kubelet_starts_nothing_again()
 -> TestResult {
     let test = "an_agent_that_is_killed_in_the_middle_goes_on_and_the_kubelet_starts_nothing_again";
-    let Some(mut machine) = Machine::set(test, Ends::Winddown).await? else { return Ok(()) };
+    let Some(machine) = Machine::set(test, Ends::Winddown).await? else { return Ok(()) };
     let asked = machine.scenario.power_off().await?;
     machine.scenario.someone_is_asked().await?;
     machine.scenario.agent().await?.kill()?;
-    machine.scenario.wait_off(DOWN).await?;
-    say(test, asked, &machine.scenario, &machine);
-    machine.scenario.assert_ended_within(Duration::from_secs(3))?;
-    machine.assert_static_pod_was_last()?;
-    Ok(())
+    ends_in_order(machine, test, asked, LOST).await
 }
 
 /// The same pods by the kubelet's own graceful shutdown, for the figures beside ours.
