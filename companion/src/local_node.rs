@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use winddown_shared::{PodUid, PodUidMap};
+use winddown_shared::{PodUid, PodUidMap, StoppedContainer};
 
 /// What is asked of the node that a kubelet runs on.
 ///
@@ -25,6 +25,18 @@ pub trait LocalNode: Send + Sync + 'static {
         uid: &PodUid,
         grace: Duration,
     ) -> impl Future<Output = Result<(), Unasked>> + Send;
+
+    /// How those of the pod's containers ended that do not run; of each the newest.
+    ///
+    /// # Errors
+    /// The runtime cannot be asked.
+    fn exits(
+        &self,
+        uid: &PodUid,
+    ) -> impl Future<Output = Result<Vec<StoppedContainer>, Unasked>> + Send {
+        let _ = uid;
+        async { Ok(Vec::new()) }
+    }
 
     /// Mount points that the kubelet still holds for the pod. Those in memory end with the machine and
     /// are left out.

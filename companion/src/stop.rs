@@ -5,12 +5,12 @@
 
 use std::convert::Infallible;
 use std::future::pending;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep, timeout, timeout_at};
-use winddown_shared::{Grace, Pod, PodStopped, PodUid, RuntimeError};
+use winddown_shared::{Grace, Pod, PodStopped, PodUid, RuntimeError, StoppedContainer};
 
 use super::api::EndPods;
 use super::api_outage::ApiOutage;
@@ -100,10 +100,14 @@ impl<A: EndPods, N: LocalNode> Core<A, N> {
             }
         }
         let after = self.known.look(uid).map_or(pod, |view| view.pod);
+        let mut containers = facts::stopped(&before, &after);
+        if containers.len() < before.len() {
+            containers.extend(self.exits(&inside, &before, &containers).await);
+        }
         Ok(PodStopped {
             signalled_at: told.signalled_at().filter(|_| !before.is_empty()),
             stopped_at: Some(Instant::now()),
-            containers: facts::stopped(&before, &after),
+            containers,
             remark: told.into_remark(),
         })
     }
@@ -183,6 +187,20 @@ impl<A: EndPods, N: LocalNode> Core<A, N> {
             sleep(wait).await;
             wait = (wait * 2).min(TRY_AGAIN[1]);
         }
+    }
+
+    /// The ends that the API server has not heard of yet, as the container runtime has them.
+    async fn exits(
+        &self,
+        inside: &PodUid,
+        before: &[Arc<str>],
+        told: &[StoppedContainer],
+    ) -> Vec<StoppedContainer> {
+        let is_new = |one: &StoppedContainer| {
+            before.contains(&one.name) && told.iter().all(|other| other.name != one.name)
+        };
+        let seen = self.node.exits(inside).await.unwrap_or_default();
+        seen.into_iter().filter(is_new).collect()
     }
 
     /// Whether the container runtime, asked now, says so.

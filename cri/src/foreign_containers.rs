@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use winddown_engine::mount_table;
-use winddown_shared::{PodUid, PodUidMap, RuntimeError};
+use winddown_engine::stopping::KILLED;
+use winddown_shared::{PodUid, PodUidMap, RuntimeError, StoppedContainer};
 
 use super::api::{ContainerState, PodSandboxState};
 use super::client::{Client, EndpointError};
@@ -17,6 +18,9 @@ use super::{api, caused, failed, labels};
 
 /// How long the runtime may take to answer a question: who asks has a fallback.
 const ANSWER: Duration = Duration::from_secs(2);
+
+/// The reason of an end by the kernel's memory killer: no grace ran out.
+const OOM_KILLED: &str = "OOMKilled";
 
 /// The containers of pods at a container runtime, from any creator. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -109,16 +113,52 @@ impl PodContainers {
         Ok(())
     }
 
+    /// How those of the pod's containers ended that do not run; of each the newest. Cancel-safe.
+    ///
+    /// # Errors
+    /// The runtime did not answer.
+    pub async fn exits(&self, uid: &PodUid) -> Result<Vec<StoppedContainer>, RuntimeError> {
+        let of_pod = HashMap::from([(labels::POD_UID.to_owned(), uid.as_str().to_owned())]);
+        let mut newest = HashMap::<String, api::Container>::new();
+        for container in self.list_all(of_pod).await? {
+            let Some(name) = container.labels.get(labels::CONTAINER_NAME).cloned() else {
+                continue;
+            };
+            let known = newest.entry(name).or_insert_with(|| container.clone());
+            if known.created_at < container.created_at {
+                *known = container;
+            }
+        }
+        let ended =
+            newest.into_iter().filter(|(_, c)| c.state() == ContainerState::ContainerExited);
+        let asked = ended.map(async |(name, container)| {
+            let request =
+                api::ContainerStatusRequest { container_id: container.id, verbose: false };
+            let answer = self.client.container_status(request).await;
+            let answer = answer.map_err(|error| caused("asking how a container ended", error))?;
+            let status = answer.status.unwrap_or_default();
+            let forced = status.exit_code == KILLED && status.reason != OOM_KILLED;
+            Ok(StoppedContainer { name: name.into(), exit_code: status.exit_code, forced })
+        });
+        join_all(asked).await.into_iter().collect()
+    }
+
     /// Containers that run and have these labels.
     async fn list(
+        &self,
+        label_selector: HashMap<String, String>,
+    ) -> Result<Vec<api::Container>, RuntimeError> {
+        let is_running = |c: &api::Container| c.state() == ContainerState::ContainerRunning;
+        Ok(self.list_all(label_selector).await?.into_iter().filter(is_running).collect())
+    }
+
+    async fn list_all(
         &self,
         label_selector: HashMap<String, String>,
     ) -> Result<Vec<api::Container>, RuntimeError> {
         let filter = api::ContainerFilter { label_selector, id: String::new() };
         let request = api::ListContainersRequest { filter: Some(filter) };
         let answer = self.client.list_containers(request).await;
-        let listed = answer.map_err(|error| caused("listing containers", error))?.containers;
-        let is_running = |c: &api::Container| c.state() == ContainerState::ContainerRunning;
-        Ok(listed.into_iter().filter(is_running).collect())
+        Ok(answer.map_err(|error| caused("listing containers", error))?.containers)
     }
 }

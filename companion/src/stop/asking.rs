@@ -1,8 +1,6 @@
 //! Asks the API server to end a pod: an eviction first, a deletion then, and again for every grace
 //! that is shorter than what it was told.
 
-use std::sync::Arc;
-
 use super::*;
 use winddown_api_client::node_pods::Refused;
 use winddown_api_client::refusal::{self, Refusal};

@@ -184,6 +184,13 @@ async fn a_pod_is_gone_when_the_kubelet_has_taken_its_sandbox_down_and_not_when_
     let (took, stopped) = stop(&core, "web", 30).await;
     assert_eq!((took, stopped.unwrap().forced()), (2, false));
 
+    // That SIGKILL was needed is known from the container runtime.
+    let (world, core) = World::new([pod("web", json!({}))]).await;
+    world.set_tells_after(secs(5));
+    world.set_takes(secs(600));
+    let (took, stopped) = stop(&core, "web", 30).await;
+    assert_eq!((took, stopped.unwrap().forced()), (30, true));
+
     // It ended by itself in the moment before the kubelet heard of its end: it may be started again.
     let (world, core) = World::new([pod("web", json!({}))]).await;
     world.set_takes(secs(20));

@@ -11,7 +11,8 @@ use kube::runtime::watcher::{self, Event};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep_until, timeout};
 use winddown_shared::{
-    Grace, PodLabel, PodStopped, PodUid, PodUidMap, RuntimeError, WallClock, WallTime,
+    Grace, PodLabel, PodStopped, PodUid, PodUidMap, RuntimeError, StoppedContainer, WallClock,
+    WallTime,
 };
 
 use super::super::api::EndPods;
@@ -44,6 +45,7 @@ struct State {
     kubelet_is_service: bool,
     kubelet_stopped: bool,
     sandboxes: HashSet<PodUid>,
+    exit_codes: HashMap<PodUid, i32>,
     /// How long containers take to end, and the runtime to agree.
     takes: Duration,
     lags: Duration,
@@ -75,6 +77,7 @@ impl World {
         let state = State {
             running: objects.keys().cloned().collect(),
             sandboxes: objects.keys().cloned().collect(),
+            exit_codes: HashMap::new(),
             objects,
             watch: None,
             refuses: VecDeque::new(),
@@ -242,6 +245,7 @@ impl World {
     /// The kubelet has ended the containers.
     async fn end(&self, uid: &PodUid, forced: bool, lags: Duration) {
         let Some(tells_after) = self.end_inside(uid, lags) else { return };
+        self.state().exit_codes.insert(uid.clone(), if forced { 137 } else { 0 });
         tokio::time::sleep(tells_after).await;
         self.tell_end(uid, forced);
         tokio::time::sleep(lags).await;
@@ -394,6 +398,16 @@ impl LocalNode for World {
 
     async fn mounts(&self, _: &PodUid) -> Result<Vec<String>, Unasked> {
         Ok(Vec::new())
+    }
+
+    async fn exits(&self, uid: &PodUid) -> Result<Vec<StoppedContainer>, Unasked> {
+        let exit_code = self.state().exit_codes.get(uid).copied();
+        let ended = exit_code.map(|exit_code| StoppedContainer {
+            name: "a".into(),
+            exit_code,
+            forced: exit_code == 137,
+        });
+        Ok(ended.into_iter().collect())
     }
 
     async fn stop_kubelet(&self) -> Result<(), Unasked> {

@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 use winddown_cluster::node::{NodeFacts, NodeSettings};
 use winddown_companion::{CompanionConfig, Inside, LocalNode, Unasked, companion};
 use winddown_cri::{PodContainers, foreign_mounts};
-use winddown_shared::{PodUid, PodUidMap, RuntimeError, critical, error_chain};
+use winddown_shared::{PodUid, PodUidMap, RuntimeError, StoppedContainer, critical, error_chain};
 use winddown_shutdown::{Progress, ProgressPhase};
 
 use super::kubelet::KubeletService;
@@ -129,6 +129,10 @@ impl LocalNode for KubeletNode {
 
     async fn stop(&self, uid: &PodUid, grace: Duration) -> Result<(), Unasked> {
         self.containers.stop(uid, grace).await.map_err(|error| unasked(&error))
+    }
+
+    async fn exits(&self, uid: &PodUid) -> Result<Vec<StoppedContainer>, Unasked> {
+        self.containers.exits(uid).await.map_err(|error| unasked(&error))
     }
 
     async fn mounts(&self, uid: &PodUid) -> Result<Vec<String>, Unasked> {

@@ -10,11 +10,15 @@ use kube::api::{DeleteParams, ListParams, Patch, PatchParams, Preconditions};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 use winddown_companion::{Inside, LocalNode, Unasked};
-use winddown_shared::{PodUid, PodUidMap};
+use winddown_shared::{PodUid, PodUidMap, StoppedContainer};
 
 /// What runs, as the container runtime would tell.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Containers(Arc<Mutex<HashMap<PodUid, Running>>>);
+pub(crate) struct Containers(
+    Arc<Mutex<HashMap<PodUid, Running>>>,
+    /// How those ended that do not run any more.
+    Arc<Mutex<HashMap<PodUid, i32>>>,
+);
 
 #[derive(Debug, Default)]
 struct Running {
@@ -135,7 +139,9 @@ impl Containers {
         let ended = since + takes <= now;
         (killed || ended).then(|| {
             all.remove(uid);
-            if ended { 0 } else { 137 }
+            let exit_code = if ended { 0 } else { 137 };
+            self.1.lock().unwrap().insert(uid.clone(), exit_code);
+            exit_code
         })
     }
 
@@ -149,6 +155,16 @@ impl LocalNode for Containers {
         let all = self.0.lock().unwrap();
         let inside = || Inside { running: vec!["a".to_owned()], has_sandbox: true };
         Ok(all.keys().map(|uid| (uid.clone(), inside())).collect())
+    }
+
+    async fn exits(&self, uid: &PodUid) -> Result<Vec<StoppedContainer>, Unasked> {
+        let exit_code = self.1.lock().unwrap().get(uid).copied();
+        let ended = exit_code.map(|exit_code| StoppedContainer {
+            name: "a".into(),
+            exit_code,
+            forced: exit_code == 137,
+        });
+        Ok(ended.into_iter().collect())
     }
 
     async fn stop(&self, uid: &PodUid, _: Duration) -> Result<(), Unasked> {

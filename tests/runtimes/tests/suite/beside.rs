@@ -56,6 +56,11 @@ async fn the_containers_of_one_pod_are_named_and_stopped_and_those_of_others_are
     assert_eq!(inside(&containers, &web).await, (named(&[]), true), "its sandbox is the kubelet's");
     assert_eq!(stage.cri.running().len(), 2);
 
+    let mut ends = containers.exits(&web).await.unwrap();
+    ends.sort_by(|a, b| a.name.cmp(&b.name));
+    let ends: Vec<_> = ends.iter().map(|end| (&*end.name, end.forced)).collect();
+    assert_eq!(ends, [("polite", false), ("stubborn", true)]);
+
     containers.stop(&of_kubelet, secs(2)).await.unwrap();
     assert_eq!(stage.cri.running(), ["other/main#0"]);
     containers.stop(&PodUid::new("unknown"), secs(2)).await.unwrap();
