@@ -29,7 +29,7 @@ pub(super) fn interesting(root: &Path) -> Fact<Vec<Process>> {
         let Ok(name) = fs::read_to_string(entry.path().join("comm")) else { continue };
         let name = name.trim_end();
         let process = || Process { pid, name: name.to_owned() };
-        if KUBELETS.contains(&name) && is_roots(&entry.path()) {
+        if KUBELETS.contains(&name) && is_roots(&entry.path()) && is_of_here(&proc, &entry.path()) {
             kubelets.push(process());
         } else if KILLERS.contains(&name) {
             killers.push(process());
@@ -50,6 +50,16 @@ pub(super) fn interesting(root: &Path) -> Fact<Vec<Process>> {
 fn is_roots(process: &Path) -> bool {
     let own = rustix::process::geteuid().as_raw();
     fs::metadata(process).is_ok_and(|facts| facts.uid() == 0 || facts.uid() == own)
+}
+
+/// Whether the process counts processes as this one does: a kubelet in a container is that of another node. One whose
+/// namespace may not be seen is taken for this node's.
+fn is_of_here(proc: &Path, process: &Path) -> bool {
+    let namespace = |process: &Path| fs::read_link(process.join("ns/pid")).ok();
+    match (namespace(&proc.join("self")), namespace(process)) {
+        (Some(here), Some(there)) => here == there,
+        _ => true,
+    }
 }
 
 /// The arguments of a process, without its own name; none when it is gone or may not be seen.

@@ -124,6 +124,18 @@ proptest::proptest! {
     }
 }
 
+#[test]
+fn a_kubelet_in_a_container_is_that_of_another_node() {
+    let root = Root::with(&[("proc/8/comm", "kubelet\n"), ("proc/9/comm", "kubelet\n")]);
+    for (process, namespace) in [("self", "pid:[1]"), ("8", "pid:[2]"), ("9", "pid:[1]")] {
+        let directory = root.0.path().join("proc").join(process).join("ns");
+        fs::create_dir_all(&directory).unwrap();
+        std::os::unix::fs::symlink(namespace, directory.join("pid")).unwrap();
+    }
+    let Fact::Known(found) = processes::interesting(root.0.path()) else { panic!("they are seen") };
+    assert_eq!(found.iter().map(|process| process.pid).collect::<Vec<_>>(), [9]);
+}
+
 /// Any user may start a program of that name, with arguments that name any file.
 #[test]
 fn a_process_of_another_user_is_no_kubelet_and_crowds_none_out() {
