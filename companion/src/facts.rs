@@ -122,9 +122,8 @@ pub(super) fn stopped(before: &[Arc<str>], after: &api::Pod) -> Vec<StoppedConta
     let ended = |name: &Arc<str>| {
         let found = containers_of(status).into_iter().find(|one| *one.name == **name)?;
         let exit = found.state.as_ref()?.terminated.as_ref()?;
-        // SIGKILL is all that a kubelet leaves to see of a grace that was over.
-        let forced = exit.exit_code == UNKNOWN_EXIT && exit.reason.as_deref() != Some("OOMKilled");
-        Some(StoppedContainer { name: name.clone(), exit_code: exit.exit_code, forced })
+        let reason = exit.reason.as_deref().unwrap_or_default();
+        Some(StoppedContainer::told(Arc::clone(name), exit.exit_code, reason))
     };
     before.iter().filter_map(ended).collect()
 }

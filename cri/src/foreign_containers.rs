@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use winddown_engine::mount_table;
-use winddown_engine::stopping::KILLED;
 use winddown_shared::{PodUid, PodUidMap, RuntimeError, StoppedContainer};
 
 use super::api::{ContainerState, PodSandboxState};
@@ -18,9 +17,6 @@ use super::{api, caused, failed, labels};
 
 /// How long the runtime may take to answer a question: who asks has a fallback.
 const ANSWER: Duration = Duration::from_secs(2);
-
-/// The reason of an end by the kernel's memory killer: no grace ran out.
-const OOM_KILLED: &str = "OOMKilled";
 
 /// The containers of pods at a container runtime, from any creator. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -74,11 +70,11 @@ impl PodContainers {
     /// The runtime did not answer within two seconds; the answer is unknown, not empty.
     pub async fn look(&self) -> Result<PodUidMap<ForeignPod>, RuntimeError> {
         let sandboxes = self.client.list_pod_sandbox(api::ListPodSandboxRequest { filter: None });
-        let running = self.list(HashMap::new());
-        let (sandboxes, running) = tokio::join!(sandboxes, running);
+        let containers = self.list(None);
+        let (sandboxes, containers) = tokio::join!(sandboxes, containers);
         let sandboxes = sandboxes.map_err(|error| caused("listing sandboxes", error))?.items;
         let mut found = PodUidMap::<ForeignPod>::default();
-        for mut container in running? {
+        for mut container in containers?.into_iter().filter(is_running) {
             let Some(uid) = container.labels.remove(labels::POD_UID) else { continue };
             let name = container.labels.remove(labels::CONTAINER_NAME).unwrap_or(container.id);
             found.entry(PodUid::new(uid)).or_default().running.push(name);
@@ -97,8 +93,7 @@ impl PodContainers {
     /// # Errors
     /// The runtime did not answer, or could not stop one; the others are stopped.
     pub async fn stop(&self, uid: &PodUid, grace: Duration) -> Result<(), RuntimeError> {
-        let of_pod = HashMap::from([(labels::POD_UID.to_owned(), uid.as_str().to_owned())]);
-        let stops = self.list(of_pod).await?.into_iter().map(|container| {
+        let stops = self.list(Some(uid)).await?.into_iter().filter(is_running).map(|container| {
             let client = Arc::clone(&self.client);
             // A call that is dropped may make the runtime forget the kill that was to follow.
             tokio::spawn(async move { client.stop_container(&container.id, grace).await })
@@ -118,9 +113,8 @@ impl PodContainers {
     /// # Errors
     /// The runtime did not answer.
     pub async fn exits(&self, uid: &PodUid) -> Result<Vec<StoppedContainer>, RuntimeError> {
-        let of_pod = HashMap::from([(labels::POD_UID.to_owned(), uid.as_str().to_owned())]);
         let mut newest = HashMap::<String, api::Container>::new();
-        for container in self.list_all(of_pod).await? {
+        for container in self.list(Some(uid)).await? {
             let Some(name) = container.labels.get(labels::CONTAINER_NAME).cloned() else {
                 continue;
             };
@@ -137,28 +131,22 @@ impl PodContainers {
             let answer = self.client.container_status(request).await;
             let answer = answer.map_err(|error| caused("asking how a container ended", error))?;
             let status = answer.status.unwrap_or_default();
-            let forced = status.exit_code == KILLED && status.reason != OOM_KILLED;
-            Ok(StoppedContainer { name: name.into(), exit_code: status.exit_code, forced })
+            Ok(StoppedContainer::told(name, status.exit_code, &status.reason))
         });
         join_all(asked).await.into_iter().collect()
     }
 
-    /// Containers that run and have these labels.
-    async fn list(
-        &self,
-        label_selector: HashMap<String, String>,
-    ) -> Result<Vec<api::Container>, RuntimeError> {
-        let is_running = |c: &api::Container| c.state() == ContainerState::ContainerRunning;
-        Ok(self.list_all(label_selector).await?.into_iter().filter(is_running).collect())
-    }
-
-    async fn list_all(
-        &self,
-        label_selector: HashMap<String, String>,
-    ) -> Result<Vec<api::Container>, RuntimeError> {
+    /// All containers, or those of one pod.
+    async fn list(&self, of: Option<&PodUid>) -> Result<Vec<api::Container>, RuntimeError> {
+        let label = |uid: &PodUid| (labels::POD_UID.to_owned(), uid.as_str().to_owned());
+        let label_selector = of.map(label).into_iter().collect();
         let filter = api::ContainerFilter { label_selector, id: String::new() };
         let request = api::ListContainersRequest { filter: Some(filter) };
         let answer = self.client.list_containers(request).await;
         Ok(answer.map_err(|error| caused("listing containers", error))?.containers)
     }
+}
+
+fn is_running(container: &api::Container) -> bool {
+    container.state() == ContainerState::ContainerRunning
 }
