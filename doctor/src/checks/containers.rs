@@ -1,7 +1,6 @@
 //! What runs containers, and who else ends them.
 
-use winddown_systemd::inspect::LockView;
-
+use super::kubelet::said_by;
 use super::{Check, UNIT, listed};
 use crate::facts::{Fact, Facts, KILLERS, KUBELETS, KubeletConfig, Unseen};
 use crate::finding::{Area, Finding};
@@ -195,10 +194,7 @@ pub(super) fn kubelet(facts: &Facts) -> Option<Finding> {
         Area::Containers,
         "two agents that end pods at one shutdown share the time and upset each other's order",
     );
-    let lock = facts.login.known().and_then(|login| {
-        let is_kubelets = |lock: &&LockView| lock.who == "kubelet" && lock.uid == 0;
-        login.locks.iter().find(|lock| is_kubelets(lock) && lock.delays_shutdown())
-    });
+    let lock = facts.login.known().and_then(super::kubelet::lock);
     let process =
         facts.processes.known().into_iter().flatten().find(|p| KUBELETS.contains(&&*p.name));
     let config = facts.kubelet.known().and_then(Option::as_ref);
@@ -383,14 +379,6 @@ pub(super) fn out_of_memory(facts: &Facts) -> Option<Finding> {
     } else {
         CHECK.info("another program kills processes when memory runs out").saw_all(&killers)
     })
-}
-
-fn said_by(config: &KubeletConfig) -> String {
-    let said = if config.problem.is_empty() { &config.enabled } else { &config.problem };
-    if said.is_empty() {
-        return format!("{}: no shutdownGracePeriod", config.place);
-    }
-    format!("{}: {said}", config.place)
 }
 
 fn switch_off(facts: &Facts, finding: Finding, config: Option<&KubeletConfig>) -> Finding {

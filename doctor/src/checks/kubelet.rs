@@ -1,8 +1,10 @@
 //! A node whose kubelet ends the pods, before winddown is installed there.
 
-use super::shutdown::{RELOAD_LOGIND, outdo};
+use winddown_systemd::inspect::{LockView, LoginView};
+
+use super::shutdown::{RELOAD_LOGIND, delay_set_by, outdo};
 use super::{Check, listed, span};
-use crate::facts::{ConfigRead, Fact, Facts, Unseen};
+use crate::facts::{ConfigRead, Fact, Facts, KubeletConfig, Unseen};
 use crate::finding::{Area, Finding};
 
 /// A kubelet runs, and nothing of winddown is installed.
@@ -12,6 +14,20 @@ pub(super) fn is_alone(facts: &Facts) -> bool {
         && facts.installed.known().is_some_and(|installed| !installed.unit)
         && matches!(facts.agent, Fact::Unseen(Unseen::Absent, _));
     runs && nothing_of_ours
+}
+
+/// The lock by which a kubelet delays shutdowns. Every user may take one in any name.
+pub(super) fn lock(login: &LoginView) -> Option<&LockView> {
+    login.locks.iter().find(|lock| lock.who == "kubelet" && lock.uid == 0 && lock.delays_shutdown())
+}
+
+/// What a kubelet's configuration says of shutdowns, or why it cannot be read.
+pub(super) fn said_by(config: &KubeletConfig) -> String {
+    let said = if config.problem.is_empty() { &config.enabled } else { &config.problem };
+    if said.is_empty() {
+        return format!("{}: no shutdownGracePeriod", config.place);
+    }
+    format!("{}: {said}", config.place)
 }
 
 /// The kubelet's own graceful shutdown does what its configuration says.
@@ -27,7 +43,7 @@ pub(super) fn own_shutdown(facts: &Facts) -> Option<Finding> {
         Fact::Known(Some(config)) if config.problem.is_empty() => config,
         Fact::Known(Some(config)) => {
             let title = "the kubelet's configuration could not be read";
-            return Some(CHECK.warning(title).saw(format!("{}: {}", config.place, config.problem)));
+            return Some(CHECK.warning(title).saw(said_by(config)));
         }
         Fact::Known(None) => return Some(CHECK.info("the kubelet's configuration was not found")),
         Fact::Unseen(..) => return CHECK.unseen("the kubelet's configuration", &facts.kubelet),
@@ -36,7 +52,7 @@ pub(super) fn own_shutdown(facts: &Facts) -> Option<Finding> {
         return Some(
             CHECK
                 .problem("a shutdown of this node kills its pods without their grace")
-                .saw(format!("{}: no shutdownGracePeriod", config.place))
+                .saw(said_by(config))
                 .fix(format!(
                     "set shutdownGracePeriod and shutdownGracePeriodCriticalPods in {}",
                     config.file
@@ -48,31 +64,21 @@ pub(super) fn own_shutdown(facts: &Facts) -> Option<Finding> {
         Fact::Known(login) => login,
         Fact::Unseen(..) => return CHECK.unseen("logind", &facts.login),
     };
-    let said = format!("{}: {}", config.place, config.enabled);
+    let said = said_by(config);
     if login.delay < config.wanted {
         let (given, wanted) = (span(login.delay), span(config.wanted));
         let title = format!(
             "a shutdown of this node kills its pods: logind waits {given} of the {wanted} that the \
              kubelet wants"
         );
-        let finding = CHECK.problem(title).saw(said);
+        let finding = CHECK.problem(title).saw(said).saw(delay_set_by(facts));
         let finding = match facts.setting.known().and_then(Option::as_ref) {
-            Some(setting) => finding
-                .saw(format!(
-                    "{}: InhibitDelayMaxSec={}",
-                    setting.file.display(),
-                    span(setting.value)
-                ))
-                .fix(outdo(facts, &setting.file, config.wanted)),
-            None => finding.saw("no file sets InhibitDelayMaxSec: logind's own 5s"),
+            Some(setting) => finding.fix(outdo(facts, &setting.file, config.wanted)),
+            None => finding,
         };
         return Some(finding.fix(RELOAD_LOGIND).fix(RESTART));
     }
-    let lock = login
-        .locks
-        .iter()
-        .find(|lock| lock.who == "kubelet" && lock.uid == 0 && lock.delays_shutdown());
-    Some(match lock {
+    Some(match lock(login) {
         Some(lock) => {
             CHECK.ok("the kubelet's own graceful shutdown is protected").saw(said).saw(listed(lock))
         }

@@ -189,12 +189,6 @@ pub(super) fn delay(facts: &Facts) -> Option<Finding> {
         }
         None => on_disk,
     };
-    let who = match setting {
-        Some(setting) => {
-            format!("{}: InhibitDelayMaxSec={}", setting.file.display(), span(setting.value))
-        }
-        None => "no file sets InhibitDelayMaxSec: logind's own 5s".to_owned(),
-    };
     if given >= wanted {
         return Some(CHECK.ok(format!(
             "logind waits {}, {} are wanted",
@@ -203,7 +197,7 @@ pub(super) fn delay(facts: &Facts) -> Option<Finding> {
         )));
     }
     let title = format!("logind waits {} of the {} wanted", span(given), span(wanted));
-    let finding = CHECK.warning(title).saw(who);
+    let finding = CHECK.warning(title).saw(delay_set_by(facts));
     if on_disk >= wanted {
         return Some(finding.saw("logind has not read the file again").fix(RELOAD_LOGIND));
     }
@@ -314,6 +308,16 @@ fn mend_delay(facts: &Facts, finding: Finding, file: Option<&Path>, wanted: Dura
     let finding =
         finding.saw(format!("its name sorts after {}, and the last name wins", drop_in::NAME));
     finding.fix(outdo(facts, file, wanted))
+}
+
+/// What gives logind the time that it waits.
+pub(super) fn delay_set_by(facts: &Facts) -> String {
+    match facts.setting.known().and_then(Option::as_ref) {
+        Some(setting) => {
+            format!("{}: InhibitDelayMaxSec={}", setting.file.display(), span(setting.value))
+        }
+        None => "no file sets InhibitDelayMaxSec: logind's own 5s".to_owned(),
+    }
 }
 
 /// The command that makes a file give logind the time that is wanted.
