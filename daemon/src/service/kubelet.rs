@@ -4,10 +4,11 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use tokio::time::{Instant, sleep};
+use tokio::sync::broadcast;
+use tokio::time::timeout;
 use winddown_files::{Survives, replace};
 use winddown_systemd::Bus;
-use winddown_systemd::units::{ServiceError, ServicePhase, UnitsClient};
+use winddown_systemd::units::{ServiceChange, ServiceError, ServicePhase, UnitsClient};
 
 /// What every distribution of Kubernetes with a kubelet of its own calls it.
 const UNIT: &str = "kubelet.service";
@@ -17,7 +18,6 @@ const MARK: &str = "kubelet-stopped";
 const PATIENCE: Duration = Duration::from_secs(5);
 /// How long the kubelet may take to end. It waits for nothing when it is asked to.
 const ENDS_WITHIN: Duration = Duration::from_secs(5);
-const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
 /// The service that runs the kubelet.
 #[derive(Debug)]
@@ -70,15 +70,11 @@ impl KubeletService {
         }
         replace(&self.mark, 0o600, Survives::Process, b"")
             .map_err(|source| KubeletError::Mark { path: self.mark.clone(), source })?;
+        // What changes from here on is not missed.
+        let changes = systemd.changes();
         systemd.stop(UNIT).await.map_err(KubeletError::Systemd)?;
-        let until = Instant::now() + ENDS_WITHIN;
-        while Instant::now() < until {
-            match systemd.state(UNIT).await.map_err(KubeletError::Systemd)? {
-                Some(state) if state.phase != ServicePhase::Over => sleep(LOOK_AGAIN).await,
-                _ => return Ok(()),
-            }
-        }
-        Err(KubeletError::Late)
+        let ended = timeout(ENDS_WITHIN, ended(&systemd, changes)).await;
+        ended.map_err(|_| KubeletError::Late)?.map_err(KubeletError::Systemd)
     }
 
     /// Starts it if it was stopped here.
@@ -96,4 +92,16 @@ impl KubeletService {
         let _ = std::fs::remove_file(&self.mark);
         Ok(())
     }
+}
+
+/// Resolves when nothing of the service runs.
+async fn ended(
+    systemd: &UnitsClient,
+    mut changes: broadcast::Receiver<ServiceChange>,
+) -> Result<(), ServiceError> {
+    while systemd.state(UNIT).await?.is_some_and(|state| state.phase != ServicePhase::Over) {
+        // One that was missed is looked for as well; the sender lives as long as the client.
+        let _ = changes.recv().await;
+    }
+    Ok(())
 }
