@@ -1,6 +1,6 @@
 //! What every runtime of containers does alike.
 //!
-//! * [`pod`]: what a runtime knows of a pod, its containers and their runs, and [`status`], what is told of them.
+//! * [`pod`]: what a runtime knows of a pod, its containers and their runs, and [`status`], how it shows them.
 //! * [`plan`]: which container to start, stop or wait for. Pure.
 //! * [`sync`] and [`stopping`]: the pass that carries the plan out, with hooks and probes, and the end of a pod. What they
 //!   need of a runtime is its [`driver`].

@@ -13,7 +13,7 @@ use winddown_static_pods::DesiredManifests;
 #[derive(Clone)]
 pub struct Source {
     from: From,
-    /// What it is told of a refusal is the end of its pod: its creator makes another.
+    /// A pod that is refused has failed for good: its creator makes another.
     refused_for_good: bool,
 }
 

@@ -264,7 +264,7 @@ mod tests {
         let pod = Pod::new(serde_json::from_value(object).unwrap()).unwrap();
         let lean = lean(pod.object().clone(), &pod);
         assert_eq!(lean.metadata.managed_fields, None);
-        assert!(!lean.is_static(), "nobody makes a static pod of it by writing so");
+        assert!(!lean.is_static(), "what is written does not make it a static pod");
         assert_eq!(lean.metadata.annotations.as_ref().unwrap()["own"], "stays");
     }
 }

@@ -302,7 +302,7 @@ fn an_amount_without_a_limit_is_the_nodes_once_that_is_known() {
     };
     assert!(message.ends_with("what this node has is not known yet"), "{message}");
     let Err(Problem::Invalid { field, .. }) = known.resolve(&of("cpu"), &json!([])).0 else {
-        panic!("nobody knows it")
+        panic!("it is not known")
     };
     assert_eq!(field, "spec.*[0].env[0].valueFrom.resourceFieldRef");
 }

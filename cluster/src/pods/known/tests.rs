@@ -207,7 +207,7 @@ fn an_end_only_comes_nearer_and_is_known_to_the_next_agent() {
         known.mark(&uid, |pod| pod.deadline = Some(now + Duration::from_millis(millis)));
         known.end(&uid, now, wall(0))
     };
-    assert!(end(&known, 9_000).is_none(), "nobody knows it");
+    assert!(end(&known, 9_000).is_none(), "it is not known");
     apply(&known, &pod("a", "u1"));
     known.give(&uid, pod("a", "u1"));
     for (millis, seconds, is_news) in

@@ -19,7 +19,7 @@ pub(crate) fn structs<'de, T: Deserialize<'de>>() -> BTreeMap<&'static str, Fiel
 
 type Seen = RefCell<BTreeMap<&'static str, Fields>>;
 
-/// Gives whoever reads it what they ask for, and writes down which structs they were.
+/// Gives its reader every struct that is asked for, and writes down which they were.
 #[derive(Clone, Copy)]
 struct Asked<'a> {
     seen: &'a Seen,

@@ -111,7 +111,7 @@ async fn a_pod_that_the_runtime_lost_is_found_missing_by_the_slow_comparison() {
     world.with(|s| s.running.remove("u1"));
     world.until("it is made again", |w| w.calls("create u1") == 2).await;
     world.found(pod("x", "u9"), None);
-    world.until("what nobody wants is ended", |w| w.calls("delete u9") >= 1).await;
+    world.until("what is not wanted is ended", |w| w.calls("delete u9") >= 1).await;
 }
 
 #[tokio::test(start_paused = true)]
