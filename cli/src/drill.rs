@@ -18,7 +18,8 @@ use winddown_runtimes::process::{
 };
 use winddown_shared::display::{clean, duration};
 use winddown_shared::{
-    Inhibitor, KillReason, KillRequest, LockState, PodKiller, ShutdownKind, error_chain,
+    Inhibitor, KillReason, KillRequest, LockState, PluginError, PodKiller, ShutdownKind,
+    error_chain,
 };
 use winddown_shutdown::{Outcome, ShutdownReport, Trigger};
 use winddown_systemd::stand_in::{ShutdownOutcome, StandIn};
@@ -109,6 +110,9 @@ pub(crate) enum DrillError {
     /// The process runtime cannot be used.
     #[error("the process runtime cannot start")]
     Runtime(#[source] OpenError),
+    /// Plug-ins cannot be told apart.
+    #[error(transparent)]
+    Plugins(#[from] PluginError),
     /// There is nothing to rehearse with.
     #[error("{}: no pod can be run from here{}", .directory.display(), list(.problems))]
     NoPods {
@@ -220,7 +224,7 @@ impl Drill {
             .source(manifests.clone())
             .identity(Identity { name: NODE_NAME.to_owned(), boot_id: "drill".to_owned() })
             .plugin(plugin)
-            .start();
+            .start()?;
         Ok(Self { node, shutdown, inhibitor, manifests, pods: pods.to_owned(), state, stop })
     }
 

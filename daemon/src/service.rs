@@ -22,7 +22,9 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use winddown_machine::host::{boot_id, group_id, host_name, wall_clock};
 use winddown_shared::display::duration;
-use winddown_shared::{Inhibitor, LockState, WallClock, WallTime, critical, error_chain};
+use winddown_shared::{
+    Inhibitor, LockState, PluginError, WallClock, WallTime, critical, error_chain,
+};
 use winddown_systemd::{InhibitorConfig, LogindInhibitor, Notifier};
 
 use winddown_config::{Config, ConfigError, Mode, RuntimeKind, file_hint};
@@ -74,6 +76,9 @@ pub enum StartError {
     /// The configured runtime cannot be used.
     #[error(transparent)]
     Runtime(#[from] RuntimeStartError),
+    /// Plug-ins cannot be told apart.
+    #[error(transparent)]
+    Plugins(#[from] PluginError),
     /// The control socket cannot be had.
     #[error("the control socket cannot be opened")]
     Socket(#[source] SocketError),
@@ -261,7 +266,7 @@ impl Service {
             .clocks(wall, host::boot_clock_of_user_space().await)
             .plugin(plugin)
             .plugins(runs.plugins)
-            .start();
+            .start()?;
         let server = Server::new(Arc::new(node.clone()), Limits::default(), stop.clone());
         // Clones share the limits: scrapes over TCP cannot crowd out root on the socket.
         let scraped = config.metrics_address.map(|address| {

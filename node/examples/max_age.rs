@@ -21,7 +21,9 @@ use winddown_machine::host::{host_name, wall_clock};
 use winddown_node::{Configured, Node, policy_of};
 use winddown_runtimes::process::{ProcessConfig, ProcessRuntime, ShimCommand, shim};
 use winddown_shared::display::duration;
-use winddown_shared::{NodeHandle, NodePod, Plugin, PluginName, Pod, PodEnding, WallTime};
+use winddown_shared::{
+    Counter, NodeHandle, NodePod, Plugin, PluginMetric, PluginName, Pod, PodEnding, WallTime,
+};
 use winddown_static_pods::ManifestDirectory;
 use winddown_systemd::{InhibitorConfig, LogindInhibitor};
 
@@ -30,11 +32,16 @@ const NAME: PluginName = PluginName::of("max-age");
 /// Ends pods that are older than `oldest`, one after the other.
 struct MaxAge {
     oldest: Duration,
+    looks: Counter,
 }
 
 impl Plugin for MaxAge {
     fn name(&self) -> PluginName {
         NAME
+    }
+
+    fn metrics(&self) -> Vec<PluginMetric> {
+        vec![(&self.looks).into()]
     }
 
     fn run(self: Box<Self>, node: NodeHandle) -> BoxFuture<'static, ()> {
@@ -44,6 +51,7 @@ impl Plugin for MaxAge {
                 // What changes from here on is seen below.
                 pods.borrow_and_update();
                 gate.borrow_and_update();
+                self.looks.inc();
                 if let Some(ending) = node.end(|pods| self.choose(pods, node.now())) {
                     // One that does not end in time is ending all the same.
                     let _ = ending.gone().await;
@@ -65,6 +73,10 @@ impl Plugin for MaxAge {
 }
 
 impl MaxAge {
+    fn new(oldest: Duration) -> Self {
+        Self { oldest, looks: Counter::new("max_age_looks", "How often ages were compared") }
+    }
+
     /// Of the pods that are too old the one with the lowest priority, and the oldest of these.
     fn choose(&self, pods: &[NodePod], now: WallTime) -> Option<(Pod, PodEnding)> {
         let old = pods.iter().filter_map(|one| {
@@ -148,8 +160,8 @@ async fn run(directory: &Path, oldest: Duration) -> Result<(), Box<dyn Error>> {
         .kept_in(directory.join("state"))
         .source(manifests)
         .plugin(configured.shutdown(logind))
-        .plugin(MaxAge { oldest })
-        .start();
+        .plugin(MaxAge::new(oldest))
+        .start()?;
 
     let socket = ControlSocket::bind(&directory.join("winddown.sock"), None).await?;
     Server::new(Arc::new(node), Limits::default(), stop).serve(socket).await;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tokio::sync::watch;
 use winddown_machine::host::{boot_clock, boot_id, host_name, wall_clock};
-use winddown_shared::{BootClock, Runtime, WallClock};
+use winddown_shared::{BootClock, PluginError, Runtime, WallClock};
 
 use crate::core::CoreParts;
 use crate::{Identity, Machine, Node, NodePlugin, Settings, Source};
@@ -123,7 +123,10 @@ impl<R: Runtime> NodeBuilder<R> {
     /// a shutdown is already under way (or has been silent for two seconds), and no shutdown is acted on before the
     /// pods that run already are known, or have not become known for five seconds: then the shutdown itself waits
     /// for them.
-    pub fn start(self) -> Node<R> {
+    ///
+    /// # Errors
+    /// What plug-ins of other parties are called, or count, is not told apart. Nothing was started.
+    pub fn start(self) -> Result<Node<R>, PluginError> {
         Node::of_parts(self.0)
     }
 }

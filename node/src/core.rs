@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 use winddown_shared::status::StatusStore;
 use winddown_shared::{
     Admission, AdmissionFailureHandler, AdmissionGate, AdmitHandler, BootClock, DesiredPods,
-    Intake, KillRequest, PluginName, Pod, PodKiller, PodUidMap, PodWorkers, Recorder, Runtime,
+    Intake, KillRequest, Listed, Pod, PodKiller, PodUidMap, PodWorkers, Recorder, Runtime,
     RuntimeSyncer, WallClock, WorkerObserver, WorkerTimes, critical,
 };
 
@@ -67,14 +67,14 @@ impl<R: Runtime> Core<R> {
     pub(crate) fn new(
         parts: CoreParts<R>,
         settings: &Settings,
-        plugins: &[PluginName],
+        plugins: &[Listed],
     ) -> (Self, PodUidMap<KillRequest>) {
         let (boot_id, clock) = (&parts.identity.boot_id, &parts.boot_clock);
         let kept = parts.kept_in.map(|directory| {
             KeptKills::open(directory.join("kills"), boot_id, clock.clone(), plugins)
         });
         let (kills, asked_before) = kept.unzip();
-        let recorders = Arc::new(Recorders::new(&parts.wall, kills));
+        let recorders = Arc::new(Recorders::new(&parts.wall, kills, plugins));
         let recorder = Arc::clone(&recorders) as Arc<dyn Recorder>;
         let statuses = StatusStore::default();
         let syncer = RuntimeSyncer::new(

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use winddown_shared::{
-    BootClock, Event, Grace, KillReason, KillRequest, PluginName, PodUid, PodUidMap, Recorder,
+    BootClock, Event, Grace, KillReason, KillRequest, Listed, PodUid, PodUidMap, Recorder,
     StatusOverride, error_chain,
 };
 
@@ -51,7 +51,7 @@ impl KeptKills {
         directory: PathBuf,
         boot_id: &str,
         clock: BootClock,
-        plugins: &[PluginName],
+        plugins: &[Listed],
     ) -> (Self, PodUidMap<KillRequest>) {
         let now = clock.now();
         let mut found = PodUidMap::default();
@@ -158,10 +158,10 @@ fn is_kept(by: KillReason) -> bool {
     }
 }
 
-fn reason(word: &str, plugins: &[PluginName]) -> Option<KillReason> {
+fn reason(word: &str, plugins: &[Listed]) -> Option<KillReason> {
     let own =
         [KillReason::Preemption, KillReason::Eviction, KillReason::Operator, KillReason::Removed];
-    let theirs = plugins.iter().map(|name| KillReason::Plugin(*name));
+    let theirs = plugins.iter().map(|plugin| KillReason::Plugin(plugin.name));
     own.into_iter().chain(theirs).find(|reason| reason.as_str() == word)
 }
 
@@ -172,6 +172,7 @@ mod tests {
     use winddown_shared::PodLabel;
 
     use super::*;
+    use winddown_shared::PluginName;
 
     const MINE: PluginName = PluginName::of("mine");
     const THEIRS: PluginName = PluginName::of("theirs");
@@ -187,7 +188,12 @@ mod tests {
 
     fn open(state: &Path, boot: &str, at: u64) -> (KeptKills, PodUidMap<KillRequest>) {
         let clock = BootClock::new(move || Duration::from_secs(at));
-        KeptKills::open(state.join("kills"), boot, clock, &[MINE])
+        KeptKills::open(
+            state.join("kills"),
+            boot,
+            clock,
+            &[Listed { name: MINE, metrics: Vec::new() }],
+        )
     }
 
     #[test]

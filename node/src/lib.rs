@@ -8,7 +8,7 @@
 //!     .plugin(Preemption::new(strategy))
 //!     .plugin(Eviction::new(source, thresholds))
 //!     .plugin(Cluster::new(parts))
-//!     .start()
+//!     .start()?
 //! ```
 //!
 //! Each of these is a feature of this crate, and all are on by default. One that is left out of the list is not there:
@@ -56,8 +56,8 @@ use std::sync::Arc;
 
 use tokio::sync::watch;
 use winddown_shared::{
-    AdmissionFailureHandler, NoPreemption, PluginNotes, PodKiller, PodWorkers, Runtime,
-    RuntimeSyncer, WallTime, critical,
+    AdmissionFailureHandler, Listed, NoPreemption, PluginError, PluginNotes, PodKiller, PodWorkers,
+    Runtime, RuntimeSyncer, WallTime, critical,
 };
 
 use crate::core::Core;
@@ -118,11 +118,12 @@ impl<R: Runtime> Node<R> {
         NodeBuilder::new(runtime)
     }
 
-    pub(crate) fn of_parts(parts: NodeParts<R>) -> Self {
+    pub(crate) fn of_parts(parts: NodeParts<R>) -> Result<Self, PluginError> {
         let NodeParts { core, settings, sources, plugins } = parts;
         let first = settings.borrow().clone();
-        let names: Vec<_> = plugins.iter().filter_map(|plugin| plugin.name_of_another()).collect();
-        let (core, mut asked_before) = Core::new(core, &first, &names);
+        let others: Vec<_> = plugins.iter().filter_map(|plugin| plugin.of_another()).collect();
+        Listed::check(&others)?;
+        let (core, mut asked_before) = Core::new(core, &first, &others);
         let core = Arc::new(core);
         let notes = PluginNotes::default();
         let mut node =
@@ -174,7 +175,7 @@ impl<R: Runtime> Node<R> {
             }
         });
         critical::spawn_stopping(name, stop, work);
-        node
+        Ok(node)
     }
 
     /// The pod workers.

@@ -16,6 +16,7 @@ mod counts;
 mod document;
 mod facts;
 mod labelled;
+mod plugin;
 mod port;
 mod process;
 mod starting;
@@ -29,10 +30,11 @@ use std::time::Duration;
 use prometheus_client::encoding::text::{encode_eof, encode_registry};
 use prometheus_client::registry::Registry;
 use winddown_shared::{
-    Event, PluginName, Pod, PodUid, Recorder, ResourceName, WallClock, WallTime, WorkerObserver,
+    Event, Listed, Pod, PodUid, Recorder, ResourceName, WallClock, WallTime, WorkerObserver,
 };
 
 use counted::Counted;
+use plugin::OfPlugin;
 use starting::Starting;
 
 pub use cluster::ClusterFacts;
@@ -54,10 +56,16 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    /// Nothing counted yet.
-    pub fn new(wall: WallClock) -> Self {
+    /// Nothing counted yet. What the plug-ins of others count is shown behind the node's own.
+    pub fn new(wall: WallClock, plugins: &[Listed]) -> Self {
         let mut registry = Registry::default();
         let counted = Counted::register(&mut registry);
+        for Listed { name, metrics } in plugins {
+            counted.plugin_choices(name.as_str());
+            for metric in metrics {
+                registry.register(metric.name(), metric.help(), OfPlugin(metric.clone()));
+            }
+        }
         let ending = AtomicBool::new(false);
         Self { registry, counted, wall, ending, starting: Starting::default() }
     }
@@ -66,11 +74,6 @@ impl Metrics {
     pub fn last_shutdown(&self, start: Option<WallTime>, end: Option<WallTime>) {
         self.counted.shutdown.start.set(unix_seconds(start));
         self.counted.shutdown.end.set(unix_seconds(end));
-    }
-
-    /// Begins to count what the plug-in `name` chooses.
-    pub(crate) fn of_plugin(&self, name: PluginName) {
-        self.counted.plugin_choices(name.as_str());
     }
 
     /// Begins to count what preemption ends.

@@ -13,8 +13,8 @@ use winddown_control::api::{
     WithdrawAnswer,
 };
 use winddown_shared::{
-    AdmissionFailureHandler, AdmitHandler, KillRequest, NodeHandle, NodeHandleParts, Plugin,
-    PluginName, PluginNotes, PodUidMap, PodWorkers, Recorder, Runtime, RuntimeSyncer, critical,
+    AdmissionFailureHandler, AdmitHandler, KillRequest, Listed, NodeHandle, NodeHandleParts,
+    Plugin, PluginNotes, PodUidMap, PodWorkers, Recorder, Runtime, RuntimeSyncer, critical,
 };
 
 use crate::core::Core;
@@ -23,8 +23,8 @@ use crate::metrics::NodeFacts;
 
 /// A line of the list that a node is made of: one of the node's own, or a [`Plugin`] of another party.
 pub trait NodePlugin<R: Runtime>: Send + 'static {
-    /// What it is called, if it is of another party.
-    fn name_of_another(&self) -> Option<PluginName> {
+    /// What it is called and counts, if it is of another party.
+    fn of_another(&self) -> Option<Listed> {
         None
     }
 
@@ -152,8 +152,8 @@ impl<R: Runtime> Joining<R> {
 }
 
 impl<R: Runtime> NodePlugin<R> for Box<dyn NodePlugin<R>> {
-    fn name_of_another(&self) -> Option<PluginName> {
-        (**self).name_of_another()
+    fn of_another(&self) -> Option<Listed> {
+        (**self).of_another()
     }
 
     fn join(self: Box<Self>, node: &mut Joining<R>) {
@@ -162,14 +162,13 @@ impl<R: Runtime> NodePlugin<R> for Box<dyn NodePlugin<R>> {
 }
 
 impl<R: Runtime, P: Plugin> NodePlugin<R> for P {
-    fn name_of_another(&self) -> Option<PluginName> {
-        Some(self.name())
+    fn of_another(&self) -> Option<Listed> {
+        Some(Listed { name: self.name(), metrics: self.metrics() })
     }
 
     fn join(self: Box<Self>, node: &mut Joining<R>) {
         let name = self.name();
         node.brought.admission.extend(self.admission());
-        node.core.recorders.metrics.of_plugin(name);
         let handle = NodeHandle::new(name, node.handle_parts());
         let core = Arc::clone(&node.core);
         node.start(move |_| {

@@ -102,7 +102,8 @@ fn bench_with(
         .plugin(configured.preemption())
         .plugins(pressure.map(|source| configured.eviction(source)))
         .plugins(cluster)
-        .start();
+        .start()
+        .unwrap();
     Bench { node, shutdown, configured, runtime, login, notice_aggregator, manifests, state }
 }
 

@@ -6,11 +6,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
 use tokio::sync::watch;
 use winddown_control::AgentApi;
 use winddown_control::api::{DrainRequest, ErrorCode, KillBody, PodState};
 use winddown_node::{Node, NodeBuilder};
 use winddown_shared::fake::{FakeRuntime, pod};
+use winddown_shared::{Counter, NodeHandle, Plugin, PluginError, PluginMetric, PluginName};
 use winddown_static_pods::DesiredManifests;
 
 fn secs(s: u64) -> Duration {
@@ -26,7 +28,8 @@ async fn runs(
     let pods = vec![web.clone(), dns.clone()];
     let wanted = DesiredManifests { generation: 1, complete: true, pods, ..Default::default() };
     let wanted = watch::Sender::new(Arc::new(wanted));
-    let node = list(Node::builder(Arc::new(runtime.clone())).source(wanted.subscribe())).start();
+    let node = Node::builder(Arc::new(runtime.clone())).source(wanted.subscribe());
+    let node = list(node).start().unwrap();
     node.pods_are_known().await;
     tokio::time::sleep(secs(1)).await;
     assert_eq!(node.status().pods.len(), 2);
@@ -57,6 +60,39 @@ async fn a_node_without_any_plug_in_runs_pods_and_ends_one_when_asked() {
     assert_eq!(node.eviction_plan(None).await.unwrap_err().code, ErrorCode::NotFound);
     assert_eq!(node.preemption_plan(None, None).unwrap_err().code, ErrorCode::NotFound);
     node.shut_down().await;
+}
+
+/// A plug-in that counts under the name it is given.
+struct Counts(PluginName, &'static str);
+
+impl Plugin for Counts {
+    fn name(&self) -> PluginName {
+        self.0
+    }
+
+    fn metrics(&self) -> Vec<PluginMetric> {
+        vec![(&Counter::new(self.1, "Looks")).into()]
+    }
+
+    fn run(self: Box<Self>, _: NodeHandle) -> BoxFuture<'static, ()> {
+        Box::pin(std::future::pending())
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn plug_ins_that_could_not_be_told_apart_start_no_node() {
+    let (name, other) = (PluginName::of("max-age"), PluginName::of("max"));
+    let start = |list: [Counts; 2]| {
+        let node = Node::builder(Arc::new(FakeRuntime::default())).plugins(list).start();
+        node.map(|node| node.metrics())
+    };
+    let twice = start([Counts(name, "max_age_a"), Counts(name, "max_age_b")]);
+    assert_eq!(twice.unwrap_err(), PluginError::NameTaken { name });
+    let ours = start([Counts(name, "max_age_a"), Counts(other, "winddown_inhibitor_held")]);
+    let wrong = PluginError::MetricName { plugin: other, metric: "winddown_inhibitor_held" };
+    assert_eq!(ours.unwrap_err(), wrong);
+    let metrics = start([Counts(name, "max_age_a"), Counts(other, "max_b")]).unwrap();
+    assert!(metrics.contains("max_age_a_total 0\n") && metrics.contains("max_b_total 0\n"));
 }
 
 #[cfg(feature = "shutdown")]
@@ -97,7 +133,7 @@ async fn a_node_with_preemption_alone_says_whom_it_would_end() {
 mod with_eviction {
     use super::*;
     use futures_util::FutureExt as _;
-    use futures_util::future::{BoxFuture, ready};
+    use futures_util::future::ready;
     use winddown_eviction::{Policy, Reclaimable};
     use winddown_machine::UsagePlaces;
     use winddown_node::{Eviction, PressureSource, RuntimeFigures};

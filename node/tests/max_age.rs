@@ -162,4 +162,6 @@ async fn a_third_partys_controller_ends_pods_and_is_seen_where_ours_are() {
     assert_eq!(status.plugins[0].name, "max-age");
     let metrics = agent.metrics();
     assert!(metrics.contains("winddown_plugin_choices_total{plugin=\"max-age\"} 3"), "{metrics}");
+    let looks = metrics.lines().find_map(|line| line.strip_prefix("max_age_looks_total "));
+    assert!(looks.unwrap().parse::<u64>().unwrap() >= 3, "{metrics}");
 }

@@ -152,7 +152,8 @@ impl Scene {
             .plugin(plugin)
             .plugin(cluster)
             .admits_all(true)
-            .start();
+            .start()
+            .unwrap();
         let progress = shutdown.progress();
         // As the service does it.
         tokio::spawn(async move {

@@ -67,8 +67,8 @@ pub use kill::{
 pub use mounts::{Mount, mounts};
 pub use notice::{LONGEST_NOTICE, Notice, Notices};
 pub use plugin::{
-    Ending, NodeHandle, NodeHandleParts, NodePod, Plugin, PluginName, PluginNote, PluginNotes,
-    PodEnding,
+    Counter, Ending, Gauge, Listed, Measured, NodeHandle, NodeHandleParts, NodePod, Plugin,
+    PluginError, PluginMetric, PluginName, PluginNote, PluginNotes, PodEnding,
 };
 pub use pod::{
     CONFIG_MIRROR_ANNOTATION, CONFIG_SOURCE_ANNOTATION, IdentityError, Pod, PodUid, PodUidMap,

@@ -1,5 +1,7 @@
 //! Controllers of others that a node runs beside its own.
 
+mod metrics;
+
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,6 +16,8 @@ use crate::{
     PodStopped, Recorder, StatusOverride, VictimLock, WallClock, WallTime,
 };
 
+pub use metrics::{Counter, Gauge, Listed, Measured, PluginError, PluginMetric};
+
 /// A controller that a node runs beside its own.
 ///
 /// It chooses pods to end through the [`NodeHandle`], and what it does is seen where the node's own
@@ -27,6 +31,12 @@ pub trait Plugin: Send + 'static {
     /// before anything is ended for the pod.
     fn admission(&self) -> Option<Arc<dyn AdmitHandler>> {
         None
+    }
+
+    /// What it counts, which is shown among the node's metrics. A name begins with the plug-in's own,
+    /// hyphens as underscores: `max_age_looks` of `max-age`. The plug-in keeps what these are made of.
+    fn metrics(&self) -> Vec<PluginMetric> {
+        Vec::new()
     }
 
     /// Does its work. Called once, when the pods that ran before the agent did are known; dropped when

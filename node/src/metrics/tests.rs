@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1 as kube;
-use winddown_shared::{PodLabel, PodUid};
+use winddown_shared::{Counter, Gauge, PluginName, PodLabel, PodUid};
 
 use super::*;
 
@@ -17,7 +17,7 @@ fn label() -> PodLabel {
 
 fn metrics() -> Metrics {
     let wall = WallClock::fixed(WallTime::from_second(1_800_000_000).unwrap());
-    Metrics::new(wall)
+    Metrics::new(wall, &[])
 }
 
 /// The value of one sample, named with its labels.
@@ -89,11 +89,36 @@ fn a_shutdown_that_was_called_off_has_an_end_and_cuts_nothing_after_it() {
 #[test]
 fn the_times_of_the_shutdown_before_this_boot_are_there_from_the_start() {
     let start = WallTime::from_second(1_700_000_000).unwrap();
-    let metrics = Metrics::new(WallClock::fixed(WallTime::UNIX_EPOCH));
+    let metrics = Metrics::new(WallClock::fixed(WallTime::UNIX_EPOCH), &[]);
     metrics.last_shutdown(Some(start), None);
     assert_eq!(value(&metrics, "kubelet_graceful_shutdown_start_time_seconds"), Some(1.7e9));
     // A start without an end: the shutdown before did not come to its end.
     assert_eq!(value(&metrics, "kubelet_graceful_shutdown_end_time_seconds"), Some(0.0));
+}
+
+#[test]
+fn what_a_plug_in_counts_is_shown_as_a_family_of_its_own_from_zero_on() {
+    let looks = Counter::by("max_age_looks", "How often it looked", "found", &["old", "none"]);
+    let oldest = Gauge::new("max_age_oldest_seconds", "The oldest pod");
+    let name = PluginName::of("max-age");
+    let plugin = Listed { name, metrics: vec![(&looks).into(), (&oldest).into()] };
+    let metrics = Metrics::new(WallClock::fixed(WallTime::UNIX_EPOCH), &[plugin]);
+    looks.of("old").add(3);
+    oldest.set(1.5);
+    let text = metrics.text(NodeFacts::default());
+    let (ours, theirs) = text.split_once("# HELP max_age_looks").unwrap();
+    assert_eq!(
+        theirs,
+        " How often it looked.\n# TYPE max_age_looks counter\nmax_age_looks_total{found=\"old\"} 3\n\
+         max_age_looks_total{found=\"none\"} 0\n# HELP max_age_oldest_seconds The oldest pod.\n\
+         # TYPE max_age_oldest_seconds gauge\nmax_age_oldest_seconds 1.5\n# EOF\n"
+    );
+    assert!(ours.contains("winddown_plugin_choices_total{plugin=\"max-age\"} 0"));
+    // Which is why no plug-in's may begin like one of these.
+    let of_node = |line: &str| {
+        ["kubelet_", "winddown_", "process_"].iter().any(|prefix| line.starts_with(prefix))
+    };
+    assert!(ours.lines().filter(|line| !line.starts_with('#')).all(of_node), "{ours}");
 }
 
 #[test]

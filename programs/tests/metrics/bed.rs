@@ -82,7 +82,8 @@ impl Bed {
             .plugin(configured.eviction(measured(&state)))
             .plugins(cluster)
             .plugin(Idle)
-            .start();
+            .start()
+            .unwrap();
         Self { node, runtime, login, manifests, _state: state }
     }
 

@@ -1,0 +1,394 @@
+//! Counters and gauges of a plug-in, and what may be in one list of plug-ins.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::PluginName;
+
+/// The most values that a label has.
+const MOST_VALUES: usize = 16;
+
+/// What begins the names of the node's own metrics.
+const OURS: [&str; 3] = ["kubelet_", "winddown_", "process_"];
+
+/// What the exposition adds to a name, or keeps for itself.
+const ADDED: [&str; 6] = ["_total", "_bucket", "_count", "_sum", "_created", "_info"];
+
+/// Counts up. Clones are one.
+///
+/// The node shows it once [`Plugin::metrics`](super::Plugin::metrics) has handed it in, from zero on.
+#[derive(Clone, Debug)]
+pub struct Counter(Series);
+
+/// Goes up and down; 0 until it is set. Clones are one.
+#[derive(Clone, Debug)]
+pub struct Gauge(Series);
+
+/// A [`Counter`] or [`Gauge`], for the node to show.
+#[derive(Clone, Debug)]
+pub struct PluginMetric(Arc<Family>);
+
+/// How it stands.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Measured {
+    /// Of a [`Counter`].
+    Count(u64),
+    /// Of a [`Gauge`].
+    Level(f64),
+}
+
+/// A plug-in of another party, as a node's list has it.
+#[derive(Clone, Debug)]
+pub struct Listed {
+    /// What it is called.
+    pub name: PluginName,
+    /// What it counts.
+    pub metrics: Vec<PluginMetric>,
+}
+
+/// Why a node cannot start with these plug-ins.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum PluginError {
+    /// Two have one name.
+    #[error("two plug-ins are called {name}; give one of them another name")]
+    NameTaken {
+        /// The name.
+        name: PluginName,
+    },
+    /// A name that is none, or could be one of the node's own.
+    #[error(
+        "the plug-in {plugin} has a metric {metric:?}; call it {}_ and then lower-case letters, digits and \
+         underscores, without an ending that is added ({})", prefix(*plugin), ADDED.join(", ")
+    )]
+    MetricName {
+        /// Whose it is.
+        plugin: PluginName,
+        /// The name.
+        metric: &'static str,
+    },
+    /// The names of the plug-in's metrics would be those of the node.
+    #[error("metrics of the plug-in {plugin} would look like the node's own; give it another name")]
+    MetricOfNode {
+        /// Whose they are.
+        plugin: PluginName,
+    },
+    /// Two metrics have one name.
+    #[error(
+        "the metric {metric:?} of the plug-in {plugin} is there twice; give one of them another name"
+    )]
+    MetricTaken {
+        /// Whose the second is.
+        plugin: PluginName,
+        /// The name.
+        metric: &'static str,
+    },
+    /// A label that is none, or without a bound.
+    #[error(
+        "the metric {metric:?} has a label {label:?}; call it by lower-case letters, digits and underscores, and \
+         name 1 to {MOST_VALUES} values, each once"
+    )]
+    Label {
+        /// The metric.
+        metric: &'static str,
+        /// The label.
+        label: &'static str,
+    },
+}
+
+/// One number of a family.
+#[derive(Clone, Debug)]
+struct Series {
+    family: Arc<Family>,
+    at: usize,
+}
+
+#[derive(Debug)]
+struct Family {
+    name: &'static str,
+    help: &'static str,
+    is_counter: bool,
+    label: Option<(&'static str, &'static [&'static str])>,
+    /// One for each value, then one for all others; a gauge's are the bits of its number.
+    numbers: Vec<AtomicU64>,
+}
+
+impl Series {
+    fn new(
+        name: &'static str,
+        help: &'static str,
+        is_counter: bool,
+        label: Option<(&'static str, &'static [&'static str])>,
+    ) -> Self {
+        let values = label.map_or(0, |(_, values)| values.len());
+        let numbers = std::iter::repeat_with(AtomicU64::default).take(values + 1).collect();
+        let family = Arc::new(Family { name, help, is_counter, label, numbers });
+        Self { family, at: values }
+    }
+
+    fn of(&self, value: &str) -> Self {
+        let values = self.family.label.map_or(&[][..], |(_, values)| values);
+        let at = values.iter().position(|known| *known == value).unwrap_or(values.len());
+        Self { family: Arc::clone(&self.family), at }
+    }
+
+    fn number(&self) -> &AtomicU64 {
+        &self.family.numbers[self.at]
+    }
+}
+
+// === impl Counter ===
+
+impl Counter {
+    /// A counter; its name comes without the `_total` that is added.
+    #[must_use]
+    pub fn new(name: &'static str, help: &'static str) -> Self {
+        Self(Series::new(name, help, true, None))
+    }
+
+    /// Counters told apart by a label with these values. What is counted of another is shown as
+    /// `other`, so that their number never grows.
+    #[must_use]
+    pub fn by(
+        name: &'static str,
+        help: &'static str,
+        label: &'static str,
+        values: &'static [&'static str],
+    ) -> Self {
+        Self(Series::new(name, help, true, Some((label, values))))
+    }
+
+    /// The counter of one value of the label.
+    #[must_use]
+    pub fn of(&self, value: &str) -> Self {
+        Self(self.0.of(value))
+    }
+
+    /// Counts one more.
+    pub fn inc(&self) {
+        self.add(1);
+    }
+
+    /// Counts so many more.
+    pub fn add(&self, more: u64) {
+        self.0.number().fetch_add(more, Ordering::Relaxed);
+    }
+}
+
+// === impl Gauge ===
+
+impl Gauge {
+    /// A gauge.
+    #[must_use]
+    pub fn new(name: &'static str, help: &'static str) -> Self {
+        Self(Series::new(name, help, false, None))
+    }
+
+    /// Gauges told apart by a label, as [`Counter::by`] has it.
+    #[must_use]
+    pub fn by(
+        name: &'static str,
+        help: &'static str,
+        label: &'static str,
+        values: &'static [&'static str],
+    ) -> Self {
+        Self(Series::new(name, help, false, Some((label, values))))
+    }
+
+    /// The gauge of one value of the label.
+    #[must_use]
+    pub fn of(&self, value: &str) -> Self {
+        Self(self.0.of(value))
+    }
+
+    /// How it stands from now on.
+    pub fn set(&self, level: f64) {
+        self.0.number().store(level.to_bits(), Ordering::Relaxed);
+    }
+}
+
+// === impl PluginMetric ===
+
+impl From<&Counter> for PluginMetric {
+    fn from(counter: &Counter) -> Self {
+        Self(Arc::clone(&counter.0.family))
+    }
+}
+
+impl From<&Gauge> for PluginMetric {
+    fn from(gauge: &Gauge) -> Self {
+        Self(Arc::clone(&gauge.0.family))
+    }
+}
+
+impl PluginMetric {
+    /// Its name, without what the exposition adds.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        self.0.name
+    }
+
+    /// What it is, for people.
+    #[must_use]
+    pub fn help(&self) -> &'static str {
+        self.0.help
+    }
+
+    /// Whether it is a counter; a gauge otherwise.
+    #[must_use]
+    pub fn is_counter(&self) -> bool {
+        self.0.is_counter
+    }
+
+    /// Its label, if it has one.
+    #[must_use]
+    pub fn label(&self) -> Option<&'static str> {
+        self.0.label.map(|(label, _)| label)
+    }
+
+    /// How it stands, for each value of its label in their order; `other` only once it was used. Without
+    /// a label the value is empty.
+    pub fn samples(&self) -> impl Iterator<Item = (&'static str, Measured)> {
+        let Family { is_counter, label, ref numbers, .. } = *self.0;
+        let (others, values) = match label {
+            Some((_, values)) => ("other", values),
+            None => ("", &[][..]),
+        };
+        let names = values.iter().copied().chain([others]);
+        let numbers = numbers.iter().map(|number| number.load(Ordering::Relaxed));
+        let shown = move |(name, number): &(&str, u64)| *name != "other" || *number > 0;
+        names.zip(numbers).filter(shown).map(move |(name, number)| match is_counter {
+            true => (name, Measured::Count(number)),
+            false => (name, Measured::Level(f64::from_bits(number))),
+        })
+    }
+}
+
+impl Listed {
+    /// Whether these can be plug-ins of one node: their names, and those of their metrics and labels.
+    ///
+    /// # Errors
+    /// The first thing that cannot be.
+    pub fn check(plugins: &[Self]) -> Result<(), PluginError> {
+        let mut taken = std::collections::HashSet::new();
+        for (at, Self { name, metrics }) in plugins.iter().enumerate() {
+            if plugins[..at].iter().any(|other| other.name == *name) {
+                return Err(PluginError::NameTaken { name: *name });
+            }
+            for PluginMetric(family) in metrics {
+                family.check(*name)?;
+                if !taken.insert(family.name) {
+                    return Err(PluginError::MetricTaken { plugin: *name, metric: family.name });
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Family {
+    fn check(&self, plugin: PluginName) -> Result<(), PluginError> {
+        let prefix = format!("{}_", prefix(plugin));
+        if OURS.iter().any(|ours| prefix.starts_with(ours)) {
+            return Err(PluginError::MetricOfNode { plugin });
+        }
+        let rest = self.name.strip_prefix(&prefix).unwrap_or_default();
+        if !is_word(rest) || ADDED.iter().any(|added| self.name.ends_with(added)) {
+            return Err(PluginError::MetricName { plugin, metric: self.name });
+        }
+        let Some((label, values)) = self.label else { return Ok(()) };
+        let is_twice = |(at, value): (usize, &&str)| values[..at].contains(value);
+        let bounded = (1..=MOST_VALUES).contains(&values.len())
+            && !values.iter().enumerate().any(is_twice)
+            && !values.contains(&"other");
+        match is_word(label) && bounded {
+            true => Ok(()),
+            false => Err(PluginError::Label { metric: self.name, label }),
+        }
+    }
+}
+
+fn prefix(plugin: PluginName) -> String {
+    plugin.as_str().replace('-', "_")
+}
+
+fn is_word(text: &str) -> bool {
+    text.starts_with(|c: char| c.is_ascii_lowercase())
+        && text.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NAME: PluginName = PluginName::of("max-age");
+
+    fn listed(name: PluginName, metrics: &[&Counter]) -> Listed {
+        Listed { name, metrics: metrics.iter().map(|counter| (*counter).into()).collect() }
+    }
+
+    fn refused(plugins: &[Listed]) -> String {
+        Listed::check(plugins).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn a_label_has_the_values_it_was_given_and_one_for_all_others() {
+        let looks = Counter::by("max_age_looks", "Looks", "found", &["old", "none"]);
+        let shown = || PluginMetric::from(&looks).samples().collect::<Vec<_>>();
+        assert_eq!(shown(), [("old", Measured::Count(0)), ("none", Measured::Count(0))]);
+        looks.of("none").add(2);
+        for unknown in ["a", "b", "c"] {
+            looks.of(unknown).inc();
+        }
+        assert_eq!(shown()[1..], [("none", Measured::Count(2)), ("other", Measured::Count(3))]);
+
+        let oldest = Gauge::new("max_age_oldest_seconds", "The oldest");
+        oldest.set(1.5);
+        let shown: Vec<_> = PluginMetric::from(&oldest).samples().collect();
+        assert_eq!(shown, [("", Measured::Level(1.5))]);
+    }
+
+    #[test]
+    fn what_a_scrape_could_not_tell_apart_is_refused_with_what_to_write_instead() {
+        let good = Counter::by("max_age_looks", "Looks", "found", &["old"]);
+        assert_eq!(Listed::check(&[listed(NAME, &[&good])]), Ok(()));
+        for wrong in ["looks", "max_age_", "max_age_Looks", "max_age_looks_total", "kubelet_looks"]
+        {
+            let text = refused(&[listed(NAME, &[&Counter::new(wrong, "")])]);
+            assert!(text.contains(&format!("{wrong:?}; call it max_age_ and then")), "{text}");
+        }
+        for ours in [PluginName::of("winddown"), PluginName::of("process-max")] {
+            let clash = Counter::new("process_max_fds", "Ours");
+            assert_eq!(
+                Listed::check(&[listed(ours, &[&clash])]),
+                Err(PluginError::MetricOfNode { plugin: ours })
+            );
+            assert_eq!(Listed::check(&[listed(ours, &[])]), Ok(()), "it has none");
+        }
+        // A plug-in whose name begins as another one's.
+        let max = PluginName::of("max");
+        let both = [
+            listed(NAME, &[&Counter::new("max_age_looks", "")]),
+            listed(max, &[&Counter::new("max_age_looks", "")]),
+        ];
+        let taken = PluginError::MetricTaken { plugin: max, metric: "max_age_looks" };
+        assert_eq!(Listed::check(&both), Err(taken));
+        let twice = [listed(NAME, &[]), listed(NAME, &[])];
+        assert_eq!(
+            refused(&twice),
+            "two plug-ins are called max-age; give one of them another name"
+        );
+        let many: &[&str] = &["v"; MOST_VALUES + 1];
+        for (label, values) in [
+            ("", &["a"][..]),
+            ("Found", &["a"]),
+            ("found", &[]),
+            ("found", &["a", "a"]),
+            ("found", many),
+        ] {
+            let metric = Counter::by("max_age_looks", "Looks", label, values);
+            let wrong = PluginError::Label { metric: "max_age_looks", label };
+            assert_eq!(Listed::check(&[listed(NAME, &[&metric])]), Err(wrong));
+        }
+    }
+}
