@@ -12,6 +12,7 @@
 //! - The start of a shutdown is written at once: Ready, both conditions of KEP-6249 in one request, and
 //!   the cordon after it. It interrupts whatever is under way. Nothing that ends pods waits for it;
 //!   [`NodeHandle::flush`] does, until a deadline.
+//! - Beside a kubelet a taint of our own comes with the cordon: DaemonSets pay no heed to a cordon.
 //! - Status, cordon, labels and taints are requests of their own. An API server that refuses a node
 //!   its own labels or taints still gets its status.
 //! - A dispute with another writer over something that is ours is carried on ever more slowly.
@@ -41,7 +42,7 @@ pub use conditions::{
 pub use controller::{
     NodeController, NodeControllerBuilder, NodeScope, NodeSettings, NodeSettingsError, Registration,
 };
-pub use cordon::{CORDONED_BY, CordonReason};
+pub use cordon::{CORDONED_BY, CordonReason, TAINT, TAINTED_BY};
 pub use desired::NodeFacts;
 pub use events::{NoNodeEvents, NodeEvent, NodeEvents, NodeRef};
 pub use handle::{NodeHandle, NodeState, NotTold};

@@ -42,7 +42,7 @@ mod tests;
 pub use config::{CompanionConfig, WithoutApi};
 pub use follow::Follower;
 pub use local_node::{Inside, LocalNode, NoLocalNode, Unasked};
-pub use rights::{NEEDS, Need, NotSaid, missing_rights};
+pub use rights::{NEEDS, Need, NotSaid, may_taint, missing_rights};
 pub use runtime::{KubeletRuntime, companion};
 
 /// The example in README.md compiles and does what it says.

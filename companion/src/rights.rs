@@ -5,10 +5,12 @@ use k8s_openapi::api::authorization::v1::{
     FieldSelectorAttributes, ResourceAttributes, SelfSubjectAccessReview,
     SelfSubjectAccessReviewSpec,
 };
+use k8s_openapi::api::core::v1::Node;
 use kube::Api;
-use kube::api::PostParams;
+use kube::api::{Patch, PatchParams, PostParams};
+use serde_json::json;
 
-use winddown_api_client::refusal;
+use winddown_api_client::refusal::{self, Refusal};
 
 /// One verb on one kind of object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,6 +58,27 @@ pub async fn missing_rights(client: &kube::Client, node: &str) -> Result<Vec<Nee
     };
     match try_join_all(NEEDS.map(ask)).await {
         Ok(answers) => Ok(answers.into_iter().flatten().collect()),
+        Err(error) => Err(NotSaid { why: refusal::text(&error) }),
+    }
+}
+
+/// Whether the API server lets `client` change this node's taints: it is asked for a change that it does not
+/// keep. Admission decides (NodeRestriction), of which a review of rights knows nothing.
+///
+/// # Errors
+/// The API server cannot be asked, or does not know the node.
+pub async fn may_taint(client: &kube::Client, node: &str) -> Result<bool, NotSaid> {
+    let nodes: Api<Node> = Api::all(client.clone());
+    let asked = async {
+        let taints = nodes.get(node).await?.spec.and_then(|spec| spec.taints).unwrap_or_default();
+        let probe = json!({"key": "winddown.dev/asks", "effect": "NoSchedule"});
+        let taints = taints.iter().map(|taint| json!(taint)).chain([probe]).collect::<Vec<_>>();
+        let params = PatchParams { dry_run: true, ..PatchParams::default() };
+        nodes.patch(node, &params, &Patch::Strategic(json!({"spec": {"taints": taints}}))).await
+    };
+    match asked.await {
+        Ok(_) => Ok(true),
+        Err(error) if Refusal::of(&error) == Refusal::NotAllowed => Ok(false),
         Err(error) => Err(NotSaid { why: refusal::text(&error) }),
     }
 }

@@ -153,6 +153,8 @@ pub struct Process {
 /// Kubelets and those that contain one, by the kernel's name of the process.
 pub(super) const KUBELETS: [&str; 5] = ["kubelet", "kubelite", "k3s", "k3s-server", "k3s-agent"];
 
+/// A right that a kubelet's own credentials never have, and that an agent can do without.
+pub(super) const TAINT_NODES: &str = "taint nodes";
 /// What is started to make memory by killing processes.
 pub(super) const KILLERS: [&str; 4] = ["systemd-oomd", "earlyoom", "nohang", "oomd"];
 

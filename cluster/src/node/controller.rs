@@ -1,4 +1,4 @@
-//! Reconciles the Node object, its conditions, its cordon and its lease.
+//! Reconciles the Node object, its conditions, its cordon, its taint and its lease.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -55,8 +55,9 @@ pub enum NodeScope {
     /// All that a kubelet writes.
     #[default]
     Whole,
-    /// The conditions of KEP-5683 and the cordon of a shutdown; the rest is a kubelet's. Of the facts
-    /// only the boot id is used, and no events are made: the kubelet tells them.
+    /// The conditions of KEP-5683 and of the facts, and the cordon and the taint of a shutdown; the rest is a
+    /// kubelet's. Of the facts only these and the boot id are used, and no events are made: the kubelet
+    /// tells them.
     Lifecycle,
 }
 

@@ -1,8 +1,8 @@
-//! The node's cordon, and who decided it.
+//! What keeps new pods off the node, and who decided it.
 
 use std::sync::Arc;
 
-use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::api::core::v1::{Node, Taint};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -10,8 +10,26 @@ use serde_json::{Value, json};
 /// remove the annotation: the cordon is yours then.
 pub const CORDONED_BY: &str = "winddown.dev/cordoned-by";
 
+/// The same for the taint.
+pub const TAINTED_BY: &str = "winddown.dev/tainted-by";
+
+/// The key of this agent's taint, `NoSchedule`. Pods of a DaemonSet tolerate that a node is unschedulable,
+/// so a cordon does not keep them off.
+pub const TAINT: &str = "winddown.dev/cordoned";
+
+const NO_SCHEDULE: &str = "NoSchedule";
+
 /// The name under which this agent's writes appear in `metadata.managedFields`.
 pub(super) const FIELD_MANAGER: &str = "winddown";
+
+/// What keeps pods off a node. Each is set, owned and undone by itself: an API server may allow one of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Barrier {
+    /// `spec.unschedulable`.
+    Cordon,
+    /// [`TAINT`].
+    Taint,
+}
 
 /// Why this agent wants no new pods bound to the node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -23,83 +41,83 @@ pub enum CordonReason {
     Drain,
 }
 
-/// What the annotation holds.
+/// What a barrier's annotation holds.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Mark {
-    /// The boot in which the node was cordoned.
+    /// The boot in which the barrier was set.
     pub(super) boot: Arc<str>,
     /// When, as RFC 3339.
     pub(super) since: Arc<str>,
     pub(super) reason: CordonReason,
-    /// The cordon was lifted by another party since; the node's state is now theirs.
+    /// Another party took it away since; the node's state is now theirs.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(super) released: bool,
 }
 
 /// What has to be written, on the condition that no other write came in between.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum CordonAction {
+pub(super) enum Step {
     Nothing,
-    /// Make the node unschedulable and record that it was us.
-    Cordon(Mark),
-    /// Make it schedulable again and drop the mark.
-    Uncordon,
-    /// Leave the node as it is and note that the cordon is no longer ours.
+    /// Set the barrier and record that it was us.
+    Set(Mark),
+    /// Take it away and drop the mark.
+    Undo,
+    /// Leave the node as it is and note that the barrier is no longer ours.
     Release(Mark),
     /// Leave the node as it is and drop the mark.
     Forget,
 }
 
-/// Decides the action from the desired cordon and the Node object.
+/// Decides the step from what is desired and the Node object.
 ///
-/// * A node that is unschedulable without our mark was cordoned by another party, and stays so.
-/// * A cordon of ours that another party lifted is not made again for the same reason in the same
-///   boot.
-/// * Our own cordon is undone when nothing asks for it any more and the node is `ready`, also after a
-///   restart or a boot.
-pub(super) fn decide(wish: Option<&Mark>, node: &Node, ready: bool) -> CordonAction {
-    let unschedulable = is_unschedulable(node);
-    let Some(mark) = mark_of(node) else {
+/// * A barrier without our mark is another party's, and stays.
+/// * One of ours that another party took away is not set again for the same reason in the same boot.
+/// * Our own is undone when nothing asks for it any more and the node is `ready`, also after a restart or
+///   a boot.
+pub(super) fn decide(barrier: Barrier, wish: Option<&Mark>, node: &Node, ready: bool) -> Step {
+    let is_set = barrier.is_set(node);
+    let Some(mark) = barrier.mark_of(node) else {
         return match wish {
-            Some(wish) if !unschedulable => CordonAction::Cordon(wish.clone()),
-            _ => CordonAction::Nothing,
+            Some(wish) if !is_set => Step::Set(wish.clone()),
+            _ => Step::Nothing,
         };
     };
-    let ours = unschedulable && !mark.released && !is_of_others(node);
+    let ours = is_set && !mark.released && !barrier.is_of_others(node);
     match wish {
-        Some(_) if ours => CordonAction::Nothing,
-        Some(wish) if wish.is_same(&mark) && mark.released => CordonAction::Nothing,
-        Some(wish) if wish.is_same(&mark) => CordonAction::Release(mark),
-        // Whatever that mark was about is over: this is another reason to cordon.
-        Some(_) if unschedulable => CordonAction::Forget,
-        Some(wish) => CordonAction::Cordon(wish.clone()),
-        None if ours && ready => CordonAction::Uncordon,
-        None if ours => CordonAction::Nothing,
-        None => CordonAction::Forget,
+        Some(_) if ours => Step::Nothing,
+        Some(wish) if wish.is_same(&mark) && mark.released => Step::Nothing,
+        Some(wish) if wish.is_same(&mark) => Step::Release(mark),
+        // Whatever that mark was about is over: this is another reason.
+        Some(_) if is_set => Step::Forget,
+        Some(wish) => Step::Set(wish.clone()),
+        None if ours && ready => Step::Undo,
+        None if ours => Step::Nothing,
+        None => Step::Forget,
     }
 }
 
-/// The patch of a step; nothing for [`CordonAction::Nothing`].
-pub(super) fn patch(step: &CordonAction, node: &Node) -> Option<Value> {
+/// The patch of a step; nothing for [`Step::Nothing`]. It holds only for the version of the node that it
+/// was made from: the API knows taints as a whole list.
+pub(super) fn patch(barrier: Barrier, step: &Step, node: &Node) -> Option<Value> {
     let annotation = match step {
-        CordonAction::Nothing => return None,
-        CordonAction::Cordon(mark) => serde_json::to_string(mark).unwrap_or_default().into(),
-        CordonAction::Release(mark) => {
+        Step::Nothing => return None,
+        Step::Set(mark) => serde_json::to_string(mark).unwrap_or_default().into(),
+        Step::Release(mark) => {
             let released = Mark { released: true, ..mark.clone() };
             serde_json::to_string(&released).unwrap_or_default().into()
         }
-        CordonAction::Uncordon | CordonAction::Forget => Value::Null,
+        Step::Undo | Step::Forget => Value::Null,
     };
     let mut patch = json!({
         "metadata": {
             "uid": node.metadata.uid,
             "resourceVersion": node.metadata.resource_version,
-            "annotations": { CORDONED_BY: annotation },
+            "annotations": { barrier.annotation(): annotation },
         },
     });
     match step {
-        CordonAction::Cordon(_) => patch["spec"] = json!({ "unschedulable": true }),
-        CordonAction::Uncordon => patch["spec"] = json!({ "unschedulable": null }),
+        Step::Set(mark) => patch["spec"] = barrier.spec(node, Some(mark.reason)),
+        Step::Undo => patch["spec"] = barrier.spec(node, None),
         _ => {}
     }
     Some(patch)
@@ -110,32 +128,87 @@ pub(super) fn is_unschedulable(node: &Node) -> bool {
     node.spec.as_ref().and_then(|spec| spec.unschedulable).unwrap_or(false)
 }
 
-/// The mark on the Node object. An unreadable mark is ignored: the cordon stays.
-pub(super) fn mark_of(node: &Node) -> Option<Mark> {
-    let text = node.metadata.annotations.as_ref()?.get(CORDONED_BY)?;
-    serde_json::from_str(text).ok()
+fn taints(node: &Node) -> &[Taint] {
+    node.spec.as_ref().and_then(|spec| spec.taints.as_deref()).unwrap_or_default()
 }
 
-/// Whether the API server records that another client last changed `spec.unschedulable`. It reveals
-/// a cordon that was lifted and made anew while this agent was not running.
-fn is_of_others(node: &Node) -> bool {
-    let mut owners = node.metadata.managed_fields.iter().flatten().filter(|entry| {
-        let fields = entry.fields_v1.as_ref().map(|fields| &fields.0);
-        fields.is_some_and(|fields| fields["f:spec"].get("f:unschedulable").is_some())
-    });
-    let mut known = false;
-    let ours = owners.any(|entry| {
-        known = true;
-        entry.manager.as_deref() == Some(FIELD_MANAGER)
-    });
-    known && !ours
+fn is_own_taint(taint: &Taint) -> bool {
+    taint.key == TAINT && taint.effect == NO_SCHEDULE
+}
+
+// === impl Barrier ===
+
+impl Barrier {
+    const fn annotation(self) -> &'static str {
+        match self {
+            Self::Cordon => CORDONED_BY,
+            Self::Taint => TAINTED_BY,
+        }
+    }
+
+    pub(super) fn is_set(self, node: &Node) -> bool {
+        match self {
+            Self::Cordon => is_unschedulable(node),
+            Self::Taint => taints(node).iter().any(is_own_taint),
+        }
+    }
+
+    /// The mark on the Node object. An unreadable mark is ignored: the barrier stays.
+    pub(super) fn mark_of(self, node: &Node) -> Option<Mark> {
+        let text = node.metadata.annotations.as_ref()?.get(self.annotation())?;
+        serde_json::from_str(text).ok()
+    }
+
+    /// Whether the API server records that another client last changed it. It reveals a cordon that was
+    /// lifted and made anew while this agent was not running. All taints are one field there, whose owner
+    /// tells nothing of ours.
+    fn is_of_others(self, node: &Node) -> bool {
+        if self == Self::Taint {
+            return false;
+        }
+        let mut owners = node.metadata.managed_fields.iter().flatten().filter(|entry| {
+            let fields = entry.fields_v1.as_ref().map(|fields| &fields.0);
+            fields.is_some_and(|fields| fields["f:spec"].get("f:unschedulable").is_some())
+        });
+        let mut known = false;
+        let ours = owners.any(|entry| {
+            known = true;
+            entry.manager.as_deref() == Some(FIELD_MANAGER)
+        });
+        known && !ours
+    }
+
+    /// The node's `spec` with it for this reason, or without it.
+    fn spec(self, node: &Node, on: Option<CordonReason>) -> Value {
+        if self == Self::Cordon {
+            return json!({ "unschedulable": on.map(|_| true) });
+        }
+        let others = taints(node).iter().filter(|taint| !is_own_taint(taint)).cloned();
+        let ours = on.map(|reason| Taint {
+            key: TAINT.to_owned(),
+            value: Some(reason.as_str().to_owned()),
+            effect: NO_SCHEDULE.to_owned(),
+            time_added: None,
+        });
+        json!({ "taints": others.chain(ours).collect::<Vec<_>>() })
+    }
+}
+
+// === impl CordonReason ===
+
+impl CordonReason {
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Shutdown => "shutdown",
+            Self::Drain => "drain",
+        }
+    }
 }
 
 // === impl Mark ===
 
 impl Mark {
-    /// The same cordon: the same reason in the same boot. An agent that was restarted in between
-    /// knows it again by that.
+    /// The same reason in the same boot. An agent that was restarted in between knows it again by that.
     fn is_same(&self, other: &Self) -> bool {
         self.boot == other.boot && self.reason == other.reason
     }

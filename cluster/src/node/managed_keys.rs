@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use k8s_openapi::api::core::v1::{Node, Taint};
 use serde::{Deserialize, Serialize};
 
-use super::cordon::CORDONED_BY;
+use super::cordon::{CORDONED_BY, TAINTED_BY};
 
 /// The annotation that remembers which keys of the Node object this agent applied. With it, an agent
 /// that starts with other facts takes off what the earlier one had put there, and nothing else.
@@ -41,7 +41,7 @@ pub(super) fn taint_key(taint: &Taint) -> String {
 
 /// Annotations that this module writes for itself: never the facts' and never dropped with them.
 pub(super) fn is_reserved(annotation: &str) -> bool {
-    annotation == LAST_APPLIED || annotation == CORDONED_BY
+    [LAST_APPLIED, CORDONED_BY, TAINTED_BY].contains(&annotation)
 }
 
 // === impl ManagedKeys ===

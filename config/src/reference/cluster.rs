@@ -87,8 +87,8 @@ pub(super) fn section() -> Section {
         .doc("How often a status that has not changed is written all the same.")
         .zero_is_unset(),
         Top::new("cordonOnShutdown", |c| &mut c.cluster.cordon_on_shutdown, Kind::Flag).doc(
-            "Make the node unschedulable when it goes down. It is made schedulable again after the \
-             boot, unless it was unschedulable before.",
+            "Make the node unschedulable when it goes down, and beside a kubelet taint it as well. Both \
+             are undone after the boot, unless they were there before.",
         ),
         Top::new("endedPods", |c| &mut c.cluster.ended_pods, ENDED_PODS).doc(
             "What becomes of the API objects of pods that this node has ended (shutdown, drain, \

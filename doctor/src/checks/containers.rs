@@ -2,7 +2,7 @@
 
 use super::kubelet::said_by;
 use super::{Check, UNIT, listed};
-use crate::facts::{Fact, Facts, KILLERS, KUBELETS, KubeletConfig, Unseen};
+use crate::facts::{Fact, Facts, KILLERS, KUBELETS, KubeletConfig, TAINT_NODES, Unseen};
 use crate::finding::{Area, Finding};
 use winddown_config::{Mode, RuntimeKind};
 use winddown_control::api::{PodState, PodStatus, Status};
@@ -269,6 +269,11 @@ pub(super) fn api(facts: &Facts) -> Option<Finding> {
     };
     Some(if missing.is_empty() {
         CHECK.ok("the API server lets this agent end the node's pods")
+    } else if *missing == [TAINT_NODES] {
+        CHECK.ok(
+            "the API server lets this agent end the node's pods, and not taint the node: DaemonSets may \
+             start pods while it goes down",
+        )
     } else {
         CHECK
             .problem("the API server does not let this agent do what it has to")

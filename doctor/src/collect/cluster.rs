@@ -5,6 +5,8 @@ use winddown_machine::host::host_name;
 use winddown_node::cluster::connect;
 use winddown_shared::{WallClock, error_chain};
 
+use crate::facts::TAINT_NODES;
+
 /// What the API server would have to allow, and does not.
 ///
 /// # Errors
@@ -18,7 +20,13 @@ pub(super) async fn missing_rights(
     let client = connection.client();
     let missing = winddown_companion::missing_rights(&client, &name).await;
     let missing = missing.map_err(|error| error.why)?;
-    Ok(missing.iter().map(ToString::to_string).collect())
+    let mut missing: Vec<_> = missing.iter().map(ToString::to_string).collect();
+    if missing.is_empty()
+        && !winddown_companion::may_taint(&client, &name).await.map_err(|error| error.why)?
+    {
+        missing.push(TAINT_NODES.to_owned());
+    }
+    Ok(missing)
 }
 
 /// Whether the API server's certificate is verified, by the credentials. The server is not asked.

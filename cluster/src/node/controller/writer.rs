@@ -15,7 +15,7 @@ use super::registering::Registered;
 use super::{Core, NodeScope};
 use crate::node::attempt::Attempt;
 use crate::node::conditions;
-use crate::node::cordon::{self, CordonReason, FIELD_MANAGER, Mark};
+use crate::node::cordon::{self, Barrier, CordonReason, FIELD_MANAGER, Mark};
 use crate::node::events::{NodeEvents, changes};
 use crate::node::fault::Fault;
 use crate::node::handle::Wishes;
@@ -32,14 +32,14 @@ pub(super) struct Writer<'a, E> {
     settled: Option<(Arc<Node>, u64)>,
     /// Whether the last good answer to a ping was too old at the last check.
     stale: bool,
-    /// The server forbids the requested cordon: do not wait for it.
-    cordon_refused: bool,
+    /// What the server forbids, by kind: do not wait for it.
+    refused: [bool; KINDS],
     /// When the status was last written.
     reported: Option<Instant>,
     /// The node for which events were last made.
     told: Option<Arc<Node>>,
     registration: Attempt,
-    attempts: [Attempt; 4],
+    attempts: [Attempt; KINDS],
 }
 
 /// What comes after a round.
@@ -58,15 +58,21 @@ pub(super) enum Next {
 enum Kind {
     Status,
     Cordon,
+    /// The taint of a node that goes down.
+    OwnTaint,
     Metadata,
+    /// Those of the facts.
     Taints,
 }
+
+const KINDS: usize = 5;
 
 /// What has to be written.
 #[derive(Debug, Default)]
 struct Plan {
     status: Option<Value>,
     cordon: Option<Value>,
+    own_taint: Option<Value>,
     metadata: Option<Value>,
     taints: Option<Value>,
     /// When the first of those that have to wait is due.
@@ -83,18 +89,24 @@ impl<'a, E: NodeEvents> Writer<'a, E> {
             inputs: 1,
             settled: None,
             stale: false,
-            cordon_refused: false,
+            refused: [false; KINDS],
             reported: None,
             told: None,
             registration: Attempt::eager(),
-            attempts: [Attempt::eager(), Attempt::eager(), Attempt::patient(), Attempt::patient()],
+            attempts: [
+                Attempt::eager(),
+                Attempt::eager(),
+                Attempt::eager(),
+                Attempt::patient(),
+                Attempt::patient(),
+            ],
         }
     }
 
     /// The desired state changed: no write waits for an earlier failure.
     pub(super) fn inputs_changed(&mut self) {
         self.inputs += 1;
-        self.cordon_refused = false;
+        self.refused = [false; KINDS];
         self.registration.inputs_changed();
         self.attempts.iter_mut().for_each(Attempt::inputs_changed);
     }
@@ -119,6 +131,7 @@ impl<'a, E: NodeEvents> Writer<'a, E> {
         for (kind, patch) in [
             (Kind::Status, plan.status),
             (Kind::Cordon, plan.cordon),
+            (Kind::OwnTaint, plan.own_taint),
             (Kind::Metadata, plan.metadata),
             (Kind::Taints, plan.taints),
         ] {
@@ -173,10 +186,16 @@ impl<'a, E: NodeEvents> Writer<'a, E> {
         let core = self.core;
         let wanted = core.wanted(conditions::of(node));
         let wish = core.cordon_wish(said);
-        let step = cordon::decide(wish.as_ref(), node, core.is_ready(node));
-        let cordon = cordon::patch(&step, node);
-        let time = Time(core.clock.now());
         let whole = core.settings.scope == NodeScope::Whole;
+        let ready = core.is_ready(node);
+        let barrier = |barrier, wish| {
+            let step = cordon::decide(barrier, wish, node, ready);
+            cordon::patch(barrier, &step, node)
+        };
+        let cordon = barrier(Barrier::Cordon, wish.as_ref());
+        // Where this agent runs the pods itself, it refuses those that come.
+        let own_taint = barrier(Barrier::Taint, wish.as_ref().filter(|_| !whole));
+        let time = Time(core.clock.now());
         let (status, metadata, taints) = {
             // They must not be borrowed again in here: a change that waits for this read would
             // deadlock with it.
@@ -190,12 +209,16 @@ impl<'a, E: NodeEvents> Writer<'a, E> {
                 false => (patch::conditions(&wanted, node, &time), None, None),
             }
         };
-        if status.is_none() && (cordon.is_none() || self.cordon_refused) {
+        let is_done =
+            |kind: Kind, patch: &Option<Value>| patch.is_none() || self.refused[kind as usize];
+        if status.is_none() && is_done(Kind::Cordon, &cordon) && is_done(Kind::OwnTaint, &own_taint)
+        {
             core.acknowledge(said.generation);
         }
         let mut plan = Plan::default();
         plan.status = self.due(Kind::Status, status, now, &mut plan.wake);
         plan.cordon = self.due(Kind::Cordon, cordon, now, &mut plan.wake);
+        plan.own_taint = self.due(Kind::OwnTaint, own_taint, now, &mut plan.wake);
         plan.metadata = self.due(Kind::Metadata, metadata, now, &mut plan.wake);
         plan.taints = self.due(Kind::Taints, taints, now, &mut plan.wake);
         plan
@@ -234,9 +257,8 @@ impl<'a, E: NodeEvents> Writer<'a, E> {
             }
             Err(fault) => {
                 let refusal = fault.refusal();
-                if matches!((kind, refusal), (Kind::Cordon, Refusal::NotAllowed | Refusal::Invalid))
-                {
-                    self.cordon_refused = true;
+                if matches!(refusal, Refusal::NotAllowed | Refusal::Invalid) {
+                    self.refused[kind as usize] = true;
                 }
                 let first = attempt.failed(refusal, now);
                 if first && refusal != Refusal::NoAnswer {
@@ -346,7 +368,7 @@ impl<E: NodeEvents> Core<E> {
                 state.status_written = Some(now);
                 state.status_writes += 1;
             }
-            Kind::Cordon => {}
+            Kind::Cordon | Kind::OwnTaint => {}
             Kind::Metadata | Kind::Taints => state.refused = None,
         });
     }
@@ -377,6 +399,9 @@ impl Kind {
         match self {
             Self::Status => "the node's status could not be written",
             Self::Cordon => "the node's cordon could not be changed",
+            Self::OwnTaint => {
+                "the node could not be tainted, so DaemonSets may start pods while it goes down"
+            }
             Self::Metadata => "the node's labels and annotations could not be written",
             Self::Taints => "the node's taints could not be written",
         }
@@ -386,6 +411,7 @@ impl Kind {
         match self {
             Self::Status => "the node's status is written",
             Self::Cordon => "the node's cordon is changed",
+            Self::OwnTaint => "the node's own taint is changed",
             Self::Metadata => "the node's labels and annotations are written",
             Self::Taints => "the node's taints are written",
         }

@@ -1,4 +1,4 @@
-//! Whose cordon it is.
+//! Whose cordon it is, and whose taint.
 
 use serde_json::json;
 
@@ -17,11 +17,30 @@ fn released(mark: Mark) -> Mark {
     Mark { released: true, ..mark }
 }
 
-fn server(unschedulable: bool, mark: Option<&Mark>) -> Node {
-    let mark = mark.map(|mark| serde_json::to_string(mark).unwrap());
+const BOTH: [Barrier; 2] = [Barrier::Cordon, Barrier::Taint];
+
+fn server(barrier: Barrier, set: bool, mark: Option<&Mark>) -> Node {
+    let mark = mark.map(|mark| serde_json::to_string(mark).unwrap()).unwrap_or_default();
+    let (annotation, spec) = match barrier {
+        Barrier::Cordon => (CORDONED_BY, json!({ "unschedulable": set })),
+        Barrier::Taint => {
+            let mut taints = vec![
+                json!({ "key": "theirs", "effect": "NoSchedule" }),
+                // The same key, and still not ours.
+                json!({ "key": TAINT, "effect": "NoExecute" }),
+            ];
+            if set {
+                taints.insert(
+                    0,
+                    json!({ "key": TAINT, "value": "shutdown", "effect": "NoSchedule" }),
+                );
+            }
+            (TAINTED_BY, json!({ "taints": taints }))
+        }
+    };
     node(json!({
-        "metadata": { "uid": "u1", "resourceVersion": "7", "annotations": { CORDONED_BY: mark.unwrap_or_default() } },
-        "spec": { "unschedulable": unschedulable },
+        "metadata": { "uid": "u1", "resourceVersion": "7", "annotations": { annotation: mark } },
+        "spec": spec,
     }))
 }
 
@@ -42,103 +61,128 @@ fn every_combination_of_wish_and_node_has_one_step() {
     use CordonReason::{Drain, Shutdown};
     let old = mark("boot-0", Shutdown);
     let drain = mark(BOOT, Drain);
-    let (now, of) = (shutdown(), server);
-    let wish = Some(&now);
-    let cordon = CordonAction::Cordon(shutdown());
-    let table = [
-        ("nothing asked, nothing there", None, of(false, None), CordonAction::Nothing),
-        ("a person's cordon stays", None, of(true, None), CordonAction::Nothing),
-        ("asked, and free", wish, of(false, None), cordon.clone()),
-        ("asked, and a person was first", wish, of(true, None), CordonAction::Nothing),
-        ("asked, and done", wish, of(true, Some(&now)), CordonAction::Nothing),
-        ("asked, and done for another reason", wish, of(true, Some(&drain)), CordonAction::Nothing),
-        (
-            "asked, and still there from before the boot",
-            wish,
-            of(true, Some(&old)),
-            CordonAction::Nothing,
-        ),
-        ("taken back meanwhile", wish, of(false, Some(&now)), CordonAction::Release(shutdown())),
-        (
-            "taken back and noted",
-            wish,
-            of(false, Some(&released(now.clone()))),
-            CordonAction::Nothing,
-        ),
-        (
-            "taken back and made anew",
-            wish,
-            of(true, Some(&released(now.clone()))),
-            CordonAction::Nothing,
-        ),
-        ("taken back at an earlier boot", wish, of(false, Some(&old)), cordon.clone()),
-        (
-            "taken over at an earlier boot",
-            wish,
-            of(true, Some(&released(old.clone()))),
-            CordonAction::Forget,
-        ),
-        ("over: ours is undone", None, of(true, Some(&now)), CordonAction::Uncordon),
-        ("after the boot: ours is undone", None, of(true, Some(&old)), CordonAction::Uncordon),
-        ("over, but taken back before", None, of(false, Some(&now)), CordonAction::Forget),
-        (
-            "over, but a person's now",
-            None,
-            of(true, Some(&released(now.clone()))),
-            CordonAction::Forget,
-        ),
-    ];
-    for (what, wish, node, step) in table {
-        assert_eq!(decide(wish, &node, true), step, "{what}");
+    for barrier in BOTH {
+        let (now, of) = (shutdown(), |set, mark: Option<&Mark>| server(barrier, set, mark));
+        let wish = Some(&now);
+        let cordon = Step::Set(shutdown());
+        let table = [
+            ("nothing asked, nothing there", None, of(false, None), Step::Nothing),
+            ("a person's cordon stays", None, of(true, None), Step::Nothing),
+            ("asked, and free", wish, of(false, None), cordon.clone()),
+            ("asked, and a person was first", wish, of(true, None), Step::Nothing),
+            ("asked, and done", wish, of(true, Some(&now)), Step::Nothing),
+            ("asked, and done for another reason", wish, of(true, Some(&drain)), Step::Nothing),
+            (
+                "asked, and still there from before the boot",
+                wish,
+                of(true, Some(&old)),
+                Step::Nothing,
+            ),
+            ("taken back meanwhile", wish, of(false, Some(&now)), Step::Release(shutdown())),
+            ("taken back and noted", wish, of(false, Some(&released(now.clone()))), Step::Nothing),
+            (
+                "taken back and made anew",
+                wish,
+                of(true, Some(&released(now.clone()))),
+                Step::Nothing,
+            ),
+            ("taken back at an earlier boot", wish, of(false, Some(&old)), cordon.clone()),
+            (
+                "taken over at an earlier boot",
+                wish,
+                of(true, Some(&released(old.clone()))),
+                Step::Forget,
+            ),
+            ("over: ours is undone", None, of(true, Some(&now)), Step::Undo),
+            ("after the boot: ours is undone", None, of(true, Some(&old)), Step::Undo),
+            ("over, but taken back before", None, of(false, Some(&now)), Step::Forget),
+            (
+                "over, but a person's now",
+                None,
+                of(true, Some(&released(now.clone()))),
+                Step::Forget,
+            ),
+        ];
+        for (what, wish, node, step) in table {
+            assert_eq!(decide(barrier, wish, &node, true), step, "{barrier:?}: {what}");
+        }
     }
 }
 
 #[test]
 fn our_own_cordon_waits_for_the_node_to_be_ready() {
-    let node = server(true, Some(&shutdown()));
-    assert_eq!(decide(None, &node, false), CordonAction::Nothing);
-    assert_eq!(decide(None, &node, true), CordonAction::Uncordon);
+    for barrier in BOTH {
+        let node = server(barrier, true, Some(&shutdown()));
+        assert_eq!(decide(barrier, None, &node, false), Step::Nothing);
+        assert_eq!(decide(barrier, None, &node, true), Step::Undo);
+    }
 }
 
 #[test]
 fn the_servers_memory_of_who_wrote_tells_a_cordon_that_was_taken_back_and_made_anew() {
-    let node = server(true, Some(&shutdown()));
+    let node = server(Barrier::Cordon, true, Some(&shutdown()));
     let theirs = managed_by(node.clone(), &["kubectl-cordon"]);
-    assert_eq!(decide(None, &theirs, true), CordonAction::Forget);
-    assert_eq!(decide(Some(&shutdown()), &theirs, true), CordonAction::Release(shutdown()));
+    assert_eq!(decide(Barrier::Cordon, None, &theirs, true), Step::Forget);
+    assert_eq!(
+        decide(Barrier::Cordon, Some(&shutdown()), &theirs, true),
+        Step::Release(shutdown())
+    );
     for managers in [&["winddown"][..], &["kubectl-cordon", "winddown"]] {
-        assert_eq!(decide(None, &managed_by(node.clone(), managers), true), CordonAction::Uncordon);
+        assert_eq!(
+            decide(Barrier::Cordon, None, &managed_by(node.clone(), managers), true),
+            Step::Undo
+        );
     }
 }
 
 #[test]
 fn an_unreadable_mark_is_ignored() {
-    let mut node = server(true, None);
+    let mut node = server(Barrier::Cordon, true, None);
     node.metadata.annotations = Some([(CORDONED_BY.to_owned(), "yes".to_owned())].into());
-    assert_eq!(decide(None, &node, true), CordonAction::Nothing);
+    assert_eq!(decide(Barrier::Cordon, None, &node, true), Step::Nothing);
 }
 
 #[test]
 fn every_patch_names_the_node_and_the_version_it_was_made_for() {
-    let node = server(false, None);
-    for step in [
-        CordonAction::Cordon(shutdown()),
-        CordonAction::Uncordon,
-        CordonAction::Release(shutdown()),
-        CordonAction::Forget,
-    ] {
-        let patch = patch(&step, &node).unwrap();
+    for (barrier, step) in BOTH.into_iter().flat_map(|barrier| {
+        let steps = [Step::Set(shutdown()), Step::Undo, Step::Release(shutdown()), Step::Forget];
+        steps.map(|step| (barrier, step))
+    }) {
+        let node = server(barrier, false, None);
+        let patch = patch(barrier, &step, &node).unwrap();
         assert_eq!(patch["metadata"]["uid"], "u1");
         assert_eq!(patch["metadata"]["resourceVersion"], "7");
-        let touches = matches!(step, CordonAction::Cordon(_) | CordonAction::Uncordon);
+        let touches = matches!(step, Step::Set(_) | Step::Undo);
         assert_eq!(patch.get("spec").is_some(), touches, "{step:?}");
     }
-    assert_eq!(patch(&CordonAction::Nothing, &node), None);
+    assert_eq!(patch(Barrier::Cordon, &Step::Nothing, &Node::default()), None);
 }
 
 #[test]
 fn the_mark_says_who_when_and_why() {
-    let patch = patch(&CordonAction::Cordon(shutdown()), &server(false, None)).unwrap();
+    let node = server(Barrier::Cordon, false, None);
+    let patch = patch(Barrier::Cordon, &Step::Set(shutdown()), &node).unwrap();
     let text = patch["metadata"]["annotations"][CORDONED_BY].as_str().unwrap();
     assert_eq!(text, r#"{"boot":"boot-1","since":"2027-01-15T08:00:00Z","reason":"shutdown"}"#);
+}
+
+#[test]
+fn only_our_own_taint_is_put_on_and_taken_off() {
+    let keys = |set: bool, step: &Step| {
+        let patch = patch(Barrier::Taint, step, &server(Barrier::Taint, set, None)).unwrap();
+        let taints = patch["spec"]["taints"].as_array().unwrap().clone();
+        let text = |taint: &serde_json::Value| {
+            ["key", "value", "effect"]
+                .map(|field| taint[field].as_str().unwrap_or_default().to_owned())
+        };
+        taints.iter().map(text).map(|text| text.join(" ")).collect::<Vec<_>>()
+    };
+    let theirs = ["theirs  NoSchedule", "winddown.dev/cordoned  NoExecute"];
+    let ours = "winddown.dev/cordoned shutdown NoSchedule";
+    let all: Vec<_> = theirs.into_iter().chain([ours]).collect();
+    // Twice is once.
+    for set in [false, true] {
+        assert_eq!(keys(set, &Step::Set(shutdown())), all);
+        assert_eq!(keys(set, &Step::Undo), theirs);
+    }
 }

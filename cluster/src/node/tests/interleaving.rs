@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::super::conditions::{self, Health};
-use super::super::cordon::{self, CordonReason, Mark};
+use super::super::cordon::{self, Barrier, CordonReason, Mark};
 use super::super::managed_keys::LAST_APPLIED;
 use super::super::patch;
 use super::ledger::merge;
@@ -174,7 +174,10 @@ proptest! {
 
     /// People and this agent, in any order: the agent undoes nothing that a person did last.
     #[test]
-    fn a_cordon_that_a_person_made_or_took_back_stands(acts in prop::collection::vec(0..5_u8, 0..30)) {
+    fn a_barrier_that_a_person_made_or_took_back_stands(
+        barrier in prop_oneof![Just(Barrier::Cordon), Just(Barrier::Taint)],
+        acts in prop::collection::vec(0..5_u8, 0..30),
+    ) {
         let mut server = json!({ "metadata": { "uid": "u1" } });
         let mut wish = false;
         let mut person = None;
@@ -184,8 +187,8 @@ proptest! {
                 reason: CordonReason::Shutdown, released: false,
             };
             let seen = node(server.clone());
-            let step = cordon::decide(wish.then_some(&mark), &seen, true);
-            if let Some(patch) = cordon::patch(&step, &seen) {
+            let step = cordon::decide(barrier, wish.then_some(&mark), &seen, true);
+            if let Some(patch) = cordon::patch(barrier, &step, &seen) {
                 merge(server, &patch);
             }
         };
@@ -194,11 +197,17 @@ proptest! {
                 0 | 1 => {
                     // `kubectl cordon` writes nothing on a node that is cordoned.
                     let on = act == 0;
-                    if cordon::is_unschedulable(&node(server.clone())) != on {
+                    if barrier.is_set(&node(server.clone())) != on {
                         // Taking back one's own cordon is no word against the shutdown's.
-                        let ours = cordon::mark_of(&node(server.clone())).is_some();
+                        let ours = barrier.mark_of(&node(server.clone())).is_some();
                         person = (on || ours || !wish).then_some(on);
-                        server["spec"]["unschedulable"] = on.into();
+                        server["spec"] = match barrier {
+                            Barrier::Cordon => json!({ "unschedulable": on }),
+                            Barrier::Taint if on => {
+                                json!({ "taints": [{ "key": cordon::TAINT, "effect": "NoSchedule" }] })
+                            }
+                            Barrier::Taint => json!({}),
+                        };
                     }
                 }
                 2 => {
@@ -214,7 +223,7 @@ proptest! {
             // The agent sees every change: it watches the node.
             step(&mut server, wish);
             step(&mut server, wish);
-            let is = cordon::is_unschedulable(&node(server.clone()));
+            let is = barrier.is_set(&node(server.clone()));
             if let Some(on) = person {
                 prop_assert_eq!(is, on, "after a person said so");
             } else {

@@ -154,6 +154,14 @@ fn what_is_wrong_with_containers_is_found() {
             "journalctl",
         ),
         ("all rights", |f| f.rights = Fact::Known(Vec::new()), "api", Well, "", ""),
+        (
+            "all rights but that to taint the node",
+            |f| f.rights = Fact::Known(vec!["taint nodes".into()]),
+            "api",
+            Well,
+            "",
+            "",
+        ),
         ("oomd", |f| f.processes = process("systemd-oomd"), "oom", Info, "process 77", ""),
     ]);
 }

@@ -20,6 +20,7 @@ mod resolve;
 mod rights;
 mod server;
 mod status;
+mod taint;
 
 pub(crate) use server::RealApi;
 

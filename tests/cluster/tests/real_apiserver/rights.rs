@@ -130,7 +130,7 @@ async fn a_node_lacks_only_what_the_manifests_add() {
 }
 
 /// A connection with a token of the agent's account, bound to its pod on this node.
-async fn companion(api: &RealApi, node: &str, bound: bool) -> Connection {
+pub(crate) async fn companion(api: &RealApi, node: &str, bound: bool) -> Connection {
     let accounts: Api<ServiceAccount> = Api::namespaced(api.admin().await, "kube-system");
     let pods: Api<Pod> = Api::namespaced(api.admin().await, "kube-system");
     let name = format!("winddown-{node}");
