@@ -248,10 +248,10 @@ impl<E> Core<E> {
 
     /// The conditions that the node has to have, in the order in which they are shown.
     fn wanted(&self, server: &[NodeCondition]) -> Vec<NodeCondition> {
-        if self.settings.scope == NodeScope::Lifecycle {
-            return conditions::lifecycle(&self.health(), server);
-        }
-        let mut wanted = conditions::wanted(&self.health(), server);
+        let mut wanted = match self.settings.scope {
+            NodeScope::Whole => conditions::wanted(&self.health(), server),
+            NodeScope::Lifecycle => conditions::lifecycle(&self.health(), server),
+        };
         let facts = self.facts.borrow();
         let more = facts.conditions.iter();
         let more: Vec<_> =

@@ -144,3 +144,19 @@ async fn a_taint_that_the_server_forbids_is_not_awaited_and_the_rest_is_written(
     let state = handle.state();
     assert!(state.borrow().refused.as_deref().is_some_and(|why| why.contains("taints")));
 }
+
+/// `winddown.dev/CleanShutdown`, for one: controllers may detach volumes at once.
+#[tokio::test]
+async fn conditions_of_our_own_are_written_beside_those_of_the_kubelet() {
+    let server = ApiServer::start().await.unwrap();
+    server.apply(of_kubelet("boot-1")).unwrap();
+    let stop = CancellationToken::new();
+    let _guard = stop.clone().drop_guard();
+    let ours = json!({"type": "example.com/Ours", "status": "True", "reason": "r", "message": "m"});
+    let handle = begin_with(&server, vec![serde_json::from_value(ours).unwrap()], &stop).await;
+    handle.flush(Instant::now() + Duration::from_secs(30)).await.unwrap();
+    let node = server.get("nodes/n1").unwrap();
+    assert_eq!(condition(&node, "example.com/Ours")["status"], "True");
+    assert_eq!(condition(&node, "Ready")["message"], "theirs");
+    assert_eq!(node["status"]["conditions"].as_array().unwrap().len(), 2);
+}
