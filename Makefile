@@ -171,10 +171,10 @@ clean-cache: ## Remove everything kept outside git: node bases and tools
 
 $(CARGO_DENY):
 	@tests/node/packages.sh build
-	@echo "Building cargo-deny $(CARGO_DENY_VERSION) into $(CACHE)/tools (two minutes, once)"
-	@$(CARGO) install --quiet --locked --root $(CACHE)/tools cargo-deny@$(CARGO_DENY_VERSION)
+	@echo "Building cargo-deny $(CARGO_DENY_VERSION) into $(CACHE)/tools (a minute or two, once)"
+	@$(CARGO) install --quiet --locked --root $(CACHE)/tools --debug cargo-deny@$(CARGO_DENY_VERSION)
 
 $(CARGO_MUTANTS):
 	@tests/node/packages.sh build
-	@echo "Building cargo-mutants $(CARGO_MUTANTS_VERSION) into $(CACHE)/tools (two minutes, once)"
+	@echo "Building cargo-mutants $(CARGO_MUTANTS_VERSION) into $(CACHE)/tools (some minutes, once)"
 	@$(CARGO) install --quiet --locked --root $(CACHE)/tools cargo-mutants@$(CARGO_MUTANTS_VERSION)

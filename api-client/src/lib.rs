@@ -235,8 +235,3 @@ impl std::fmt::Debug for Connection {
         f.debug_struct("Connection").field("source", self.shared.source()).finish_non_exhaustive()
     }
 }
-
-/// The example in README.md compiles and does what it says.
-#[cfg(doctest)]
-#[doc = include_str!("../README.md")]
-struct Readme;

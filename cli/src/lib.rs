@@ -42,11 +42,6 @@ pub use exit::{CommandError, Exit};
 pub use offline::Offline;
 pub use output::{ColorChoice, Output};
 
-/// The programs in docs/embedding.md compile and do what they say.
-#[cfg(doctest)]
-#[doc = include_str!("../../docs/embedding.md")]
-struct Embedding;
-
 use exit::EXIT_CODES;
 
 /// Ends a node's pods in the right order, in time, and explains itself.

@@ -17,8 +17,3 @@ pub mod mirror;
 pub mod node;
 pub mod pods;
 pub mod status;
-
-/// The example in README.md compiles and does what it says.
-#[cfg(doctest)]
-#[doc = include_str!("../README.md")]
-struct Readme;

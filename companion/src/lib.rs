@@ -44,8 +44,3 @@ pub use follow::Follower;
 pub use local_node::{Inside, LocalNode, NoLocalNode, Unasked};
 pub use rights::{NEEDS, Need, NotSaid, may_taint, missing_rights};
 pub use runtime::{KubeletRuntime, companion};
-
-/// The example in README.md compiles and does what it says.
-#[cfg(doctest)]
-#[doc = include_str!("../README.md")]
-struct Readme;

@@ -32,11 +32,6 @@ pub use shutdown::{PriorityPeriod, ShutdownOrder, ShutdownPeriods, ShutdownSetti
 
 use winddown_yaml::{MAX_BYTES, Problem, Problems};
 
-/// The example in README.md compiles and does what it says.
-#[cfg(doctest)]
-#[doc = include_str!("../README.md")]
-struct Readme;
-
 /// Where the configuration is unless told otherwise.
 pub const DEFAULT_FILE: &str = "/etc/winddown/config.yaml";
 

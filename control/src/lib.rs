@@ -60,11 +60,6 @@ pub use peer::Peer;
 pub use server::Server;
 pub use socket::{ControlSocket, SocketError};
 
-/// The example in README.md compiles and does what it says.
-#[cfg(doctest)]
-#[doc = include_str!("../README.md")]
-struct Readme;
-
 /// Where the agent listens unless told otherwise.
 pub const DEFAULT_SOCKET: &str = "/run/winddown/winddown.sock";
 

@@ -35,8 +35,3 @@ pub mod termination_message;
 pub mod unsupported;
 
 pub use environment::NodeFacts;
-
-/// The example in README.md compiles and does what it says.
-#[cfg(doctest)]
-#[doc = include_str!("../README.md")]
-struct Readme;

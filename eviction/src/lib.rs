@@ -71,8 +71,3 @@ pub use threshold::{
     parse_soft_grace, parse_threshold,
 };
 pub use usage::usage;
-
-/// The example in README.md compiles and does what it says.
-#[cfg(doctest)]
-#[doc = include_str!("../README.md")]
-struct Readme;

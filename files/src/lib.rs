@@ -8,8 +8,3 @@ mod watch;
 
 pub use replace::{Survives, replace};
 pub use watch::{Change, Hint, Watch, Watched, Watcher};
-
-/// The example in README.md compiles and does what it says.
-#[cfg(doctest)]
-#[doc = include_str!("../README.md")]
-struct Readme;

@@ -27,11 +27,6 @@ pub use local_node::LocalNode;
 pub use psi::{Armed, Hold, PsiPlace, PsiTrigger, PsiWatch, Unarmed};
 pub use usage::{NodeUsage, Reading, UsagePlaces};
 
-/// The example in README.md compiles and does what it says.
-#[cfg(doctest)]
-#[doc = include_str!("../README.md")]
-struct Readme;
-
 /// Says that a test was not run. Where nothing may be skipped, that is a failure.
 #[cfg(test)]
 fn skip(test: &str, why: &str) {

@@ -40,10 +40,5 @@ pub use file::{ContentError, FileSource};
 pub use operator::{Deadline, Drain, Operator};
 pub use source::{NoticeSource, Uptime};
 
-/// The example in README.md compiles and does what it says.
-#[cfg(doctest)]
-#[doc = include_str!("../README.md")]
-struct Readme;
-
 /// While a wall time is announced it is compared with the wall clock this often.
 const COMPARE: std::time::Duration = std::time::Duration::from_secs(5);

@@ -62,8 +62,3 @@ impl ResolverConfig {
         }
     }
 }
-
-/// The example in README.md compiles and does what it says.
-#[cfg(doctest)]
-#[doc = include_str!("../README.md")]
-struct Readme;

@@ -26,8 +26,3 @@ pub use handler::Preemption;
 pub use minimal::Criterion;
 pub use plan_json::{PlanLineError, PlanOptions, plan_json_line};
 pub use select::{Proof, Requirement, Selection, Strategy, StrategyError, select};
-
-/// The example in README.md compiles and does what it says.
-#[cfg(doctest)]
-#[doc = include_str!("../README.md")]
-struct Readme;

@@ -9,8 +9,3 @@ pub use go_duration::{
     DurationError, GoDuration, GoDurationError, GoDurationRangeError, parse_duration,
 };
 pub use quantity::{Quantity, QuantityError, QuantityFormat};
-
-/// The example in README.md compiles and does what it says.
-#[cfg(doctest)]
-#[doc = include_str!("../README.md")]
-struct Readme;

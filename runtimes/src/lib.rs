@@ -12,8 +12,3 @@ mod programs;
 pub mod systemd;
 
 pub use programs::ProgramRuntime;
-
-/// The example in README.md compiles and does what it says.
-#[cfg(doctest)]
-#[doc = include_str!("../README.md")]
-struct Readme;

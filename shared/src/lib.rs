@@ -93,8 +93,3 @@ pub use winddown_quantities::{
     QuantityFormat, parse_duration,
 };
 pub use workers::{Lifecycle, PodSnapshot, PodWorkers, WorkerObserver, WorkerTimes};
-
-/// The example in README.md compiles and does what it says.
-#[cfg(doctest)]
-#[doc = include_str!("../README.md")]
-struct Readme;

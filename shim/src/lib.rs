@@ -42,11 +42,6 @@ use std::process::ExitCode;
 
 use winddown_shared::WallClock;
 
-/// The example in README.md compiles and does what it says.
-#[cfg(doctest)]
-#[doc = include_str!("../README.md")]
-struct Readme;
-
 /// Runs the program. `args` is what follows its name: `run DIR`, `hook` or `launch PID`; for a
 /// service manager that supervises by itself `become`, or `log FILE BYTES FILES`.
 ///

@@ -69,8 +69,3 @@ pub use role::Role;
 pub use run::{RunOrder, RunReport, RunStop, run_plan};
 pub use state_file::{StateFile, StateFileError, StateTimes};
 pub use winddown_shared::{AdmissionGate, BootClock};
-
-/// The example in README.md compiles and does what it says.
-#[cfg(doctest)]
-#[doc = include_str!("../README.md")]
-struct Readme;

@@ -31,11 +31,6 @@ pub use writers::{OthersMayWrite, Writers, others_may_write};
 
 use winddown_yaml::Problems;
 
-/// The example in README.md compiles and does what it says.
-#[cfg(doctest)]
-#[doc = include_str!("../README.md")]
-struct Readme;
-
 /// Whether the agent takes a file of this name for a manifest.
 pub fn is_manifest(name: &OsStr) -> bool {
     file::Role::of(name) == file::Role::Manifest

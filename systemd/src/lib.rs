@@ -27,8 +27,3 @@ pub use logind::PeerConnector;
 pub use logind::{Bus, InhibitorConfig, LogindInhibitor};
 pub use notify::{InheritedError, LOCK_NAME, LockStore, NoStore, Notifier};
 pub use system_state::{SystemStateError, way_down};
-
-/// The example in README.md compiles and does what it says.
-#[cfg(doctest)]
-#[doc = include_str!("../README.md")]
-struct Readme;

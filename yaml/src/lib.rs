@@ -30,11 +30,6 @@ pub use path::{Path, Shortened};
 pub use problem::{Problem, Problems};
 pub use scalar::{Meaning, Scalar};
 
-/// The example in README.md compiles and does what it says.
-#[cfg(doctest)]
-#[doc = include_str!("../README.md")]
-struct Readme;
-
 /// The largest file that is read, in bytes. etcd refuses API objects above 1.5 MiB; a pod needs a few KiB.
 pub const MAX_BYTES: usize = 1024 * 1024;
 /// How deep lists and mappings may be nested.

@@ -42,7 +42,10 @@ pub(super) fn linked(repository: &Path) -> Result<Vec<Crate>> {
         ],
     )?;
     let keys = tree.lines().filter(|line| !line.is_empty()).map(key_of).collect::<Result<_>>()?;
-    let metadata = cargo(repository, &["metadata", "--format-version=1"])?;
+    // Without the platform it would download what other systems need.
+    let platform = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
+    let metadata =
+        cargo(repository, &["metadata", "--format-version=1", "--filter-platform", &platform])?;
     let metadata = serde_json::from_str(&metadata).context("cargo metadata is not JSON")?;
     let lock = repository.join("Cargo.lock");
     let lock = std::fs::read_to_string(&lock)
