@@ -94,11 +94,6 @@ pub use winddown_engine::plan::Backoff;
 use client::Client;
 use pod::{InSandbox, PodEntry, PodState, Starting};
 
-/// The example in README.md compiles and does what it says.
-#[cfg(doctest)]
-#[doc = include_str!("../README.md")]
-struct Readme;
-
 /// UIDs of changed pods that a slow reader may fall behind before it has to look at all pods.
 const CHANGES: usize = 1024;
 /// How long a stop waits for the first answer of the runtime.

@@ -205,14 +205,18 @@ fn finish(run: &mut Run, exit: ContainerExit, context: &Context) {
 
 fn exit(status: &api::ContainerStatus, message: &str) -> ContainerExit {
     let message = if message.is_empty() { &status.message } else { message };
+    let finished_at = time(status.finished_at);
+    // containerd notes a start when the call for it returns: on a busy machine a short run is over by then.
+    let started_at =
+        time(status.started_at).map(|at| finished_at.map_or(at, |finished| at.min(finished)));
     ContainerExit {
         exit_code: status.exit_code,
         // The interface does not tell a signal's victim from a program that chose the same code.
         signal: None,
         reason: reason(&status.reason, status.exit_code).into(),
         message: message.to_owned(),
-        started_at: time(status.started_at),
-        finished_at: time(status.finished_at),
+        started_at,
+        finished_at,
     }
 }
 
@@ -276,6 +280,20 @@ mod tests {
         assert_eq!(&*exit(&status(137, "OOMKilled"), "").reason, "OOMKilled");
         assert_eq!(exit(&status(2, ""), "own words").message, "own words");
         assert_eq!(exit(&status(2, ""), "").message, "from the runtime");
+    }
+
+    #[test]
+    fn a_run_that_was_over_before_its_start_was_noted_did_not_end_before_it_began() {
+        let exit = |started_at, finished_at| {
+            let times = api::ContainerStatus { started_at, finished_at, ..Default::default() };
+            let exit = exit(&times, "");
+            (exit.started_at.map(|at| at.as_second()), exit.finished_at.map(|at| at.as_second()))
+        };
+        let second = 1_000_000_000;
+        assert_eq!(exit(5 * second, 4 * second), (Some(4), Some(4)));
+        assert_eq!(exit(3 * second, 4 * second), (Some(3), Some(4)));
+        assert_eq!(exit(3 * second, 0), (Some(3), None));
+        assert_eq!(exit(0, 4 * second), (None, Some(4)));
     }
 
     #[test]
