@@ -65,7 +65,7 @@ pub use report::{
     PodEnd, PodReport, PreviousBoot, ReportSink, ReportStore, ShutdownReport, StoreError, Trigger,
     last_boot,
 };
-pub use role::Role;
+pub use role::{ROLE_LABEL, Role};
 pub use run::{RunOrder, RunReport, RunStop, run_plan};
 pub use state_file::{StateFile, StateFileError, StateTimes};
 pub use winddown_shared::{AdmissionGate, BootClock};

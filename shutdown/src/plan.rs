@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use winddown_shared::Pod;
+use winddown_shared::{Grace, Pod};
 
 use crate::budget::whole_seconds;
 use crate::policy::Groups;
+use crate::role::is_driver;
 use crate::{Policy, Role};
 
 /// The grace of an unknown pod if the policy has none: the API server's default.
@@ -81,7 +82,10 @@ pub struct Shrink {
 /// Plans a shutdown of `pods`.
 ///
 /// With groups of priorities, a pod belongs to the last group whose priority is not above its own,
-/// or to the first group; a pod without a priority counts as 0. Otherwise its [`Role`] decides. Pods
+/// or to the first group; a pod without a priority counts as 0. A driver ([`Role`]) belongs to the last
+/// group that has time: an order that ends it before those whose volumes it serves leaves these
+/// mounted. Otherwise the role decides. In its group a driver ends after the others, which leave it
+/// the time that it asks for, at most a third of the group's. Pods
 /// that only the runtime knows ([`Pod::is_runtime_only`]) make one more group, the last: what they are
 /// for is not known, so nothing they may be needed for is left when they end. It shares the time there
 /// is with the others.
@@ -120,8 +124,10 @@ pub fn plan(pods: &[Pod], policy: &Policy, available: Option<Duration>) -> Plan 
         endpoint_drain = divide::shrink(&mut groups, endpoint_drain, deadline);
     }
     for group in &mut groups {
+        let kept = group.kept_for_drivers(group.allowed);
         for planned in &mut group.pods {
-            planned.grace = planned.pod.own_grace().unwrap_or(group.allowed).min(group.allowed);
+            let most = planned.part_of(group.allowed, kept);
+            planned.grace = planned.pod.own_grace().unwrap_or(group.allowed).min(most);
         }
     }
     let mut plan = Plan {
@@ -228,6 +234,43 @@ impl Group {
     pub(crate) fn is_unknown(&self) -> bool {
         self.role == Some(Role::Unknown)
     }
+
+    /// What of `time` the group's drivers have to themselves.
+    fn kept_for_drivers(&self, time: Duration) -> Duration {
+        kept_for_drivers(self.pods.iter().map(|planned| &planned.pod), time)
+    }
+}
+
+// === impl PlannedPod ===
+
+impl PlannedPod {
+    /// What of its group's `time` it may use, where so much is `kept` for drivers.
+    fn part_of(&self, time: Duration, kept: Duration) -> Duration {
+        match ends_with_drivers(&self.pod) {
+            _ if kept.is_zero() => time,
+            true => kept,
+            false => time - kept,
+        }
+    }
+}
+
+/// Whether the pod ends with its group's drivers, where there are any. A kubelet is there for drivers as
+/// long as no pod of a manifest has ended, which it does not end itself.
+pub(crate) fn ends_with_drivers(pod: &Pod) -> bool {
+    is_driver(pod) || pod.is_mirror()
+}
+
+/// What the drivers among `pods` ask for, at most a third of `time`; whole seconds. Zero if there are none, or
+/// no others that they have to wait for.
+pub(crate) fn kept_for_drivers<'a>(
+    pods: impl Iterator<Item = &'a Pod> + Clone,
+    time: Duration,
+) -> Duration {
+    if !pods.clone().any(is_driver) || pods.clone().all(ends_with_drivers) {
+        return Duration::ZERO;
+    }
+    let wishes = pods.filter(|pod| is_driver(pod)).map(|pod| pod.own_grace().unwrap_or(time));
+    whole_seconds(wishes.max().unwrap_or_default().max(Grace::SHORTEST).min(time / 3))
 }
 
 /// The group of unknown pods.
@@ -275,5 +318,8 @@ fn group_index(groups: &[Group], pod: &Pod) -> Option<usize> {
     let priority = pod.priority_or_zero();
     let not_above =
         groups.partition_point(|group| !group.is_unknown() && group.priority <= priority);
-    Some(not_above.saturating_sub(1))
+    let by_priority = not_above.saturating_sub(1);
+    let has_time = |group: &Group| !group.is_unknown() && !group.configured.is_zero();
+    let last = groups.iter().rposition(has_time).filter(|_| is_driver(pod));
+    Some(last.map_or(by_priority, |last| last.max(by_priority)))
 }

@@ -13,7 +13,7 @@ mod tests;
 /// |---|---|
 /// | `Ordinary` | all others |
 /// | `System` | system pods: priority 2000000000 and above, or of a DaemonSet |
-/// | `Node` | priority 2000001000 and above; system pods on the host's network; static pods without a priority |
+/// | `Node` | priority 2000001000 and above; system pods on the host's network; static pods without a priority; drivers |
 /// | `ControlPlane` | static pods in `kube-system` labelled `tier: control-plane`, or `component:` with the name of a control plane component |
 /// | `Datastore` | of those, the ones labelled `component: etcd` |
 ///
@@ -21,6 +21,10 @@ mod tests;
 ///
 /// A pod of several rows has the last of them. The host's network alone makes no system pod: where
 /// containers are processes of the host, every pod is on it.
+///
+/// Drivers are what other pods' volumes, devices and networks need: those that carry the label
+/// [`ROLE_LABEL`] with the value `driver`, and, where that label is absent, DaemonSet and static pods with
+/// a directory of the host that drivers register in. They end after all other pods of their group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Role {
     /// What the node is there for.
@@ -36,6 +40,19 @@ pub enum Role {
     /// It runs, and nothing tells what for: its manifest is gone or cannot be read.
     Unknown,
 }
+
+/// With the value `driver` a pod is a driver of volumes, devices or networks; with another value it is none.
+pub const ROLE_LABEL: &str = "winddown.dev/role";
+
+/// The directories in which drivers tell of themselves, by the end of their paths: distributions move the
+/// kubelet's and the network's folders. Below them is as good.
+const OF_DRIVERS: [[&str; 2]; 5] = [
+    ["kubelet", "plugins"],
+    ["kubelet", "plugins_registry"],
+    ["kubelet", "device-plugins"],
+    ["cni", "net.d"],
+    ["cni", "bin"],
+];
 
 /// The namespace of the control plane's static pods.
 const CONTROL_PLANE_NAMESPACE: &str = "kube-system";
@@ -63,6 +80,7 @@ impl Role {
         let priority = pod.priority();
         if priority.is_some_and(|priority| priority >= SYSTEM_NODE_CRITICAL_PRIORITY)
             || (priority.is_none() && is_static(pod))
+            || is_driver(pod)
         {
             return Self::Node;
         }
@@ -121,6 +139,23 @@ fn control_plane_part(pod: &Pod) -> Option<Role> {
         }
         _ => (label("tier") == Some("control-plane")).then_some(Role::ControlPlane),
     }
+}
+
+/// Whether other pods' volumes, devices or networks need the pod until they have ended.
+pub(crate) fn is_driver(pod: &Pod) -> bool {
+    let labels = pod.metadata.labels.as_ref();
+    if let Some(role) = labels.and_then(|labels| labels.get(ROLE_LABEL)) {
+        return role == "driver";
+    }
+    let volumes = pod.spec.as_ref().and_then(|spec| spec.volumes.as_deref()).unwrap_or_default();
+    let mut paths = volumes.iter().filter_map(|volume| volume.host_path.as_ref());
+    // Others look into these directories as well, but they come and go.
+    (is_of_daemon_set(pod) || is_static(pod)) && paths.any(|host| is_of_drivers(&host.path))
+}
+
+fn is_of_drivers(path: &str) -> bool {
+    let names: Vec<&str> = path.split('/').filter(|name| !name.is_empty()).collect();
+    names.windows(2).any(|pair| OF_DRIVERS.iter().any(|of| of == pair))
 }
 
 fn is_static(pod: &Pod) -> bool {

@@ -13,6 +13,7 @@ use winddown_shared::{
 };
 
 use crate::journal::Journal;
+use crate::plan::{ends_with_drivers, kept_for_drivers};
 use crate::run_context::RunContext;
 use crate::{Budget, GroupReport, Plan, PlannedPod, PodReport, ProgressSender, RunPhase};
 use kills::{Asked, Wait};
@@ -89,7 +90,8 @@ pub(crate) struct Driven<'a> {
 /// The first group waits for the plan's endpoint drain. All pods of a group are asked at once. The
 /// next group starts when the last of them is gone and what was mounted for it is released, or when
 /// the group's time ([`Group::latest_end`](crate::Group::latest_end)) is over; pods that are
-/// late are waited for until the end, beside the others. Between groups it is read again what runs:
+/// late are waited for until the end, beside the others. A group's drivers are asked when its other
+/// pods and what was mounted for them are gone. Between groups it is read again what runs:
 /// a pod that was let in just before the gate shut ends with its group, or with the current one. While
 /// it is not known what runs, more pods are waited for until the plan's deadline; the first that
 /// become known are planned into what is left. A pod gets its own grace, or its group's time if it has none, but never past its group's
@@ -237,14 +239,19 @@ impl<'a, K: PodKiller> Run<'a, K> {
         if let Some(carried) = self.driven.carried.take() {
             self.take_over(carried);
         }
-        let mut turn = 0;
+        let (mut turn, mut held_back) = (0, None);
         loop {
             self.wait_as_lame_duck().await?;
             if let Some(group) = self.next_group(turn) {
-                let batch = self.due(group);
-                self.round(group, batch).await?;
+                let mut batch = self.due(group);
+                let kept = match held_back == Some(group) {
+                    true => Duration::ZERO,
+                    false => self.hold_drivers_back(group, &mut batch),
+                };
+                self.round(group, batch, kept).await?;
                 self.look_again();
-                turn = group + 1;
+                held_back = Some(group).filter(|_| !kept.is_zero());
+                turn = if kept.is_zero() { group + 1 } else { group };
             } else if self.known || self.elapsed() >= self.plan.deadline {
                 break;
             } else {
@@ -282,20 +289,38 @@ impl<'a, K: PodKiller> Run<'a, K> {
         Ok(())
     }
 
-    /// Ends `batch` as part of `group` and returns when it is gone or the group's time is over.
-    async fn round(&mut self, group: usize, batch: Vec<(Place, Pod)>) -> Result<(), Cancelled> {
+    /// Leaves the drivers of `batch` for a round of their own, and answers the time that is kept for it.
+    fn hold_drivers_back(&mut self, group: usize, batch: &mut Vec<(Place, Pod)>) -> Duration {
+        let left = self.plan.groups[group].latest_end.saturating_sub(self.elapsed());
+        let time = left.min(self.plan.groups[group].allowed);
+        let kept = kept_for_drivers(batch.iter().map(|(_, pod)| pod), time);
+        if !kept.is_zero() {
+            let drivers = batch.extract_if(.., |(_, pod)| ends_with_drivers(pod));
+            self.waiting[group].extend(drivers);
+        }
+        kept
+    }
+
+    /// Ends `batch` as part of `group` and returns when it is gone or the group's time is over, of which
+    /// `kept` is for another round.
+    async fn round(
+        &mut self,
+        group: usize,
+        batch: Vec<(Place, Pod)>,
+        kept: Duration,
+    ) -> Result<(), Cancelled> {
         if self.cancel.is_cancelled() {
-            self.waiting[group] = batch;
+            self.waiting[group].extend(batch);
             return Err(Cancelled);
         }
-        let batch = self.schedule(group, batch);
+        let latest_end = self.plan.groups[group].latest_end.saturating_sub(kept);
+        let batch = self.schedule(group, batch, latest_end);
         self.note(RunPhase::Ending).await;
         if self.cancel.is_cancelled() {
             self.take_back(batch);
             return Err(Cancelled);
         }
         let begun = Instant::now();
-        let latest_end = self.plan.groups[group].latest_end;
         let allowed = latest_end.saturating_sub(self.elapsed());
         let (priority, name) = (self.plan.groups[group].priority, self.plan.groups[group].name());
         let pods = batch.len();
@@ -314,12 +339,15 @@ impl<'a, K: PodKiller> Run<'a, K> {
             });
         }
 
-        let waited = self.answers(Wait::Group { index: group, begun }).await;
+        let waited = self.answers(Wait::Group { index: group, begun, kept }).await;
 
         let left = self.asked.len() - self.overdue.len();
         self.overdue.extend(self.asked.keys());
         self.unmounting.clear();
         for index in touched {
+            if !self.waiting[index].is_empty() {
+                continue;
+            }
             self.groups[index].ended = Some(self.elapsed());
             self.order.progress.group(index, |group| group.finished = Some(Instant::now()));
         }

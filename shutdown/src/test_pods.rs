@@ -26,6 +26,16 @@ pub(crate) fn pod(name: &str, priority: Option<i32>, grace: Option<i64>) -> Pod 
     Pod::new(object).unwrap()
 }
 
+/// The same with this label of a role, and with a volume that is mounted.
+pub(crate) fn with_role(pod: &Pod, role: &str) -> Pod {
+    let mut object = pod.object().clone();
+    object.metadata.labels = Some([(crate::ROLE_LABEL.to_owned(), role.to_owned())].into());
+    let claim = api::PersistentVolumeClaimVolumeSource::default();
+    let volume = api::Volume { persistent_volume_claim: Some(claim), ..Default::default() };
+    object.spec.get_or_insert_default().volumes = Some(vec![volume]);
+    Pod::new(object).unwrap()
+}
+
 /// So many seconds.
 pub(crate) fn secs(seconds: u64) -> Duration {
     Duration::from_secs(seconds)

@@ -40,7 +40,8 @@ pub(super) fn section() -> Section {
                  (priority 2000000000 and above, or of a DaemonSet); then what the node itself needs \
                  (priority 2000001000 and above, system pods on the host's network, static pods without \
                  a priority); then the static control plane; etcd last. By `priority`, there are two \
-                 groups, as the kubelet makes them: below 2000000000, and from there on. Left out, it \
+                 groups, as the kubelet makes them: below 2000000000, and from there on. Either way \
+                 drivers of storage, devices and networks end after the pods that need them. Left out, it \
                  is `role` if neither period above is written, and `priority` otherwise.",
             )
             .live(),

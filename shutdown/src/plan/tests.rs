@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use winddown_shared::Pod;
 
 use super::{Plan, PlanWarning, Shrink, plan, share};
-use crate::test_pods::{period, pod, secs};
+use crate::test_pods::{period, pod, secs, with_role};
 use crate::{CRITICAL_PRIORITY, Policy, Role};
 
 mod drain;
@@ -320,4 +320,25 @@ proptest! {
         let raised: u64 = before.iter().zip(&after).map(|(b, a)| a.checked_sub(*b).unwrap()).sum();
         prop_assert_eq!(raised, u64::from(total < wants.iter().sum()));
     }
+}
+
+#[test]
+fn a_driver_is_in_the_last_group_that_has_time_and_the_others_leave_it_a_part_of_it() {
+    let driver = with_role(&pod("driver", None, Some(30)), "driver");
+    let pods = [driver, pod("app", None, Some(60)), pod("dns", Some(CRITICAL_PRIORITY), Some(60))];
+    let graces = |policy: &Policy| {
+        let plan = plan(&pods, policy, None);
+        let pods = plan.groups.iter().map(|group| &group.pods);
+        pods.map(|pods| {
+            pods.iter().map(|one| (one.pod.name().to_string(), one.grace.as_secs())).collect()
+        })
+        .collect::<Vec<Vec<_>>>()
+    };
+    let named = |name: &str, grace| (name.to_owned(), grace);
+    let with_both = Policy::from_periods(secs(90), secs(30)).unwrap();
+    let wanted = [vec![named("app", 60)], vec![named("driver", 10), named("dns", 20)]];
+    assert_eq!(graces(&with_both), wanted);
+    let all_for_one = Policy::from_periods(secs(30), secs(0)).unwrap();
+    let wanted = [vec![named("driver", 10), named("app", 20)], vec![named("dns", 0)]];
+    assert_eq!(graces(&all_for_one), wanted);
 }

@@ -86,7 +86,9 @@ impl Plan {
     fn cuts(&self) -> impl Iterator<Item = Cut<'_>> {
         let drain = self.endpoint_drain;
         self.groups.iter().zip(self.guaranteed()).flat_map(move |(group, gets)| {
+            let kept = group.kept_for_drivers(gets);
             group.pods.iter().filter_map(move |planned| {
+                let gets = planned.part_of(gets, kept);
                 let wants = planned.pod.own_grace().filter(|own| *own > gets)?;
                 let at_most = wants.min(group.latest_end.saturating_sub(drain));
                 Some(Cut { planned, wants, gets, at_most })

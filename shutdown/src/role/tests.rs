@@ -120,3 +120,45 @@ fn roles_are_shown_by_their_names() {
         ["ordinary pods", "system pods", "pods of the node itself", "control plane", "etcd"];
     assert_eq!(shown, names);
 }
+
+fn with_directory(path: &str) -> Value {
+    json!({"volumes": [
+        {"name": "plain", "emptyDir": {}},
+        {"name": "host", "hostPath": {"path": path}},
+    ]})
+}
+
+#[test]
+fn drivers_are_known_by_where_they_register_or_by_their_label() {
+    let labelled = |role: &str, mut metadata: Value| {
+        metadata["labels"] = json!({"winddown.dev/role": role});
+        metadata
+    };
+    let from_file = json!({"annotations": {"kubernetes.io/config.source": "file"}});
+    let registry = with_directory("/var/lib/kubelet/plugins_registry");
+    let table = [
+        ("a CSI or DRA driver", of_daemon_set(), registry.clone(), true),
+        ("its socket", of_daemon_set(), with_directory("/var/lib/kubelet/plugins/csi.x/"), true),
+        ("elsewhere", of_daemon_set(), with_directory("/var/lib/k0s/kubelet/plugins"), true),
+        ("device plugin", of_daemon_set(), with_directory("/var/lib/kubelet/device-plugins"), true),
+        ("network", of_daemon_set(), with_directory("/etc/cni/net.d"), true),
+        ("its programs", of_daemon_set(), with_directory("//opt/cni/bin/"), true),
+        ("k3s", of_daemon_set(), with_directory("/var/lib/rancher/k3s/agent/etc/cni/net.d"), true),
+        ("from a file", from_file, registry.clone(), true),
+        ("by its label", labelled("driver", json!({})), json!({}), true),
+        ("not by its label", labelled("other", of_daemon_set()), registry.clone(), false),
+        ("a Job that looks", json!({}), registry, false),
+        ("node exporter", of_daemon_set(), with_directory("/"), false),
+        ("all of the kubelet", of_daemon_set(), with_directory("/var/lib/kubelet"), false),
+        ("pods' logs", of_daemon_set(), with_directory("/var/lib/kubelet/pods"), false),
+        ("the same names", of_daemon_set(), with_directory("/srv/kubelet/data/plugins"), false),
+        ("nothing of the host", of_daemon_set(), json!({}), false),
+    ];
+    for (name, metadata, spec, expected) in table {
+        let pod = pod(&metadata, &spec);
+        assert_eq!(super::is_driver(&pod), expected, "{name}");
+        if expected {
+            assert_eq!(Role::of(&pod), Role::Node, "{name}");
+        }
+    }
+}

@@ -37,6 +37,8 @@ pub(super) enum Wait {
         index: usize,
         /// When its round began.
         begun: Instant,
+        /// What of the group's time is for another round.
+        kept: Duration,
     },
     /// Everything that was asked, and what it held.
     End,
@@ -54,9 +56,14 @@ impl Due {
 impl<K: PodKiller> Run<'_, K> {
     /// Notes in the report when the pods of `batch` are asked and what grace they get, before they
     /// are asked. The grace that an earlier agent gave stays.
-    pub(super) fn schedule(&mut self, group: usize, batch: Vec<(Place, Pod)>) -> Vec<Due> {
+    pub(super) fn schedule(
+        &mut self,
+        group: usize,
+        batch: Vec<(Place, Pod)>,
+        latest_end: Duration,
+    ) -> Vec<Due> {
         let offset = self.elapsed();
-        let room = room(self.plan.groups[group].latest_end, offset);
+        let room = room(latest_end, offset);
         self.groups[group].started.get_or_insert(offset);
         let schedule = |(place, pod): (Place, Pod)| {
             let allowed = self.plan.groups[place.group].allowed;
@@ -151,8 +158,9 @@ impl<K: PodKiller> Run<'_, K> {
 
     pub(super) fn answered_until(&self, wait: Wait) -> Instant {
         match wait {
-            Wait::Group { index, begun } => {
-                let end = self.order.started + self.plan.groups[index].latest_end;
+            Wait::Group { index, begun, kept } => {
+                let latest_end = self.plan.groups[index].latest_end.saturating_sub(kept);
+                let end = self.order.started + latest_end;
                 if end > begun { end + REAPING } else { begun }
             }
             Wait::End => self.order.started + self.budget.abandon_at(),

@@ -10,7 +10,7 @@ use winddown_shared::{
 };
 
 use super::{RunOrder, RunReport, RunStop, run_plan};
-use crate::test_pods::{period, pod, secs};
+use crate::test_pods::{period, pod, secs, with_role};
 use crate::{Budget, CRITICAL_PRIORITY, Outcome, PodEnd, PodReport, Policy, ProgressSender, plan};
 
 const CRITICAL: Option<i32> = Some(CRITICAL_PRIORITY);
@@ -480,4 +480,65 @@ async fn what_is_known_is_ended_while_the_rest_is_not() {
     let report = scene.run().await;
     assert_eq!((of(&report, "orphan").asked, of(&report, "orphan").exit), (ms(0), ms(0)));
     assert_eq!((report.outcome(), report.left(), report.pods_unknown), (Outcome::Left, 0, true));
+}
+
+/// In an order of priorities a driver of the lowest one would end with those that use it.
+#[tokio::test(start_paused = true)]
+async fn drivers_end_after_all_others_and_after_what_these_have_mounted() {
+    let pods = [
+        with_role(&pod("driver", None, Some(4)), "driver"),
+        with_role(&pod("app", None, Some(30)), "app"),
+        with_role(&pod("critical", CRITICAL, Some(30)), "app"),
+        pod("quick", CRITICAL, Some(30)),
+    ];
+    let killer = FakeKiller::with(pods.clone());
+    killer.takes(pods[0].uid(), secs(1));
+    killer.takes(pods[1].uid(), secs(2));
+    killer.takes(pods[2].uid(), secs(3));
+    killer.stays_mounted(pods[2].uid(), ["/v"], Some(secs(7)));
+    let scene = Scene::new(killer, two_fields(60, 30));
+
+    let report = scene.run().await;
+
+    assert_eq!((of(&report, "app").asked, of(&report, "app").exit), (ms(0), ms(2000)));
+    for name in ["critical", "quick"] {
+        assert_eq!(of(&report, name).asked, ms(2000), "{name}");
+    }
+    assert_eq!(of(&report, "critical").exit, ms(5000));
+    assert_eq!((of(&report, "driver").asked, of(&report, "driver").exit), (ms(7000), ms(8000)));
+    let last = &report.groups[1];
+    assert_eq!((last.pods.len(), last.started, last.ended), (3, ms(2000), ms(8000)));
+    assert_eq!(report.outcome(), Outcome::Clean);
+}
+
+#[tokio::test(start_paused = true)]
+async fn pods_that_do_not_end_leave_the_drivers_of_their_group_their_time() {
+    let pods = [
+        with_role(&pod("driver", CRITICAL, Some(30)), "driver"),
+        pod("stuck", CRITICAL, Some(300)),
+    ];
+    let killer = FakeKiller::with(pods.clone());
+    pods.iter().for_each(|pod| killer.takes(pod.uid(), secs(1000)));
+    let report = Scene::new(killer, two_fields(40, 30)).run().await;
+
+    let [driver, stuck] = ["driver", "stuck"].map(|name| of(&report, name));
+    assert_eq!((stuck.asked, stuck.exit, stuck.grace), (ms(0), ms(30_000), secs(30)));
+    assert_eq!((driver.asked, driver.exit, driver.grace), (ms(30_000), ms(40_000), secs(10)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_that_is_called_off_before_its_drivers_are_asked_spares_them() {
+    let pods =
+        [with_role(&pod("driver", CRITICAL, Some(30)), "driver"), pod("app", CRITICAL, Some(30))];
+    let killer = FakeKiller::with(pods.clone());
+    killer.takes(pods[1].uid(), secs(3));
+    let scene = Scene::new(killer, two_fields(40, 30));
+    let cancel = scene.cancel.clone();
+    tokio::spawn(async move {
+        sleep(secs(1)).await;
+        cancel.cancel();
+    });
+    let report = scene.run().await;
+    assert_eq!((report.stop, of(&report, "driver").end), (RunStop::Cancelled, PodEnd::Spared));
+    assert_eq!(of(&report, "app").end, PodEnd::Ending);
 }
