@@ -186,6 +186,13 @@ impl Known {
         }
     }
 
+    /// The pods that the kubelet ends and cleans up when the API server says so, also those that have ended.
+    pub(super) fn not_of_manifests(&self) -> Vec<PodUid> {
+        let pods = self.lock();
+        let others = pods.iter().filter(|(_, entry)| !entry.newest.is_mirror());
+        others.map(|(uid, _)| uid.clone()).collect()
+    }
+
     /// The pod's containers.
     pub(super) fn status(&self, uid: &PodUid) -> Option<PodRuntimeStatus> {
         let (pod, ended) = {

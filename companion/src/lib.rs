@@ -18,7 +18,8 @@
 //! - The pod of a manifest file (a mirror pod) cannot be ended through the API server. It comes last,
 //!   through the container runtime, and only while the node goes down.
 //! - A kubelet starts again what it was not told to end. So it is stopped itself before the first such
-//!   pod is, where it is a service of its own, and started again if the shutdown is called off. What is
+//!   pod is, where it is a service of its own, but not before it has unmounted what the others had; and
+//!   started again if the shutdown is called off. What is
 //!   started again all the same is ended again.
 //! - Nothing is written to a pod's status: that is the kubelet's.
 //! - An API server that is away changes nothing: the pods are those that were last known.

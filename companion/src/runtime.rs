@@ -16,12 +16,10 @@ use super::facts;
 use super::follow::Follower;
 use super::known::UNLISTED;
 use super::local_node::{LocalNode, Unasked};
-use super::stop::Core;
+use super::stop::{Core, LOOK_AGAIN};
 
 /// How long a kubelet is given to unmount volumes before it is called late.
 const UNMOUNTED: Duration = Duration::from_secs(2);
-/// Between two looks at what is mounted.
-const LOOK_AGAIN: Duration = Duration::from_millis(50);
 /// How long the first list of pods is waited for at a time.
 const FIRST_LIST: Duration = Duration::from_secs(5);
 

@@ -30,6 +30,8 @@ use asking::Told;
 const TRY_AGAIN: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(1)];
 /// The kubelet hears of a deletion a moment after it was asked for, and kills as much later.
 const KUBELET_LAG: Duration = Duration::from_millis(500);
+/// Between two looks at what is mounted.
+pub(super) const LOOK_AGAIN: Duration = Duration::from_millis(50);
 /// The least that containers get of a grace that is over.
 const LAST_GRACE: Duration = Duration::from_secs(1);
 
@@ -274,12 +276,23 @@ impl<A: EndPods, N: LocalNode> Core<A, N> {
         let failed = |error: Unasked| left(&format!("and the container runtime: {error}"));
         // Pods of the API server need the kubelet for their end; without it none of these starts again.
         let half = grace.remaining() / 2;
-        let _ = timeout(half, self.known.needs_kubelet_no_more()).await;
+        let _ = timeout(half, self.needs_kubelet_no_more()).await;
         self.kubelet.hold().await;
         told.stopping();
         self.stop_within(inside, grace).await.map_err(failed)?;
         self.ended_past_the_kubelet(pod, inside);
         Ok(())
+    }
+
+    /// Resolves when only pods of manifests run and the kubelet has unmounted what the others had. Cancel-safe.
+    async fn needs_kubelet_no_more(&self) {
+        self.known.needs_kubelet_no_more().await;
+        for uid in self.known.not_of_manifests() {
+            // What cannot be asked is not waited for.
+            while self.node.mounts(&uid).await.is_ok_and(|mounts| !mounts.is_empty()) {
+                sleep(LOOK_AGAIN).await;
+            }
+        }
     }
 
     fn ended_past_the_kubelet(&self, pod: &Pod, inside: &PodUid) {

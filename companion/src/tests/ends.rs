@@ -258,6 +258,20 @@ async fn pods_of_manifests_end_after_those_that_need_the_kubelet() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_kubelet_is_not_stopped_before_it_has_unmounted_what_its_pods_had() {
+    // What is never unmounted is waited for half of the grace.
+    for (unmounts_after, stopped_at) in [(3, 5), (1000, 15)] {
+        let mirror = json!({"metadata": {"annotations": {"kubernetes.io/config.mirror": "hash"}}});
+        let (world, core) = World::new([pod("etcd", mirror), pod("web", json!({}))]).await;
+        world.set_unmounts_after(secs(unmounts_after));
+        world.set_going_down();
+        let _ = tokio::join!(stop(&core, "etcd", 30), stop(&core, "web", 30));
+        let stopped = format!("{stopped_at}: stop the kubelet");
+        assert!(world.log().contains(&stopped), "{:?}", world.log());
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_outage_that_began_earlier_is_not_waited_out_again() {
     let (world, core) = World::new([pod("web", json!({}))]).await;
     world.set_api_away(true);

@@ -50,6 +50,9 @@ struct State {
     takes: Duration,
     lags: Duration,
     /// How long after an end the API server hears of it.
+    /// How long after an end the kubelet has unmounted what the pod had, and who has ended when.
+    unmounts_after: Duration,
+    ended_at: HashMap<PodUid, Instant>,
     tells_after: Duration,
     kill_at: HashMap<PodUid, Instant>,
     running: HashSet<PodUid>,
@@ -89,6 +92,8 @@ impl World {
             takes: secs(2),
             lags: Duration::ZERO,
             tells_after: Duration::ZERO,
+            unmounts_after: Duration::ZERO,
+            ended_at: HashMap::new(),
             kill_at: HashMap::new(),
             log: Vec::new(),
         };
@@ -167,6 +172,10 @@ impl World {
     }
 
     pub(super) fn set_tells_after(&self, tells_after: Duration) {
+    pub(super) fn set_unmounts_after(&self, after: Duration) {
+        self.state().unmounts_after = after;
+    }
+
         self.state().tells_after = tells_after;
     }
 
@@ -246,6 +255,7 @@ impl World {
     async fn end(&self, uid: &PodUid, forced: bool, lags: Duration) {
         let Some(tells_after) = self.end_inside(uid, lags) else { return };
         self.state().exit_codes.insert(uid.clone(), if forced { 137 } else { 0 });
+        self.state().ended_at.insert(uid.clone(), Instant::now());
         tokio::time::sleep(tells_after).await;
         self.tell_end(uid, forced);
         tokio::time::sleep(lags).await;
@@ -396,8 +406,11 @@ impl LocalNode for World {
         Ok(())
     }
 
-    async fn mounts(&self, _: &PodUid) -> Result<Vec<String>, Unasked> {
-        Ok(Vec::new())
+    async fn mounts(&self, uid: &PodUid) -> Result<Vec<String>, Unasked> {
+        let state = self.state();
+        let is_mounted = |at: &Instant| at.elapsed() < state.unmounts_after;
+        let mounted = state.ended_at.get(uid).filter(|at| is_mounted(at));
+        Ok(mounted.map(|_| "/volume".to_owned()).into_iter().collect())
     }
 
     async fn exits(&self, uid: &PodUid) -> Result<Vec<StoppedContainer>, Unasked> {
