@@ -127,7 +127,12 @@ fn numbers_signals_and_who_asked_are_fields_too() {
     let said = lines(|| {
         decide(&Event::KillRequested { pod: pod("web"), by: killed, grace: took, status: None });
         decide(&Event::PodEvicted { pod: pod("web"), signal: "memory.available", took });
-        decide(&Event::PodStopped { pod: pod("web"), took, forced: vec!["a".into(), "b".into()] });
+        decide(&Event::PodStopped {
+            pod: pod("web"),
+            took,
+            forced: vec!["a".into(), "b".into()],
+            remark: None,
+        });
         decide(&Event::GroupEnded { priority: -10, name: None, took, left: 2 });
     });
     let of = |line: usize, name: &str| field(&said[line], name).unwrap();

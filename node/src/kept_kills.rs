@@ -206,7 +206,12 @@ mod tests {
         kept.record(&asked("left", KillReason::Removed));
         kept.record(&asked("ended", KillReason::Operator));
         let took = Duration::ZERO;
-        kept.record(&Event::PodStopped { pod: label("ended"), took, forced: Vec::new() });
+        kept.record(&Event::PodStopped {
+            pod: label("ended"),
+            took,
+            forced: Vec::new(),
+            remark: None,
+        });
 
         let (kept, found) = open(state.path(), "boot", 112);
         assert_eq!(found.len(), 3);

@@ -152,7 +152,7 @@ impl Recorder for Metrics {
             Event::OrphanFound { .. } => {
                 counted.orphans.inc();
             }
-            Event::PodStopped { pod, took, forced } => {
+            Event::PodStopped { pod, took, forced, .. } => {
                 self.starting.forget(&pod.uid);
                 counted.pod_stop.observe(took.as_secs_f64());
                 if !forced.is_empty() && self.ending.load(Ordering::Relaxed) {

@@ -177,6 +177,8 @@ pub enum Event {
         took: Duration,
         /// Containers that needed SIGKILL.
         forced: Vec<Arc<str>>,
+        /// What people should know of how it was ended.
+        remark: Option<Arc<str>>,
     },
     /// A call to the runtime failed; it will be tried again.
     SyncFailed {

@@ -44,6 +44,10 @@ pub fn events_of(event: &Event, node: &NodeRef) -> Vec<EventDraft> {
             let message = format!("Stopping pod: {}, within {}", why(*by), in_words(*grace));
             vec![EventDraft::normal(Subject::pod(pod), "Killing", message)]
         }
+        Event::PodStopped { pod, remark: Some(remark), .. } => {
+            let message = format!("Pod has ended: {remark}");
+            vec![EventDraft::warning(Subject::pod(pod), "Killed", message)]
+        }
         Event::SyncFailed { pod, error, .. } => {
             vec![EventDraft::warning(Subject::pod(pod), "FailedSync", error.clone())]
         }

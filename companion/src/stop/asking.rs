@@ -48,6 +48,21 @@ fn then(refusal: Refusal) -> Then {
     }
 }
 
+/// The budget that was against an eviction, as the API server names it; a server that is busy has none.
+fn who_refused(refused: &Refused) -> String {
+    let Some(kube::Error::Api(status)) = &refused.source else { return "the API server".into() };
+    let causes = status.details.iter().flat_map(|details| &details.causes);
+    let mut named = causes.filter(|cause| cause.reason == "DisruptionBudget").map(|cause| {
+        let words = cause.message.strip_prefix("The disruption budget ");
+        words.and_then(|words| words.split(' ').next())
+    });
+    match named.next() {
+        Some(Some(name)) => format!("the disruption budget {name}"),
+        Some(None) => "its disruption budget".into(),
+        None => "the API server".into(),
+    }
+}
+
 /// A grace in the API's whole seconds. Zero would take the object away from under the kubelet.
 fn whole(left: Duration) -> Duration {
     Duration::from_secs((left + ON_THE_WAY).as_secs().max(1))
@@ -122,7 +137,7 @@ impl<A: EndPods, N: LocalNode> Core<A, N> {
         let begun = Instant::now();
         let mut deadline = begun + self.config.consent(grace.remaining());
         let mut backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(2));
-        let mut said = false;
+        let mut refused_by: Option<String> = None;
         loop {
             let left = whole(grace.remaining());
             let now = Instant::now();
@@ -131,11 +146,8 @@ impl<A: EndPods, N: LocalNode> Core<A, N> {
             let refused = match evicted.unwrap_or_else(|_| Err(Refused::silent("evict the pod"))) {
                 Ok(()) => {
                     self.outage.worked();
-                    if said {
-                        told.remark(format!(
-                            "its disruption budget refused for {}",
-                            in_seconds(now - begun)
-                        ));
+                    if let Some(by) = &refused_by {
+                        told.remark(format!("{by} refused for {}", in_seconds(now - begun)));
                     }
                     return Some(now + left);
                 }
@@ -147,8 +159,8 @@ impl<A: EndPods, N: LocalNode> Core<A, N> {
                 Then::Delete => return None,
                 Then::Again(asked) => asked.unwrap_or_else(|| backoff.after_failure(None)),
             };
-            if !said && matches!(refused.refusal, Refusal::Busy { .. }) {
-                said = true;
+            if refused_by.is_none() && matches!(refused.refusal, Refusal::Busy { .. }) {
+                refused_by = Some(who_refused(&refused));
                 let why = refused.source.as_ref().map(refusal::text).unwrap_or_default();
                 tracing::info!(
                     pod = %pod.label(),
@@ -160,9 +172,9 @@ impl<A: EndPods, N: LocalNode> Core<A, N> {
                 return Some(ends);
             }
             if Instant::now() >= deadline {
-                if said {
+                if let Some(by) = &refused_by {
                     told.remark(format!(
-                        "its disruption budget refused for {}, and it was deleted without consent",
+                        "{by} refused for {}, and it was deleted without consent",
                         in_seconds(begun.elapsed())
                     ));
                 }

@@ -33,7 +33,7 @@ async fn a_budget_that_is_against_it_is_asked_each_second_for_ten_and_then_the_p
     assert_eq!(took, 12);
     assert_eq!(
         stopped.unwrap().remark.as_deref(),
-        Some("its disruption budget refused for 10 s, and it was deleted without consent")
+        Some("the disruption budget web refused for 10 s, and it was deleted without consent")
     );
     let mut wanted: Vec<String> =
         (0..=10).map(|at| format!("{at}: evict web {}", 60 - at)).collect();
@@ -206,7 +206,7 @@ async fn sigterm_is_told_as_of_the_request_that_was_granted() {
     let begun = Instant::now();
     let stopped = stop(&core, "web", 60).await.1.unwrap();
     assert_eq!((stopped.signalled_at.unwrap() - begun).as_secs(), 7);
-    assert_eq!(stopped.remark.as_deref(), Some("its disruption budget refused for 7 s"));
+    assert_eq!(stopped.remark.as_deref(), Some("the disruption budget web refused for 7 s"));
 }
 
 #[tokio::test(start_paused = true)]

@@ -7,6 +7,7 @@ use std::time::Duration;
 use futures_util::{StreamExt, stream};
 use k8s_openapi::api::core::v1 as api;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use kube::core::Status;
 use kube::runtime::watcher::{self, Event};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep_until, timeout};
@@ -49,10 +50,10 @@ struct State {
     /// How long containers take to end, and the runtime to agree.
     takes: Duration,
     lags: Duration,
-    /// How long after an end the API server hears of it.
     /// How long after an end the kubelet has unmounted what the pod had, and who has ended when.
     unmounts_after: Duration,
     ended_at: HashMap<PodUid, Instant>,
+    /// How long after an end the API server hears of it.
     tells_after: Duration,
     kill_at: HashMap<PodUid, Instant>,
     running: HashSet<PodUid>,
@@ -91,9 +92,9 @@ impl World {
             kubelet_stopped: false,
             takes: secs(2),
             lags: Duration::ZERO,
-            tells_after: Duration::ZERO,
             unmounts_after: Duration::ZERO,
             ended_at: HashMap::new(),
+            tells_after: Duration::ZERO,
             kill_at: HashMap::new(),
             log: Vec::new(),
         };
@@ -171,11 +172,11 @@ impl World {
         self.state().lags = lags;
     }
 
-    pub(super) fn set_tells_after(&self, tells_after: Duration) {
     pub(super) fn set_unmounts_after(&self, after: Duration) {
         self.state().unmounts_after = after;
     }
 
+    pub(super) fn set_tells_after(&self, tells_after: Duration) {
         self.state().tells_after = tells_after;
     }
 
@@ -254,8 +255,8 @@ impl World {
     /// The kubelet has ended the containers.
     async fn end(&self, uid: &PodUid, forced: bool, lags: Duration) {
         let Some(tells_after) = self.end_inside(uid, lags) else { return };
-        self.state().exit_codes.insert(uid.clone(), if forced { 137 } else { 0 });
         self.state().ended_at.insert(uid.clone(), Instant::now());
+        self.state().exit_codes.insert(uid.clone(), if forced { 137 } else { 0 });
         tokio::time::sleep(tells_after).await;
         self.tell_end(uid, forced);
         tokio::time::sleep(lags).await;
@@ -366,7 +367,8 @@ impl EndPods for World {
         self.answer(pod)?;
         let next = self.state().refuses.pop_front();
         if let Some(refusal) = next {
-            return Err(refused(refusal));
+            let source = Some(kube::Error::Api(Box::new(against(&pod.name))));
+            return Err(Refused { source, ..refused(refusal) });
         }
         self.begin(&pod.uid, grace);
         Ok(())
@@ -442,6 +444,17 @@ impl LocalNode for World {
 
 fn refused(refusal: Refusal) -> Refused {
     Refused { what: "end the pod", refusal, source: None }
+}
+
+/// As a budget with the pod's name has the API server answer.
+fn against(budget: &str) -> Status {
+    let message =
+        format!("The disruption budget {budget} needs 1 healthy pods and has 1 currently");
+    serde_json::from_value(serde_json::json!({
+        "code": 429, "reason": "TooManyRequests",
+        "details": {"causes": [{"reason": "DisruptionBudget", "message": message}]},
+    }))
+    .unwrap()
 }
 
 fn lost() -> kube::Error {

@@ -53,12 +53,14 @@ impl Decision {
                 );
                 told.field("by", by.as_str()).field("graceSeconds", grace.as_secs_f64());
             }
-            Event::PodStopped { pod, took, forced } => {
-                let how = if forced.is_empty() {
-                    format!("ended in {}", duration(*took))
-                } else {
-                    format!("ended in {}, SIGKILL for {}", duration(*took), forced.join(", "))
-                };
+            Event::PodStopped { pod, took, forced, remark } => {
+                let mut how = format!("ended in {}", duration(*took));
+                if !forced.is_empty() {
+                    how += &format!(", SIGKILL for {}", forced.join(", "));
+                }
+                if let Some(remark) = remark {
+                    how += &format!("; {remark}");
+                }
                 told.pod("podStopped", pod, &how);
                 told.field("tookSeconds", took.as_secs_f64())
                     .field("forced", forced.iter().map(|name| &**name).collect::<Vec<_>>());

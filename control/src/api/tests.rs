@@ -102,14 +102,24 @@ fn every_event_is_told_in_a_line_for_people_and_fields_for_programs() {
             "shop/web asked to end within 20s (the node goes down)",
         ),
         (
-            Event::PodStopped { pod: label.clone(), took: second / 2, forced: vec![] },
+            Event::PodStopped {
+                pod: label.clone(),
+                took: second / 2,
+                forced: vec![],
+                remark: None,
+            },
             "podStopped",
             "shop/web ended in 500ms",
         ),
         (
-            Event::PodStopped { pod: label.clone(), took: second, forced: vec![name] },
+            Event::PodStopped {
+                pod: label.clone(),
+                took: second,
+                forced: vec![name],
+                remark: Some("the disruption budget web refused for 2.0 s".into()),
+            },
             "podStopped",
-            "shop/web ended in 1s, SIGKILL for c",
+            "shop/web ended in 1s, SIGKILL for c; the disruption budget web refused for 2.0 s",
         ),
         (
             Event::SyncFailed {

@@ -37,7 +37,7 @@ fn rejected(reason: &str) -> Event {
 
 fn stopped(forced: &[&str]) -> Event {
     let forced = forced.iter().map(|&name| Arc::from(name)).collect();
-    Event::PodStopped { pod: label(), took: secs(2), forced }
+    Event::PodStopped { pod: label(), took: secs(2), forced, remark: None }
 }
 
 #[test]

@@ -154,7 +154,7 @@ pub(super) fn told(event: &Event) -> Option<DrainEvent> {
             took_seconds: took.as_secs_f64(),
             left: *left,
         },
-        Event::PodStopped { pod, took, forced } => DrainEvent::PodEnded {
+        Event::PodStopped { pod, took, forced, .. } => DrainEvent::PodEnded {
             namespace: pod.namespace.to_string(),
             name: pod.name.to_string(),
             took_seconds: took.as_secs_f64(),

@@ -136,7 +136,8 @@ async fn terminate<S: PodSyncer>(syncer: &S, pod: Pod, stop: Stop, since: Instan
         Ok(stopped) => {
             let forced = stopped.containers.iter().filter(|c| c.forced);
             let forced = forced.map(|c| c.name.clone()).collect();
-            let event = Event::PodStopped { pod: label, took: since.elapsed(), forced };
+            let (took, remark) = (since.elapsed(), stopped.remark.clone());
+            let event = Event::PodStopped { pod: label, took, forced, remark };
             let outcome = Outcome::Stopped(Arc::new(stopped));
             Done { outcome, told: Some(Told::Event(event)) }
         }

@@ -111,6 +111,20 @@ fn decisions_make_the_kubelets_events_in_its_words() {
             )],
         ),
         (
+            Event::PodStopped {
+                pod: pod("a"),
+                took: second,
+                forced: Vec::new(),
+                remark: Some("the disruption budget a refused for 2.0 s".into()),
+            },
+            vec![line(
+                "Warning",
+                "Killed",
+                "Pod has ended: the disruption budget a refused for 2.0 s",
+                "uid-a",
+            )],
+        ),
+        (
             Event::SyncFailed { pod: pod("a"), error: "no image".into(), again_in: second },
             vec![line("Warning", "FailedSync", "no image", "uid-a")],
         ),
@@ -131,7 +145,7 @@ fn what_the_kubelet_says_nothing_about_makes_no_event() {
         Event::NodePressure { condition: "DiskPressure", on: true, reason: "NodeHasDiskPressure" },
         Event::PodRestarted { pod: pod("a"), is_static: true },
         Event::OrphanFound { pod: pod("a") },
-        Event::PodStopped { pod: pod("a"), took, forced: Vec::new() },
+        Event::PodStopped { pod: pod("a"), took, forced: Vec::new(), remark: None },
         Event::ShutdownResumed { after: took, pods: 1 },
         Event::GroupStarted { priority: 0, name: None, pods: 1, allowed: took },
         Event::ShutdownEnded { took, left: 0, released: true },
