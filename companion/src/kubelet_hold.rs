@@ -1,5 +1,6 @@
 //! Holds the kubelet back while pods are ended that it was not told to end.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tokio::sync::watch;
@@ -12,12 +13,14 @@ use super::local_node::LocalNode;
 ///
 /// A kubelet starts the containers of a pod again that it was not told to end. Before such a pod is ended
 /// through the container runtime, the kubelet's own service is stopped, and it is started again when the
-/// shutdown is called off. Where it is no service of its own (k3s), it goes on, and what it starts
+/// shutdown is called off. One that ends by itself while the node goes down is kept from coming back in the middle. Where it is no service of its own (k3s), it goes on, and what it starts
 /// again is ended again.
 #[derive(Debug, Default)]
 pub(super) struct KubeletHold {
     wanted: watch::Sender<bool>,
     state: watch::Sender<HoldState>,
+    /// It had ended before it was held back.
+    was_gone: AtomicBool,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -33,6 +36,11 @@ enum HoldState {
 impl KubeletHold {
     pub(super) fn is_held(&self) -> bool {
         *self.state.borrow() == HoldState::Held
+    }
+
+    /// Whether the kubelet is held back because it has ended by itself.
+    pub(super) fn was_gone(&self) -> bool {
+        self.was_gone.load(Ordering::Relaxed)
     }
 
     /// Resolves when the kubelet is held back. Cancel-safe.
@@ -51,6 +59,7 @@ impl KubeletHold {
     pub(super) async fn keep<N: LocalNode>(&self, node: &N, mut going_down: watch::Receiver<bool>) {
         let mut wanted = self.wanted.subscribe();
         loop {
+            let is_needed = *going_down.borrow() && *self.state.borrow() == HoldState::Free;
             tokio::select! {
                 Ok(()) = wanted.changed() => {
                     if *wanted.borrow_and_update() {
@@ -61,6 +70,11 @@ impl KubeletHold {
                     if !*going_down.borrow_and_update() {
                         self.let_go(node, &mut going_down).await;
                     }
+                }
+                () = node.kubelet_ended(), if is_needed => {
+                    tracing::warn!("the kubelet has ended while the node goes down");
+                    self.was_gone.store(true, Ordering::Relaxed);
+                    self.hold_back(node).await;
                 }
                 // Whether the node goes down is told no more: it does not come back either.
                 else => return,
@@ -99,6 +113,7 @@ impl KubeletHold {
             }
         }
         self.wanted.send_replace(false);
+        self.was_gone.store(false, Ordering::Relaxed);
         self.state.send_replace(HoldState::Free);
     }
 }

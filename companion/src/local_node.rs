@@ -48,6 +48,12 @@ pub trait LocalNode: Send + Sync + 'static {
         async { Ok(Vec::new()) }
     }
 
+    /// Resolves when the kubelet's service, which ran meanwhile, has ended without [`stop_kubelet`](Self::stop_kubelet).
+    /// Cancel-safe.
+    fn kubelet_ended(&self) -> impl Future<Output = ()> + Send {
+        std::future::pending()
+    }
+
     /// Stops the kubelet's service, so that it starts no container again. Its pods go on running.
     ///
     /// # Errors

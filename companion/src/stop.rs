@@ -228,6 +228,7 @@ impl<A: EndPods, N: LocalNode> Core<A, N> {
     ) -> bool {
         let why = match over {
             true => "the kubelet has not ended the pod in time",
+            false if self.kubelet.was_gone() => "the kubelet is gone",
             false => "the API server is away",
         };
         tracing::warn!(pod = %pod.label(), "{why}: its containers are stopped through the runtime");

@@ -336,6 +336,30 @@ async fn what_a_dead_kubelet_leaves_is_stopped_at_the_end_of_the_grace_when_the_
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_kubelet_that_is_killed_while_the_node_goes_down_costs_its_pods_no_grace() {
+    let (world, core) = World::new([pod("web", json!({})), pod("late", json!({}))]).await;
+    world.set_takes(secs(600));
+    world.set_going_down();
+    let stopping = {
+        let core = core.clone();
+        tokio::spawn(async move { stop(&core, "web", 20).await })
+    };
+    sleep(secs(5)).await;
+    world.kill_kubelet();
+    let (took, stopped) = stopping.await.unwrap();
+    assert_eq!(took, 20);
+    assert_eq!(
+        stopped.unwrap().remark.as_deref(),
+        Some("the kubelet is gone: its containers were stopped through the container runtime")
+    );
+    assert_eq!(stop(&core, "late", 10).await.0, 10);
+    let log = world.log();
+    let wanted = ["0: evict web 20", "5: stop the kubelet", "5: stop uid-web 15"];
+    assert_eq!(log[..3], wanted);
+    assert!(log.contains(&"20: stop uid-late 10".to_owned()), "{log:?}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_pod_of_a_manifest_is_stopped_under_its_own_uid_and_only_when_the_node_goes_down() {
     let mirror = json!({"metadata": {"annotations": {
         "kubernetes.io/config.mirror": "hash", "kubernetes.io/config.hash": "hash",

@@ -31,6 +31,7 @@ pub(super) struct World(Arc<Inner>);
 struct Inner {
     begun: Instant,
     going_down: watch::Sender<bool>,
+    kubelet_ended: watch::Sender<bool>,
     state: Mutex<State>,
 }
 
@@ -101,6 +102,7 @@ impl World {
         let world = Self(Arc::new(Inner {
             begun: Instant::now(),
             going_down: watch::Sender::new(false),
+            kubelet_ended: watch::Sender::new(false),
             state: Mutex::new(state),
         }));
         let mut config = CompanionConfig::new("n1", world.wall());
@@ -144,6 +146,12 @@ impl World {
 
     pub(super) fn set_kubelet_dead(&self) {
         self.state().kubelet_dead = true;
+    }
+
+    /// The kubelet is killed, which the service manager sees.
+    pub(super) fn kill_kubelet(&self) {
+        self.set_kubelet_dead();
+        self.0.kubelet_ended.send_replace(true);
     }
 
     pub(super) fn set_runtime_away(&self) {
@@ -423,6 +431,10 @@ impl LocalNode for World {
             forced: exit_code == 137,
         });
         Ok(ended.into_iter().collect())
+    }
+
+    async fn kubelet_ended(&self) {
+        let _ = self.0.kubelet_ended.subscribe().wait_for(|ended| *ended).await;
     }
 
     async fn stop_kubelet(&self) -> Result<(), Unasked> {

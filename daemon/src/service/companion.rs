@@ -139,6 +139,10 @@ impl LocalNode for KubeletNode {
         foreign_mounts(Path::new(KUBELET_PODS), uid).map_err(|error| unasked(&error))
     }
 
+    async fn kubelet_ended(&self) {
+        self.kubelet.ended().await;
+    }
+
     async fn stop_kubelet(&self) -> Result<(), Unasked> {
         self.kubelet.stop().await.map_err(|error| Unasked::because(error_chain(&error)))
     }

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tokio::sync::broadcast;
@@ -23,6 +24,8 @@ const ENDS_WITHIN: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub(super) struct KubeletService {
     mark: PathBuf,
+    /// It was seen to run.
+    ran: AtomicBool,
 }
 
 /// The kubelet's service could not be stopped or started.
@@ -53,7 +56,24 @@ pub(super) enum KubeletError {
 impl KubeletService {
     /// `volatile` is a directory that is empty after a boot.
     pub(super) fn new(volatile: &Path) -> Self {
-        Self { mark: volatile.join(MARK) }
+        Self { mark: volatile.join(MARK), ran: AtomicBool::new(false) }
+    }
+
+    /// Resolves when it runs no more, once it was seen to run. Cancel-safe.
+    pub(super) async fn ended(&self) {
+        let systemd = UnitsClient::start(Bus::System, UNIT, PATIENCE);
+        let mut changes = systemd.changes();
+        loop {
+            match systemd.state(UNIT).await {
+                Ok(Some(state)) if state.main_pid.is_some() => {
+                    self.ran.store(true, Ordering::Relaxed);
+                }
+                Ok(_) if self.ran.load(Ordering::Relaxed) => return,
+                _ => {}
+            }
+            // One that was missed is looked for as well; the sender lives as long as the client.
+            let _ = changes.recv().await;
+        }
     }
 
     /// Stops it, and resolves when it has ended. Its pods go on running.
@@ -65,7 +85,8 @@ impl KubeletService {
         let systemd = UnitsClient::start(Bus::System, UNIT, PATIENCE);
         let state = systemd.state(UNIT).await.map_err(KubeletError::Systemd)?;
         let runs = state.is_some_and(|state| state.main_pid.is_some());
-        if !runs {
+        // One that has just ended may be started again by systemd.
+        if !runs && !self.ran.load(Ordering::Relaxed) {
             return if self.mark.exists() { Ok(()) } else { Err(KubeletError::NoService) };
         }
         replace(&self.mark, 0o600, Survives::Process, b"")
@@ -73,7 +94,7 @@ impl KubeletService {
         // What changes from here on is not missed.
         let changes = systemd.changes();
         systemd.stop(UNIT).await.map_err(KubeletError::Systemd)?;
-        let ended = timeout(ENDS_WITHIN, ended(&systemd, changes)).await;
+        let ended = timeout(ENDS_WITHIN, is_over(&systemd, changes)).await;
         ended.map_err(|_| KubeletError::Late)?.map_err(KubeletError::Systemd)
     }
 
@@ -95,7 +116,7 @@ impl KubeletService {
 }
 
 /// Resolves when nothing of the service runs.
-async fn ended(
+async fn is_over(
     systemd: &UnitsClient,
     mut changes: broadcast::Receiver<ServiceChange>,
 ) -> Result<(), ServiceError> {
