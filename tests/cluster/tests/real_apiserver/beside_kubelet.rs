@@ -1,6 +1,8 @@
 //! Beside a real kubelet, on a node with containerd: what ends when, and what is started again.
 
+mod budget;
 mod machine;
+mod volumes;
 
 use std::time::Duration;
 
@@ -15,6 +17,9 @@ const DOWN: Duration = Duration::from_secs(120);
 
 /// Between two groups when something was lost on the way.
 const LOST: Duration = Duration::from_secs(3);
+
+/// Where the API server answers nothing: a third of the group's grace, and as long again.
+const SILENT: Duration = Duration::from_secs(6);
 
 /// Seconds, for people.
 fn seconds(nanoseconds: u64) -> f64 {
@@ -79,6 +84,38 @@ async fn an_api_server_that_goes_away_in_the_middle_changes_no_order_and_starts_
     let asked = machine.scenario.power_off().await?;
     machine.scenario.someone_is_asked().await?;
     machine.cut_off().await;
+    ends_in_order(machine, test, asked, LOST).await
+}
+
+#[tokio::test]
+async fn with_a_silent_api_server_pods_end_in_order_each_once() -> TestResult {
+    let test = "with_a_silent_api_server_pods_end_in_order_each_once";
+    let Some(machine) = Machine::set(test, Ends::Winddown).await? else { return Ok(()) };
+    machine.silence();
+    let asked = machine.scenario.power_off().await?;
+    ends_in_order(machine, test, asked, LOST).await
+}
+
+#[tokio::test]
+async fn an_api_server_that_falls_silent_in_the_middle_changes_no_order_and_starts_nothing_again()
+-> TestResult {
+    let test =
+        "an_api_server_that_falls_silent_in_the_middle_changes_no_order_and_starts_nothing_again";
+    let Some(machine) = Machine::set(test, Ends::Winddown).await? else { return Ok(()) };
+    let asked = machine.scenario.power_off().await?;
+    machine.scenario.someone_is_asked().await?;
+    machine.silence();
+    ends_in_order(machine, test, asked, SILENT).await
+}
+
+#[tokio::test]
+async fn a_kubelet_that_is_killed_in_the_middle_changes_no_order_and_starts_nothing_again()
+-> TestResult {
+    let test = "a_kubelet_that_is_killed_in_the_middle_changes_no_order_and_starts_nothing_again";
+    let Some(machine) = Machine::set(test, Ends::Winddown).await? else { return Ok(()) };
+    let asked = machine.scenario.power_off().await?;
+    machine.scenario.someone_is_asked().await?;
+    machine.kubelet()?.kill()?;
     ends_in_order(machine, test, asked, LOST).await
 }
 

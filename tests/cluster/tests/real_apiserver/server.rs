@@ -19,8 +19,8 @@ use winddown_shared::WallClock;
 use super::authority::{Authority, Issued};
 use super::processes::{Running, START, folder, free_port, start};
 
-/// A kube-apiserver with Node and RBAC authorization, NodeRestriction, and nobody else in the cluster:
-/// no controllers, no scheduler.
+/// A kube-apiserver with Node and RBAC authorization, NodeRestriction, and no other programs in the cluster
+/// but the controllers that a test asks for.
 pub(crate) struct RealApi {
     pub(crate) url: String,
     pub(crate) authority: Authority,
@@ -28,6 +28,7 @@ pub(crate) struct RealApi {
     processes: [Running; 2],
     admin: OnceLock<Issued>,
     ready: OnceCell<Result<(), String>>,
+    controllers: OnceLock<Running>,
 }
 
 pub(crate) const HOUR: Duration = Duration::from_secs(3600);
@@ -62,6 +63,33 @@ impl RealApi {
             Ok(()) => Some(server),
             Err(why) => panic!("{why}"),
         }
+    }
+
+    /// The same with the controllers of budgets and DaemonSets, in a kube-controller-manager.
+    pub(crate) async fn with_controllers(test: &str) -> Option<&'static Self> {
+        let name = "WINDDOWN_KUBE_CONTROLLER_MANAGER";
+        let Some(program) = std::env::var_os(name) else {
+            println!("SKIPPED: {test}: {name} names no kube-controller-manager");
+            return None;
+        };
+        let server = Self::get().await?;
+        server.admin().await;
+        server.controllers.get_or_init(|| {
+            let kubeconfig = server.folder.join("admin.kubeconfig");
+            let arguments = [
+                format!("--kubeconfig={}", kubeconfig.display()),
+                "--controllers=disruption,daemonset".to_owned(),
+                "--leader-elect=false".to_owned(),
+                "--secure-port=0".to_owned(),
+            ];
+            start(&server.folder, "kube-controller-manager", Path::new(&program), arguments.into())
+        });
+        Some(server)
+    }
+
+    /// The end of the controllers' log.
+    pub(crate) fn said_by_controllers(&self) -> String {
+        self.controllers.get().map(Running::tail).unwrap_or_default()
     }
 
     fn start(program: &Path) -> Self {
@@ -114,7 +142,15 @@ impl RealApi {
         let running = start(&folder, "kube-apiserver", program, arguments.into());
         let url = format!("https://127.0.0.1:{port}");
         let processes = [running, etcd_running];
-        Self { url, authority, folder, processes, admin: OnceLock::new(), ready: OnceCell::new() }
+        Self {
+            url,
+            authority,
+            folder,
+            processes,
+            admin: OnceLock::new(),
+            ready: OnceCell::new(),
+            controllers: OnceLock::new(),
+        }
     }
 
     async fn prepare(&self) -> Result<(), String> {

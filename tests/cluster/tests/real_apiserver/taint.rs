@@ -1,6 +1,5 @@
 //! The taint of a node that goes down: who may set it, and what it keeps off.
 
-use std::path::Path;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{Node, NodeSystemInfo, Pod};
@@ -14,7 +13,6 @@ use winddown_cluster::node::{
 };
 
 use super::RealApi;
-use super::processes::{free_port, start};
 use super::server::wall;
 
 const LONG: Duration = Duration::from_secs(60);
@@ -132,13 +130,7 @@ async fn a_kubelets_own_credentials_cordon_the_node_and_go_on_without_the_taint(
 #[tokio::test]
 async fn only_a_daemon_set_that_tolerates_everything_makes_a_pod_while_the_node_goes_down() {
     let test = "only_a_daemon_set_that_tolerates_everything_makes_a_pod_while_the_node_goes_down";
-    let Some(program) = std::env::var_os("WINDDOWN_KUBE_CONTROLLER_MANAGER") else {
-        println!(
-            "SKIPPED: {test}: WINDDOWN_KUBE_CONTROLLER_MANAGER names no kube-controller-manager"
-        );
-        return;
-    };
-    let Some(api) = RealApi::get().await else { return };
+    let Some(api) = RealApi::with_controllers(test).await else { return };
     let (name, space) = ("daemons", "daemons");
     api.namespace(space).await;
     let beside = Beside::begin(api, api.admin().await, name).await;
@@ -164,16 +156,6 @@ async fn only_a_daemon_set_that_tolerates_everything_makes_a_pod_while_the_node_
     beside.nodes.patch(name, &params, &Patch::Merge(hostname)).await.unwrap();
     let plain = json!([{"key": "theirs", "operator": "Exists"}]);
     api.apply(&[set("plain", plain), set("blanket", json!([{"operator": "Exists"}]))]).await;
-    let arguments = [
-        format!("--kubeconfig={}", api.folder.join("admin.kubeconfig").display()),
-        "--controllers=daemonset-controller".to_owned(),
-        "--leader-elect=false".to_owned(),
-        format!("--secure-port={}", free_port()),
-        "--bind-address=127.0.0.1".to_owned(),
-        "--cert-dir=controller-manager".to_owned(),
-    ];
-    let controllers =
-        start(&api.folder, "kube-controller-manager", Path::new(&program), arguments.into());
     let pods: Api<Pod> = Api::namespaced(api.admin().await, space);
     let pod_of = async |set: &str| {
         let params = ListParams::default().labels(&format!("set={set}"));
@@ -187,12 +169,11 @@ async fn only_a_daemon_set_that_tolerates_everything_makes_a_pod_while_the_node_
                 if let Some(now) = now.filter(|now| before != Some(now)) {
                     return now;
                 }
-                assert!(!controllers.has_ended(), "{}", controllers.tail());
                 tokio::time::sleep(Duration::from_millis(50)).await;
             }
         };
         let Ok(uid) = timeout(LONG, coming).await else {
-            panic!("{set} makes no pod within {LONG:?}\n{}", controllers.tail());
+            panic!("{set} makes no pod within {LONG:?}\n{}", api.said_by_controllers());
         };
         uid
     };

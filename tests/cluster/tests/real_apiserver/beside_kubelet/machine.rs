@@ -9,16 +9,19 @@ use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::Api;
 use kube::api::PostParams;
 use serde_json::{Value, json};
-use winddown_node_tests::scenario::{Scenario, Setup, TestResult};
-use winddown_node_tests::{Bridge, TestPod};
+use winddown_node_tests::scenario::{GROUPS, Scenario, Setup, TestResult};
+use winddown_node_tests::{Bridge, PodLog, Process, TestPod, read_pod_log};
 
 use crate::RealApi;
+use crate::proxy::{Proxy, Way};
 use crate::server::HOUR;
 
 /// Where the kubelet's credentials are, which the agent uses as well.
 const KUBECONFIG: &str = "/var/lib/kubelet/kubeconfig";
 /// How long the kubelet may take to run all pods.
 const RUNS: Duration = Duration::from_secs(300);
+/// Pods with a volume that the kubelet mounts, where that is asked for: one with a group behind it, and the last.
+pub(crate) const WITH_VOLUMES: [&str; 2] = ["queue-0", "agent-0"];
 /// The static pod.
 const STATIC: &str = "static-0";
 
@@ -37,7 +40,25 @@ pub(crate) struct Machine {
     pub(crate) bridge: Option<Bridge>,
     pub(crate) api: &'static RealApi,
     pub(crate) node: String,
-    address: SocketAddr,
+    /// Between the node and the API server.
+    way: Proxy,
+}
+
+/// What runs on the machine, and how it ends.
+#[derive(Clone, Debug)]
+pub(crate) struct Wanted {
+    pub(crate) ends: Ends,
+    pub(crate) pods: Vec<TestPod>,
+    /// The time of each of the three groups, in seconds.
+    pub(crate) seconds: [u32; 3],
+    /// Those of [`WITH_VOLUMES`] have a volume.
+    pub(crate) volumes: bool,
+}
+
+impl Wanted {
+    pub(crate) fn by(ends: Ends) -> Self {
+        Self { ends, pods: pods(), seconds: [6, 4, 4], volumes: false }
+    }
 }
 
 /// Four ordinary pods, two of a higher priority, a critical one; and a static one beside them.
@@ -59,6 +80,11 @@ fn class_of(pod: &TestPod) -> Option<&'static str> {
 impl Machine {
     /// The machine with all its pods running. None, after saying so, where a program is missing.
     pub(crate) async fn set(test: &str, ends: Ends) -> TestResult<Option<Self>> {
+        Self::set_with(test, Wanted::by(ends)).await
+    }
+
+    /// The same, as it is wanted.
+    pub(crate) async fn set_with(test: &str, wanted: Wanted) -> TestResult<Option<Self>> {
         let Some(kubelet) = std::env::var_os("WINDDOWN_KUBELET") else {
             println!("SKIPPED: {test}: WINDDOWN_KUBELET names no kubelet");
             return Ok(None);
@@ -68,18 +94,19 @@ impl Machine {
             "mode: companion\nkubeconfig: {KUBECONFIG}\n\
              containerRuntimeEndpoint: unix:///run/containerd/containerd.sock\n"
         );
-        let setup = Setup { more, ..Setup::default() };
-        let Some(scenario) = Scenario::with_containerd_as(test, pods(), &setup).await? else {
+        let Wanted { ends, pods, seconds, volumes } = wanted;
+        let setup = Setup { more, seconds, ..Setup::default() };
+        let Some(scenario) = Scenario::with_containerd_as(test, pods, &setup).await? else {
             return Ok(None);
         };
         // One API server has the nodes of all tests.
         let node = format!("kubelet-{}", COUNT.fetch_add(1, Ordering::Relaxed));
         scenario.node.run(&["hostname", &node]).await?;
-        let address: SocketAddr = api.url.trim_start_matches("https://").parse()?;
-        let mut machine = Self { scenario, bridge: None, api, node, address };
+        let way = Proxy::to(&api.url).await;
+        let mut machine = Self { scenario, bridge: None, api, node, way };
         machine.connect().await?;
-        machine.start_kubelet(Path::new(&kubelet), ends).await?;
-        machine.make_pods().await?;
+        machine.start_kubelet(Path::new(&kubelet), ends, seconds).await?;
+        machine.make_pods(volumes).await?;
         let node = &machine.scenario.node;
         match ends {
             Ends::Winddown => {
@@ -98,7 +125,8 @@ winddown uninstall; rm -r /etc/winddown";
 
     /// From now on the node reaches the API server.
     pub(crate) async fn connect(&mut self) -> TestResult {
-        self.bridge = Some(Bridge::open(&self.scenario.node, self.address).await?);
+        let address: SocketAddr = self.way.url.trim_start_matches("https://").parse()?;
+        self.bridge = Some(Bridge::open(&self.scenario.node, address).await?);
         Ok(())
     }
 
@@ -107,6 +135,17 @@ winddown uninstall; rm -r /etc/winddown";
         if let Some(bridge) = self.bridge.take() {
             bridge.close().await;
         }
+    }
+
+    /// From now on the API server takes what the node sends, and answers nothing.
+    pub(crate) fn silence(&self) {
+        self.way.set(Way::Silent);
+    }
+
+    /// The kubelet's process.
+    pub(crate) fn kubelet(&self) -> TestResult<Process> {
+        let mut found = self.scenario.node.processes_with("/usr/local/bin/kubelet");
+        found.pop().map(|(process, _)| process).ok_or_else(|| "the kubelet has no process".into())
     }
 
     /// Names of pods by the group that they end with, in order.
@@ -118,7 +157,7 @@ winddown uninstall; rm -r /etc/winddown";
         vec![("ordinary", of(0)), ("queues", of(1000)), ("critical", of(2_000_000_000))]
     }
 
-    async fn start_kubelet(&self, program: &Path, ends: Ends) -> TestResult {
+    async fn start_kubelet(&self, program: &Path, ends: Ends, seconds: [u32; 3]) -> TestResult {
         let node = &self.scenario.node;
         node.install(program, "/usr/local/bin/kubelet")?;
         let user = format!("system:node:{}", self.node);
@@ -134,7 +173,7 @@ winddown uninstall; rm -r /etc/winddown";
             "apiVersion": "v1", "kind": "Config", "current-context": "c",
             "contexts": [{"name": "c", "context": {"cluster": "k", "user": "u"}}],
             "clusters": [{"name": "k", "cluster": {
-                "server": self.api.url, "certificate-authority": "/var/lib/kubelet/ca.crt",
+                "server": self.way.url, "certificate-authority": "/var/lib/kubelet/ca.crt",
             }}],
             "users": [{"name": "u", "user": {
                 "client-certificate": "/var/lib/kubelet/node.crt",
@@ -142,7 +181,11 @@ winddown uninstall; rm -r /etc/winddown";
             }}],
         });
         node.write(KUBECONFIG, kubeconfig.to_string(), 0o600)?;
-        node.write("/var/lib/kubelet/config.yaml", configuration(ends).to_string(), 0o644)?;
+        node.write(
+            "/var/lib/kubelet/config.yaml",
+            configuration(ends, seconds).to_string(),
+            0o644,
+        )?;
         node.write("/etc/systemd/system/kubelet.service", UNIT, 0o644)?;
         node.run(&["sh", "-ec", PREPARE]).await?;
         node.run(&["systemctl", "daemon-reload"]).await?;
@@ -151,7 +194,7 @@ winddown uninstall; rm -r /etc/winddown";
     }
 
     /// Binds the pods to the node, and waits until they and the static one run.
-    async fn make_pods(&self) -> TestResult {
+    async fn make_pods(&self, volumes: bool) -> TestResult {
         let nodes: Api<Node> = Api::all(self.api.admin().await);
         self.eventually("the node is ready", async || {
             let node = nodes.get(&self.node).await.ok();
@@ -168,6 +211,10 @@ winddown uninstall; rm -r /etc/winddown";
         for pod in &self.scenario.pods {
             let mut object: Value = serde_json::from_str(&pod.manifest())?;
             object["metadata"]["namespace"] = json!(self.node);
+            object["metadata"]["labels"] = json!({"app": pod.name});
+            if volumes && WITH_VOLUMES.contains(&pod.name.as_str()) {
+                self.give_volume(&pod.name, &mut object).await?;
+            }
             let spec = object["spec"].as_object_mut().ok_or("a pod without a spec")?;
             spec.remove("priority");
             spec.insert("nodeName".into(), json!(self.node));
@@ -187,7 +234,6 @@ winddown uninstall; rm -r /etc/winddown";
             manifest.to_string(),
             0o600,
         )?;
-        self.scenario.wait_started(self.scenario.pods.len()).await?;
         self.eventually("all run, says the API server", async || {
             let all = pods.list(&kube::api::ListParams::default()).await;
             let running = |pod: &Pod| {
@@ -196,6 +242,7 @@ winddown uninstall; rm -r /etc/winddown";
             all.is_ok_and(|all| all.items.iter().all(running))
         })
         .await?;
+        self.scenario.wait_started(self.scenario.pods.len()).await?;
         let mirrors: Api<Pod> = Api::namespaced(self.api.admin().await, "default");
         let mirror = format!("{STATIC}-{}", self.node);
         self.eventually("the static pod has its mirror", async || {
@@ -206,11 +253,16 @@ winddown uninstall; rm -r /etc/winddown";
         .await
     }
 
+    /// What the static pod wrote down.
+    pub(crate) fn log_of_static_pod(&self) -> TestResult<PodLog> {
+        let fixed = TestPod::new(STATIC, 0, 300).in_container();
+        let logs = read_pod_log(&self.scenario.node, &[fixed]);
+        Ok(logs.into_values().next().ok_or("the static pod wrote nothing")?)
+    }
+
     /// Fails unless the static pod ended once, by itself, after all others.
     pub(crate) fn assert_static_pod_was_last(&self) -> TestResult {
-        let fixed = TestPod::new(STATIC, 0, 300).in_container();
-        let logs = winddown_node_tests::read_pod_log(&self.scenario.node, &[fixed]);
-        let log = logs.values().next().ok_or("the static pod wrote nothing")?;
+        let log = self.log_of_static_pod()?;
         assert_eq!((log.starts.len(), log.exits.len()), (1, 1), "{log:?}");
         let others = self.scenario.logs();
         let last = others.values().flat_map(|log| &log.exits).max().ok_or("no pod exited")?;
@@ -244,7 +296,7 @@ winddown uninstall; rm -r /etc/winddown";
         Ok(())
     }
 
-    async fn eventually(&self, what: &str, is: impl AsyncFn() -> bool) -> TestResult {
+    pub(super) async fn eventually(&self, what: &str, is: impl AsyncFn() -> bool) -> TestResult {
         let waiting = self.scenario.node.wait_until(what, RUNS, async || is().await).await;
         if let Err(error) = waiting {
             let journal = self.scenario.node.journal(&["--unit=kubelet", "--lines=20"]).await?;
@@ -270,7 +322,7 @@ for setting in vm/overcommit_memory=1 kernel/panic=10 kernel/panic_on_oops=1 \
     mount --bind $file /proc/sys/${setting%=*}
 done";
 
-fn configuration(ends: Ends) -> Value {
+fn configuration(ends: Ends, seconds: [u32; 3]) -> Value {
     let mut configuration = json!({
         "apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration",
         "failCgroupV1": false, "cgroupDriver": "cgroupfs", "cgroupsPerQOS": false,
@@ -282,13 +334,12 @@ fn configuration(ends: Ends) -> Value {
         "authorization": {"mode": "AlwaysAllow"},
         // The disk is the host's, and may be as full as it likes.
         "evictionHard": {"memory.available": "50Mi"}, "imageGCHighThresholdPercent": 100,
+        "maxPods": 120,
     });
     if ends == Ends::Kubelet {
-        configuration["shutdownGracePeriodByPodPriority"] = json!([
-            {"priority": 0, "shutdownGracePeriodSeconds": 6},
-            {"priority": 1000, "shutdownGracePeriodSeconds": 4},
-            {"priority": 2_000_000_000, "shutdownGracePeriodSeconds": 4},
-        ]);
+        let groups = GROUPS.iter().zip(seconds);
+        let group = |(priority, seconds)| json!({"priority": priority, "shutdownGracePeriodSeconds": seconds});
+        configuration["shutdownGracePeriodByPodPriority"] = groups.map(group).collect();
     }
     configuration
 }

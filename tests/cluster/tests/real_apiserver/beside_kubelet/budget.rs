@@ -1,0 +1,91 @@
+//! A disruption budget that lets no pod go, by the real controller of budgets.
+
+use std::time::Duration;
+
+use k8s_openapi::api::events::v1::Event;
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use kube::Api;
+use kube::api::ListParams;
+use serde_json::{Value, json};
+use winddown_node_tests::scenario::TestResult;
+
+use super::machine::{Ends, Machine};
+use super::{DOWN, say};
+use crate::RealApi;
+
+/// The pod that the budget protects: of the first group, which has 6 s.
+const PROTECTED: &str = "web-1";
+
+impl Machine {
+    /// Makes a budget that lets the pod of this name never go, and waits until it counts.
+    async fn protect(&self, pod: &str) -> TestResult {
+        let budget = json!({
+            "apiVersion": "policy/v1", "kind": "PodDisruptionBudget",
+            "metadata": {"name": pod, "namespace": self.node},
+            "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": pod}}},
+        });
+        self.api.apply(&[budget]).await;
+        let budgets: Api<PodDisruptionBudget> = Api::namespaced(self.api.admin().await, &self.node);
+        self.eventually("the budget counts its pod", async || {
+            let status = budgets.get(pod).await.ok().and_then(|budget| budget.status);
+            status.is_some_and(|status| {
+                status.current_healthy == 1 && status.disruptions_allowed == 0
+            })
+        })
+        .await
+    }
+}
+
+#[tokio::test]
+async fn a_budget_that_refuses_is_named_and_so_is_the_deletion_without_its_consent() -> TestResult {
+    let test = "a_budget_that_refuses_is_named_and_so_is_the_deletion_without_its_consent";
+    if RealApi::with_controllers(test).await.is_none() {
+        return Ok(());
+    }
+    let Some(mut machine) = Machine::set(test, Ends::Winddown).await? else { return Ok(()) };
+    machine.protect(PROTECTED).await?;
+    let asked = machine.scenario.power_off().await?;
+    machine.scenario.wait_off(DOWN).await?;
+    say(test, asked, &machine.scenario, &machine);
+    // The protected pod holds its group up for the third of its grace that the budget has.
+    let logs = machine.scenario.logs();
+    let others = logs.iter().filter(|(name, _)| name.starts_with("web") && *name != PROTECTED);
+    let first = others.flat_map(|(_, log)| &log.terms).min().copied().ok_or("no pod was asked")?;
+    let protected = logs[PROTECTED].terms[0];
+    let refused = Duration::from_nanos(protected.saturating_sub(first));
+    assert!(refused >= Duration::from_secs(1), "it was asked {refused:?} after the others");
+    let next = machine.scenario.group(1000).iter().flat_map(|log| log.terms.clone()).min();
+    assert!(next > logs[PROTECTED].exits.first().copied(), "the next group did not wait for it");
+    for (name, log) in &logs {
+        assert_eq!((log.starts.len(), log.exits.len()), (1, 1), "{name}: {log:?}");
+    }
+    machine.assert_static_pod_was_last()?;
+
+    let report = machine.scenario.newest_report()?;
+    let pods = report["groups"].as_array().into_iter().flatten();
+    let mut pods = pods.flat_map(|group| group["pods"].as_array().into_iter().flatten());
+    let pod = pods.find(|pod| pod["name"] == PROTECTED).ok_or("it is not in the report")?;
+    let remark = pod["remark"].as_str().unwrap_or_default();
+    assert!(
+        remark.starts_with(&format!("the disruption budget {PROTECTED} refused for 2")),
+        "{remark}"
+    );
+    assert!(remark.ends_with("and it was deleted without consent"), "{remark}");
+    let sigterm = pod["sigtermMs"].as_u64().unwrap_or_default();
+    assert!(sigterm >= 1900, "SIGTERM is said to have come before it could: {sigterm} ms");
+
+    let events: Api<Event> = Api::namespaced(machine.api.admin().await, &machine.node);
+    let events = events.list(&ListParams::default()).await?;
+    let notes: Vec<Value> = events
+        .iter()
+        .filter(|event| {
+            let of = event.regarding.as_ref().and_then(|regarding| regarding.name.as_deref());
+            of == Some(PROTECTED)
+                && event.reporting_controller.as_deref().unwrap_or_default().contains("winddown")
+        })
+        .map(|event| json!([event.reason, event.note]))
+        .collect();
+    let says = |text: &str| notes.iter().any(|note| note.to_string().contains(text));
+    assert!(says("budget"), "no event says that the budget refused: {notes:#?}");
+    Ok(())
+}
