@@ -4,7 +4,6 @@ mod bus;
 mod cluster;
 mod files;
 mod kubelet;
-mod processes;
 mod shortages;
 
 use std::path::{Path, PathBuf};
@@ -14,10 +13,11 @@ use tokio::net::UnixStream;
 use winddown_shared::{WallClock, error_chain};
 use winddown_systemd::{Bus, drop_in};
 
-use super::facts::{Clock, ConfigFact, ConfigRead, Fact, Facts, Unseen};
+use super::facts::{Clock, ConfigFact, ConfigRead, Fact, Facts, KILLERS, Unseen};
 use winddown_config::{Config, Mode, RuntimeKind};
 use winddown_control::api::Status;
 use winddown_control::{Client, ClientError};
+use winddown_kubelet::processes::{self, Process};
 use winddown_node::policy_of;
 use winddown_static_pods::OthersMayWrite;
 
@@ -83,7 +83,7 @@ pub async fn collect(place: &Place) -> Facts {
         endpoint(place, config.config.runtime, &rooted.container_runtime_endpoint),
         look.disk("logind's files", |place, _, _| Fact::Known(drop_in::find(&place.root))),
         look.disk("the installed files", |place, _, _| Fact::Known(files::installed(&place.root))),
-        look.live_disk("the processes", |place, _, _| processes::interesting(&place.root)),
+        look.live_disk("the processes", |place, _, _| interesting(&place.root)),
         look.disk("the kubelet's configuration", |place, _, _| {
             Fact::Known(kubelet::config(&place.root, place.live))
         }),
@@ -180,6 +180,19 @@ impl Look<'_> {
         look: impl FnOnce(&Place, &Path, &Path) -> Fact<T> + Send + 'static,
     ) -> Fact<T> {
         if self.place.live { self.disk(what, look).await } else { Fact::not_live() }
+    }
+}
+
+/// Kubelets, and what kills processes when memory runs out. Every user may start what is called so.
+fn interesting(root: &Path) -> Fact<Vec<Process>> {
+    /// More of a kind are of no use.
+    const MOST: usize = 32;
+    let both = || Ok([processes::kubelets(root)?, processes::named(root, &KILLERS)?]);
+    match both() {
+        Ok(both) => {
+            Fact::Known(both.into_iter().flat_map(|kind| kind.into_iter().take(MOST)).collect())
+        }
+        Err(error) => unseen(&error, &root.join("proc")),
     }
 }
 

@@ -9,6 +9,7 @@ use winddown_systemd::inspect::{LoginView, ScopeView, ServiceView, SliceView, Sy
 
 use winddown_config::Config;
 use winddown_control::api::{ReportEntry, Status};
+use winddown_kubelet::processes::Process;
 use winddown_static_pods::OthersMayWrite;
 
 /// Something that was looked for.
@@ -141,20 +142,9 @@ pub struct Installed {
     pub ordered_scopes: Vec<&'static str>,
 }
 
-/// A process of interest.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Process {
-    /// Its id.
-    pub pid: u32,
-    /// Its name, as the kernel has it.
-    pub name: String,
-}
-
-/// Kubelets and those that contain one, by the kernel's name of the process.
-pub(super) const KUBELETS: [&str; 5] = ["kubelet", "kubelite", "k3s", "k3s-server", "k3s-agent"];
-
 /// A right that a kubelet's own credentials never have, and that an agent can do without.
 pub(super) const TAINT_NODES: &str = "taint nodes";
+
 /// What is started to make memory by killing processes.
 pub(super) const KILLERS: [&str; 4] = ["systemd-oomd", "earlyoom", "nohang", "oomd"];
 
@@ -163,8 +153,10 @@ pub(super) const KILLERS: [&str; 4] = ["systemd-oomd", "earlyoom", "nohang", "oo
 pub struct KubeletConfig {
     /// The file that decides, with the line: `/var/lib/kubelet/config.yaml:12`.
     pub place: String,
-    /// The file alone.
+    /// The file to change; not always the one that decides.
     pub file: String,
+    /// The unit to restart.
+    pub unit: String,
     /// What it says, for people; empty when its graceful shutdown is off.
     pub enabled: String,
     /// It has groups by priority instead of two periods.

@@ -15,8 +15,9 @@ mod text;
 pub use checks::findings;
 pub use collect::{Place, collect};
 pub use facts::{
-    Clock, Command, ConfigFact, ConfigRead, Fact, Facts, Installed, KubeletConfig, Process, Scopes,
+    Clock, Command, ConfigFact, ConfigRead, Fact, Facts, Installed, KubeletConfig, Scopes,
     Shortage, SocketFile, StateDirectory, Unseen,
 };
 pub use finding::{Area, Counts, Diagnosis, Finding, Severity};
 pub use text::render;
+pub use winddown_kubelet::processes::Process;

@@ -153,6 +153,7 @@ fn kubelet(enabled: &str) -> Fact<Option<KubeletConfig>> {
     Fact::Known(Some(KubeletConfig {
         place: "/var/lib/kubelet/config.yaml:12".to_owned(),
         file: "/var/lib/kubelet/config.yaml".to_owned(),
+        unit: "kubelet".to_owned(),
         enabled: enabled.to_owned(),
         by_priority: false,
         problem: String::new(),

@@ -1,42 +1,66 @@
-//! What a kubelet's configuration says about shutdowns. Blocks.
+//! What a kubelet's files say of shutdowns and of its container runtime. Blocks.
 
+use std::fmt;
 use std::fs::{self, File};
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde::Deserialize;
-use winddown_shared::GoDuration;
+use winddown_quantities::GoDuration;
 
-use super::{below, processes};
-use crate::facts::{Fact, KubeletConfig};
+use super::below;
+use super::periods::{BY_PRIORITY, CRITICAL, PERIOD, Periods, PriorityPeriod};
 
-/// Where distributions keep it, when no running kubelet tells.
+/// Where distributions keep it, when no command line tells.
 const USUAL: [&str; 3] = [
     "/var/lib/kubelet/config.yaml",
     "/etc/kubernetes/kubelet/config.json",
     "/etc/kubernetes/kubelet/kubelet-config.json",
 ];
 const LONGEST: u64 = 1024 * 1024;
-/// Drop-ins of `--config-dir` that are read.
+/// Files of a directory that are read.
 const MOST_DROP_INS: usize = 64;
 
-const PERIOD: &str = "shutdownGracePeriod";
-const BY_PRIORITY: &str = "shutdownGracePeriodByPodPriority";
+/// What the files of a kubelet say, those that are read later over those before.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Configuration {
+    /// The files, in the order in which they are read. At least one.
+    pub files: Vec<PathBuf>,
+    /// `shutdownGracePeriod`.
+    pub period: Option<Said<String>>,
+    /// `shutdownGracePeriodCriticalPods`.
+    pub critical: Option<Said<String>>,
+    /// `shutdownGracePeriodByPodPriority`.
+    pub by_priority: Option<Said<Vec<PriorityPeriod>>>,
+    /// `containerRuntimeEndpoint`.
+    pub endpoint: Option<Said<String>>,
+    /// Its feature gate switches graceful shutdown off.
+    pub off_by_gate: bool,
+    /// The file that could not be read, and why. The kubelet does not start with it.
+    pub problem: Option<(PathBuf, String)>,
+}
+
+/// A value, and where it stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Said<T> {
+    /// What was said.
+    pub value: T,
+    /// The file.
+    pub file: PathBuf,
+    /// The line in it, where one could be found.
+    pub line: Option<usize>,
+}
 
 /// The fields that matter, of a `KubeletConfiguration`.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct Fields {
     shutdown_grace_period: Option<String>,
-    shutdown_grace_period_by_pod_priority: Option<Vec<Group>>,
+    shutdown_grace_period_critical_pods: Option<String>,
+    shutdown_grace_period_by_pod_priority: Option<Vec<PriorityPeriod>>,
+    container_runtime_endpoint: Option<String>,
     feature_gates: Option<FeatureGates>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct Group {
-    shutdown_grace_period_seconds: u32,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -46,128 +70,138 @@ struct FeatureGates {
     graceful: Option<bool>,
 }
 
-/// What decides so far: later files win, field by field.
-#[derive(Default)]
-struct Merged {
-    period: Option<(String, String)>,
-    by_priority: Option<(Vec<Group>, String)>,
-    off_by_gate: bool,
-}
-
-/// The configuration of the kubelet that runs, or else the one at a usual place.
-pub(super) fn config(root: &Path, live: bool) -> Option<KubeletConfig> {
-    let files = running(root, live).unwrap_or_else(|| {
-        let there = |path: &&str| below(root, path).exists();
-        (USUAL.iter().find(|path| there(path)).map(PathBuf::from).into_iter().collect(), false)
-    });
-    let (files, gate_off) = files;
-    let first = files.first()?.display().to_string();
-    let mut merged = Merged { off_by_gate: gate_off, ..Merged::default() };
-    for file in &files {
-        if let Err(error) = merged.add(root, file) {
-            let file = file.display().to_string();
-            return Some(KubeletConfig {
-                place: file.clone(),
-                file,
-                problem: error,
-                ..KubeletConfig::default()
-            });
+/// The files in and below a directory with this ending, in the order in which they are merged.
+pub(super) fn drop_ins(root: &Path, directory: &Path, ending: &str) -> Vec<PathBuf> {
+    let mut entries: Vec<_> =
+        fs::read_dir(below(root, directory)).into_iter().flatten().flatten().collect();
+    entries.sort_by_key(fs::DirEntry::file_name);
+    let files = entries.into_iter().flat_map(|entry| {
+        let path = directory.join(entry.file_name());
+        match entry.file_type() {
+            Ok(kind) if kind.is_dir() => drop_ins(root, &path, ending),
+            _ if path.extension().is_some_and(|found| found == ending) => vec![path],
+            _ => Vec::new(),
         }
-    }
-    Some(merged.said(&first))
+    });
+    files.take(MOST_DROP_INS).collect()
 }
 
-impl Merged {
+// === impl Configuration ===
+
+impl Configuration {
+    /// Reads `file` and what is in `drop_ins_of`; where neither is named, the file at a usual place. None if
+    /// there is no file.
+    pub(super) fn read(
+        root: &Path,
+        file: Option<&Path>,
+        drop_ins_of: Option<&Path>,
+        off_by_gate: bool,
+    ) -> Option<Self> {
+        let mut files: Vec<PathBuf> = file.map(Path::to_owned).into_iter().collect();
+        files.extend(drop_ins_of.into_iter().flat_map(|dir| drop_ins(root, dir, "conf")));
+        if file.is_none() && drop_ins_of.is_none() {
+            let usual = USUAL.iter().map(PathBuf::from).find(|path| below(root, path).exists());
+            files.extend(usual);
+        }
+        let mut merged = Self { off_by_gate, ..Self::default() };
+        for file in &files {
+            if let Err(error) = merged.add(root, file) {
+                merged.problem = Some((file.clone(), error));
+                break;
+            }
+        }
+        merged.files = files;
+        (!merged.files.is_empty()).then_some(merged)
+    }
+
     fn add(&mut self, root: &Path, file: &Path) -> Result<(), String> {
         let text = read(&below(root, file)).map_err(|error| error.to_string())?;
         let fields: Fields = serde_saphyr::from_str(&text).map_err(|error| first_line(&error))?;
-        let place = |field: &str| match line_of(&text, field) {
-            Some(line) => format!("{}:{line}", file.display()),
-            None => file.display().to_string(),
-        };
-        if let Some(period) = fields.shutdown_grace_period {
-            self.period = Some((period, place(PERIOD)));
+        fn said<T>(
+            kept: &mut Option<Said<T>>,
+            value: Option<T>,
+            name: &str,
+            file: &Path,
+            text: &str,
+        ) {
+            if let Some(value) = value {
+                *kept = Some(Said { value, file: file.to_owned(), line: line_of(text, name) });
+            }
         }
-        if let Some(groups) = fields.shutdown_grace_period_by_pod_priority {
-            self.by_priority = Some((groups, place(BY_PRIORITY)));
-        }
+        said(&mut self.period, fields.shutdown_grace_period, PERIOD, file, &text);
+        let critical = fields.shutdown_grace_period_critical_pods;
+        said(&mut self.critical, critical, CRITICAL, file, &text);
+        let groups = fields.shutdown_grace_period_by_pod_priority;
+        said(&mut self.by_priority, groups, BY_PRIORITY, file, &text);
+        let endpoint = fields.container_runtime_endpoint.filter(|address| !address.is_empty());
+        said(&mut self.endpoint, endpoint, "containerRuntimeEndpoint", file, &text);
         if let Some(graceful) = fields.feature_gates.and_then(|gates| gates.graceful) {
             self.off_by_gate = !graceful;
         }
         Ok(())
     }
 
-    fn said(self, first: &str) -> KubeletConfig {
-        let off = || KubeletConfig {
-            place: first.to_owned(),
-            file: first.to_owned(),
-            ..Default::default()
-        };
+    /// The groups by priority, if there are any: they count and not the two periods.
+    fn groups(&self) -> Option<&Said<Vec<PriorityPeriod>>> {
+        self.by_priority.as_ref().filter(|groups| !groups.value.is_empty())
+    }
+
+    /// `shutdownGracePeriod`, if it is not zero.
+    fn total(&self) -> Option<&Said<String>> {
+        self.period.as_ref().filter(|period| !is_zero(&period.value))
+    }
+
+    /// The field by which the kubelet ends pods at a shutdown, with its place; none if it does not.
+    pub fn ends_pods(&self) -> Option<Said<String>> {
         if self.off_by_gate {
-            return off();
+            return None;
         }
-        let (place, enabled, by_priority, wanted) = match (self.by_priority, self.period) {
-            (Some((groups, place)), _) if !groups.is_empty() => {
-                let seconds = |group: &Group| u64::from(group.shutdown_grace_period_seconds);
-                let wanted = Duration::from_secs(groups.iter().map(seconds).sum());
-                (place, format!("{BY_PRIORITY} has {} groups", groups.len()), true, wanted)
+        match (self.groups(), self.total()) {
+            (Some(groups), _) => {
+                Some(groups.as_if(format!("{BY_PRIORITY} has {} groups", groups.value.len())))
             }
-            (_, Some((period, place))) if !is_zero(&period) => {
-                let wanted = period.parse::<GoDuration>().ok();
-                let wanted = wanted.and_then(|wanted| u64::try_from(wanted.as_nanos()).ok());
-                let wanted = Duration::from_nanos(wanted.unwrap_or_default());
-                (place, format!("{PERIOD}: {period}"), false, wanted)
-            }
-            _ => return off(),
-        };
-        // A file's name may hold colons; the line is behind the last one.
-        let file = match place.rsplit_once(':') {
-            Some((file, line)) if line.bytes().all(|byte| byte.is_ascii_digit()) => file.to_owned(),
-            _ => place.clone(),
-        };
-        KubeletConfig { place, file, enabled, by_priority, wanted, problem: String::new() }
-    }
-}
-
-/// The files of the kubelet that runs, in the order they are merged, and whether its command line
-/// switches the feature off.
-fn running(root: &Path, live: bool) -> Option<(Vec<PathBuf>, bool)> {
-    let processes = if live { processes::interesting(root) } else { return None };
-    let Fact::Known(processes) = processes else { return None };
-    let kubelet = processes.iter().find(|process| process.name == "kubelet")?;
-    let arguments = processes::arguments(root, kubelet.pid);
-    let file = option(&arguments, "--config")?;
-    let mut files = vec![PathBuf::from(file)];
-    if let Some(directory) = option(&arguments, "--config-dir") {
-        files.extend(drop_ins(root, Path::new(directory)));
-    }
-    let gates = option(&arguments, "--feature-gates").unwrap_or_default();
-    Some((files, gates.split(',').any(|gate| gate.trim() == "GracefulNodeShutdown=false")))
-}
-
-/// The value of `--name value` or `--name=value`; the last one counts.
-fn option<'a>(arguments: &'a [String], name: &str) -> Option<&'a str> {
-    let mut value = None;
-    for (index, argument) in arguments.iter().enumerate() {
-        match argument.strip_prefix(name) {
-            Some("") => value = arguments.get(index + 1).map(String::as_str).or(value),
-            Some(rest) => value = rest.strip_prefix('=').or(value),
-            None => {}
+            (None, total) => total.map(|said| said.as_if(format!("{PERIOD}: {}", said.value))),
         }
     }
-    value
+
+    /// What pods get by it: nothing where neither form is there.
+    pub fn periods(&self) -> Periods {
+        let text = |said: &Option<Said<String>>| said.as_ref().map(|said| said.value.clone());
+        let Periods { total, critical, .. } = Periods::default();
+        match self.groups() {
+            Some(groups) => Periods { groups: groups.value.clone(), ..Periods::default() },
+            None => Periods {
+                total: text(&self.period).unwrap_or(total),
+                critical: text(&self.critical).unwrap_or(critical),
+                groups: Vec::new(),
+            },
+        }
+    }
+
+    /// All the time that it gives to pods.
+    pub fn wanted(&self) -> Duration {
+        let Periods { total, groups, .. } = self.periods();
+        let of_groups = groups.iter().map(|group| u64::from(group.shutdown_grace_period_seconds));
+        let total = total.parse::<GoDuration>().ok();
+        let total = total.and_then(|total| u64::try_from(total.as_nanos()).ok());
+        Duration::from_secs(of_groups.sum()) + Duration::from_nanos(total.unwrap_or_default())
+    }
 }
 
-fn drop_ins(root: &Path, directory: &Path) -> Vec<PathBuf> {
-    let Ok(entries) = fs::read_dir(below(root, directory)) else { return Vec::new() };
-    let mut files: Vec<PathBuf> = entries
-        .flatten()
-        .map(|entry| directory.join(entry.file_name()))
-        .filter(|path| path.extension().is_some_and(|ending| ending == "conf"))
-        .take(MOST_DROP_INS)
-        .collect();
-    files.sort();
-    files
+// === impl Said ===
+
+impl<T> Said<T> {
+    fn as_if<U>(&self, value: U) -> Said<U> {
+        Said { value, file: self.file.clone(), line: self.line }
+    }
+}
+
+/// Where it stands: `/var/lib/kubelet/config.yaml:12`.
+impl<T> fmt::Display for Said<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.file.display())?;
+        self.line.map_or(Ok(()), |line| write!(f, ":{line}"))
+    }
 }
 
 fn read(path: &Path) -> io::Result<String> {
@@ -201,6 +235,3 @@ fn is_zero(period: &str) -> bool {
 fn first_line(error: &impl ToString) -> String {
     error.to_string().lines().next().unwrap_or_default().to_owned()
 }
-
-#[cfg(test)]
-mod tests;

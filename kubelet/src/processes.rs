@@ -1,48 +1,57 @@
-//! Processes of interest, from `/proc`. Blocks.
+//! Processes by their names, from `/proc`. Blocks.
 
 use std::fs::{self, File};
-use std::io::Read as _;
+use std::io::{self, Read as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
-use super::unseen;
-use crate::facts::{Fact, KILLERS, KUBELETS, Process};
+/// Kubelets and those that contain one, by the kernel's name of the process.
+pub const KUBELETS: [&str; 5] = ["kubelet", "kubelite", "k3s", "k3s-server", "k3s-agent"];
 
-/// More are of no use.
-const MOST: usize = 32;
 /// A command line is read up to this many bytes.
 const LONGEST: u64 = 64 * 1024;
 
-/// The processes of interest that run.
-pub(super) fn interesting(root: &Path) -> Fact<Vec<Process>> {
-    let proc = root.join("proc");
-    let entries = match fs::read_dir(&proc) {
-        Ok(entries) => entries,
-        Err(error) => return unseen(&error, &proc),
-    };
-    let (mut kubelets, mut killers) = (Vec::new(), Vec::new());
-    for entry in entries.flatten() {
+/// A process.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Process {
+    /// Its id.
+    pub pid: u32,
+    /// Its name, as the kernel has it.
+    pub name: String,
+}
+
+/// The processes of these names, by their ids.
+///
+/// # Errors
+/// `/proc` cannot be read.
+pub fn named(root: &Path, names: &[&str]) -> io::Result<Vec<Process>> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(root.join("proc"))?.flatten() {
         let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else {
             continue;
         };
         // It may have ended since.
         let Ok(name) = fs::read_to_string(entry.path().join("comm")) else { continue };
-        let name = name.trim_end();
-        let process = || Process { pid, name: name.to_owned() };
-        if KUBELETS.contains(&name) && is_roots(&entry.path()) && is_of_here(&proc, &entry.path()) {
-            kubelets.push(process());
-        } else if KILLERS.contains(&name) {
-            killers.push(process());
+        if names.contains(&name.trim_end()) {
+            found.push(Process { pid, name: name.trim_end().to_owned() });
         }
     }
-    // One kind does not crowd out the other, and every user may start what is called a killer.
-    let mut found = Vec::new();
-    for mut kind in [kubelets, killers] {
-        kind.sort_by_key(|process| process.pid);
-        found.extend(kind.into_iter().take(MOST));
-    }
     found.sort_by_key(|process| process.pid);
-    Fact::Known(found)
+    Ok(found)
+}
+
+/// The kubelets of this node that run.
+///
+/// # Errors
+/// As [`named`].
+pub fn kubelets(root: &Path) -> io::Result<Vec<Process>> {
+    let proc = root.join("proc");
+    let mut found = named(root, &KUBELETS)?;
+    found.retain(|process| {
+        let process = proc.join(process.pid.to_string());
+        is_roots(&process) && is_of_here(&proc, &process)
+    });
+    Ok(found)
 }
 
 /// Whether the process is root's, or of who asks. A kubelet of another user runs nothing of this node, and its

@@ -1,8 +1,11 @@
 //! What runs containers, and who else ends them.
 
+use winddown_kubelet::Periods;
+use winddown_kubelet::processes::KUBELETS;
+
 use super::kubelet::said_by;
 use super::{Check, UNIT, listed};
-use crate::facts::{Fact, Facts, KILLERS, KUBELETS, KubeletConfig, TAINT_NODES, Unseen};
+use crate::facts::{Fact, Facts, KILLERS, KubeletConfig, TAINT_NODES, Unseen};
 use crate::finding::{Area, Finding};
 use winddown_config::{Mode, RuntimeKind};
 use winddown_control::api::{PodState, PodStatus, Status};
@@ -391,7 +394,12 @@ fn switch_off(facts: &Facts, finding: Finding, config: Option<&KubeletConfig>) -
         None => "set shutdownGracePeriod: 0s in the kubelet's configuration".to_owned(),
         Some(config) => {
             let file = facts.below_root(&config.file);
-            if config.by_priority {
+            if !config.place.starts_with(&*config.file) {
+                format!(
+                    "write to {file}: {}",
+                    Periods::default().lines(config.file.as_ref()).join("; ")
+                )
+            } else if config.by_priority {
                 format!("remove shutdownGracePeriodByPodPriority from {file}")
             } else {
                 format!("sed -i -E 's/^(shutdownGracePeriod(CriticalPods)?):.*/\\1: 0s/' {file}")
@@ -399,5 +407,6 @@ fn switch_off(facts: &Facts, finding: Finding, config: Option<&KubeletConfig>) -
         }
     };
     let finding = finding.fix(edit);
-    if facts.live { finding.fix("systemctl restart kubelet") } else { finding }
+    let unit = config.map_or("kubelet", |config| &config.unit);
+    if facts.live { finding.fix(format!("systemctl restart {unit}")) } else { finding }
 }

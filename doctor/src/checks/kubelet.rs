@@ -38,7 +38,6 @@ pub(super) fn own_shutdown(facts: &Facts) -> Option<Finding> {
         "a kubelet that cannot delay a shutdown for long enough does not delay it at all, and says so in \
          its log only",
     );
-    const RESTART: &str = "systemctl restart kubelet";
     let config = match &facts.kubelet {
         Fact::Known(Some(config)) if config.problem.is_empty() => config,
         Fact::Known(Some(config)) => {
@@ -48,6 +47,7 @@ pub(super) fn own_shutdown(facts: &Facts) -> Option<Finding> {
         Fact::Known(None) => return Some(CHECK.info("the kubelet's configuration was not found")),
         Fact::Unseen(..) => return CHECK.unseen("the kubelet's configuration", &facts.kubelet),
     };
+    let restart = format!("systemctl restart {}", config.unit);
     if config.enabled.is_empty() {
         return Some(
             CHECK
@@ -57,7 +57,7 @@ pub(super) fn own_shutdown(facts: &Facts) -> Option<Finding> {
                     "set shutdownGracePeriod and shutdownGracePeriodCriticalPods in {}",
                     config.file
                 ))
-                .fix(RESTART),
+                .fix(restart),
         );
     }
     let login = match &facts.login {
@@ -76,7 +76,7 @@ pub(super) fn own_shutdown(facts: &Facts) -> Option<Finding> {
             Some(setting) => finding.fix(outdo(facts, &setting.file, config.wanted)),
             None => finding,
         };
-        return Some(finding.fix(RELOAD_LOGIND).fix(RESTART));
+        return Some(finding.fix(RELOAD_LOGIND).fix(restart));
     }
     Some(match lock(login) {
         Some(lock) => {
@@ -86,7 +86,7 @@ pub(super) fn own_shutdown(facts: &Facts) -> Option<Finding> {
             .problem("a shutdown of this node kills its pods: the kubelet holds no shutdown lock")
             .saw(said)
             .saw(format!("logind lists {} locks, none of them the kubelet's", login.locks.len()))
-            .fix(RESTART)
-            .fix("journalctl -u kubelet -e"),
+            .fix(restart)
+            .fix(format!("journalctl -u {} -e", config.unit)),
     })
 }

@@ -209,3 +209,39 @@ fn hung_bus() -> Bus {
 fn no_bus() -> Bus {
     Bus::Peer(Arc::new(|| Err(io::ErrorKind::ConnectionRefused.into())))
 }
+
+/// Every user may start what is called a killer.
+#[tokio::test]
+async fn killers_crowd_no_kubelet_out() {
+    let root = Root::new();
+    root.put("proc/9000/comm", "kubelet\n");
+    (100..200).for_each(|pid| root.put(&format!("proc/{pid}/comm"), "earlyoom\n"));
+    let facts = collect(&root.place(no_bus())).await;
+    let found = facts.processes.known().unwrap();
+    assert_eq!(found.iter().filter(|process| process.name == "kubelet").count(), 1);
+    assert_eq!(found.len(), 33);
+}
+
+/// k3s writes its own file anew at each start.
+#[tokio::test]
+async fn a_kubelet_with_a_directory_of_drop_ins_is_told_by_one_more() {
+    let root = Root::new();
+    let kept = "var/lib/rancher/k3s/agent/etc/kubelet.conf.d";
+    root.put(&format!("{kept}/00-k3s-defaults.conf"), "shutdownGracePeriod: 60s\n");
+    root.put("proc/9/comm", "k3s-server\n");
+    root.put("proc/9/cgroup", "0::/system.slice/k3s.service\n");
+    let facts = collect(&root.place(no_bus())).await;
+    let finding = finding(&facts, "kubelet").unwrap();
+    assert!(finding.evidence.iter().any(|line| line.contains("00-k3s-defaults.conf:1")));
+    assert_eq!(
+        finding.fix,
+        [
+            format!(
+                "write to /{kept}/99-winddown.conf: apiVersion: kubelet.config.k8s.io/v1beta1; \
+                 kind: KubeletConfiguration; shutdownGracePeriod: 0s; \
+                 shutdownGracePeriodCriticalPods: 0s; shutdownGracePeriodByPodPriority: []"
+            ),
+            "systemctl restart k3s".to_owned(),
+        ]
+    );
+}

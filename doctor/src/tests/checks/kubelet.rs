@@ -8,6 +8,7 @@ fn alone() -> Facts {
     let config = KubeletConfig {
         place: "/var/lib/kubelet/config.yaml:12".into(),
         file: "/var/lib/kubelet/config.yaml".into(),
+        unit: "kubelet".into(),
         enabled: "shutdownGracePeriod: 30s".into(),
         wanted: secs(30),
         ..KubeletConfig::default()

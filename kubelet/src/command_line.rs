@@ -1,0 +1,48 @@
+//! Words of a command line, and the unit that a process is of.
+
+use std::fs;
+use std::path::Path;
+
+/// The value of `--name value` or `--name=value`; the last one counts.
+pub(super) fn option<'a>(arguments: &'a [String], name: &str) -> Option<&'a str> {
+    let mut value = None;
+    for (index, argument) in arguments.iter().enumerate() {
+        match argument.strip_prefix(name) {
+            Some("") => value = arguments.get(index + 1).map(String::as_str).or(value),
+            Some(rest) => value = rest.strip_prefix('=').or(value),
+            None => {}
+        }
+    }
+    value
+}
+
+/// The words of a line as systemd parts them: at spaces that are not in quotes.
+pub(super) fn words(line: &str) -> Vec<String> {
+    let mut words = Vec::new();
+    let mut word: Option<String> = None;
+    let mut quote = None;
+    let mut letters = line.chars();
+    while let Some(letter) = letters.next() {
+        match (letter, quote) {
+            ('\\', _) => word.get_or_insert_default().extend(letters.next()),
+            (_, Some(open)) if letter == open => quote = None,
+            ('"' | '\'', None) => {
+                quote = Some(letter);
+                word.get_or_insert_default();
+            }
+            (_, None) if letter.is_whitespace() => words.extend(word.take()),
+            _ => word.get_or_insert_default().push(letter),
+        }
+    }
+    words.extend(word);
+    words
+}
+
+/// The unit whose control group the process is in; none if it is in none, or gone.
+pub(super) fn cgroup_unit(root: &Path, pid: u32) -> Option<String> {
+    let groups = fs::read_to_string(root.join(format!("proc/{pid}/cgroup"))).ok()?;
+    let path = groups.lines().find_map(|line| {
+        line.strip_prefix("0::").or(line.split_once(":name=systemd:").map(|(_, p)| p))
+    })?;
+    path.split('/').rfind(|part| part.ends_with(".service")).map(str::to_owned)
+}

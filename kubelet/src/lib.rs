@@ -1,0 +1,164 @@
+//! What the kubelet of a machine was told, by its command line and its files.
+//!
+//! [`find`] looks for it among the processes, and where none runs among the units. A [`Kubelet`] knows its
+//! arguments, and so where its credentials, its container runtime and its [`Configuration`] are.
+//!
+//! Every look takes a root that stands for `/`. Everything blocks, and nothing is changed.
+
+mod command_line;
+mod configuration;
+mod k3s;
+mod periods;
+pub mod processes;
+mod unit;
+
+#[cfg(test)]
+mod tests;
+
+use std::path::{Path, PathBuf};
+
+pub use configuration::{Configuration, Said};
+pub use periods::{Periods, PriorityPeriod};
+
+use command_line::{cgroup_unit, option};
+use unit::Start;
+
+/// Units that start a kubelet, or what contains one.
+const UNITS: [&str; 3] = ["kubelet.service", k3s::SERVER, k3s::AGENT];
+/// Where kubeadm and EKS have the kubelet's credentials; k3s has them below its data directory.
+const KUBECONFIGS: [&str; 2] = ["/etc/kubernetes/kubelet.conf", "/var/lib/kubelet/kubeconfig"];
+/// A kubelet's own default.
+const CONTAINERD: &str = "unix:///run/containerd/containerd.sock";
+
+/// The drop-in that wins over those of distributions, or else over nearly all.
+const OWN_DROP_INS: [&str; 2] = ["99-winddown.conf", "zz-winddown.conf"];
+
+/// A kubelet of this machine.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Kubelet {
+    /// Its unit: `kubelet.service`; none where it is not known.
+    pub unit: Option<String>,
+    /// Its process, if it runs.
+    pub pid: Option<u32>,
+    /// What it was started with. That of a k3s is what k3s starts its own with.
+    arguments: Vec<String>,
+    is_k3s: bool,
+}
+
+/// The kubelets that run, or else those that a unit would start.
+pub fn find(root: &Path, live: bool) -> Vec<Kubelet> {
+    let running = if live { running(root) } else { Vec::new() };
+    match running.is_empty() {
+        true => UNITS.into_iter().filter_map(|unit| Kubelet::of_unit(root, unit)).collect(),
+        false => running,
+    }
+}
+
+/// Kubelets of which only the credentials are there, at a usual place.
+pub fn find_credentials(root: &Path) -> Vec<Kubelet> {
+    let k3s = Kubelet::of_k3s(root, &Start::default());
+    let others = KUBECONFIGS.map(|file| Kubelet::with_kubeconfig(Path::new(file)));
+    let there = |kubelet: &Kubelet| kubelet.kubeconfig().is_some_and(|f| below(root, f).exists());
+    others.into_iter().chain([k3s]).filter(there).collect()
+}
+
+fn running(root: &Path) -> Vec<Kubelet> {
+    let mut found: Vec<Kubelet> = Vec::new();
+    for process in processes::kubelets(root).unwrap_or_default() {
+        let unit = cgroup_unit(root, process.pid);
+        let kubelet = if process.name.starts_with("k3s") {
+            // It hides its arguments, which may hold secrets: its unit has them.
+            let start = unit.as_ref().and_then(|unit| unit::start(root, unit));
+            Kubelet::of_k3s(root, &start.unwrap_or_default())
+        } else {
+            let arguments = processes::arguments(root, process.pid);
+            Kubelet { arguments, ..Kubelet::default() }
+        };
+        if unit.is_none() || found.iter().all(|other| other.unit != unit) {
+            found.push(Kubelet { unit, pid: Some(process.pid), ..kubelet });
+        }
+    }
+    found
+}
+
+/// Where a file of the machine is, if `root` stands for `/`.
+fn below(root: &Path, path: &Path) -> PathBuf {
+    root.join(path.strip_prefix("/").unwrap_or(path))
+}
+
+// === impl Kubelet ===
+
+impl Kubelet {
+    /// One of which nothing but its credentials is known.
+    pub fn with_kubeconfig(file: &Path) -> Self {
+        let arguments = vec![format!("--kubeconfig={}", file.display())];
+        Self { arguments, ..Self::default() }
+    }
+
+    fn of_unit(root: &Path, unit: &str) -> Option<Self> {
+        let start = unit::start(root, unit)?;
+        let kubelet = match unit == k3s::SERVER || unit == k3s::AGENT {
+            true => Self::of_k3s(root, &start),
+            false => Self { arguments: start.arguments, ..Self::default() },
+        };
+        Some(Self { unit: Some(unit.to_owned()), ..kubelet })
+    }
+
+    fn of_k3s(root: &Path, own: &Start) -> Self {
+        let arguments = k3s::kubelets_arguments(root, own);
+        Self { arguments, is_k3s: true, ..Self::default() }
+    }
+
+    /// What it is called: its unit, or else its process.
+    pub fn name(&self) -> String {
+        match (&self.unit, self.pid) {
+            (Some(unit), _) => unit.clone(),
+            (None, Some(pid)) => format!("process {pid}"),
+            (None, None) => "the kubelet".to_owned(),
+        }
+    }
+
+    /// What `--name` says.
+    pub fn option(&self, name: &str) -> Option<&str> {
+        option(&self.arguments, name)
+    }
+
+    /// Its credentials for the API server; none where it has no API server, or that is not known.
+    pub fn kubeconfig(&self) -> Option<&Path> {
+        self.option("--kubeconfig").map(Path::new)
+    }
+
+    /// The directory of files that win over its configuration file.
+    pub fn drop_in_directory(&self) -> Option<&Path> {
+        self.option("--config-dir").map(Path::new)
+    }
+
+    /// The address of its container runtime where neither its arguments nor its configuration name one.
+    pub fn usual_endpoint(&self) -> &'static str {
+        if self.is_k3s { k3s::CONTAINERD } else { CONTAINERD }
+    }
+
+    /// What its files say; none if it has none, at the usual places neither.
+    pub fn configuration(&self, root: &Path) -> Option<Configuration> {
+        let gates = self.option("--feature-gates").unwrap_or_default();
+        let off_by_gate = gates.split(',').any(|gate| gate.trim() == "GracefulNodeShutdown=false");
+        Configuration::read(
+            root,
+            self.option("--config").map(Path::new),
+            self.drop_in_directory(),
+            off_by_gate,
+        )
+    }
+
+    /// The file to change so that the kubelet's shutdown is another. Where it merges a directory that is one
+    /// of our own, which its distribution does not write again.
+    pub fn file_to_change(&self, root: &Path, configuration: &Configuration) -> Option<PathBuf> {
+        let Some(directory) = self.drop_in_directory() else {
+            return configuration.files.first().cloned();
+        };
+        let own = OWN_DROP_INS.map(|name| directory.join(name));
+        let there = own.iter().find(|file| below(root, file).exists());
+        let last = configuration.files.last();
+        there.or(own.iter().find(|own| last.is_none_or(|last| last < *own))).or(own.last()).cloned()
+    }
+}
