@@ -65,10 +65,10 @@ impl Offline for Commands {
         out: &mut Output,
     ) -> Result<Exit, CommandError> {
         let chosen = match args.runtime {
-            Some(_) => None,
-            None => {
+            None if !args.companion => {
                 Some(winddown_install::choose(&args.root, args.from.as_deref()).map_err(failure)?)
             }
+            _ => None,
         };
         let runtime = match args.runtime {
             Some(RuntimeChoice::Process) => winddown_install::Runtime::Process,
@@ -80,6 +80,11 @@ impl Offline for Commands {
             root: args.root.clone(),
             runtime,
             config: args.from.clone(),
+            companion: args.companion.then(|| winddown_install::Companion {
+                kubelet: args.kubelet.clone(),
+                kubeconfig: args.kubeconfig.clone(),
+                endpoint: args.container_runtime_endpoint.clone(),
+            }),
             bin_dir: args.bin_dir.clone(),
             enable: !args.no_enable,
             start: args.start,

@@ -26,6 +26,7 @@ pub use changes::{Change, Changes};
 pub use cluster::{ClusterSettings, CompanionSettings, EndedPods, Mode, NodeTaint, OrphanedPods};
 pub use eviction::EvictionSettings;
 pub use notices::NoticesConfig;
+pub use print::scalar;
 pub use reference::default_yaml;
 pub use schema::schema;
 pub use shutdown::{PriorityPeriod, ShutdownOrder, ShutdownPeriods, ShutdownSettings};

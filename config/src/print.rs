@@ -51,7 +51,8 @@ pub(super) fn write_entry(yaml: &mut String, key: &str, value: &Value) {
     };
 }
 
-pub(super) fn scalar(value: &Value) -> String {
+/// A value as YAML on one line: a text without quotes where it needs none.
+pub fn scalar(value: &Value) -> String {
     let Value::String(text) = value else { return value.to_string() };
     let plain = |b: u8| b.is_ascii_alphanumeric() || b"/.-_%:".contains(&b);
     // What YAML would take for a number, a bool or null has to be in quotes.

@@ -71,10 +71,13 @@ pub(super) enum Body {
 }
 
 /// Who may change a file once it is in place.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Owner {
     /// Only an installation.
     Install,
+    /// An installation has written it, in place of nothing or of what has this SHA-256; it is left alone from then
+    /// on, and goes with the installation unless it was edited.
+    Once { instead_of: Option<String> },
     /// The operator: it is written if it is missing, and then left alone.
     Operator,
 }
@@ -89,8 +92,8 @@ pub(super) struct Choices {
     /// The programs' directory, without the root; checked to be safe in a unit file.
     pub(super) bin_dir: String,
     pub(super) programs: Vec<Program>,
-    /// The text to start with where there is no configuration.
-    pub(super) config: String,
+    /// The text to start with where there is no configuration, and whose it is then.
+    pub(super) config: (String, Owner),
     /// What the configuration lets a shutdown take.
     pub(super) budget: Duration,
 }
@@ -112,7 +115,7 @@ pub(super) fn items(choices: &Choices) -> Vec<Item> {
         directory(LOGS, 0o750),
         directory("/etc/winddown", 0o755),
         directory(MANIFESTS, 0o755),
-        file(CONFIG, 0o644, Owner::Operator, choices.config.clone()),
+        file(CONFIG, 0o644, choices.config.1.clone(), choices.config.0.clone()),
         // The unit's sandbox opens it for the agent's drop-in.
         directory("/etc/systemd/logind.conf.d", 0o755),
     ];

@@ -56,6 +56,38 @@ pub enum InstallError {
         /// What is wrong with it.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
+    /// More than one thing could be meant. Nothing was changed.
+    #[error("more than one {what} is here: {}; choose with {flag}, as in: winddown install --companion {flag} {}", .found.join(", "), .found.first().map_or("", String::as_str))]
+    Ambiguous {
+        /// What there is more than one of.
+        what: &'static str,
+        /// All of them.
+        found: Vec<String>,
+        /// The option that chooses one.
+        flag: &'static str,
+    },
+    /// There is no kubelet, or nothing says where its credentials are. Nothing was changed.
+    #[error(
+        "no kubelet was found: none runs whose --kubeconfig can be seen, there is no kubelet.service, k3s.service \
+         or k3s-agent.service, and no kubeconfig at a usual place; name one with --kubeconfig FILE"
+    )]
+    NoKubelet,
+    /// The kubelet that was named is not here. Nothing was changed.
+    #[error("there is no kubelet {name} here; there is {}", if .found.is_empty() { "none".to_owned() } else { .found.join(", ") })]
+    NoSuchKubelet {
+        /// What was named.
+        name: String,
+        /// What there is.
+        found: Vec<String>,
+    },
+    /// What the kubelet's configuration says is not known. Nothing was changed.
+    #[error("the kubelet's configuration {} cannot be read: {why}", .file.display())]
+    KubeletConfiguration {
+        /// The file, without the root.
+        file: PathBuf,
+        /// Why not.
+        why: String,
+    },
     /// Something is mounted where all files are to be removed. Nothing was changed.
     #[error(
         "{} is mounted below {}, nothing was changed: end the pods with winddown drain, then \

@@ -9,6 +9,7 @@
 
 mod assets;
 mod choice;
+mod companion;
 mod error;
 mod host;
 mod plan;
@@ -29,6 +30,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 pub use choice::{Choice, choose};
+pub use companion::Companion;
 pub use error::{Conflict, HostError, InstallError};
 pub use host::{Host, LiveHost};
 pub use program::find_program;
@@ -36,14 +38,15 @@ pub use report::{Action, Change, InstallReport};
 pub use uninstall::{UninstallOptions, uninstall, uninstall_on};
 
 use assets::{
-    Body, CONFIG, Choices, MANIFESTS, PROCESS_DROP_IN, PROGRAMS, Program, STATE, SYSUSERS,
+    Body, CONFIG, Choices, MANIFESTS, Owner, PROCESS_DROP_IN, PROGRAMS, Program, STATE, SYSUSERS,
     TMPFILES, UNIT,
 };
+use companion::Beside;
 use plan::{Plan, Work};
 use record::Record;
 use tree::{Found, Tree};
 
-use winddown_config::Config;
+use winddown_config::{Config, Mode};
 
 /// What runs the pods. Below the agent (`Process`) they need its unit's sandbox loosened; beside it the
 /// unit is sandboxed, and scopes of a container runtime (`Cri`) are ordered after it.
@@ -58,6 +61,9 @@ pub struct InstallOptions {
     pub runtime: Runtime,
     /// A configuration to start with instead of the default one. An existing one is never touched.
     pub config: Option<PathBuf>,
+    /// Beside this kubelet: the configuration to start with follows from what it was told, and `runtime` is
+    /// `Cri`. While the kubelet ends pods itself the agent is neither enabled nor started.
+    pub companion: Option<Companion>,
     /// Start the agent at boot.
     pub enable: bool,
     /// Start it now, or restart it if it runs and anything changed. Ignored without a live host.
@@ -79,6 +85,7 @@ impl InstallOptions {
             root: PathBuf::from("/"),
             runtime: Runtime::default(),
             config: None,
+            companion: None,
             enable: true,
             start: false,
             dry_run: false,
@@ -109,7 +116,18 @@ pub fn install_on(
     host: Option<&dyn Host>,
 ) -> Result<InstallReport, InstallError> {
     let tree = Tree::new(&options.root);
-    let choices = choices(&tree, options)?;
+    let asked = options.companion.as_ref();
+    let beside =
+        asked.map(|asked| companion::find(&options.root, host.is_some(), asked)).transpose()?;
+    let waits = beside.as_ref().is_some_and(Beside::ends_pods);
+    let options = &InstallOptions {
+        runtime: if beside.is_some() { Runtime::Cri } else { options.runtime },
+        enable: options.enable && !waits,
+        start: options.start && !waits,
+        ..options.clone()
+    };
+    let mut report = InstallReport { dry_run: options.dry_run, ..InstallReport::default() };
+    let choices = choices(&tree, options, beside.as_ref(), &mut report)?;
     let items = plan::with_parents(assets::items(&choices));
     let record = Record::load(&tree)?;
     let mut found = BTreeMap::new();
@@ -121,7 +139,6 @@ pub fn install_on(
         return Err(InstallError::Conflicts(plan.conflicts));
     }
 
-    let mut report = InstallReport { dry_run: options.dry_run, ..InstallReport::default() };
     if !options.dry_run {
         carry_out(&tree, &plan, &record)?;
     }
@@ -142,14 +159,19 @@ pub fn install_on(
                 .to_owned(),
         ),
     }
-    advise(&tree, options, choices.packaged, host.is_some(), &mut report)?;
+    advise(&tree, options, choices.packaged, host.is_some(), beside.as_ref(), &mut report)?;
     Ok(report)
 }
 
-fn choices(tree: &Tree, options: &InstallOptions) -> Result<Choices, InstallError> {
+fn choices(
+    tree: &Tree,
+    options: &InstallOptions,
+    beside: Option<&Beside>,
+    report: &mut InstallReport,
+) -> Result<Choices, InstallError> {
     let programs = PROGRAMS.iter().map(|name| program(&options.programs, name));
     let programs = programs.collect::<Result<_, _>>()?;
-    let (config, budget) = configuration(tree, options)?;
+    let (config, budget) = configuration(tree, options, beside, report)?;
     Ok(Choices {
         packaged: tree.is_packaged()?,
         runtime: options.runtime,
@@ -188,35 +210,77 @@ fn unit_path(bin_dir: &Path) -> Result<String, InstallError> {
     }
 }
 
-/// The configuration's text for where there is none, and the time a shutdown may take with the one
-/// that will be in force.
+/// The configuration's text for where there is none, whose it is then, and the time a shutdown may take with the
+/// one that will be in force.
 fn configuration(
     tree: &Tree,
     options: &InstallOptions,
-) -> Result<(String, Duration), InstallError> {
-    let text = match &options.config {
-        None => default_config(options.runtime),
-        Some(path) => std::fs::read_to_string(path).map_err(InstallError::file("read", path))?,
+    beside: Option<&Beside>,
+    report: &mut InstallReport,
+) -> Result<((String, Owner), Duration), InstallError> {
+    let text = match (&options.config, beside) {
+        (_, Some(beside)) => beside.text.clone(),
+        (None, None) => default_config(options.runtime),
+        (Some(path), None) => {
+            std::fs::read_to_string(path).map_err(InstallError::file("read", path))?
+        }
     };
     let there = tree.resolve(CONFIG)?;
-    let (path, parsed) = match std::fs::read(&there) {
-        Ok(existing) => (there.as_path(), Config::parse(&there, &existing)),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            let path = options.config.as_deref().unwrap_or(Path::new(CONFIG));
-            (path, Config::parse(path, text.as_bytes()))
-        }
+    let existing = match std::fs::read(&there) {
+        Ok(existing) => Some(existing),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
         Err(error) => return Err(InstallError::file("read", there)(error)),
     };
-    let (config, _) = parsed
-        .map_err(|source| InstallError::Config { path: path.to_owned(), source: source.into() })?;
+    // A default that a package or an installation brought, and that was not edited, is no choice of anybody.
+    let untouched = existing.clone().filter(|_| beside.is_some()).filter(|existing| {
+        [Runtime::Process, Runtime::Systemd, Runtime::Cri]
+            .iter()
+            .any(|runtime| default_config(*runtime).as_bytes() == existing)
+    });
+    let parsed = |path: &Path, text: &[u8]| match Config::parse(path, text) {
+        Ok((config, _)) => Ok(config),
+        Err(source) => Err(unusable(path, source)),
+    };
+    let (path, config) = match existing.filter(|_| untouched.is_none()) {
+        Some(existing) => (there.as_path(), parsed(&there, &existing)?),
+        None => {
+            let path = options.config.as_deref().unwrap_or(Path::new(CONFIG));
+            (path, parsed(path, text.as_bytes())?)
+        }
+    };
+    if let Some(beside) = beside {
+        let differences = beside.differences(&config, &parsed(Path::new(CONFIG), text.as_bytes())?);
+        if config.mode != Mode::Companion {
+            let lines: String = differences.iter().map(|line| format!("\n  {line}")).collect();
+            let why = format!("it is there already, and is left as it is:{lines}");
+            return Err(unusable(path, why));
+        }
+        let kept = |line: &String| format!("{CONFIG} stays as it is. {line}");
+        report.notes.extend(differences.iter().map(kept));
+    }
     let said = config.runtime;
     if said != options.runtime {
         let why = format!(
             "it says `runtime: {said}`: change that first, or install with --runtime {said}"
         );
-        return Err(InstallError::Config { path: path.to_owned(), source: why.into() });
+        return Err(unusable(path, why));
     }
-    Ok((text, config.shutdown.total()))
+    let owner = match (beside, untouched) {
+        (None, _) => Owner::Operator,
+        (Some(_), old) => {
+            let sha256 = |old: Vec<u8>| tree::digest(&mut &*old).map(|(sha256, _)| sha256);
+            let instead_of = old.map(sha256).transpose();
+            Owner::Once { instead_of: instead_of.map_err(InstallError::file("read", there))? }
+        }
+    };
+    Ok(((text, owner), config.shutdown.total()))
+}
+
+fn unusable(
+    path: &Path,
+    source: impl Into<Box<dyn std::error::Error + Send + Sync>>,
+) -> InstallError {
+    InstallError::Config { path: path.to_owned(), source: source.into() }
 }
 
 fn default_config(runtime: Runtime) -> String {
@@ -314,12 +378,31 @@ fn advise(
     options: &InstallOptions,
     packaged: bool,
     live: bool,
+    beside: Option<&Beside>,
     report: &mut InstallReport,
 ) -> Result<(), InstallError> {
     if packaged {
         report.notes.push(PACKAGED.to_owned());
     }
+    if let Some(beside) = beside {
+        report.notes.push(beside.note());
+        if !beside.has_joined {
+            let file = beside.kubeconfig.display();
+            let note =
+                format!("{file} is not there: start winddown when the node has joined its cluster");
+            report.notes.push(note);
+        }
+        report.next.extend(beside.switch_off(&options.root));
+    }
     if options.dry_run {
+        return Ok(());
+    }
+    if beside.is_some() && tree.look(assets::WANTS)? == Found::Nothing {
+        report.next.push(match live {
+            true => "systemctl enable --now winddown".to_owned(),
+            false => format!("systemctl --root={} enable winddown", options.root.display()),
+        });
+        report.next.extend(live.then(|| "winddown doctor".to_owned()));
         return Ok(());
     }
     if !options.enable && tree.look(assets::WANTS)? == Found::Nothing {
@@ -347,7 +430,8 @@ fn advise(
         report.next.push(format!("put pod manifests into {MANIFESTS}, settings into {CONFIG}"));
     }
     if live {
-        report.next.push("winddown status".to_owned());
+        let look = if beside.is_some() { "winddown doctor" } else { "winddown status" };
+        report.next.push(look.to_owned());
     }
     Ok(())
 }

@@ -82,7 +82,7 @@ pub(super) fn plan(
             Kind::Directory { mode } => directory(mode, there, record.entries.get(&path)),
             Kind::Link { target } => link(target, there, record.entries.get(&path), force),
             Kind::File { mode, body, owner } => {
-                file(&path, mode, body, owner, there, record, force)
+                file(&path, mode, body, &owner, there, record, force)
             }
         };
         match outcome {
@@ -144,7 +144,7 @@ fn file(
     path: &str,
     mode: u32,
     body: Body,
-    owner: Owner,
+    owner: &Owner,
     there: &Found,
     record: &Record,
     force: bool,
@@ -153,12 +153,16 @@ fn file(
     let is_text = matches!(body, Body::Text(_));
     let entry = match owner {
         Owner::Operator => Entry::Configuration,
-        Owner::Install => Entry::File { sha256: vec![wanted.clone()] },
+        Owner::Install | Owner::Once { .. } => Entry::File { sha256: vec![wanted.clone()] },
     };
+    let is_installs = *owner == Owner::Install;
     let write = |keep_old| Work::Write { mode, body, keep_old };
     match there {
         Found::Nothing => Ok((Action::Created, write(false), Some(entry))),
-        Found::File { .. } if owner == Owner::Operator => {
+        Found::File { sha256, .. } if matches!(owner, Owner::Once { instead_of: Some(old) } if old == sha256) => {
+            Ok((Action::Updated, write(false), Some(entry)))
+        }
+        Found::File { .. } if !is_installs => {
             Ok((Action::Kept, Work::Nothing, record.entries.get(path).cloned()))
         }
         Found::File { sha256, mode: old, .. } if *sha256 == wanted => {
@@ -175,10 +179,10 @@ fn file(
         Found::File { sha256, .. } if record.owns(path, sha256) => {
             Ok((Action::Updated, write(false), Some(entry)))
         }
-        Found::Link(to) if to.as_os_str() == "/dev/null" && owner != Owner::Operator => {
+        Found::Link(to) if to.as_os_str() == "/dev/null" && is_installs => {
             Err("it is masked; take the mask away first (systemctl unmask, or remove the link)")
         }
-        Found::Link(_) if owner == Owner::Operator => Ok((Action::Kept, Work::Nothing, None)),
+        Found::Link(_) if !is_installs => Ok((Action::Kept, Work::Nothing, None)),
         Found::File { .. } | Found::Link(_) if force => {
             Ok((Action::Replaced, write(true), Some(entry)))
         }

@@ -22,7 +22,7 @@ fn choices() -> Choices {
         programs: assets::PROGRAMS
             .map(|name| Program { name, from: "/tmp".into(), sha256: "new".to_owned() })
             .into(),
-        config: "text".to_owned(),
+        config: ("text".to_owned(), Owner::Operator),
         budget: Duration::from_secs(30),
     }
 }

@@ -2,10 +2,14 @@
 
 use std::path::PathBuf;
 
+use winddown_config::Config;
+
 use super::assets::{
     CONFIG, LOGIND_DROP_IN, LOGS, MANIFESTS, PROCESS_DROP_IN, STATE, SYSUSERS, UNIT,
-    VOLATILE_LOGIND_DROP_IN,
+    VOLATILE_LOGIND_DROP_IN, WANTS,
 };
+
+use super::companion;
 use super::error::InstallError;
 use super::host::{Host, LiveHost, command_line};
 use super::plan::{self, Step, Work};
@@ -58,6 +62,7 @@ pub fn uninstall_on(
         [STATE, LOGS].into_iter().try_for_each(|path| tree.refuse_mounts(path))?;
     }
     let steps = steps(&tree, &record, options)?;
+    let kubelets = switch_kubelet_on(&tree, host.is_some());
     let mut report = InstallReport { dry_run: options.dry_run, ..InstallReport::default() };
     let unit = steps.iter().any(|s| s.change.path == UNIT && s.change.action == Action::Removed);
     let drop_in = steps.iter().any(|s| is_drop_in(&s.change.path) && s.work == Work::Remove);
@@ -93,6 +98,7 @@ pub fn uninstall_on(
             report.notes.push("group winddown stays; groupdel winddown removes it".to_owned());
         }
     }
+    report.next = kubelets;
     Ok(report)
 }
 
@@ -123,10 +129,27 @@ fn steps(
         }
         steps.extend(plan::removal(path, entry, &tree.look(path)?, record, options.force));
     }
+    // Made by systemctl, which would be asked to take it away if the unit were still there.
+    let enabled = matches!(tree.look(WANTS)?, Found::Link(to) if to.as_os_str() == UNIT);
+    let gone = |path: &str| {
+        steps.iter().any(|s| s.change.path == path && s.change.action == Action::Removed)
+    };
+    if enabled && gone(UNIT) && !gone(WANTS) {
+        steps.push(remove(WANTS));
+    }
     if tree.look(RECORD)? != Found::Nothing {
         steps.push(remove(RECORD));
     }
     Ok(steps)
+}
+
+/// What makes the kubelet end its pods again, if a configuration beside one is there.
+fn switch_kubelet_on(tree: &Tree, live: bool) -> Vec<String> {
+    let read = || {
+        let file = tree.resolve(CONFIG).ok()?;
+        Config::parse(&file, &std::fs::read(&file).ok()?).ok()
+    };
+    read().map(|(config, _)| companion::switch_on(tree.root(), live, &config)).unwrap_or_default()
 }
 
 /// Removes the directories that the installation had made, if nothing else is in them by now.

@@ -164,17 +164,17 @@ impl Configuration {
         }
     }
 
-    /// What pods get by it: nothing where neither form is there.
+    /// What pods get by it: nothing where neither form says so.
     pub fn periods(&self) -> Periods {
-        let text = |said: &Option<Said<String>>| said.as_ref().map(|said| said.value.clone());
-        let Periods { total, critical, .. } = Periods::default();
-        match self.groups() {
-            Some(groups) => Periods { groups: groups.value.clone(), ..Periods::default() },
-            None => Periods {
-                total: text(&self.period).unwrap_or(total),
-                critical: text(&self.critical).unwrap_or(critical),
+        let nothing = Periods::default();
+        match (self.groups(), self.total()) {
+            (Some(groups), _) => Periods { groups: groups.value.clone(), ..nothing },
+            (None, Some(total)) => Periods {
+                total: total.value.clone(),
+                critical: self.critical.as_ref().map_or(nothing.critical, |c| c.value.clone()),
                 groups: Vec::new(),
             },
+            (None, None) => nothing,
         }
     }
 

@@ -118,6 +118,16 @@ impl Kubelet {
         }
     }
 
+    /// Whether it runs or has a unit, and not only its credentials are there.
+    pub fn is_known(&self) -> bool {
+        self.unit.is_some() || self.pid.is_some()
+    }
+
+    /// Whether it is part of a k3s, which starts it with what its own settings say.
+    pub fn is_k3s(&self) -> bool {
+        self.is_k3s
+    }
+
     /// What `--name` says.
     pub fn option(&self, name: &str) -> Option<&str> {
         option(&self.arguments, name)

@@ -42,7 +42,7 @@ pub(super) fn start(root: &Path, name: &str) -> Option<Start> {
                 "ExecStart" => command = value.to_owned(),
                 "Environment" if value.is_empty() => environment.clear(),
                 "Environment" => {
-                    environment.extend(words(value).iter().filter_map(|word| pair(word)))
+                    environment.extend(words(value).iter().filter_map(|word| pair(word)));
                 }
                 "EnvironmentFile" if value.is_empty() => files.clear(),
                 "EnvironmentFile" => files.push(value.trim_start_matches('-').to_owned()),
@@ -61,7 +61,7 @@ pub(super) fn start(root: &Path, name: &str) -> Option<Start> {
         // A variable that is a word by itself is as many words as it has.
         match word.strip_prefix('$').filter(|name| !name.starts_with('{')) {
             Some(name) => {
-                arguments.extend(environment.get(name).into_iter().flat_map(|v| words(v)))
+                arguments.extend(environment.get(name).into_iter().flat_map(|v| words(v)));
             }
             None => arguments.push(
                 environment

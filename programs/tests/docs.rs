@@ -18,9 +18,9 @@ use page::{Block, Page};
 use winddown_cli::Cli;
 
 /// Why a block of commands is not run here. `build` and `node`: tests/node/tests/packages/readme.rs runs it,
-/// in the repository or in a node. The others are nobody's to run, and only their command lines are parsed:
+/// in the repository or in a node; `kubelet`: walkthroughs.rs beside it. The others are nobody's to run, and only their command lines are parsed:
 /// docs/testing.md says why.
-const REASONS: [&str; 6] = ["build", "host", "node", "runtime", "slow", "tools"];
+const REASONS: [&str; 7] = ["build", "host", "kubelet", "node", "runtime", "slow", "tools"];
 /// The only page whose commands may go without a reason: how figures were taken that took hours.
 const FIGURES: &str = "performance.md";
 
@@ -72,6 +72,9 @@ fn every_block_is_run_or_says_why_not() {
                 ["console"] if !block.indented => run += 1,
                 ["console", "ignore", reason] => {
                     assert!(REASONS.contains(reason), "{at}: {reason} is no reason");
+                    let files = format!("programs/tests/data/kubelets/{}", block.heading);
+                    let laid_out = root().join(files.to_lowercase()).is_dir();
+                    assert!(*reason != "kubelet" || laid_out, "{at}: no test types it");
                     reasoned += 1;
                 }
                 ["yaml" | "rust"] => {}

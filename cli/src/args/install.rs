@@ -12,6 +12,7 @@ use super::RuntimeChoice;
 Examples:
   winddown install --start
   winddown install --runtime process
+  winddown install --companion
   winddown install --root /mnt/image
   winddown install --dry-run")]
 pub struct InstallArgs {
@@ -26,6 +27,19 @@ pub struct InstallArgs {
     /// Start with this configuration instead of the default one; an existing one is never touched
     #[arg(long, value_name = "FILE")]
     pub from: Option<PathBuf>,
+    /// Beside this node's kubelet: finds its kubeconfig, its container runtime and its grace periods, writes a
+    /// configuration with them, and says how to switch the kubelet's own graceful shutdown off
+    #[arg(long, conflicts_with_all = ["runtime", "from"])]
+    pub companion: bool,
+    /// With --companion: this kubelet, by its unit or process id
+    #[arg(long, value_name = "UNIT", requires = "companion")]
+    pub kubelet: Option<String>,
+    /// With --companion: the kubeconfig to use instead of the kubelet's
+    #[arg(long, value_name = "FILE", requires = "companion")]
+    pub kubeconfig: Option<PathBuf>,
+    /// With --companion: the kubelet's container runtime, as unix:///run/containerd/containerd.sock
+    #[arg(long, value_name = "ADDRESS", requires = "companion")]
+    pub container_runtime_endpoint: Option<String>,
     /// The directory the program goes to, below --root
     #[arg(long, value_name = "DIR", default_value = "/usr/bin")]
     pub bin_dir: PathBuf,

@@ -16,6 +16,8 @@ pub(crate) struct Block {
     pub(crate) line: usize,
     /// It is in a list.
     pub(crate) indented: bool,
+    /// What it stands below.
+    pub(crate) heading: String,
     pub(crate) lines: Vec<String>,
     info: String,
 }
@@ -25,13 +27,15 @@ impl Page {
         let text = std::fs::read_to_string(file).expect("text");
         let (mut blocks, mut prose) = (Vec::new(), String::new());
         let mut open: Option<Block> = None;
+        let mut heading = String::new();
         for (n, line) in text.lines().enumerate() {
             let trimmed = line.trim_start();
             match (trimmed.strip_prefix("```"), open.take()) {
                 (Some(info), None) => {
                     let indented = trimmed.len() < line.len();
                     let info = info.trim().to_owned();
-                    open = Some(Block { line: n + 1, indented, lines: Vec::new(), info });
+                    let (heading, lines) = (heading.clone(), Vec::new());
+                    open = Some(Block { line: n + 1, indented, heading, lines, info });
                 }
                 (Some(_), Some(block)) => blocks.push(block),
                 (None, Some(mut block)) => {
@@ -40,6 +44,9 @@ impl Page {
                     open = Some(block);
                 }
                 (None, None) => {
+                    if let Some(text) = line.strip_prefix('#') {
+                        text.trim_start_matches('#').trim().clone_into(&mut heading);
+                    }
                     prose.push_str(line);
                     prose.push('\n');
                 }

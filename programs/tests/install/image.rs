@@ -14,6 +14,7 @@ use winddown_install::{
 
 /// Without the leading slash, as the other paths here.
 pub(crate) const UNIT: &str = "etc/systemd/system/winddown.service";
+pub(crate) const WANTS: &str = "etc/systemd/system/multi-user.target.wants/winddown.service";
 pub(crate) const LOGIND: &str = "etc/systemd/logind.conf.d/zz-winddown.conf";
 
 /// With a budget of 100 s: systemd's patience follows from it.

@@ -13,3 +13,4 @@ mod page;
 mod readme;
 mod rpm;
 mod shown;
+mod walkthroughs;

@@ -16,21 +16,21 @@ use crate::packages::page::{Block, Page};
 use crate::packages::shown::shows;
 
 /// How long one command may take: a drill takes longest.
-const COMMAND: Duration = Duration::from_secs(60);
+pub(super) const COMMAND: Duration = Duration::from_secs(60);
 /// How long a node may need until it looks as the page shows it. Whoever reads is slower than a script.
 const READER: Duration = Duration::from_secs(20);
 const POWER_OFF: Duration = Duration::from_secs(60);
 /// Room that no check finds small.
 const DISK: u64 = 4 << 30;
 /// A bare node has no sudo, and nobody but root.
-const SUDO: &str = "#!/bin/sh\nexec \"$@\"\n";
+pub(super) const SUDO: &str = "#!/bin/sh\nexec \"$@\"\n";
 const HOME: &str = "/root";
 
 /// A command of a page, and what the page shows of its answer.
-struct Typed {
+pub(super) struct Typed {
     /// Page and line.
-    at: String,
-    line: String,
+    pub(super) at: String,
+    pub(super) line: String,
     shown: Vec<String>,
 }
 
@@ -105,7 +105,7 @@ fn typed(reason: &str) -> TestResult<Vec<Typed>> {
     Ok(all)
 }
 
-fn commands(page: &str, block: &Block) -> Vec<Typed> {
+pub(super) fn commands(page: &str, block: &Block) -> Vec<Typed> {
     let mut all: Vec<Typed> = Vec::new();
     for (n, line) in block.lines.iter().enumerate() {
         match (line.strip_prefix("$ "), all.last_mut()) {
@@ -140,7 +140,7 @@ fn put_package(node: &Node, deb: &Path, typed: &[Typed]) -> TestResult {
 
 /// Types a command, again until it says what is shown, as a reader would. After one that reboots the node
 /// is switched on again.
-async fn enter(node: &mut Node, command: &Typed) -> TestResult {
+pub(super) async fn enter(node: &mut Node, command: &Typed) -> TestResult {
     let in_home = format!("cd {HOME} && {}", command.line);
     let (mut said, mut last) = (String::new(), String::new());
     let asked = async || match node.exec(&["sh", "-c", &in_home], COMMAND).await {

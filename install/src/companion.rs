@@ -1,0 +1,341 @@
+//! Beside a kubelet: which one, the configuration that follows from what it was told, and who ends the pods.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+use winddown_config::reference::default_of;
+use winddown_config::{Config, Mode, ShutdownPeriods, scalar};
+use winddown_kubelet::{Configuration, Kubelet, Periods, PriorityPeriod};
+
+use super::error::InstallError;
+
+/// A kubelet to install beside. What is left out is found.
+#[derive(Clone, Debug, Default)]
+pub struct Companion {
+    /// Its unit, or its process id.
+    pub kubelet: Option<String>,
+    /// The kubeconfig to use.
+    pub kubeconfig: Option<PathBuf>,
+    /// The address of its container runtime.
+    pub endpoint: Option<String>,
+}
+
+/// The kubelet, and what it was told.
+#[derive(Debug)]
+pub(super) struct Beside {
+    kubelet: Kubelet,
+    said: Option<Configuration>,
+    /// What to change to change its shutdown; none where its files are not known.
+    file: Option<PathBuf>,
+    live: bool,
+    /// The configuration to start with.
+    pub(super) text: String,
+    /// Whether its credentials are there.
+    pub(super) has_joined: bool,
+    pub(super) kubeconfig: PathBuf,
+}
+
+/// Sockets of container runtimes, for a kubelet that names none and is not known otherwise.
+const SOCKETS: [&str; 4] = [
+    "/run/containerd/containerd.sock",
+    "/run/crio/crio.sock",
+    "/run/cri-dockerd.sock",
+    "/run/k3s/containerd/containerd.sock",
+];
+
+/// Fields that follow from what the kubelet was told.
+const FIELDS: [&str; 5] = ["mode", "runtime", "kubeconfig", "containerRuntimeEndpoint", "nodeName"];
+const PERIODS: [&str; 3] =
+    ["shutdownGracePeriod", "shutdownGracePeriodCriticalPods", "shutdownGracePeriodByPodPriority"];
+
+/// Finds the kubelet that is asked for.
+pub(super) fn find(root: &Path, live: bool, asked: &Companion) -> Result<Beside, InstallError> {
+    let kubelet = one_kubelet(root, live, asked)?;
+    let (kubeconfig, of_kubeconfig) = kubeconfig(root, &kubelet, asked)?;
+    let said = kubelet.configuration(root);
+    if let Some((file, why)) = said.as_ref().and_then(|said| said.problem.clone()) {
+        return Err(InstallError::KubeletConfiguration { file, why });
+    }
+    let (endpoint, of_endpoint) = endpoint(root, &kubelet, said.as_ref(), asked)?;
+    let mut text = format!(
+        "# winddown beside a kubelet, written by `winddown install --companion`. winddown.yaml(5) has all\n\
+         # fields; `winddown config check` tests this file.\n\
+         apiVersion: {}\nkind: {}\nmode: companion\nruntime: cri\n",
+        winddown_config::API_VERSION,
+        winddown_config::KIND,
+    );
+    let mut field = |name: &str, value: &str, why: &str| {
+        let value = scalar(&Value::from(value));
+        text.push_str(&format!("\n# {why}\n{name}: {value}\n"));
+    };
+    field("kubeconfig", &kubeconfig.display().to_string(), &of_kubeconfig);
+    field("containerRuntimeEndpoint", &endpoint, &of_endpoint);
+    if let Some(name) = kubelet.option("--hostname-override") {
+        field("nodeName", name, &told(&kubelet, "--hostname-override"));
+    }
+    text.push_str(&periods_text(said.as_ref()));
+    let file = said.as_ref().and_then(|said| kubelet.file_to_change(root, said));
+    let has_joined = below(root, &kubeconfig).exists();
+    Ok(Beside { kubelet, said, file, live, text, has_joined, kubeconfig })
+}
+
+fn one_kubelet(root: &Path, live: bool, asked: &Companion) -> Result<Kubelet, InstallError> {
+    let mut found = winddown_kubelet::find(root, live);
+    let names = |found: &[Kubelet]| found.iter().map(Kubelet::name).collect::<Vec<_>>();
+    if let Some(name) = &asked.kubelet {
+        let all = names(&found);
+        found.retain(|kubelet| {
+            let unit = kubelet.unit.as_deref();
+            let pid = kubelet.pid.map(|pid| pid.to_string());
+            unit == Some(name)
+                || unit.and_then(|unit| unit.strip_suffix(".service")) == Some(name)
+                || pid.as_deref() == Some(name)
+        });
+        if found.is_empty() {
+            return Err(InstallError::NoSuchKubelet { name: name.clone(), found: all });
+        }
+    }
+    if let (true, Some(file)) = (found.len() > 1, &asked.kubeconfig) {
+        found.retain(|kubelet| kubelet.kubeconfig() == Some(file));
+    }
+    match found.len() {
+        0 => only_credentials(root, asked),
+        1 => Ok(found.remove(0)),
+        _ => {
+            let flag = "--kubelet";
+            Err(InstallError::Ambiguous { what: "kubelet", found: names(&found), flag })
+        }
+    }
+}
+
+/// One that neither runs nor has a unit, by its credentials.
+fn only_credentials(root: &Path, asked: &Companion) -> Result<Kubelet, InstallError> {
+    let mut found = winddown_kubelet::find_credentials(root);
+    if let Some(file) = &asked.kubeconfig {
+        found.retain(|kubelet| kubelet.kubeconfig() == Some(file));
+        return Ok(found.pop().unwrap_or_else(|| Kubelet::with_kubeconfig(file)));
+    }
+    let files = found.iter().filter_map(Kubelet::kubeconfig).map(shown).collect();
+    match found.len() {
+        0 => Err(InstallError::NoKubelet),
+        1 => Ok(found.remove(0)),
+        _ => {
+            let flag = "--kubeconfig";
+            Err(InstallError::Ambiguous { what: "kubeconfig of a kubelet", found: files, flag })
+        }
+    }
+}
+
+/// The credentials, and where they come from.
+fn kubeconfig(
+    root: &Path,
+    kubelet: &Kubelet,
+    asked: &Companion,
+) -> Result<(PathBuf, String), InstallError> {
+    if let Some(file) = &asked.kubeconfig {
+        return Ok((file.clone(), "named by --kubeconfig".to_owned()));
+    }
+    if let Some(file) = kubelet.kubeconfig() {
+        return Ok((file.to_owned(), told(kubelet, "--kubeconfig")));
+    }
+    // A kubelet whose arguments are not to be had.
+    let found = only_credentials(root, asked)?;
+    let file = found.kubeconfig().map(Path::to_owned).ok_or(InstallError::NoKubelet)?;
+    Ok((file, format!("{} names none that can be seen; this is a usual place", kubelet.name())))
+}
+
+/// The address of the container runtime, and where it comes from.
+fn endpoint(
+    root: &Path,
+    kubelet: &Kubelet,
+    said: Option<&Configuration>,
+    asked: &Companion,
+) -> Result<(String, String), InstallError> {
+    const OPTION: &str = "--container-runtime-endpoint";
+    if let Some(address) = &asked.endpoint {
+        return Ok((with_scheme(address), format!("named by {OPTION}")));
+    }
+    // The kubelet's own option wins over its files.
+    if let Some(address) = kubelet.option(OPTION) {
+        return Ok((with_scheme(address), told(kubelet, OPTION)));
+    }
+    if let Some(said) = said.and_then(|said| said.endpoint.as_ref()) {
+        return Ok((with_scheme(&said.value), format!("containerRuntimeEndpoint in {said}")));
+    }
+    let usual = (kubelet.usual_endpoint().to_owned(), format!("the default of {}", kubelet.name()));
+    if kubelet.is_known() || kubelet.usual_endpoint().contains("k3s") {
+        return Ok(usual);
+    }
+    let there = SOCKETS.iter().filter(|socket| below(root, Path::new(socket)).exists());
+    let found: Vec<String> = there.map(|socket| with_scheme(socket)).collect();
+    match &found[..] {
+        [] => Ok(usual),
+        [one] => {
+            Ok((one.clone(), "the one socket of a container runtime that is there".to_owned()))
+        }
+        _ => Err(InstallError::Ambiguous { what: "container runtime", found, flag: OPTION }),
+    }
+}
+
+fn with_scheme(address: &str) -> String {
+    if address.starts_with('/') { format!("unix://{address}") } else { address.to_owned() }
+}
+
+/// Where an option of the kubelet comes from.
+fn told(kubelet: &Kubelet, option: &str) -> String {
+    match kubelet.is_known() {
+        true if kubelet.is_k3s() => format!("as {} tells its kubelet", kubelet.name()),
+        true => format!("{option} of {}", kubelet.name()),
+        false => "a usual place, and the file is there".to_owned(),
+    }
+}
+
+/// The grace periods: those of the kubelet, or the defaults.
+fn periods_text(said: Option<&Configuration>) -> String {
+    let periods = said.map(Configuration::periods).unwrap_or_default();
+    let place =
+        |field: Option<String>| field.unwrap_or_else(|| "not set for the kubelet".to_owned());
+    if periods == Periods::default() {
+        let [total, critical, _] = PERIODS.map(|field| {
+            let value = default_of(field).unwrap_or_default();
+            format!("{field}: {}\n", scalar(&value))
+        });
+        return format!(
+            "\n# The kubelet's files set no grace periods: these are defaults.\n{total}{critical}"
+        );
+    }
+    if periods.groups.is_empty() {
+        let of_total = place(said.and_then(|said| said.period.as_ref()).map(ToString::to_string));
+        let of_critical =
+            place(said.and_then(|said| said.critical.as_ref()).map(ToString::to_string));
+        let [total, critical] =
+            [&periods.total, &periods.critical].map(|v| scalar(&v.as_str().into()));
+        return format!(
+            "\n# {of_total}\nshutdownGracePeriod: {total}\n\
+             # {of_critical}\nshutdownGracePeriodCriticalPods: {critical}\n"
+        );
+    }
+    let of_groups = place(said.and_then(|said| said.by_priority.as_ref()).map(ToString::to_string));
+    let groups = periods.groups.iter().map(|group| {
+        let PriorityPeriod { priority, shutdown_grace_period_seconds: seconds } = group;
+        format!("  - priority: {priority}\n    shutdownGracePeriodSeconds: {seconds}\n")
+    });
+    let groups: String = groups.collect();
+    format!("\n# {of_groups}\nshutdownGracePeriodByPodPriority:\n{groups}")
+}
+
+// === impl Beside ===
+
+impl Beside {
+    /// Whether the kubelet ends the pods as well.
+    pub(super) fn ends_pods(&self) -> bool {
+        self.said.as_ref().is_some_and(|said| said.ends_pods().is_some())
+    }
+
+    /// What was found, for people.
+    pub(super) fn note(&self) -> String {
+        let name = self.kubelet.name();
+        let shutdown = match self.said.as_ref().and_then(Configuration::ends_pods) {
+            Some(said) => format!("it ends pods at a shutdown as well, by {said}: {}", said.value),
+            None => "it leaves the end of its pods to others".to_owned(),
+        };
+        format!("the kubelet is {name}, and {shutdown}")
+    }
+
+    /// How the kubelet is told to leave the end of its pods to winddown; nothing where it does.
+    pub(super) fn switch_off(&self, root: &Path) -> Vec<String> {
+        if !self.ends_pods() {
+            return Vec::new();
+        }
+        let why = "so that only winddown ends the pods";
+        steps(root, self.live, &self.kubelet, self.file.as_deref(), &Periods::default(), why)
+    }
+
+    /// In what an existing configuration is another than the one that follows from the kubelet's.
+    pub(super) fn differences(&self, existing: &Config, ours: &Config) -> Vec<String> {
+        // Once the kubelet's own is switched off, the configuration alone has its periods.
+        let periods = if self.ends_pods() { &PERIODS[..] } else { &[] };
+        let (there, here) = (existing.to_json(), ours.to_json());
+        let show = |value: &Value| match value {
+            Value::Null => "nothing".to_owned(),
+            value => scalar(value),
+        };
+        let fields = FIELDS.iter().chain(periods).filter(|field| there[**field] != here[**field]);
+        fields
+            .map(|field| {
+                let (there, here) = (show(&there[*field]), show(&here[*field]));
+                format!("{field}: it says {there}, by the kubelet it would be {here}")
+            })
+            .collect()
+    }
+}
+
+/// How a kubelet that leaves the end of its pods to winddown is told to end them itself; nothing where there is
+/// no configuration beside a kubelet, or it ends them anyway.
+pub(super) fn switch_on(root: &Path, live: bool, config: &Config) -> Vec<String> {
+    if config.mode != Mode::Companion {
+        return Vec::new();
+    }
+    let found = winddown_kubelet::find(root, live);
+    let same = |kubelet: &&Kubelet| kubelet.kubeconfig() == config.cluster.kubeconfig.as_deref();
+    let kubelet = found.iter().find(same).or(found.first()).cloned().unwrap_or_default();
+    let said = kubelet.configuration(root);
+    if said.as_ref().is_some_and(|said| said.ends_pods().is_some()) {
+        return Vec::new();
+    }
+    let seconds = |length: &std::time::Duration| format!("{}s", length.as_secs());
+    let periods = match &config.shutdown.periods {
+        ShutdownPeriods::Total { total, critical } => {
+            Periods { total: seconds(total), critical: seconds(critical), groups: Vec::new() }
+        }
+        ShutdownPeriods::ByPriority(groups) => Periods {
+            groups: groups
+                .iter()
+                .map(|group| PriorityPeriod {
+                    priority: group.priority,
+                    shutdown_grace_period_seconds: group
+                        .period
+                        .as_secs()
+                        .try_into()
+                        .unwrap_or(u32::MAX),
+                })
+                .collect(),
+            ..Periods::default()
+        },
+    };
+    let file = said.and_then(|said| kubelet.file_to_change(root, &said));
+    let why = "so that the kubelet ends its pods in order";
+    steps(root, live, &kubelet, file.as_deref(), &periods, why)
+}
+
+/// What to write where, and what to restart.
+fn steps(
+    root: &Path,
+    live: bool,
+    kubelet: &Kubelet,
+    file: Option<&Path>,
+    periods: &Periods,
+    why: &str,
+) -> Vec<String> {
+    let file = file.unwrap_or(Path::new("the kubelet's configuration file"));
+    let is_drop_in = file.extension().is_some_and(|ending| ending == "conf");
+    let place = if file.is_absolute() { shown(&below(root, file)) } else { shown(file) };
+    let mut steps = vec![match is_drop_in {
+        true => format!("write this to {place}, {why}:"),
+        false => format!("set these fields in {place}, {why}:"),
+    }];
+    steps.extend(periods.lines(file).into_iter().map(|line| format!("    {line}")));
+    if live {
+        let unit = kubelet.unit.as_deref().unwrap_or("kubelet.service");
+        steps.push(format!("systemctl restart {}", unit.trim_end_matches(".service")));
+    }
+    steps
+}
+
+fn below(root: &Path, path: &Path) -> PathBuf {
+    root.join(path.strip_prefix("/").unwrap_or(path))
+}
+
+fn shown(path: &Path) -> String {
+    path.display().to_string()
+}

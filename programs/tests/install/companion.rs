@@ -1,0 +1,361 @@
+//! Beside the kubelets of kubeadm, k3s and EKS, as they lie on a disk.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use winddown_config::{Config, Mode, PriorityPeriod, ShutdownPeriods};
+use winddown_install::{
+    Companion, InstallError, InstallOptions, InstallReport, install_on, uninstall_on,
+};
+
+use super::image::{Image, Recorder};
+
+const CONFIG: &str = "etc/winddown/config.yaml";
+const KUBEADM: &str = "var/lib/kubelet/config.yaml";
+const K3S: &str = "var/lib/rancher/k3s/agent/etc/kubelet.conf.d";
+
+/// A machine with a kubelet.
+fn beside(kubelet: &str) -> Image {
+    let image = Image::new();
+    add(&image, kubelet);
+    image
+}
+
+fn add(image: &Image, kubelet: &str) {
+    copy(&laid_out(kubelet), image.root.path());
+}
+
+pub(crate) fn laid_out(kubelet: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/kubelets").join(kubelet)
+}
+
+fn copy(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap().map(Result::unwrap) {
+        let to = to.join(entry.file_name());
+        match entry.file_type().unwrap().is_dir() {
+            true => copy(&entry.path(), &to),
+            false => fs::write(to, fs::read(entry.path()).unwrap()).unwrap(),
+        }
+    }
+}
+
+impl Image {
+    fn options_beside(&self, companion: Companion) -> InstallOptions {
+        InstallOptions { companion: Some(companion), ..self.options() }
+    }
+
+    fn install_beside(&self, companion: Companion) -> Result<InstallReport, InstallError> {
+        install_on(&self.options_beside(companion), None)
+    }
+
+    /// As on a running machine.
+    fn install_live(&self) -> InstallReport {
+        let options = self.options_beside(Companion::default());
+        install_on(&options, Some(&Recorder::default())).unwrap()
+    }
+
+    fn config(&self) -> Config {
+        Config::parse(Path::new(CONFIG), self.read(CONFIG).as_bytes()).unwrap().0
+    }
+
+    fn put(&self, file: &str, text: &str) {
+        let path = self.path(file);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+
+    fn replace(&self, file: &str, from: &str, to: &str) {
+        let text = self.read(file);
+        assert!(text.contains(from), "{text}");
+        self.put(file, &text.replace(from, to));
+    }
+
+    /// What is said, with the root left out.
+    fn said(&self, report: &InstallReport) -> String {
+        report.to_string().replace(&self.root.path().display().to_string(), "")
+    }
+}
+
+fn total(total: u64, critical: u64) -> ShutdownPeriods {
+    let seconds = std::time::Duration::from_secs;
+    ShutdownPeriods::Total { total: seconds(total), critical: seconds(critical) }
+}
+
+#[test]
+fn the_configuration_has_what_the_kubelet_was_told() {
+    let group = |priority, seconds| PriorityPeriod {
+        priority,
+        period: std::time::Duration::from_secs(seconds),
+    };
+    for (kubelet, kubeconfig, socket, name, periods) in [
+        (
+            "kubeadm",
+            "/etc/kubernetes/kubelet.conf",
+            "unix:///var/run/containerd/containerd.sock",
+            None,
+            total(90, 20),
+        ),
+        (
+            "k3s",
+            "/var/lib/rancher/k3s/agent/kubelet.kubeconfig",
+            "unix:///run/k3s/containerd/containerd.sock",
+            Some("edge-7"),
+            ShutdownPeriods::ByPriority(vec![group(0, 45), group(2_000_000_000, 15)]),
+        ),
+        (
+            "eks",
+            "/var/lib/kubelet/kubeconfig",
+            "unix:///run/containerd/containerd.sock",
+            Some("ip-192-168-20-17.us-west-2.compute.internal"),
+            total(150, 30),
+        ),
+    ] {
+        let image = beside(kubelet);
+        image.install_beside(Companion::default()).unwrap();
+        let config = image.config();
+        assert_eq!(config.mode, Mode::Companion);
+        assert_eq!(config.cluster.kubeconfig.as_deref(), Some(Path::new(kubeconfig)), "{kubelet}");
+        assert_eq!(config.container_runtime_endpoint, socket, "{kubelet}");
+        assert_eq!(config.node_name.as_deref(), name, "{kubelet}");
+        assert_eq!(config.shutdown.periods, periods, "{kubelet}");
+        let scope = "etc/systemd/system/cri-containerd-.scope.d/50-winddown.conf";
+        assert!(image.path(scope).exists(), "{kubelet}");
+    }
+}
+
+#[test]
+fn what_to_switch_off_is_said_with_file_and_fields_and_nothing_is_switched_off() {
+    for (kubelet, decides, change, restart) in [
+        (
+            "kubeadm",
+            "/var/lib/kubelet/config.yaml:33: shutdownGracePeriod: 90s",
+            "set these fields in /var/lib/kubelet/config.yaml, so that only winddown ends the pods:\n      \
+             shutdownGracePeriod: 0s\n      shutdownGracePeriodCriticalPods: 0s\n      \
+             shutdownGracePeriodByPodPriority: []\n",
+            "systemctl restart kubelet",
+        ),
+        (
+            "k3s",
+            "10-shutdown.conf:3: shutdownGracePeriodByPodPriority has 2 groups",
+            "write this to /var/lib/rancher/k3s/agent/etc/kubelet.conf.d/99-winddown.conf, so that only \
+             winddown ends the pods:\n      apiVersion: kubelet.config.k8s.io/v1beta1\n      \
+             kind: KubeletConfiguration\n      shutdownGracePeriod: 0s\n      \
+             shutdownGracePeriodCriticalPods: 0s\n      shutdownGracePeriodByPodPriority: []\n",
+            "systemctl restart k3s",
+        ),
+        (
+            "eks",
+            "/etc/kubernetes/kubelet/config.json:34: shutdownGracePeriod: 2m30s",
+            "      \"shutdownGracePeriod\": \"0s\",\n      \"shutdownGracePeriodCriticalPods\": \"0s\",\n      \
+             \"shutdownGracePeriodByPodPriority\": [],\n",
+            "systemctl restart kubelet",
+        ),
+    ] {
+        let image = beside(kubelet);
+        let report = image.install_live();
+        let said = image.said(&report);
+        assert!(said.contains(decides), "{said}");
+        let next =
+            format!("{change}  {restart}\n  systemctl enable --now winddown\n  winddown doctor\n");
+        assert!(said.ends_with(&next), "{said}");
+        assert!(!image.path(super::image::WANTS).exists(), "two agents would end the pods");
+        for file in [KUBEADM, "etc/kubernetes/kubelet/config.json", K3S] {
+            let (file, before) = (image.path(file), laid_out(kubelet).join(file));
+            if file.is_file() {
+                assert_eq!(fs::read(file).unwrap(), fs::read(before).unwrap());
+            } else if file.is_dir() {
+                assert_eq!(fs::read_dir(file).unwrap().count(), 2);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_kubelet_that_ends_no_pods_needs_no_change_and_the_agent_is_enabled() {
+    let image = beside("kubeadm");
+    image.replace(KUBEADM, "shutdownGracePeriod: 90s", "shutdownGracePeriod: 0s");
+    image.replace(KUBEADM, "CriticalPods: 20s", "CriticalPods: 0s");
+    let report = image.install_live();
+    let said = image.said(&report);
+    assert!(said.contains("it leaves the end of its pods to others"), "{said}");
+    assert!(said.ends_with("Next:\n  systemctl start winddown\n  winddown doctor\n"), "{said}");
+    assert!(image.path(super::image::WANTS).symlink_metadata().is_ok());
+    assert_eq!(image.config().shutdown.periods, ShutdownPeriods::default());
+}
+
+#[test]
+fn a_second_time_nothing_is_changed_before_and_after_the_kubelets_own_is_switched_off() {
+    let image = beside("kubeadm");
+    image.install_live();
+    let (tree, text) = (image.tree(), image.read(CONFIG));
+    let report = image.install_live();
+    assert!(!report.changed(), "{report}");
+    assert_eq!(image.tree(), tree);
+    // Then its files have no periods, and the configuration keeps them.
+    image.replace(KUBEADM, "shutdownGracePeriod: 90s", "shutdownGracePeriod: 0s");
+    let report = image.install_live();
+    assert_eq!(image.read(CONFIG), text);
+    assert!(!report.to_string().contains("stays as it is"), "{report}");
+}
+
+#[test]
+fn a_configuration_that_differs_is_never_overwritten_and_the_differences_are_said() {
+    let image = beside("kubeadm");
+    image.install_live();
+    image.replace(CONFIG, "/etc/kubernetes/kubelet.conf", "/etc/mine.conf");
+    image.replace(CONFIG, "shutdownGracePeriod: 90s", "shutdownGracePeriod: 2m");
+    let text = image.read(CONFIG);
+    let report = image.install_live();
+    for line in [
+        "kubeconfig: it says /etc/mine.conf, by the kubelet it would be /etc/kubernetes/kubelet.conf",
+        "shutdownGracePeriod: it says 2m0s, by the kubelet it would be 1m30s",
+    ] {
+        assert!(report.notes.iter().any(|note| note.ends_with(line)), "{report}");
+    }
+    assert_eq!(image.read(CONFIG), text);
+    // One of another mode cannot be used, and nothing is installed.
+    let image = beside("kubeadm");
+    let other = "apiVersion: winddown.dev/v1alpha1\nkind: Configuration\nreportsKept: 7\n";
+    image.put(CONFIG, other);
+    let tree = image.tree();
+    let error = image.install_beside(Companion::default()).unwrap_err();
+    let InstallError::Config { source, .. } = &error else { panic!("{error:?}") };
+    assert!(
+        source
+            .to_string()
+            .contains("mode: it says standalone, by the kubelet it would be companion")
+    );
+    assert_eq!((image.tree(), &*image.read(CONFIG)), (tree, other));
+}
+
+/// That is what a package brings.
+#[test]
+fn a_default_that_was_not_edited_makes_way() {
+    let image = beside("kubeadm");
+    image.put("usr/lib/systemd/system/winddown.service", "[Service]\n");
+    image.put(CONFIG, winddown_config::default_yaml());
+    image.install_beside(Companion::default()).unwrap();
+    assert_eq!(image.config().mode, Mode::Companion);
+    // Of the package nothing is taken away.
+    uninstall_on(&image.removal(false), None).unwrap();
+    assert!(
+        !image.path(CONFIG).exists()
+            && image.path("usr/lib/systemd/system/winddown.service").exists()
+    );
+}
+
+#[test]
+fn it_takes_away_what_it_made_and_says_how_the_kubelet_ends_its_pods_again() {
+    for (kubelet, file, says) in [
+        (
+            "kubeadm",
+            KUBEADM,
+            "set these fields in /var/lib/kubelet/config.yaml, so that the kubelet ends its pods in order:\n      \
+             shutdownGracePeriod: 90s\n      shutdownGracePeriodCriticalPods: 20s\n      \
+             shutdownGracePeriodByPodPriority: []\n  systemctl restart kubelet\n",
+        ),
+        (
+            "k3s",
+            "var/lib/rancher/k3s/agent/etc/kubelet.conf.d/99-winddown.conf",
+            "      shutdownGracePeriodByPodPriority: [{\"priority\": 0, \"shutdownGracePeriodSeconds\": 45}, \
+             {\"priority\": 2000000000, \"shutdownGracePeriodSeconds\": 15}]\n  systemctl restart k3s\n",
+        ),
+    ] {
+        let image = beside(kubelet);
+        let before = image.tree();
+        image.install_live();
+        // As the operator does what is said: the unit is enabled by systemctl.
+        image.put(file, "shutdownGracePeriod: 0s\nshutdownGracePeriodByPodPriority: []\n");
+        let wants = image.path(super::image::WANTS);
+        fs::create_dir_all(wants.parent().unwrap()).unwrap();
+        std::os::unix::fs::symlink("/etc/systemd/system/winddown.service", &wants).unwrap();
+        let report = uninstall_on(&image.removal(false), Some(&Recorder::default())).unwrap();
+        let said = image.said(&report);
+        assert!(said.ends_with(says), "{said}");
+        // Directories that systemctl made stay.
+        for made in ["/system/multi-user.target.wants", "/system", ""] {
+            let _ = fs::remove_dir(image.path(&format!("etc/systemd{made}")));
+        }
+        let theirs = |line: &String| !line.contains("99-winddown");
+        let left: Vec<String> = image.tree().into_iter().filter(theirs).collect();
+        assert_eq!(left, before, "{said}");
+        assert!(wants.symlink_metadata().is_err());
+    }
+    // Nothing is said of a kubelet that ends its pods.
+    let image = beside("kubeadm");
+    image.install_live();
+    assert_eq!(image.uninstall(false).next, Vec::<String>::new());
+    // What was edited stays.
+    let image = beside("kubeadm");
+    image.install_live();
+    image.replace(CONFIG, "shutdownGracePeriod: 90s", "shutdownGracePeriod: 2m");
+    assert!(image.uninstall(false).to_string().contains("changed since it was installed"));
+    assert!(image.path(CONFIG).exists());
+}
+
+#[test]
+fn where_more_than_one_could_be_meant_all_are_named_with_the_option_that_chooses() {
+    let error = |image: &Image, companion| image.install_beside(companion).unwrap_err().to_string();
+    let kubelet = |name: &str| Companion { kubelet: Some(name.to_owned()), ..Companion::default() };
+    let image = beside("kubeadm");
+    add(&image, "k3s");
+    let tree = image.tree();
+    let said = error(&image, Companion::default());
+    assert_eq!(
+        said,
+        "more than one kubelet is here: kubelet.service, k3s.service; choose with --kubelet, as in: winddown \
+         install --companion --kubelet kubelet.service"
+    );
+    let said = error(&image, kubelet("crio"));
+    assert_eq!(said, "there is no kubelet crio here; there is kubelet.service, k3s.service");
+    assert_eq!(image.tree(), tree, "nothing is installed");
+    image.install_beside(kubelet("k3s")).unwrap();
+    assert_eq!(image.config().node_name.as_deref(), Some("edge-7"));
+
+    // Without units the credentials tell, and sockets where they do not say whose they are.
+    let image = Image::new();
+    assert!(error(&image, Companion::default()).contains("--kubeconfig FILE"));
+    image.put("var/lib/kubelet/kubeconfig", "");
+    image.put("etc/kubernetes/kubelet.conf", "");
+    image.put("run/crio/crio.sock", "");
+    let said = error(&image, Companion::default());
+    assert!(said.contains("/etc/kubernetes/kubelet.conf, /var/lib/kubelet/kubeconfig"), "{said}");
+    let chosen = Companion {
+        kubeconfig: Some("/etc/kubernetes/kubelet.conf".into()),
+        ..Companion::default()
+    };
+    image.put("run/containerd/containerd.sock", "");
+    let said = error(&image, chosen.clone());
+    assert!(
+        said.contains("--container-runtime-endpoint unix:///run/containerd/containerd.sock"),
+        "{said}"
+    );
+    fs::remove_file(image.path("run/containerd/containerd.sock")).unwrap();
+    image.install_beside(chosen).unwrap();
+    let config = image.config();
+    assert_eq!(config.container_runtime_endpoint, "unix:///run/crio/crio.sock");
+    assert_eq!(config.cluster.kubeconfig, Some("/etc/kubernetes/kubelet.conf".into()));
+}
+
+#[test]
+fn a_kubelet_whose_files_cannot_be_read_stops_the_installation() {
+    let image = beside("kubeadm");
+    image.put(KUBEADM, "a: [");
+    let tree = image.tree();
+    let error = image.install_beside(Companion::default()).unwrap_err().to_string();
+    assert!(
+        error
+            .starts_with("the kubelet's configuration /var/lib/kubelet/config.yaml cannot be read")
+    );
+    assert_eq!(image.tree(), tree);
+}
+
+#[test]
+fn a_node_that_has_not_joined_is_told_to_wait() {
+    let image = beside("kubeadm");
+    fs::remove_file(image.path("etc/kubernetes/kubelet.conf")).unwrap();
+    let report = image.install_live();
+    let note = "/etc/kubernetes/kubelet.conf is not there: start winddown when the node has joined its cluster";
+    assert!(report.notes.iter().any(|said| said == note), "{report}");
+}
