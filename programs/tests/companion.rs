@@ -214,7 +214,9 @@ async fn pods_of_a_kubelet_end_in_order_those_of_manifests_last_and_the_report_h
     assert_eq!(node["spec"]["unschedulable"], true);
     let conditions = node["status"]["conditions"].as_array().unwrap();
     let kinds: HashSet<&str> = conditions.iter().filter_map(|one| one["type"].as_str()).collect();
-    assert_eq!(kinds, HashSet::from(["GracefulNodeShutdownInProgress", "DrainInProgress"]));
+    let of_ours = ["winddown.dev/CleanShutdown", "winddown.dev/Unprotected"];
+    let of_keps = ["GracefulNodeShutdownInProgress", "DrainInProgress"];
+    assert_eq!(kinds, of_keps.into_iter().chain(of_ours).collect());
     assert_eq!(scene.server.count("patch", "pods/status"), 0, "that is the kubelet's");
     assert_eq!(scene.server.count("create", "leases"), 0);
 }

@@ -208,9 +208,10 @@ fn every_piece_of_yaml_is_accepted() {
 }
 
 /// Fields of a pod or an event that pages name with a value.
-const OTHERS_FIELDS: [&str; 6] = [
+const OTHERS_FIELDS: [&str; 7] = [
     "automountServiceAccountToken",
     "hostNetwork",
+    "operator",
     "reportingController",
     "restartPolicy",
     "runAsGroup",
