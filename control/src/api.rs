@@ -22,7 +22,7 @@ mod version;
 pub use cluster::{ApiState, ApiStatus, ClusterStatus};
 pub use decision::Decision;
 pub use health::{Check, Health};
-pub use plan::{PlanShrink, PlannedGroup, PlannedPod, ShutdownPlan};
+pub use plan::{PlanShrink, PlannedGroup, PlannedPod, PlannedWork, ShutdownPlan};
 pub use pods::{ContainerStatus, ManifestProblem, Manifests, PodState, PodStatus, RejectedPod};
 pub use preemption::{
     ConsideredPod, Lacking, NodeResource, PreemptionCase, PreemptionPlan, RoomVerdict, WaitingPod,

@@ -8,7 +8,7 @@
 //! DIRECTORY/winddown.sock status` shows them. docs/embedding.md walks through it.
 
 use std::error::Error;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,7 +22,8 @@ use winddown_node::{Configured, Node, policy_of};
 use winddown_runtimes::process::{ProcessConfig, ProcessRuntime, ShimCommand, shim};
 use winddown_shared::display::duration;
 use winddown_shared::{
-    Counter, NodeHandle, NodePod, Plugin, PluginMetric, PluginName, Pod, PodEnding, WallTime,
+    Counter, NodeHandle, NodePod, Plugin, PluginMetric, PluginName, Pod, PodEnding, ShutdownPoint,
+    ShutdownWork, WallTime,
 };
 use winddown_static_pods::ManifestDirectory;
 use winddown_systemd::{InhibitorConfig, LogindInhibitor};
@@ -33,6 +34,8 @@ const NAME: PluginName = PluginName::of("max-age");
 struct MaxAge {
     oldest: Duration,
     looks: Counter,
+    /// Where the ages at a shutdown are kept.
+    ages: PathBuf,
 }
 
 impl Plugin for MaxAge {
@@ -42,6 +45,15 @@ impl Plugin for MaxAge {
 
     fn metrics(&self) -> Vec<PluginMetric> {
         vec![(&self.looks).into()]
+    }
+
+    fn at_shutdown(&self, node: &NodeHandle) -> Vec<ShutdownWork> {
+        let (node, file) = (node.clone(), self.ages.clone());
+        let (what, point) = ("write down the ages of the pods", ShutdownPoint::BeforePods);
+        vec![ShutdownWork::new(NAME, what, point, Duration::from_secs(2), move |_| {
+            let (ages, file) = (ages(&node.pods(), node.now()), file.clone());
+            async move { Ok(tokio::fs::write(file, ages).await.map_err(|error| error.to_string())?) }
+        })]
     }
 
     fn run(self: Box<Self>, node: NodeHandle) -> BoxFuture<'static, ()> {
@@ -73,8 +85,9 @@ impl Plugin for MaxAge {
 }
 
 impl MaxAge {
-    fn new(oldest: Duration) -> Self {
-        Self { oldest, looks: Counter::new("max_age_looks", "How often ages were compared") }
+    fn new(oldest: Duration, ages: PathBuf) -> Self {
+        let looks = Counter::new("max_age_looks", "How often ages were compared");
+        Self { oldest, looks, ages }
     }
 
     /// Of the pods that are too old the one with the lowest priority, and the oldest of these.
@@ -105,6 +118,12 @@ impl MaxAge {
 
 fn age(pod: &NodePod, now: WallTime) -> Option<Duration> {
     now.duration_since(pod.started_at?).try_into().ok()
+}
+
+/// A line for each pod that has started.
+fn ages(pods: &[NodePod], now: WallTime) -> String {
+    let line = |one: &NodePod| Some(format!("{} {}\n", one.pod.label(), duration(age(one, now)?)));
+    pods.iter().filter_map(line).collect()
 }
 
 fn main() -> ExitCode {
@@ -160,7 +179,7 @@ async fn run(directory: &Path, oldest: Duration) -> Result<(), Box<dyn Error>> {
         .kept_in(directory.join("state"))
         .source(manifests)
         .plugin(configured.shutdown(logind))
-        .plugin(MaxAge::new(oldest))
+        .plugin(MaxAge::new(oldest, directory.join("ages")))
         .start()?;
 
     let socket = ControlSocket::bind(&directory.join("winddown.sock"), None).await?;

@@ -124,10 +124,8 @@ impl<R: Runtime> NodePlugin<R> for Cluster {
         if let Some(side) = cluster.pods() {
             brought.links.sources.push(Source::from(side.wanted.clone()).refused_for_good());
         }
-        brought.links.final_status_flush = Some(Arc::new(FinalReport {
-            cluster: cluster.clone(),
-            statuses: core.statuses.clone(),
-        }));
+        let report = FinalReport { cluster: cluster.clone(), statuses: core.statuses.clone() };
+        brought.links.work.push(report.work());
         node.start(move |links| {
             work.start(
                 &cluster,

@@ -1,9 +1,7 @@
 //! What plug-ins have for each other, and for the node: none of them knows another.
 
-use std::sync::Arc;
-
 use futures_util::future::BoxFuture;
-use winddown_shared::{FinalStatusFlush, LockState};
+use winddown_shared::{LockState, ShutdownWork};
 
 use crate::Source;
 
@@ -18,8 +16,8 @@ pub(crate) struct Links {
     pub(crate) relief: Vec<Box<dyn Shows<()>>>,
     /// Where pods come from.
     pub(crate) sources: Vec<Source>,
-    /// What delivers the last statuses before the node goes down.
-    pub(crate) final_status_flush: Option<Arc<dyn FinalStatusFlush>>,
+    /// What is done at certain points of a shutdown.
+    pub(crate) work: Vec<ShutdownWork>,
 }
 
 /// A state of one plug-in, for another.

@@ -170,6 +170,7 @@ impl<R: Runtime, P: Plugin> NodePlugin<R> for P {
         let name = self.name();
         node.brought.admission.extend(self.admission());
         let handle = NodeHandle::new(name, node.handle_parts());
+        node.brought.links.work.extend(self.at_shutdown(&handle));
         let core = Arc::clone(&node.core);
         node.start(move |_| {
             let stop = core.stop.clone();

@@ -14,7 +14,7 @@ use std::sync::{Arc, OnceLock};
 use futures_util::future::BoxFuture;
 use tokio::sync::{Semaphore, watch};
 use winddown_notices::{NoticeAggregator, Operator};
-use winddown_shared::{FinalStatusFlush, Inhibitor, LockState, Runtime, WallTime, error_chain};
+use winddown_shared::{Inhibitor, LockState, Runtime, ShutdownWork, WallTime, error_chain};
 use winddown_shutdown::{
     Policy, Progress, ProgressSender, RecordPlace, ReportStore, RunRecord, StateFile, StateTimes,
     Trigger,
@@ -69,7 +69,7 @@ struct Joined<R: Runtime> {
     /// How far a drain is.
     drained: watch::Sender<Draining>,
     /// Set when all plug-ins have joined.
-    final_status_flush: OnceLock<Arc<dyn FinalStatusFlush>>,
+    work: OnceLock<Vec<ShutdownWork>>,
 }
 
 /// What is on disk.
@@ -177,10 +177,8 @@ impl<R: Runtime> NodePlugin<R> for Shutdown {
             then: Box::pin(Arc::clone(&joined).then(carried)),
         });
         node.start(move |links| {
-            if let Some(flush) = links.final_status_flush.take() {
-                // It is set once.
-                let _ = joined.final_status_flush.set(flush);
-            }
+            // It is set once.
+            let _ = joined.work.set(std::mem::take(&mut links.work));
             joined.start();
             let ends = Arc::clone(&joined);
             let _ = end_pods.set(Box::new(move |inhibitor, trigger| {
@@ -223,7 +221,7 @@ impl Shutdown {
             held_since: watch::Sender::new(None),
             draining: Arc::new(Semaphore::new(1)),
             drained: watch::Sender::new(Draining::No),
-            final_status_flush: OnceLock::new(),
+            work: OnceLock::new(),
             core,
         };
         (joined, carried)
@@ -274,6 +272,11 @@ impl<R: Runtime> Joined<R> {
         }
         winddown_shared::critical::spawn_until("notices", stop, Arc::clone(self).run_board());
         tokio::spawn(Arc::clone(self).note_lock());
+    }
+
+    /// What plug-ins do at certain points.
+    fn work(&self) -> &[ShutdownWork] {
+        self.work.get().map_or(&[], Vec::as_slice)
     }
 
     /// Remembers since when the lock is held.

@@ -6,13 +6,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::BoxFuture;
 use tokio::sync::watch;
 use winddown_control::AgentApi;
 use winddown_control::api::{DrainRequest, ErrorCode, KillBody, PodState};
 use winddown_node::{Node, NodeBuilder};
 use winddown_shared::fake::{FakeRuntime, pod};
-use winddown_shared::{Counter, NodeHandle, Plugin, PluginError, PluginMetric, PluginName};
+use winddown_shared::{Counter, Plugin, PluginError, PluginMetric, PluginName};
 use winddown_static_pods::DesiredManifests;
 
 fn secs(s: u64) -> Duration {
@@ -73,10 +72,6 @@ impl Plugin for Counts {
     fn metrics(&self) -> Vec<PluginMetric> {
         vec![(&Counter::new(self.1, "Looks")).into()]
     }
-
-    fn run(self: Box<Self>, _: NodeHandle) -> BoxFuture<'static, ()> {
-        Box::pin(std::future::pending())
-    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -133,7 +128,7 @@ async fn a_node_with_preemption_alone_says_whom_it_would_end() {
 mod with_eviction {
     use super::*;
     use futures_util::FutureExt as _;
-    use futures_util::future::ready;
+    use futures_util::future::{BoxFuture, ready};
     use winddown_eviction::{Policy, Reclaimable};
     use winddown_machine::UsagePlaces;
     use winddown_node::{Eviction, PressureSource, RuntimeFigures};

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use winddown_control::api::{PodState, PodStatus, Status};
+use winddown_control::api::{NoticeBody, Phase, PodState, PodStatus, Status};
 use winddown_control::{Client, ClientError};
 
 /// Longer than anything here takes; only a failure waits for it.
@@ -164,4 +164,38 @@ async fn a_third_partys_controller_ends_pods_and_is_seen_where_ours_are() {
     assert!(metrics.contains("winddown_plugin_choices_total{plugin=\"max-age\"} 3"), "{metrics}");
     let looks = metrics.lines().find_map(|line| line.strip_prefix("max_age_looks_total "));
     assert!(looks.unwrap().parse::<u64>().unwrap() >= 3, "{metrics}");
+}
+
+#[tokio::test]
+async fn what_it_does_at_a_shutdown_is_in_the_plan_and_in_the_report() {
+    let agent = Agent::start(&[("web", 0)], 3600);
+    let runs = |status: &Status| status.pods.iter().any(|pod| pod.ready);
+    let web = agent.until("the pod running", runs).await.pods.remove(0).name;
+    let plan = agent.client().shutdown_plan().await.unwrap();
+    let work = &plan.work[0];
+    assert_eq!((&*work.plugin, &*work.point), ("max-age", "before the pods"));
+    assert_eq!((&*work.what, work.seconds), ("write down the ages of the pods", Some(2.0)));
+
+    let notice = NoticeBody { in_seconds: Some(120), ..NoticeBody::default() };
+    let _lines = agent.client().give_notice(&notice).await.unwrap();
+    let worked = |status: &Status| status.decisions.iter().any(|told| told.kind == "pluginWorked");
+    let status = agent.until("told of the work", worked).await;
+    let told = status.decisions.iter().find(|told| told.kind == "pluginWorked").unwrap();
+    assert!(told.text.starts_with("plug-in max-age: write down the ages of the pods: done in"));
+    let over = |status: &Status| status.shutdown.phase == Phase::Done;
+    agent.until("over", over).await;
+    let ages = std::fs::read_to_string(agent.directory.path().join("ages")).unwrap();
+    assert!(ages.starts_with(&format!("default/{web} ")) && ages.lines().count() == 1, "{ages}");
+    let report = tokio::time::timeout(LIMIT, async {
+        loop {
+            match agent.client().report("latest").await {
+                Ok(report) => return report,
+                Err(_) => tokio::time::sleep(Duration::from_millis(20)).await,
+            }
+        }
+    });
+    let report = report.await.expect("there is a report");
+    assert_eq!(report["work"][0]["outcome"], "done", "{report:#}");
+    assert_eq!(report["work"][0]["plugin"], "max-age");
+    assert_eq!(report["groups"][0]["pods"][0]["end"], "exited", "{report:#}");
 }

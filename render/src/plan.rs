@@ -55,6 +55,16 @@ pub fn plan(plan: &ShutdownPlan, view: &View) -> String {
         text.push_str(&format!("\n{number}. {title}: {pods}, {time}\n"));
         text.push_str(&pod_table(group, view));
     }
+    for work in &plan.work {
+        let time = work.seconds.map(|time| format!(", up to {}", seconds(time)));
+        text.push_str(&format!(
+            "\n{}: {}, {}{}\n",
+            clean(&work.plugin),
+            clean(&work.what),
+            clean(&work.point),
+            time.unwrap_or_default()
+        ));
+    }
     let mut warnings = String::new();
     for warning in &plan.warnings {
         for (number, part) in wrap(&clean(warning), view.width, 2).iter().enumerate() {

@@ -137,6 +137,17 @@ pub enum Event {
         /// The pod's status message.
         message: Arc<str>,
     },
+    /// A plug-in's work at a point of a shutdown has ended.
+    PluginWorked {
+        /// The plug-in.
+        by: PluginName,
+        /// What it did.
+        what: &'static str,
+        /// How long it took.
+        took: Duration,
+        /// Why it was not done, if it was not.
+        error: Option<Arc<str>>,
+    },
     /// A pressure condition of the node changed.
     NodePressure {
         /// `MemoryPressure`, `DiskPressure` or `PIDPressure`.

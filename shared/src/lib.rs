@@ -21,7 +21,6 @@ mod error_chain;
 mod event;
 #[cfg(feature = "fake")]
 pub mod fake;
-mod final_status_flush;
 mod garbage;
 mod gate_reason;
 mod grace;
@@ -36,6 +35,7 @@ mod pod;
 mod proc_stat;
 mod runtime;
 mod runtime_syncer;
+mod shutdown_work;
 mod stats;
 mod stats_source;
 pub mod status;
@@ -54,7 +54,6 @@ pub use cgroup::{CgroupMemory, CgroupMemoryEvents, MemoryStat, cgroup_number, cg
 pub use clock::{BootClock, WallClock, WallTime};
 pub use error_chain::error_chain;
 pub use event::{Event, PodLabel, Recorder};
-pub use final_status_flush::FinalStatusFlush;
 pub use garbage::{Freed, Garbage};
 pub use gate_reason::{GateReason, GateReasons};
 pub use grace::{Grace, GraceSender};
@@ -81,6 +80,7 @@ pub use runtime::{
     RuntimeError, RuntimePod, SyncedPod, UnsupportedField,
 };
 pub use runtime_syncer::RuntimeSyncer;
+pub use shutdown_work::{ShutdownPoint, ShutdownWork, WorkContext, WorkError};
 pub use stats::{
     ContainerStats, DiskUse, FsLayout, FsStats, MemoryStats, NodeStats, PidStats, PodStats,
     PressureStats, VolumeStats,

@@ -13,7 +13,7 @@ use tokio::sync::watch;
 use crate::status::StatusStore;
 use crate::{
     AdmitHandler, Event, GateReasons, KillError, KillReason, KillRequest, Pod, PodKiller,
-    PodStopped, Recorder, StatusOverride, VictimLock, WallClock, WallTime,
+    PodStopped, Recorder, ShutdownWork, StatusOverride, VictimLock, WallClock, WallTime,
 };
 
 pub use metrics::{Counter, Gauge, Listed, Measured, PluginError, PluginMetric};
@@ -39,10 +39,17 @@ pub trait Plugin: Send + 'static {
         Vec::new()
     }
 
+    /// What it does at certain points of a shutdown. Asked once, before any pod is known.
+    fn at_shutdown(&self, _node: &NodeHandle) -> Vec<ShutdownWork> {
+        Vec::new()
+    }
+
     /// Does its work. Called once, when the pods that ran before the agent did are known; dropped when
     /// the agent ends. The node goes on without a plug-in whose future resolves; one that panics takes
     /// the agent down, and the service manager starts both again.
-    fn run(self: Box<Self>, node: NodeHandle) -> BoxFuture<'static, ()>;
+    fn run(self: Box<Self>, _node: NodeHandle) -> BoxFuture<'static, ()> {
+        Box::pin(std::future::ready(()))
+    }
 }
 
 /// The name of a [`Plugin`]: 1 to 32 lower-case letters, digits and hyphens, a letter first.

@@ -8,9 +8,7 @@ use futures_util::FutureExt;
 use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-use winddown_shared::{
-    Event, FinalStatusFlush, Inhibitor, Notices, PodKiller, Recorder, WallClock,
-};
+use winddown_shared::{Event, Inhibitor, Notices, PodKiller, Recorder, ShutdownWork, WallClock};
 
 use crate::{
     AdmissionGate, BootClock, GroupReport, Policy, ProgressPhase, ProgressSender, RecordPlace,
@@ -21,6 +19,7 @@ use signals::{ShutdownSignals, SignalState, before_now, until};
 mod admission;
 mod fallback;
 mod finalize;
+mod release;
 mod shutdown_run;
 mod signals;
 #[cfg(test)]
@@ -52,8 +51,8 @@ pub struct ShutdownParts<K, I> {
     pub carried: Option<RunRecord>,
     /// The kubelet's state file, if wanted.
     pub state_file: Option<StateFile>,
-    /// Delivers the final pod statuses before the lock is released; none skips this.
-    pub final_status_flush: Option<Arc<dyn FinalStatusFlush>>,
+    /// What plug-ins do at certain points.
+    pub work: Vec<ShutdownWork>,
     /// Takes the events.
     pub recorder: Arc<dyn Recorder>,
     /// Takes every step.
@@ -131,7 +130,7 @@ enum ResumeDecision {
 // === impl ShutdownParts ===
 
 impl<K: PodKiller, I: Inhibitor> ShutdownParts<K, I> {
-    /// What every shutdown needs, and nothing else: no notices, records, report, state file or events, and
+    /// What every shutdown needs, and nothing else: no notices, records, report, state file, work or events, and
     /// an admission gate and a progress of its own. Change the fields that are to be otherwise.
     pub fn new(
         killer: Arc<K>,
@@ -151,7 +150,7 @@ impl<K: PodKiller, I: Inhibitor> ShutdownParts<K, I> {
             records: Vec::new(),
             carried: None,
             state_file: None,
-            final_status_flush: None,
+            work: Vec::new(),
             recorder: Arc::new(()),
             progress: ProgressSender::new(),
             clock,

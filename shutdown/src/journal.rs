@@ -11,7 +11,7 @@ use crate::report::{Ended, ReportHeader};
 use crate::run_context::RunContext;
 use crate::{
     Budget, BudgetReport, GroupReport, Outcome, PodEnd, RecordPlace, RunPhase, RunRecord,
-    RunReport, RunStop, ShutdownReport,
+    RunReport, RunStop, ShutdownReport, WorkReport,
 };
 use writer::{Writer, Written};
 
@@ -37,6 +37,8 @@ pub(crate) struct Journal {
     pub(crate) first_group: Duration,
     /// The runtime has not said what runs.
     pub(crate) pods_unknown: bool,
+    /// What plug-ins have done so far.
+    pub(crate) work: Vec<WorkReport>,
     phase: RunPhase,
     login_since: Option<Duration>,
     started: Instant,
@@ -72,6 +74,7 @@ impl Journal {
             header,
             first_group: Duration::ZERO,
             pods_unknown: false,
+            work: Vec::new(),
             phase: RunPhase::Ending,
             login_since: None,
             started,
@@ -220,8 +223,12 @@ impl Journal {
     }
 
     fn record(&self, groups: &[GroupReport]) -> RunRecord {
-        let pods_unknown = self.pods_unknown;
-        let run = RunReport { groups: in_flight(groups), stop: RunStop::Cancelled, pods_unknown };
+        let run = RunReport {
+            groups: in_flight(groups),
+            work: self.work.clone(),
+            stop: RunStop::Cancelled,
+            pods_unknown: self.pods_unknown,
+        };
         let ended = Ended { at: self.clock.now(), took: self.started.elapsed() };
         let mut report = ShutdownReport::new(self.header.clone(), run, ended);
         report.outcome = Outcome::Interrupted;

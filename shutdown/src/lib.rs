@@ -55,7 +55,7 @@ mod test_pods;
 pub use budget::Budget;
 pub use controller::{ShutdownController, ShutdownParts};
 pub use drain::{DrainOrder, drain};
-pub use plan::{Group, Plan, PlanWarning, PlannedPod, Shrink, plan};
+pub use plan::{Group, Plan, PlanWarning, PlannedPod, PlannedWork, Shrink, plan, plan_with};
 pub use plan_json::{PlanLineError, plan_json_line};
 pub use policy::{CRITICAL_PRIORITY, GroupPeriod, Policy, PolicyError};
 pub use progress::{GroupProgress, Progress, ProgressPhase, ProgressSender};
@@ -63,7 +63,7 @@ pub use record::{RecordError, RecordFile, RecordPlace, RunPhase, RunRecord};
 pub use report::{
     BootMark, BudgetReport, Evidence, GroupReport, LastBoot, Listing, NoticeReport, Outcome,
     PodEnd, PodReport, PreviousBoot, ReportSink, ReportStore, ShutdownReport, StoreError, Trigger,
-    last_boot,
+    WorkOutcome, WorkReport, last_boot,
 };
 pub use role::{ROLE_LABEL, Role};
 pub use run::{RunOrder, RunReport, RunStop, run_plan};

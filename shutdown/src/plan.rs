@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use winddown_shared::{Grace, Pod};
+use winddown_shared::{Grace, Pod, ShutdownWork};
 
 use crate::budget::whole_seconds;
 use crate::policy::Groups;
@@ -18,8 +18,11 @@ mod share;
 #[cfg(test)]
 mod tests;
 mod warning;
+mod work;
 
 pub use warning::PlanWarning;
+pub use work::PlannedWork;
+pub(crate) use work::{PART_OF_WORK, WorkPlace};
 
 /// A shutdown as it will go: groups in the order in which they end.
 #[derive(Clone, Debug)]
@@ -37,6 +40,8 @@ pub struct Plan {
     pub deadline: Duration,
     /// Set when less time is available than the policy asks for.
     pub shrunk: Option<Shrink>,
+    /// What plug-ins do between the groups, in that order.
+    pub work: Vec<PlannedWork>,
     /// The policy it was made by.
     policy: Policy,
 }
@@ -97,6 +102,17 @@ pub struct Shrink {
 /// group falls below an equal share. Left-over seconds go to the last groups. More time never
 /// shortens anyone's.
 pub fn plan(pods: &[Pod], policy: &Policy, available: Option<Duration>) -> Plan {
+    plan_with(pods, policy, &[], available)
+}
+
+/// The same with `work` of plug-ins, whose time is kept from what the pods get: a quarter of it at most,
+/// however long the work may take. What is done at one point goes on together, and counts once.
+pub fn plan_with(
+    pods: &[Pod],
+    policy: &Policy,
+    work: &[ShutdownWork],
+    available: Option<Duration>,
+) -> Plan {
     let requested = policy.requested();
     let mut groups = empty_groups(policy);
     let has_unknown = pods.iter().any(Pod::is_runtime_only) && !groups.is_empty();
@@ -113,24 +129,14 @@ pub fn plan(pods: &[Pod], policy: &Policy, available: Option<Duration>) -> Plan 
     }
 
     let endpoint_drain_wanted = policy.endpoint_drain();
-    let mut endpoint_drain = match groups.iter().all(|group| group.pods.is_empty()) {
+    let endpoint_drain = match groups.iter().all(|group| group.pods.is_empty()) {
         true => Duration::ZERO,
         false => endpoint_drain_wanted,
     };
     let deadline = available.map_or(requested, |available| available.min(requested));
     let shrunk = (deadline < requested).then_some(Shrink { requested, available: deadline });
-    // No configured period takes unknown pods into account.
-    if shrunk.is_some() || (has_unknown && matches!(policy.groups(), Groups::ByPriority(_))) {
-        endpoint_drain = divide::shrink(&mut groups, endpoint_drain, deadline);
-    }
-    for group in &mut groups {
-        let kept = group.kept_for_drivers(group.allowed);
-        for planned in &mut group.pods {
-            let most = planned.part_of(group.allowed, kept);
-            planned.grace = planned.pod.own_grace().unwrap_or(group.allowed).min(most);
-        }
-    }
     let mut plan = Plan {
+        work: work::place(&groups, work, deadline),
         groups,
         requested,
         endpoint_drain,
@@ -139,6 +145,19 @@ pub fn plan(pods: &[Pod], policy: &Policy, available: Option<Duration>) -> Plan 
         shrunk,
         policy: policy.clone(),
     };
+    let kept = plan.kept_for_work();
+    // No configured period takes unknown pods or work into account.
+    let takes_more = has_unknown && matches!(policy.groups(), Groups::ByPriority(_));
+    if shrunk.is_some() || takes_more || !kept.is_zero() {
+        plan.endpoint_drain = divide::shrink(&mut plan.groups, endpoint_drain, deadline - kept);
+    }
+    for group in &mut plan.groups {
+        let kept = group.kept_for_drivers(group.allowed);
+        for planned in &mut group.pods {
+            let most = planned.part_of(group.allowed, kept);
+            planned.grace = planned.pod.own_grace().unwrap_or(group.allowed).min(most);
+        }
+    }
     plan.set_latest_ends();
     plan
 }
@@ -161,7 +180,8 @@ impl Plan {
     /// other group needs.
     pub fn guaranteed(&self) -> Vec<Duration> {
         let mut begun = self.endpoint_drain;
-        let guaranteed = |group: &Group| {
+        let guaranteed = |(index, group): (usize, &Group)| {
+            begun += self.kept_at(WorkPlace::Before(index));
             let guaranteed =
                 whole_seconds(group.latest_end.saturating_sub(begun)).max(group.allowed);
             if !group.pods.is_empty() {
@@ -169,7 +189,7 @@ impl Plan {
             }
             guaranteed
         };
-        self.groups.iter().map(guaranteed).collect()
+        self.groups.iter().enumerate().map(guaranteed).collect()
     }
 
     /// Moves the deadline to `deadline` if that is later: every group may use the added time.
@@ -190,7 +210,8 @@ impl Plan {
     /// `now`, counted from the signal, and ends with this one.
     pub(crate) fn anew(&self, pods: &[Pod], now: Duration) -> Self {
         let left = self.deadline.saturating_sub(now);
-        let mut plan = plan(pods, &self.policy, Some(left)).begun_after(now);
+        let work: Vec<_> = self.work.iter().map(|planned| planned.work.clone()).collect();
+        let mut plan = plan_with(pods, &self.policy, &work, Some(left)).begun_after(now);
         plan.extend_to(self.deadline);
         plan
     }
@@ -207,18 +228,22 @@ impl Plan {
     pub(crate) fn ensure_unknown(&mut self, needs: bool) {
         let has = self.groups.last().is_none_or(Group::is_unknown);
         if needs && !has {
-            let group = Group { latest_end: self.deadline, ..unknown_group(&[], &self.policy) };
-            self.groups.push(group);
+            let latest_end = self.deadline.saturating_sub(self.kept_after_pods());
+            self.groups.push(Group { latest_end, ..unknown_group(&[], &self.policy) });
         }
     }
 
     fn set_latest_ends(&mut self) {
-        let mut end = self.deadline;
-        for group in self.groups.iter_mut().rev() {
+        let last = self.kept_at(WorkPlace::Before(self.groups.len()));
+        let mut end = self.deadline.saturating_sub(self.kept_after_pods() + last);
+        for index in (0..self.groups.len()).rev() {
+            let kept = self.kept_at(WorkPlace::Before(index));
+            let group = &mut self.groups[index];
             group.latest_end = end;
             if !group.pods.is_empty() {
                 end = end.saturating_sub(group.allowed);
             }
+            end = end.saturating_sub(kept);
         }
     }
 }
@@ -315,11 +340,15 @@ fn group_index(groups: &[Group], pod: &Pod) -> Option<usize> {
         let role = Some(Role::of(pod));
         return groups.iter().position(|group| group.role == role);
     }
-    let priority = pod.priority_or_zero();
-    let not_above =
-        groups.partition_point(|group| !group.is_unknown() && group.priority <= priority);
-    let by_priority = not_above.saturating_sub(1);
+    let by_priority = priority_index(groups, pod.priority_or_zero());
     let has_time = |group: &Group| !group.is_unknown() && !group.configured.is_zero();
     let last = groups.iter().rposition(has_time).filter(|_| is_driver(pod));
     Some(last.map_or(by_priority, |last| last.max(by_priority)))
+}
+
+/// The group of that priority.
+fn priority_index(groups: &[Group], priority: i32) -> usize {
+    let not_above =
+        groups.partition_point(|group| !group.is_unknown() && group.priority <= priority);
+    not_above.saturating_sub(1)
 }

@@ -185,7 +185,11 @@ impl RunRecord {
             times.into_iter().chain(group.started).chain(group.ended)
         });
         let pods = report.pods().flat_map(|(_, pod)| [pod.grace].into_iter().chain(pod.asked));
-        own.into_iter().chain(groups).chain(pods).max().unwrap_or_default()
+        let work = report
+            .work
+            .iter()
+            .flat_map(|work| [work.allowed].into_iter().chain(work.started).chain(work.ended));
+        own.into_iter().chain(groups).chain(pods).chain(work).max().unwrap_or_default()
     }
 
     /// Sorts records of one boot by their age, the newest last.

@@ -15,11 +15,14 @@ mod store;
 #[cfg(test)]
 mod tests;
 mod units;
+mod work;
 
 pub use boot_mark::{BootMark, PreviousBoot};
 pub use last_boot::{Evidence, LastBoot, last_boot};
 pub use pods::{GroupReport, PodEnd, PodReport};
 pub use store::{Listing, ReportStore, StoreError};
+pub(crate) use work::WorkEnd;
+pub use work::{WorkOutcome, WorkReport};
 
 /// The version of the report's shape; goes up when a reader of the old one would be misled.
 const VERSION: u32 = 1;
@@ -100,6 +103,9 @@ pub struct ShutdownReport {
     pub pods_unknown: bool,
     /// In ascending priority, which is the order of their end.
     pub groups: Vec<GroupReport>,
+    /// What plug-ins did before, between and after the groups.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub work: Vec<WorkReport>,
     /// Pods, as `namespace/name`, whose last status the API server did not have when the node was let
     /// go. The next agent sends it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -250,6 +256,7 @@ impl ShutdownReport {
             outcome: run.outcome(),
             pods_unknown: run.pods_unknown,
             groups: run.groups,
+            work: run.work,
             statuses_not_told: Vec::new(),
             warnings: header.warnings,
         }

@@ -13,10 +13,13 @@ use winddown_shared::{
 };
 
 use crate::journal::Journal;
-use crate::plan::{ends_with_drivers, kept_for_drivers};
+use crate::plan::{WorkPlace, ends_with_drivers, kept_for_drivers};
 use crate::run_context::RunContext;
-use crate::{Budget, GroupReport, Plan, PlannedPod, PodReport, ProgressSender, RunPhase};
+use crate::{
+    Budget, GroupReport, Plan, PlannedPod, PodReport, ProgressSender, RunPhase, WorkReport,
+};
 use kills::{Asked, Wait};
+use work::Work;
 
 mod discovery;
 mod kills;
@@ -27,6 +30,7 @@ mod shorten;
 #[cfg(test)]
 mod tests;
 mod volumes;
+mod work;
 
 /// A group waits this much longer than its time, so that a pod that got SIGKILL on the last moment
 /// is seen to be gone before the next group starts.
@@ -54,6 +58,8 @@ pub struct RunOrder {
 pub struct RunReport {
     /// In the plan's order.
     pub groups: Vec<GroupReport>,
+    /// What plug-ins did. What comes before the release is left to the caller.
+    pub work: Vec<WorkReport>,
     /// Why the run is over.
     pub stop: RunStop,
     /// The runtime has not said what runs: there may have been more pods.
@@ -80,6 +86,8 @@ pub(crate) struct Driven<'a> {
     pub(crate) journal: Option<&'a mut Journal>,
     /// The progress of an earlier agent.
     pub(crate) carried: Option<Vec<GroupReport>>,
+    /// What plug-ins did then.
+    pub(crate) carried_work: Vec<WorkReport>,
     /// When the first pod is asked to end, counted from the signal; none takes the plan's endpoint
     /// drain.
     pub(crate) first_group: Option<Duration>,
@@ -127,7 +135,8 @@ pub(crate) async fn carry_out<K: PodKiller>(
         Err(Cancelled) => RunStop::Cancelled,
     };
     run.give_up_on_the_rest(stop);
-    RunReport { groups: run.groups, stop, pods_unknown: !run.known }
+    run.keep_work();
+    RunReport { groups: run.groups, work: run.work.reports, stop, pods_unknown: !run.known }
 }
 
 struct Cancelled;
@@ -169,6 +178,9 @@ struct Run<'a, K> {
     /// Those of the current round that the next group waits for.
     unmounting: HashSet<Id>,
     last_exit: Instant,
+    work: Work,
+    /// The end of the pods' time is so much sooner than the budget has it, for work after them.
+    kept_after_pods: Duration,
     /// When an earlier agent's run was taken over.
     taken_over: Option<Duration>,
     /// When the next ends are persisted.
@@ -183,10 +195,11 @@ impl<'a, K: PodKiller> Run<'a, K> {
         killer: &'a Arc<K>,
         mut plan: Plan,
         order: &'a RunOrder,
-        driven: Driven<'a>,
+        mut driven: Driven<'a>,
         cancel: &'a CancellationToken,
     ) -> Self {
         let pods = plan.take_pods();
+        let work = WorkReport::of_all(std::mem::take(&mut driven.carried_work), &plan.work);
         let mut run = Self {
             killer,
             order,
@@ -201,6 +214,7 @@ impl<'a, K: PodKiller> Run<'a, K> {
             known: false,
             more_known: killer.more_known(),
             has_waited: false,
+            kept_after_pods: plan.kept_after_pods(),
             plan,
             kills: JoinSet::new(),
             asked: HashMap::new(),
@@ -209,6 +223,7 @@ impl<'a, K: PodKiller> Run<'a, K> {
             releasing: HashMap::new(),
             unmounting: HashSet::new(),
             last_exit: order.started,
+            work: Work::new(work, order.started),
             taken_over: None,
             note_at: None,
             noted: order.started,
@@ -239,10 +254,12 @@ impl<'a, K: PodKiller> Run<'a, K> {
         if let Some(carried) = self.driven.carried.take() {
             self.take_over(carried);
         }
+        self.work(WorkPlace::Before(0)).await?;
         let (mut turn, mut held_back) = (0, None);
         loop {
             self.wait_as_lame_duck().await?;
             if let Some(group) = self.next_group(turn) {
+                self.work(WorkPlace::Before(group)).await?;
                 let mut batch = self.due(group);
                 let kept = match held_back == Some(group) {
                     true => Duration::ZERO,
@@ -258,8 +275,10 @@ impl<'a, K: PodKiller> Run<'a, K> {
                 self.wait_for_more().await?;
             }
         }
+        self.work(WorkPlace::Before(self.groups.len())).await?;
         self.overdue.clear();
-        self.answers(Wait::End).await
+        self.answers(Wait::End).await?;
+        self.work(WorkPlace::AfterPods).await
     }
 
     /// The next group to end, after the groups before `turn`. None if no pod is left to ask: pods
@@ -373,6 +392,12 @@ impl<'a, K: PodKiller> Run<'a, K> {
             ..PodReport::spared(&pod, grace)
         });
         self.waiting[group].push((place, pod));
+    }
+
+    /// The time there is for the pods, and what comes behind it.
+    fn budget_of_pods(&self) -> Budget {
+        let pods = self.budget.pods.saturating_sub(self.kept_after_pods);
+        Budget { pods, ..self.budget }
     }
 
     fn elapsed(&self) -> Duration {

@@ -64,7 +64,7 @@ async fn first_request(pods: usize) -> Duration {
         records: vec![Arc::clone(&file) as Arc<dyn RecordPlace>],
         carried: None,
         state_file: None,
-        final_status_flush: None,
+        work: Vec::new(),
         recorder: Arc::new(FakeRecorder::default()),
         progress: progress.clone(),
         clock: WallClock::fixed("2026-11-20T03:44:00Z".parse().unwrap()),

@@ -100,7 +100,7 @@ impl InMemory {
             records,
             carried: None,
             state_file: None,
-            final_status_flush: None,
+            work: Vec::new(),
             recorder: Arc::new(Silent),
             progress: progress.clone(),
             clock: WallClock::fixed(WallTime::UNIX_EPOCH),

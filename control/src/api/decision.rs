@@ -191,6 +191,15 @@ impl Decision {
                     .field("left", *left)
                     .field("released", *released);
             }
+            Event::PluginWorked { by, what, took, error } => {
+                let took = duration(*took);
+                let text = match error {
+                    None => format!("plug-in {by}: {what}: done in {took}"),
+                    Some(why) => format!("plug-in {by}: {what}: not done after {took}: {why}"),
+                };
+                self.node("pluginWorked", text);
+                self.field("by", by.as_str()).field("error", error.as_deref());
+            }
             Event::LastBoot { graceful, text } => {
                 self.node("lastBoot", format!("last boot: {text}"));
                 self.field("graceful", *graceful);

@@ -25,6 +25,9 @@ pub struct ShutdownPlan {
     pub pods_unknown: bool,
     /// The groups, in the order they would be ended.
     pub groups: Vec<PlannedGroup>,
+    /// What plug-ins do before, between and after the groups, in that order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub work: Vec<PlannedWork>,
     /// What an operator may want to mend, for people.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
@@ -57,6 +60,21 @@ pub struct PlannedGroup {
     pub latest_end_seconds: Option<f64>,
     /// Its pods.
     pub pods: Vec<PlannedPod>,
+}
+
+/// What a plug-in does at a point of a shutdown.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PlannedWork {
+    /// Whose it is.
+    pub plugin: String,
+    /// What is done.
+    pub what: String,
+    /// At which point: `before the pods`, `after pods of priority 0`.
+    pub point: String,
+    /// The time that is kept for it, in seconds; absent where it gets what the pods leave.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seconds: Option<f64>,
 }
 
 /// One pod of a plan.
@@ -92,6 +110,7 @@ impl ShutdownPlan {
             shrunk: None,
             pods_unknown: false,
             groups: Vec::new(),
+            work: Vec::new(),
             warnings: Vec::new(),
         }
     }

@@ -1,13 +1,12 @@
 //! What the cluster is told before the node goes down.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::FutureExt;
-use futures_util::future::BoxFuture;
 use tokio::time::Instant;
 use winddown_api_client::ApiState;
 use winddown_shared::status::{Phase, StatusEntry, StatusStore};
-use winddown_shared::{FinalStatusFlush, PodLabel};
+use winddown_shared::{PluginName, PodLabel, ShutdownPoint, ShutdownWork, WorkContext, WorkError};
 
 use super::Membership;
 use super::facts::Clean;
@@ -17,42 +16,53 @@ use super::facts::Clean;
 const AWAY: Duration = Duration::from_secs(1);
 
 /// Statuses, conditions and events of a node that goes down, told for as long as there is time.
-pub(crate) struct FinalReport {
-    pub(crate) cluster: Membership,
-    pub(crate) statuses: StatusStore,
-}
-
-impl FinalStatusFlush for FinalReport {
-    fn tell(&self, clean: bool, until: Instant) -> BoxFuture<'_, Vec<PodLabel>> {
-        async move {
-            let until = match self.cluster.api().state {
-                ApiState::Connected | ApiState::Unknown => until,
-                _ => until.min(Instant::now() + AWAY),
-            };
-            self.cluster.change(|changing| changing.clean = Clean::Down { clean });
-            let pods = async {
-                let Some(side) = self.cluster.pods() else { return Vec::new() };
-                // The last changes may not have reached the outbox yet.
-                self.statuses.all().iter().for_each(|entry| self.say(entry));
-                let (left, _) = tokio::join!(side.outbox.flush(until), side.ended.flush(until));
-                left
-            };
-            let node = self.cluster.node().flush(until);
-            let events = self.cluster.events().flush(until);
-            let (pods, node, events) = tokio::join!(pods, node, events);
-            if node.is_err() {
-                tracing::warn!("the API server does not know that this node goes down");
-            }
-            if events > 0 {
-                tracing::warn!(events, "events were not told to the API server");
-            }
-            pods
-        }
-        .boxed()
-    }
+pub(super) struct FinalReport {
+    pub(super) cluster: Membership,
+    pub(super) statuses: StatusStore,
 }
 
 impl FinalReport {
+    /// As the last work before the node is let go. What is not told is found and told by the next agent.
+    pub(super) fn work(self) -> ShutdownWork {
+        let report = Arc::new(self);
+        let what = "tell the API server of the pods' ends";
+        let point = ShutdownPoint::BeforeRelease;
+        ShutdownWork::new(PluginName::of("cluster"), what, point, None, move |context| {
+            let report = Arc::clone(&report);
+            async move {
+                let left = report.tell(context).await;
+                if left.is_empty() { Ok(()) } else { Err(WorkError::NotTold(left)) }
+            }
+        })
+    }
+
+    /// Names the pods whose last status was not told.
+    async fn tell(&self, context: WorkContext) -> Vec<PodLabel> {
+        let WorkContext { until, clean, .. } = context;
+        let until = match self.cluster.api().state {
+            ApiState::Connected | ApiState::Unknown => until,
+            _ => until.min(Instant::now() + AWAY),
+        };
+        self.cluster.change(|changing| changing.clean = Clean::Down { clean });
+        let pods = async {
+            let Some(side) = self.cluster.pods() else { return Vec::new() };
+            // The last changes may not have reached the outbox yet.
+            self.statuses.all().iter().for_each(|entry| self.say(entry));
+            let (left, _) = tokio::join!(side.outbox.flush(until), side.ended.flush(until));
+            left
+        };
+        let node = self.cluster.node().flush(until);
+        let events = self.cluster.events().flush(until);
+        let (pods, node, events) = tokio::join!(pods, node, events);
+        if node.is_err() {
+            tracing::warn!("the API server does not know that this node goes down");
+        }
+        if events > 0 {
+            tracing::warn!(events, "events were not told to the API server");
+        }
+        pods
+    }
+
     fn say(&self, entry: &StatusEntry) {
         use winddown_cluster::status::update_of;
         let Some(side) = self.cluster.pods() else { return };

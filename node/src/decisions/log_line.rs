@@ -47,6 +47,7 @@ fn is_warning(event: &Event) -> bool {
         | Event::EvictionStarted { .. }
         | Event::EvictionFailed { .. }
         | Event::PluginChose { .. }
+        | Event::PluginWorked { error: Some(_), .. }
         | Event::NodePressure { on: true, .. }
         | Event::ExceededGracePeriod { .. }
         | Event::LastBoot { graceful: Some(false), .. } => true,

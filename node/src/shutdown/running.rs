@@ -102,7 +102,7 @@ impl<R: Runtime> Joined<R> {
             records: kept.records.clone(),
             carried,
             state_file: Some(StateFile::in_directory(&kept.state_directory)),
-            final_status_flush: self.final_status_flush.get().cloned(),
+            work: self.work().to_vec(),
             recorder: Arc::clone(&core.recorders) as Arc<dyn Recorder>,
             progress: self.progress.clone(),
             clock: core.wall.clone(),

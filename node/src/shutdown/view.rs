@@ -9,11 +9,11 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use winddown_control::ApiError;
 use winddown_control::api::{
-    self, Check, ErrorCode, NoticeBody, PlanShrink, PlannedGroup, PlannedPod, ReportList,
-    ShutdownPlan, WithdrawAnswer,
+    self, Check, ErrorCode, NoticeBody, PlanShrink, PlannedGroup, PlannedPod, PlannedWork,
+    ReportList, ShutdownPlan, WithdrawAnswer,
 };
 use winddown_shared::{Inhibitor, InhibitorState, LockState, PodKiller, Runtime};
-use winddown_shutdown::{Budget, Plan, Progress, ProgressPhase, Trigger, plan};
+use winddown_shutdown::{Budget, Plan, Progress, ProgressPhase, Trigger, plan_with};
 
 use super::{Joined, last_boot, reports};
 use crate::links::{Draining, NodeEnd, Shows};
@@ -208,7 +208,7 @@ impl<R: Runtime> Joined<R> {
         let policy = Arc::clone(&self.policy.borrow());
         let budget = Budget::new(&policy, self.inhibitor.state().borrow().delay);
         let pods = self.core.workers.running().into_pods();
-        (plan(&pods, &policy, Some(budget.pods)), budget)
+        (plan_with(&pods, &policy, self.work(), Some(budget.pods)), budget)
     }
 
     fn plan_summary(&self) -> api::PlanSummary {
@@ -262,8 +262,18 @@ pub fn plan_view(plan: &winddown_shutdown::Plan, set_by: Option<&str>) -> Shutdo
             pods: group.pods.iter().map(|planned| planned_pod(planned, guaranteed)).collect(),
         })
         .collect();
+    view.work = plan.work.iter().map(planned_work).collect();
     view.warnings = plan.warnings().iter().map(ToString::to_string).collect();
     view
+}
+
+fn planned_work(planned: &winddown_shutdown::PlannedWork) -> PlannedWork {
+    PlannedWork {
+        plugin: planned.work.by.to_string(),
+        what: planned.work.what.to_owned(),
+        point: planned.work.point.to_string(),
+        seconds: planned.work.bound.map(|_| planned.allowed.as_secs_f64()),
+    }
 }
 
 /// A pod whose group is sure of so much time.

@@ -85,6 +85,7 @@ impl Page<'_> {
         let pods = report.pods().next().is_some();
         let links = [("timeline", "Timeline", pods), ("pods", "Pods", pods)];
         let links = links.into_iter().filter(|(.., shown)| *shown).chain([
+            ("plugins", "Plug-ins", !report.work.is_empty()),
             ("decisions", "Decisions", true),
             ("warnings", "Warnings", !report.warnings.is_empty()),
         ]);
@@ -129,9 +130,23 @@ impl Page<'_> {
             self.out.markup(format_args!("</div>\n</section>"));
             table::write(self.report, &mut self.out);
         }
+        self.work();
         decisions::write(self.report, &mut self.out);
         self.warnings();
         self.out.markup(format_args!("</main>"));
+    }
+
+    fn work(&mut self) {
+        if self.report.work.is_empty() {
+            return;
+        }
+        open(&mut self.out, "plugins", "Plug-ins");
+        self.out.markup(format_args!("<ul>"));
+        for (said, is_done) in self.report.work.iter().map(sentences::work) {
+            let class = if is_done { "good" } else { "warn" };
+            self.out.markup(format_args!("<li class=\"{class}\">{}</li>", Escaped(&said)));
+        }
+        self.out.markup(format_args!("</ul>\n</section>"));
     }
 
     fn warnings(&mut self) {

@@ -1,7 +1,9 @@
 //! The sentences that every form of the report shares.
 
 use winddown_shared::display::{clean, in_seconds, pod_count};
-use winddown_shutdown::{GroupReport, Outcome, PodEnd, PodReport, ShutdownReport, Trigger};
+use winddown_shutdown::{
+    GroupReport, Outcome, PodEnd, PodReport, ShutdownReport, Trigger, WorkOutcome, WorkReport,
+};
 
 /// The pods of which the cluster does not know yet that they have ended.
 pub(super) fn not_told(report: &ShutdownReport) -> Option<String> {
@@ -20,6 +22,25 @@ pub(super) fn not_told(report: &ShutdownReport) -> Option<String> {
         pod_count(all.len()),
         named.join(", ")
     ))
+}
+
+/// What a plug-in did, and whether that is worth a second look.
+pub(super) fn work(work: &WorkReport) -> (String, bool) {
+    let took = |from: Option<std::time::Duration>| {
+        let took = work.ended.zip(from).map(|(ended, started)| ended.saturating_sub(started));
+        in_seconds(took.unwrap_or_default())
+    };
+    let (how, is_done) = match work.outcome {
+        WorkOutcome::Done => (format!("done in {}", took(work.started)), true),
+        WorkOutcome::Failed => (format!("failed after {}", took(work.started)), false),
+        WorkOutcome::TimedOut => (format!("not done in {}", in_seconds(work.allowed)), false),
+        WorkOutcome::Cancelled => ("called off".to_owned(), false),
+        WorkOutcome::Running => ("under way".to_owned(), false),
+        WorkOutcome::Skipped => ("not begun".to_owned(), false),
+    };
+    let (plugin, what, point) = (clean(&work.plugin), clean(&work.what), clean(&work.point));
+    let why = work.error.as_deref().map(|why| format!(": {}", clean(why))).unwrap_or_default();
+    (format!("{plugin}, {point}: {what}: {how}{why}"), is_done)
 }
 
 pub(super) fn occasion(report: &ShutdownReport) -> String {

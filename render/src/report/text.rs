@@ -40,6 +40,12 @@ fn render(out: &mut String, report: &ShutdownReport, paint: Paint) -> fmt::Resul
     for group in report.groups.iter().filter(|group| !group.pods.is_empty()) {
         table(out, group, width, paint)?;
     }
+    if !report.work.is_empty() {
+        writeln!(out)?;
+    }
+    for (said, is_done) in report.work.iter().map(sentences::work) {
+        writeln!(out, "{}", if is_done { said } else { paint.with(WARN, &said) })?;
+    }
     if let Some(said) = sentences::not_told(report) {
         writeln!(out, "\n{}", paint.with(WARN, &said))?;
     }

@@ -8,15 +8,17 @@ use tokio::time::{Instant, sleep, timeout_at};
 use winddown_shared::{Inhibitor, PodKiller, WallTime, error_chain};
 
 use super::ShutdownController;
+use super::release::FOR_REPORT;
 use crate::run_context::RunContext;
 use crate::{
-    Budget, Outcome, ReportSink, RunPhase, RunRecord, ShutdownReport, StateFile, StateTimes,
+    Budget, Outcome, ReportSink, RunPhase, RunRecord, RunReport, ShutdownReport, StateFile,
+    StateTimes,
 };
 
 /// The disk always gets at least this long.
 const LEAST_FOR_REPORT: Duration = Duration::from_millis(100);
 
-/// The final status flush takes at most this long, even if the node would wait longer: logind holds
+/// Work without a bound takes at most this long, even if the node would wait longer: logind holds
 /// up the whole machine meanwhile.
 const LONGEST_TELLING: Duration = Duration::from_secs(10);
 
@@ -48,16 +50,28 @@ impl<K: PodKiller, I: Inhibitor> ShutdownController<K, I> {
         until.max(now + LEAST_FOR_REPORT)
     }
 
-    /// The deadline of the final status flush, the report's time included. It gets the time that
-    /// pods left unused. If the node's end is unknown, it gets the reserve.
-    pub(super) fn status_flush_deadline(&self, context: &RunContext, started: Instant) -> Instant {
-        let reserved = self.report_deadline(started, context.budget);
+    /// The deadline of the work before the release, the report's time included. It gets the time that
+    /// pods left unused, and what the plan has kept for it. If the node's end is unknown, it gets the
+    /// reserve.
+    pub(super) fn release_deadline(
+        &self,
+        context: &RunContext,
+        started: Instant,
+        run: &RunReport,
+    ) -> Instant {
+        let (now, budget) = (Instant::now(), context.budget);
+        let mut reserved = self.report_deadline(started, budget);
+        let kept = run.kept_for_release(&self.parts.work);
+        if !kept.is_zero() {
+            let until = started + budget.report_until();
+            reserved = reserved.max((now + kept + FOR_REPORT).min(until));
+        }
         let Some(gone) = context.node_is_gone() else { return reserved };
-        let last = started + gone.saturating_sub(context.budget.reserve / 8);
-        reserved.max(last.min(Instant::now() + LONGEST_TELLING))
+        let last = started + gone.saturating_sub(budget.reserve / 8);
+        reserved.max(last.min(now + LONGEST_TELLING))
     }
 
-    /// The deadline for the disk after the final status flush, at most `at_most`.
+    /// The deadline for the disk after the work before the release, at most `at_most`.
     pub(super) fn report_deadline_after_flush(&self, at_most: Instant, budget: Budget) -> Instant {
         let now = Instant::now();
         at_most.min(now + budget.reserve).max(now + LEAST_FOR_REPORT)

@@ -9,7 +9,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use winddown_shared::critical::panic_text;
-use winddown_shared::{Event, Inhibitor, PodKiller, PodLabel, StatusOverride};
+use winddown_shared::{Event, Inhibitor, PodKiller, StatusOverride};
 
 use super::finalize::Noted;
 use super::signals::{ShutdownSignals, SignalState};
@@ -20,7 +20,7 @@ use crate::run::{Driven, carry_out};
 use crate::run_context::RunContext;
 use crate::{
     BudgetReport, GroupReport, Outcome, Plan, Policy, ProgressPhase, RunOrder, RunPhase, RunRecord,
-    RunReport, RunStop, ShutdownReport, Trigger, plan,
+    RunReport, RunStop, ShutdownReport, Trigger, WorkReport, plan_with,
 };
 
 /// What the kubelet writes into a pod's status.
@@ -39,9 +39,6 @@ pub(crate) fn status_of_ended() -> StatusOverride {
 /// groups whose time is already over.
 const LATE: Duration = Duration::from_secs(1);
 
-/// The part of the status flush's time that is kept for the report.
-const FOR_REPORT: Duration = Duration::from_millis(300);
-
 /// What a run works with, apart from the controller's parts.
 struct ShutdownRun {
     policy: Arc<Policy>,
@@ -55,6 +52,7 @@ struct ShutdownRun {
 struct Carried {
     groups: Vec<GroupReport>,
     first_group: Duration,
+    work: Vec<WorkReport>,
 }
 
 impl<K: PodKiller, I: Inhibitor> ShutdownController<K, I> {
@@ -144,7 +142,9 @@ impl<K: PodKiller, I: Inhibitor> ShutdownController<K, I> {
             let order = self.order(shutdown_run);
             let carried = shutdown_run.carried.take();
             let (plan, first_group) = self.plan(shutdown_run, carried.as_ref());
-            let groups = carried.map(|carried| carried.groups);
+            let (groups, carried_work) =
+                carried.map(|carried| (carried.groups, carried.work)).unzip();
+            let carried_work = carried_work.unwrap_or_default();
             let (pods, budget) = (plan.pod_count(), plan.deadline);
             if groups.is_some() {
                 let after = shutdown_run.started.elapsed();
@@ -158,6 +158,7 @@ impl<K: PodKiller, I: Inhibitor> ShutdownController<K, I> {
                 context: Some(context.clone()),
                 journal: Some(&mut shutdown_run.journal),
                 carried: groups,
+                carried_work,
                 first_group: Some(first_group),
             };
             carry_out(&self.parts.killer, plan, &order, driven, cancel).await
@@ -176,7 +177,8 @@ impl<K: PodKiller, I: Inhibitor> ShutdownController<K, I> {
             format!("the run panicked, which is a bug; all pods were asked to end at once: {why}");
         shutdown_run.journal.header.warnings.push(warning);
         let stop = if cancel.is_cancelled() { RunStop::Cancelled } else { RunStop::Panicked };
-        RunReport { groups: vec![group], stop, pods_unknown: !known }
+        let work = shutdown_run.journal.work.clone();
+        RunReport { groups: vec![group], work, stop, pods_unknown: !known }
     }
 
     fn order(&self, shutdown_run: &ShutdownRun) -> RunOrder {
@@ -195,8 +197,10 @@ impl<K: PodKiller, I: Inhibitor> ShutdownController<K, I> {
         let pods = self.parts.killer.running().into_pods();
         let budget = shutdown_run.context.budget;
         let late = shutdown_run.started.elapsed();
+        let carried_work = carried.map_or(&[][..], |carried| &carried.work);
+        let work = WorkReport::left(&self.parts.work, carried_work, late);
         let (mut plan, first_group) = if late < LATE && carried.is_none() {
-            let plan = plan(&pods, &shutdown_run.policy, Some(budget.pods));
+            let plan = plan_with(&pods, &shutdown_run.policy, &work, Some(budget.pods));
             let first_group = plan.endpoint_drain;
             (plan, first_group)
         } else {
@@ -204,7 +208,7 @@ impl<K: PodKiller, I: Inhibitor> ShutdownController<K, I> {
                 tracing::warn!(?late, "the shutdown began earlier: the rest of the time is used");
             }
             let rest = budget.pods.saturating_sub(late);
-            let plan = plan(&pods, &shutdown_run.policy, Some(rest)).begun_after(late);
+            let plan = plan_with(&pods, &shutdown_run.policy, &work, Some(rest)).begun_after(late);
             let first_group = late + plan.endpoint_drain;
             (plan, carried.map_or(first_group, |carried| carried.first_group))
         };
@@ -259,7 +263,9 @@ impl<K: PodKiller, I: Inhibitor> ShutdownController<K, I> {
             self.journal(header, started, started_boot).after(record.sequence, record.phase);
         journal.stand(&context);
         let first_group = Duration::from_millis(record.first_group_ms);
-        let carried = Some(Carried { groups: record.report.groups, first_group });
+        let RunRecord { report: ShutdownReport { groups, work, .. }, .. } = record;
+        journal.work.clone_from(&work);
+        let carried = Some(Carried { groups, first_group, work });
         ShutdownRun { policy, started, context, journal, carried }
     }
 
@@ -272,7 +278,7 @@ impl<K: PodKiller, I: Inhibitor> ShutdownController<K, I> {
     async fn finish(
         &self,
         shutdown_run: ShutdownRun,
-        run: RunReport,
+        mut run: RunReport,
         left: Left,
         noted: Noted,
         signals: &mut ShutdownSignals,
@@ -295,8 +301,10 @@ impl<K: PodKiller, I: Inhibitor> ShutdownController<K, I> {
         let (not_told, until) = match left {
             Left::Finished => {
                 let context = signals.current().limit(&context, started);
-                let at_most = self.status_flush_deadline(&context, started);
-                let not_told = self.flush_statuses(is_clean(&run), at_most, signals).await;
+                let at_most = self.release_deadline(&context, started, &run);
+                let not_told = self
+                    .work_before_release(&mut run, &mut journal, started, at_most, signals)
+                    .await;
                 (not_told, self.report_deadline_after_flush(at_most, budget))
             }
             // The node stays up, or the next agent goes on.
@@ -343,35 +351,6 @@ impl<K: PodKiller, I: Inhibitor> ShutdownController<K, I> {
         }
     }
 
-    /// Flushes the final statuses and names the pods whose status was not delivered. The report
-    /// gets the time that is left. Does not wait if the node stays up.
-    async fn flush_statuses(
-        &self,
-        clean: bool,
-        until: Instant,
-        signals: &ShutdownSignals,
-    ) -> Vec<PodLabel> {
-        let Some(final_status_flush) = &self.parts.final_status_flush else { return Vec::new() };
-        let whole = until.saturating_duration_since(Instant::now());
-        let told_by = until - FOR_REPORT.min(whole / 4);
-        let telling = AssertUnwindSafe(final_status_flush.tell(clean, told_by)).catch_unwind();
-        // The flush ends by itself. If it does not, the report keeps half of its time.
-        let given_up = told_by + until.saturating_duration_since(told_by) / 2;
-        let told = tokio::select! {
-            biased;
-            told = tokio::time::timeout_at(given_up, telling) => told,
-            // Undelivered statuses are sent while pods come back.
-            () = signals.clone().called_off() => return Vec::new(),
-        };
-        match told {
-            Ok(Ok(not_told)) => not_told,
-            Ok(Err(_)) | Err(_) => {
-                tracing::error!("it is not known whether the last statuses of the pods were told");
-                Vec::new()
-            }
-        }
-    }
-
     /// Releases the lock, unless the login manager has begun another shutdown meanwhile: that lock
     /// must be kept. Returns the shutdown that was released, and whether a lock was released for
     /// it.
@@ -393,11 +372,4 @@ impl<K: PodKiller, I: Inhibitor> ShutdownController<K, I> {
         }
         (epoch.or(ours.then_some(signal.login.epoch)), ours)
     }
-}
-
-/// Whether every pod ended and left nothing mounted.
-fn is_clean(run: &RunReport) -> bool {
-    let mut pods = run.groups.iter().flat_map(|group| &group.pods);
-    let is_over = run.stop == RunStop::Finished && !run.pods_unknown;
-    is_over && run.left() == 0 && pods.all(|pod| pod.mounts.is_empty())
 }

@@ -7,7 +7,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 use winddown_shared::fake::{FakeInhibitor, FakeKiller, FakeRecorder};
-use winddown_shared::{FinalStatusFlush, Inhibitor, InhibitorState, Pod, PodKiller, WallClock};
+use winddown_shared::{Inhibitor, InhibitorState, Pod, PodKiller, ShutdownWork, WallClock};
 
 use super::{ShutdownController, ShutdownParts};
 use crate::report::StoreError;
@@ -21,7 +21,6 @@ mod agents;
 mod calling_off;
 mod disks;
 mod faults;
-mod final_status_flush;
 mod golden;
 mod killed;
 mod lame_duck;
@@ -30,6 +29,7 @@ mod notices;
 mod reference;
 mod starting;
 mod timelines;
+mod work;
 mod world;
 
 /// A login manager that counts releases.
@@ -96,7 +96,7 @@ struct Setup {
     pods: Vec<Pod>,
     fail_reports: u32,
     state_file: Option<StateFile>,
-    final_status_flush: Option<Arc<dyn FinalStatusFlush>>,
+    work: Vec<ShutdownWork>,
     boot_clock: BootClock,
 }
 
@@ -113,7 +113,7 @@ impl Setup {
             pods: pods.into_iter().collect(),
             fail_reports: 0,
             state_file: None,
-            final_status_flush: None,
+            work: Vec::new(),
             boot_clock: BootClock::new(Duration::default),
         }
     }
@@ -165,7 +165,7 @@ impl Setup {
             records: Vec::new(),
             carried: None,
             state_file: self.state_file,
-            final_status_flush: self.final_status_flush,
+            work: self.work,
             recorder: Arc::new(recorder.clone()),
             progress: progress.clone(),
             clock: WallClock::fixed("2026-11-20T03:44:00.123456789Z".parse().unwrap()),

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Plan, share};
+use super::{Plan, WorkPlace, share, work};
 
 impl Plan {
     /// Moves the deadline to `deadline`, at the moment `now`; both count from the signal.
@@ -17,7 +17,9 @@ impl Plan {
         wants: &[Option<Duration>],
     ) {
         self.deadline = self.deadline.min(deadline);
-        let left = self.deadline.saturating_sub(now).as_secs();
+        let left = self.deadline.saturating_sub(now);
+        work::cut(&mut self.work, left);
+        let left = left.saturating_sub(self.kept_for_work()).as_secs();
         let seconds: Vec<u64> = wants.iter().map(|want| want.map_or(0, whole_seconds_up)).collect();
         let mut shares = share::level(&seconds, left);
         let spare = left - shares.iter().sum::<u64>();
@@ -33,14 +35,17 @@ impl Plan {
         for (share, more) in shares.iter_mut().zip(share::level(&rest, spare)) {
             *share += more;
         }
-        let mut end = self.deadline;
-        for ((group, share), want) in self.groups.iter_mut().zip(shares).zip(wants).rev() {
+        let last = self.kept_at(WorkPlace::Before(self.groups.len()));
+        let mut end = self.deadline.saturating_sub(self.kept_after_pods() + last);
+        for (index, (share, want)) in shares.into_iter().zip(wants).enumerate().rev() {
             if want.is_none() {
                 continue;
             }
+            let kept = self.kept_at(WorkPlace::Before(index));
+            let group = &mut self.groups[index];
             group.latest_end = end;
             group.allowed = group.allowed.min(Duration::from_secs(share));
-            end = end.saturating_sub(Duration::from_secs(share)).max(now);
+            end = end.saturating_sub(Duration::from_secs(share) + kept).max(now);
         }
     }
 }

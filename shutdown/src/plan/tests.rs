@@ -10,6 +10,7 @@ use crate::{CRITICAL_PRIORITY, Policy, Role};
 mod drain;
 mod roles;
 mod unknown;
+mod work;
 
 fn two_fields(total: u64, critical: u64) -> Policy {
     Policy::from_periods(secs(total), secs(critical)).unwrap()

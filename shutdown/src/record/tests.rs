@@ -30,7 +30,12 @@ pub(crate) fn record(boot: &str, started_boot_ms: u64, sequence: u64) -> RunReco
         resumed: vec![Duration::from_secs(3)],
         warnings: vec!["hm".into()],
     };
-    let run = RunReport { groups: Vec::new(), stop: RunStop::Cancelled, pods_unknown: false };
+    let run = RunReport {
+        groups: Vec::new(),
+        work: Vec::new(),
+        stop: RunStop::Cancelled,
+        pods_unknown: false,
+    };
     let ended = Ended { at: header.started_at, took: Duration::from_secs(3) };
     RunRecord {
         version: 1,
@@ -72,7 +77,12 @@ fn every_way_down_is_known_to_the_next_agent() {
     for kind in [Unknown, PowerOff, Halt, Reboot, Kexec, SoftReboot] {
         let mut record = record("boot", 1000, 1);
         let header = ReportHeader { node_action: kind, ..record.header(Duration::ZERO) };
-        let run = RunReport { groups: Vec::new(), stop: RunStop::Cancelled, pods_unknown: false };
+        let run = RunReport {
+            groups: Vec::new(),
+            work: Vec::new(),
+            stop: RunStop::Cancelled,
+            pods_unknown: false,
+        };
         let ended = Ended { at: record.report.ended_at, took: Duration::ZERO };
         record.report = ShutdownReport::new(header, run, ended);
         let text = serde_json::to_string(&record).unwrap();

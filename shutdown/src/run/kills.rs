@@ -42,6 +42,8 @@ pub(super) enum Wait {
     },
     /// Everything that was asked, and what it held.
     End,
+    /// What plug-ins do.
+    Work,
     /// More pods to ask.
     More,
 }
@@ -117,7 +119,7 @@ impl<K: PodKiller> Run<'_, K> {
         let request = KillRequest {
             grace: Some(grace),
             status: self.order.status.clone(),
-            deadline: self.order.started.checked_add(self.budget.kills_until()),
+            deadline: self.order.started.checked_add(self.budget_of_pods().kills_until()),
             ..KillRequest::new(self.order.reason)
         };
         let (killer, asked) = (Arc::clone(self.killer), pod.clone());
@@ -132,7 +134,12 @@ impl<K: PodKiller> Run<'_, K> {
     pub(super) async fn answers(&mut self, wait: Wait) -> Result<(), Cancelled> {
         loop {
             let is_awaited = self.asked.len() > self.overdue.len();
-            let until = if is_awaited || matches!(wait, Wait::More) {
+            let until = if matches!(wait, Wait::Work) {
+                if self.work.tasks.is_empty() {
+                    return Ok(());
+                }
+                self.work.until
+            } else if is_awaited || matches!(wait, Wait::More) {
                 self.answered_until(wait)
             } else if self.holds_on(wait) {
                 self.released_until(wait)
@@ -143,6 +150,7 @@ impl<K: PodKiller> Run<'_, K> {
                 biased;
                 Some(answer) = self.kills.join_next_with_id() => self.take(answer),
                 Some(answer) = self.releases.join_next_with_id() => self.take_release(answer),
+                Some(answer) = self.work.tasks.join_next_with_id() => self.take_work(answer),
                 () = self.cancel.cancelled() => return Err(Cancelled),
                 () = changed(&mut self.driven.context) => self.follow().await,
                 () = more(&mut self.more_known), if matches!(wait, Wait::More) => {
@@ -163,7 +171,8 @@ impl<K: PodKiller> Run<'_, K> {
                 let end = self.order.started + latest_end;
                 if end > begun { end + REAPING } else { begun }
             }
-            Wait::End => self.order.started + self.budget.abandon_at(),
+            Wait::End => self.order.started + self.budget_of_pods().abandon_at(),
+            Wait::Work => self.work.until,
             Wait::More => self.order.started + self.plan.deadline,
         }
     }

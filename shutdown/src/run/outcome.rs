@@ -1,6 +1,8 @@
 //! The outcome of a run.
 
-use winddown_shared::KillError;
+use std::time::Duration;
+
+use winddown_shared::{KillError, ShutdownPoint, ShutdownWork};
 
 use super::{RunReport, RunStop};
 use crate::{GroupReport, Outcome, PodEnd};
@@ -29,6 +31,18 @@ impl RunReport {
         }
     }
 
+    /// Whether every pod ended and left nothing mounted.
+    pub(crate) fn is_clean(&self) -> bool {
+        self.stop == RunStop::Finished && !self.pods_unknown && is_clean(&self.groups)
+    }
+
+    /// The time that the plan has kept for work before the release.
+    pub(crate) fn kept_for_release(&self, work: &[ShutdownWork]) -> Duration {
+        let release = work.iter().filter(|work| work.point == ShutdownPoint::BeforeRelease);
+        let report = |work| self.work.iter().find(|report| report.is_of(work));
+        release.filter_map(report).map(|report| report.allowed).max().unwrap_or_default()
+    }
+
     /// Pods that were not seen to end.
     pub fn left(&self) -> usize {
         let pods = self.groups.iter().flat_map(|group| &group.pods);
@@ -39,6 +53,12 @@ impl RunReport {
     pub fn spared_groups(&self) -> usize {
         GroupReport::spared(&self.groups)
     }
+}
+
+/// Whether every pod ended and left nothing mounted.
+pub(super) fn is_clean(groups: &[GroupReport]) -> bool {
+    let mut pods = groups.iter().flat_map(|group| &group.pods);
+    pods.all(|pod| pod.end.is_over() && pod.mounts.is_empty())
 }
 
 // === impl Failure ===

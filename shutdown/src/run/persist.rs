@@ -15,6 +15,7 @@ impl<K: PodKiller> Run<'_, K> {
     /// Persists the run's progress.
     pub(super) async fn note(&mut self, phase: RunPhase) {
         self.is_noted();
+        self.keep_work();
         if let Some(journal) = &mut self.driven.journal {
             journal.first_group = self.first_group;
             journal.note(phase, &self.groups).await;
@@ -34,6 +35,13 @@ impl<K: PodKiller> Run<'_, K> {
         self.is_noted();
         if let Some(journal) = &mut self.driven.journal {
             journal.note_ends(&self.groups);
+        }
+    }
+
+    /// What plug-ins did is in the next note.
+    pub(super) fn keep_work(&mut self) {
+        if let Some(journal) = &mut self.driven.journal {
+            journal.work.clone_from(&self.work.reports);
         }
     }
 

@@ -38,7 +38,12 @@ impl<K: PodKiller> Run<'_, K> {
             journal.start_sooner(self.first_group - first_group);
         }
         self.first_group = first_group;
-        self.plan.shorten(now.max(self.first_group), deadline, &wants);
+        let mut begin = now.max(self.first_group);
+        if let Some(until) = self.hurry_work(deadline) {
+            begin = begin.max(until.saturating_duration_since(self.order.started));
+        }
+        self.plan.shorten(begin, deadline, &wants);
+        self.kept_after_pods = self.plan.kept_after_pods();
         for (report, group) in self.groups.iter_mut().zip(&self.plan.groups) {
             if report.ended.is_none() {
                 report.allowed = group.allowed;

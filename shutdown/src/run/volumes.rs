@@ -43,14 +43,14 @@ impl<K: PodKiller> Run<'_, K> {
     pub(super) fn holds_on(&self, wait: Wait) -> bool {
         match wait {
             Wait::Group { .. } => !self.unmounting.is_empty(),
-            Wait::End | Wait::More => !self.releasing.is_empty(),
+            Wait::End | Wait::More | Wait::Work => !self.releasing.is_empty(),
         }
     }
 
     pub(super) fn released_until(&self, wait: Wait) -> Instant {
         let most = match wait {
             Wait::Group { .. } => self.answered_until(wait),
-            Wait::End | Wait::More => self.end_of_kills() + REAPING,
+            Wait::End | Wait::More | Wait::Work => self.end_of_kills() + REAPING,
         };
         most.min(self.last_exit + PATIENCE + REAPING)
     }
@@ -78,7 +78,7 @@ impl<K: PodKiller> Run<'_, K> {
     }
 
     fn end_of_kills(&self) -> Instant {
-        self.order.started + self.budget.kills_until()
+        self.order.started + self.budget_of_pods().kills_until()
     }
 }
 

@@ -9,7 +9,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 use winddown_shared::fake::{FakeInhibitor, FakeRecorder};
-use winddown_shared::{GateReason, Inhibitor, InhibitorState, Notice, WallClock};
+use winddown_shared::{GateReason, Inhibitor, InhibitorState, Notice, ShutdownWork, WallClock};
 
 use super::world::{Disk, Fault, Reports, World};
 use crate::test_pods::secs;
@@ -50,6 +50,7 @@ pub(super) struct Site {
     pub(super) notices: watch::Sender<Option<Arc<Notice>>>,
     pub(super) policy: watch::Sender<Arc<Policy>>,
     pub(super) recorder: FakeRecorder,
+    pub(super) work: Vec<ShutdownWork>,
     /// When the system was started, by the clock of the boot, which began 77 s before the site.
     pub(super) system_start: Duration,
     origin: Instant,
@@ -81,6 +82,7 @@ impl Site {
             notices: watch::Sender::new(None),
             policy: watch::Sender::new(Arc::new(policy)),
             recorder: FakeRecorder::default(),
+            work: Vec::new(),
             system_start: Duration::ZERO,
             origin: Instant::now(),
             start: Instant::now(),
@@ -113,7 +115,7 @@ impl Site {
             records: self.places.clone(),
             carried,
             state_file: None,
-            final_status_flush: None,
+            work: self.work.clone(),
             recorder: Arc::new(self.recorder.clone()),
             progress: progress.clone(),
             clock: WallClock::fixed("2026-11-20T03:44:00Z".parse().unwrap()),

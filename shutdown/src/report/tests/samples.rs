@@ -65,6 +65,7 @@ pub(crate) fn report(outcome: Outcome, took: u64, groups: Vec<GroupReport>) -> S
         outcome,
         pods_unknown: false,
         groups,
+        work: Vec::new(),
         statuses_not_told: Vec::new(),
         warnings: Vec::new(),
     }

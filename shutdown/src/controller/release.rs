@@ -1,0 +1,112 @@
+//! The work of plug-ins before the node is let go.
+
+use std::panic::AssertUnwindSafe;
+use std::time::Duration;
+
+use futures_util::stream::FuturesUnordered;
+use futures_util::{FutureExt, StreamExt};
+use tokio::time::{Instant, timeout_at};
+use winddown_shared::{
+    Inhibitor, PodKiller, PodLabel, ShutdownPoint, ShutdownWork, WorkContext, WorkError,
+};
+
+use super::ShutdownController;
+use super::signals::ShutdownSignals;
+use crate::journal::Journal;
+use crate::report::WorkEnd;
+use crate::{RunReport, WorkOutcome, WorkReport};
+
+/// The part of the time that is kept for the report.
+pub(super) const FOR_REPORT: Duration = Duration::from_millis(300);
+
+impl<K: PodKiller, I: Inhibitor> ShutdownController<K, I> {
+    /// Does what is to be done before the node is let go, until `until`, and names the pods whose last
+    /// status was not told. The report gets the time that is left. Ends early if the node stays up.
+    pub(super) async fn work_before_release(
+        &self,
+        run: &mut RunReport,
+        journal: &mut Journal,
+        started: Instant,
+        until: Instant,
+        signals: &ShutdownSignals,
+    ) -> Vec<PodLabel> {
+        let work = self.release_work(run, started);
+        if work.is_empty() {
+            return Vec::new();
+        }
+        let (begun, clean) = (Instant::now(), run.is_clean());
+        let whole = until.saturating_duration_since(begun);
+        let until = until - FOR_REPORT.min(whole / 4);
+        let mut going = FuturesUnordered::new();
+        for work in &work {
+            let Some(report) = run.work.iter_mut().find(|report| report.is_of(work)) else {
+                continue;
+            };
+            // Work without a bound ends by itself; if it does not, the report keeps half of its time.
+            let (until, given_up) = match work.bound {
+                Some(bound) => {
+                    let until = until.min(begun + bound.min(report.allowed));
+                    (until, until)
+                }
+                None => (until, until + FOR_REPORT.min(whole / 4) / 2),
+            };
+            report.allowed = until.saturating_duration_since(begun);
+            let again = report.begin(started.elapsed());
+            let context = WorkContext { until, clean, again };
+            going.push(async move {
+                let doing = async { timeout_at(given_up, work.begin(context)).await };
+                (work, AssertUnwindSafe(doing).catch_unwind().await)
+            });
+        }
+        if work.iter().any(|work| work.bound.is_some()) {
+            journal.work.clone_from(&run.work);
+            journal.note_again(&run.groups).await;
+        }
+        let mut not_told = Vec::new();
+        let called_off = signals.clone().called_off();
+        tokio::pin!(called_off);
+        loop {
+            let (work, end) = tokio::select! {
+                biased;
+                next = going.next() => match next {
+                    Some((work, Ok(worked))) => {
+                        if let Ok(Err(WorkError::NotTold(pods))) = &worked {
+                            not_told.extend(pods.iter().cloned());
+                        }
+                        (work, WorkEnd::of(worked))
+                    }
+                    Some((work, Err(_))) => (work, WorkEnd::panicked()),
+                    None => return not_told,
+                },
+                // What is not told is told while pods come back.
+                () = &mut called_off => break,
+            };
+            self.release_work_ended(run, work, started, end);
+        }
+        for work in &work {
+            self.release_work_ended(run, work, started, WorkEnd::Cancelled);
+        }
+        Vec::new()
+    }
+
+    /// What is left to do before the release, each with a report.
+    fn release_work(&self, run: &RunReport, started: Instant) -> Vec<ShutdownWork> {
+        let left = WorkReport::left(&self.parts.work, &run.work, started.elapsed());
+        left.into_iter().filter(|work| work.point == ShutdownPoint::BeforeRelease).collect()
+    }
+
+    fn release_work_ended(
+        &self,
+        run: &mut RunReport,
+        work: &ShutdownWork,
+        started: Instant,
+        end: WorkEnd,
+    ) {
+        let mut reports = run.work.iter_mut();
+        let under_way =
+            |report: &&mut WorkReport| report.is_of(work) && report.outcome == WorkOutcome::Running;
+        if let Some(report) = reports.find(under_way) {
+            self.parts.recorder.record(&report.end(work, started.elapsed(), end));
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! What plug-ins did during a shutdown.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use tokio::time::error::Elapsed;
+use winddown_shared::{Event, ShutdownWork, WorkError};
+
+use super::units;
+use crate::PlannedWork;
+
+/// How a plug-in's work went.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct WorkReport {
+    /// Whose it is.
+    pub plugin: String,
+    /// What was to be done.
+    pub what: String,
+    /// At which point: `before the pods`, `after pods of priority 0`.
+    pub point: String,
+    /// The time it had.
+    #[serde(rename = "allowedSeconds", with = "units::seconds")]
+    #[cfg_attr(feature = "schema", schemars(with = "f64"))]
+    pub allowed: Duration,
+    /// When it began; absent while it has not.
+    #[serde(
+        rename = "startedMs",
+        with = "units::optional_millis",
+        default,
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[cfg_attr(feature = "schema", schemars(with = "Option<u64>"))]
+    pub started: Option<Duration>,
+    /// When it ended.
+    #[serde(
+        rename = "endedMs",
+        with = "units::optional_millis",
+        default,
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[cfg_attr(feature = "schema", schemars(with = "Option<u64>"))]
+    pub ended: Option<Duration>,
+    /// In one word.
+    pub outcome: WorkOutcome,
+    /// Why it failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+/// How work ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub enum WorkOutcome {
+    /// It was not begun.
+    Skipped,
+    /// It is under way.
+    Running,
+    /// It was done.
+    Done,
+    /// It failed.
+    Failed,
+    /// It was not done in its time.
+    TimedOut,
+    /// The shutdown was called off in the middle.
+    Cancelled,
+}
+
+/// The end of work.
+#[derive(Clone, Debug)]
+pub(crate) enum WorkEnd {
+    Done,
+    Failed(Arc<str>),
+    TimedOut,
+    Cancelled,
+}
+
+// === impl WorkReport ===
+
+impl WorkReport {
+    /// Work that has not begun.
+    pub(crate) fn of(planned: &PlannedWork) -> Self {
+        let PlannedWork { work, allowed, .. } = planned;
+        Self {
+            plugin: work.by.to_string(),
+            what: work.what.to_owned(),
+            point: work.point.to_string(),
+            allowed: *allowed,
+            started: None,
+            ended: None,
+            outcome: WorkOutcome::Skipped,
+            error: None,
+        }
+    }
+
+    /// Adds those of `planned` to what an earlier agent has `carried`, whose work that is not planned
+    /// again has ended with it.
+    pub(crate) fn of_all(mut carried: Vec<Self>, planned: &[PlannedWork]) -> Vec<Self> {
+        for report in &mut carried {
+            let goes_on = planned.iter().any(|planned| report.is_of(&planned.work));
+            if report.outcome == WorkOutcome::Running && !goes_on {
+                report.outcome = WorkOutcome::TimedOut;
+                report.error = Some("the agent was restarted in the middle".to_owned());
+            }
+        }
+        for planned in planned {
+            if !carried.iter().any(|report| report.is_of(&planned.work)) {
+                carried.push(Self::of(planned));
+            }
+        }
+        carried
+    }
+
+    /// What of `all` is left to do `now`, with the rest of its time, after what an earlier agent has
+    /// `carried`.
+    pub(crate) fn left(all: &[ShutdownWork], carried: &[Self], now: Duration) -> Vec<ShutdownWork> {
+        let left = |work: &ShutdownWork| {
+            let report = carried.iter().find(|report| report.is_of(work));
+            let bound = match report.map(|report| (report.outcome, report.started)) {
+                None | Some((WorkOutcome::Skipped, _)) => work.bound,
+                Some((WorkOutcome::Running, started)) => {
+                    let over = started.unwrap_or(now).saturating_add(report?.allowed);
+                    work.bound.map(|bound| bound.min(over.saturating_sub(now)))
+                }
+                Some(_) => return None,
+            };
+            let is_over = bound.is_some_and(|bound| bound.is_zero());
+            (!is_over).then(|| work.within(bound))
+        };
+        all.iter().filter_map(left).collect()
+    }
+
+    /// Whether it is the report of `work`.
+    pub(crate) fn is_of(&self, work: &ShutdownWork) -> bool {
+        self.plugin == work.by.as_str()
+            && self.what == work.what
+            && self.point == work.point.to_string()
+    }
+
+    /// It begins now; says whether an earlier agent had begun it.
+    pub(crate) fn begin(&mut self, now: Duration) -> bool {
+        self.outcome = WorkOutcome::Running;
+        self.started.replace(self.started.unwrap_or(now)).is_some()
+    }
+
+    /// It has ended, which makes this event.
+    pub(crate) fn end(&mut self, work: &ShutdownWork, now: Duration, end: WorkEnd) -> Event {
+        self.ended = Some(now);
+        let took = now.saturating_sub(self.started.unwrap_or(now));
+        let (outcome, error) = match end {
+            WorkEnd::Done => (WorkOutcome::Done, None),
+            WorkEnd::Failed(why) => (WorkOutcome::Failed, Some(why)),
+            WorkEnd::TimedOut => (WorkOutcome::TimedOut, Some("it was not done in time".into())),
+            WorkEnd::Cancelled => {
+                (WorkOutcome::Cancelled, Some("the shutdown was called off".into()))
+            }
+        };
+        self.outcome = outcome;
+        self.error = error.as_deref().filter(|_| outcome == WorkOutcome::Failed).map(str::to_owned);
+        Event::PluginWorked { by: work.by, what: work.what, took, error }
+    }
+}
+
+// === impl WorkEnd ===
+
+impl WorkEnd {
+    pub(crate) fn of(worked: Result<Result<(), WorkError>, Elapsed>) -> Self {
+        match worked {
+            Ok(Ok(())) => Self::Done,
+            Ok(Err(error)) => Self::Failed(error.to_string().into()),
+            Err(Elapsed { .. }) => Self::TimedOut,
+        }
+    }
+
+    pub(crate) fn panicked() -> Self {
+        Self::Failed("it panicked, which is a bug: see the agent's log".into())
+    }
+}

@@ -1,0 +1,110 @@
+//! Work of plug-ins between the groups of a run.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use tokio::task::{Id, JoinError, JoinSet};
+use tokio::time::error::Elapsed;
+use tokio::time::{Instant, timeout_at};
+use winddown_shared::{PodKiller, ShutdownWork, WorkContext, WorkError};
+
+use super::kills::Wait;
+use super::outcome::is_clean;
+use super::{Cancelled, Run};
+use crate::plan::{PART_OF_WORK, WorkPlace};
+use crate::report::WorkEnd;
+use crate::{PlannedWork, RunPhase, WorkReport};
+
+/// What plug-ins did, do and are to do.
+pub(super) struct Work {
+    pub(super) reports: Vec<WorkReport>,
+    pub(super) tasks: JoinSet<Worked>,
+    under_way: HashMap<Id, ShutdownWork>,
+    /// Until when that may take.
+    pub(super) until: Instant,
+}
+
+/// How work ended: in its time or not.
+type Worked = Result<Result<(), WorkError>, Elapsed>;
+
+impl Work {
+    pub(super) fn new(reports: Vec<WorkReport>, until: Instant) -> Self {
+        Self { reports, tasks: JoinSet::new(), under_way: HashMap::new(), until }
+    }
+}
+
+impl<K: PodKiller> Run<'_, K> {
+    /// Does the work that comes no later than `place` and has not begun.
+    pub(super) async fn work(&mut self, place: WorkPlace) -> Result<(), Cancelled> {
+        loop {
+            let together = self.plan.take_work(place);
+            if together.is_empty() {
+                return Ok(());
+            }
+            self.work_together(together).await?;
+        }
+    }
+
+    async fn work_together(&mut self, together: Vec<PlannedWork>) -> Result<(), Cancelled> {
+        if self.cancel.is_cancelled() {
+            return Err(Cancelled);
+        }
+        let begun = self.elapsed();
+        let clean = self.known && is_clean(&self.groups);
+        let last = self.order.started + self.budget.abandon_at();
+        let mut due = Vec::with_capacity(together.len());
+        for PlannedWork { work, allowed, .. } in together {
+            let until = (Instant::now() + allowed).min(last);
+            let report = self.work.reports.iter_mut().find(|report| report.is_of(&work));
+            let again = report.is_some_and(|report| report.begin(begun));
+            due.push((work, WorkContext { until, clean, again }));
+        }
+        self.work.until = due.iter().map(|(_, context)| context.until).max().unwrap_or(last);
+        self.note(self.phase()).await;
+        for (work, context) in due {
+            let doing = work.clone();
+            let task = async move { timeout_at(context.until, doing.begin(context)).await };
+            self.work.under_way.insert(self.work.tasks.spawn(task).id(), work);
+        }
+        let waited = self.answers(Wait::Work).await;
+        self.work.tasks = JoinSet::new();
+        let end = if waited.is_err() { WorkEnd::Cancelled } else { WorkEnd::TimedOut };
+        for (_, work) in std::mem::take(&mut self.work.under_way) {
+            self.work_ended(&work, end.clone());
+        }
+        self.note(self.phase()).await;
+        waited
+    }
+
+    pub(super) fn take_work(&mut self, answer: Result<(Id, Worked), JoinError>) {
+        let (id, end) = match answer {
+            Ok((id, worked)) => (id, WorkEnd::of(worked)),
+            Err(error) => (error.id(), WorkEnd::panicked()),
+        };
+        if let Some(work) = self.work.under_way.remove(&id) {
+            self.work_ended(&work, end);
+        }
+    }
+
+    fn work_ended(&mut self, work: &ShutdownWork, end: WorkEnd) {
+        let now = self.elapsed();
+        if let Some(report) = self.work.reports.iter_mut().find(|report| report.is_of(work)) {
+            self.order.recorder.record(&report.end(work, now, end));
+        }
+    }
+
+    /// What is under way gets its part of the time until `deadline`; answers when that is over.
+    pub(super) fn hurry_work(&mut self, deadline: Duration) -> Option<Instant> {
+        let now = self.elapsed();
+        let part = deadline.saturating_sub(now) / PART_OF_WORK;
+        self.work.until = self.work.until.min(self.order.started + now + part);
+        (!self.work.under_way.is_empty()).then_some(self.work.until)
+    }
+
+    fn phase(&self) -> RunPhase {
+        match self.groups.iter().any(|group| group.started.is_some()) {
+            true => RunPhase::Ending,
+            false => RunPhase::LameDuck,
+        }
+    }
+}
