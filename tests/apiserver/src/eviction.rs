@@ -27,7 +27,10 @@ pub(crate) fn evict(
     let options = body.get("deleteOptions").cloned().unwrap_or_default();
     let options = DeleteOptions::of(&options, query)?;
     let key = Key::new(target.kind, target.namespace.as_deref(), name);
-    let pod = writer.store.get(&key).ok_or_else(|| Refusal::not_found(target.kind, name))?;
+    let pod = writer.store.get(&key).ok_or_else(|| match &writer.node {
+        Some(_) => Refusal::no_pod_to_evict(name),
+        None => Refusal::not_found(target.kind, name),
+    })?;
     let pod = Arc::clone(pod);
     if !needs_no_consent(&pod) {
         ask_budget(writer, target, &pod)?;

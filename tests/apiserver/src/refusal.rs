@@ -35,6 +35,12 @@ impl Refusal {
             .about(kind, name)
     }
 
+    /// As the NodeRestriction admission says it of a pod that a node wants to evict.
+    pub(crate) fn no_pod_to_evict(name: &str) -> Self {
+        Self::new(404, "NotFound", format!("pod \"{name}\" not found"))
+            .with_details("", "pod", name)
+    }
+
     pub(crate) fn no_such_path() -> Self {
         Self::new(404, "NotFound", "the server could not find the requested resource")
     }

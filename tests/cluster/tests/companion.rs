@@ -5,6 +5,7 @@
 
 mod kubelet;
 mod node;
+mod recorded;
 pub(crate) mod scene;
 
 use std::collections::HashSet;
@@ -12,9 +13,11 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use winddown_apiserver::Fault;
+use winddown_companion::LocalNode as _;
 use winddown_shared::{Grace, PodStopped, PodUid, Runtime, RuntimeError};
 
-use scene::{Scene, pod};
+use recorded::{Inside, Pods};
+use scene::{NODE, Scene, kubelets_client, pod};
 
 const SOON: Duration = Duration::from_millis(100);
 
@@ -50,6 +53,42 @@ async fn a_pod_is_evicted_and_gone_when_its_stop_resolves() {
     assert_eq!(scene.containers.count(), 0);
     assert_eq!(scene.server.count("create", "pods/eviction"), 1);
     assert!(!scene.runtime.pod_status(&uid).await.unwrap().any_running());
+}
+
+/// The answers of the real ones are written by `WINDDOWN_WRITE_RECORDED`, in the test of a real kubelet.
+#[tokio::test]
+async fn a_kubelet_and_an_api_server_for_tests_answer_as_the_real_ones_did() {
+    let owner =
+        json!({"apiVersion": "v1", "kind": "Node", "name": NODE, "uid": "", "controller": true});
+    let mirror = json!({
+        "annotations": {"kubernetes.io/config.mirror": "hash"}, "ownerReferences": [owner],
+    });
+    let pods = [
+        pod("web-1", &json!({})),
+        pod("web-3", &json!({})),
+        pod(&format!("static-0-{NODE}"), &mirror),
+    ];
+    let scene = Scene::new(&pods, Duration::from_secs(1)).await;
+    scene.server.apply(budget("web-1")).unwrap();
+    let pods = Pods {
+        client: kubelets_client(&scene.server).await,
+        node: NODE,
+        namespace: "default",
+        willing: "web-3",
+        guarded: "web-1",
+        mirror: &format!("static-0-{NODE}"),
+    };
+    let answers = pods
+        .record(async |uid| {
+            let all = scene.containers.look().await.unwrap();
+            let pod = all.get(&PodUid::new(uid)).cloned().unwrap_or_default();
+            Inside { runs: !pod.running.is_empty(), has_sandbox: pod.has_sandbox }
+        })
+        .await;
+    let real: Value = serde_json::from_str(include_str!("companion/recorded.json")).unwrap();
+    for (what, real) in real.as_object().unwrap() {
+        assert_eq!(answers[what], *real, "{what}: {:#}", answers[what]);
+    }
 }
 
 #[tokio::test]

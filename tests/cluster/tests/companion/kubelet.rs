@@ -5,8 +5,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Api;
-use kube::api::{DeleteParams, ListParams, Patch, PatchParams, Preconditions};
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 use winddown_companion::{Inside, LocalNode, Unasked};
@@ -25,6 +26,18 @@ struct Running {
     /// The shortest grace that was heard of, and when it is over.
     grace: Option<(Duration, Instant)>,
     since: Option<Instant>,
+    stage: Stage,
+}
+
+/// What the kubelet does one after the other.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Stage {
+    #[default]
+    Runs,
+    /// With this exit code; the sandbox is there.
+    Ended(i32),
+    /// Of which the API server is told next.
+    TakenDown(i32),
 }
 
 /// Runs the pods of `node` until it is dropped. Containers end `takes` after SIGTERM.
@@ -68,10 +81,14 @@ async fn look_after(client: &kube::Client, containers: &Containers, pod: Pod, ta
     let api: Api<Pod> =
         Api::namespaced(client.clone(), meta.namespace.as_deref().unwrap_or("default"));
     let name = meta.name.unwrap_or_default();
-    let mirror =
-        meta.annotations.is_some_and(|all| all.contains_key("kubernetes.io/config.mirror"));
-    let status = |state: Value| {
+    let mirror = "kubernetes.io/config.mirror";
+    let mirror = meta.annotations.as_ref().is_some_and(|all| all.contains_key(mirror));
+    let status = |phase: &str, state: Value| {
         let ready = state.get("running").is_some();
+        let condition = match ready {
+            true => json!({"type": "Ready", "status": "True"}),
+            false => json!({"type": "Ready", "status": "False", "reason": "PodCompleted"}),
+        };
         let one = |container: &k8s_openapi::api::core::v1::Container| {
             json!({
                 "name": container.name, "image": "x", "imageID": "", "restartCount": 0,
@@ -82,18 +99,34 @@ async fn look_after(client: &kube::Client, containers: &Containers, pod: Pod, ta
         Patch::Strategic(json!({
             "metadata": {"uid": uid.as_str()},
             "status": {
-                "phase": "Running", "containerStatuses": all,
+                "phase": phase, "containerStatuses": all,
                 // An eviction asks no budget about a pod that is not ready.
-                "conditions": [{"type": "Ready", "status": if ready { "True" } else { "False" }}],
+                "conditions": [condition],
             },
         }))
     };
     let params = PatchParams::default();
     if containers.begin(&uid) {
-        let running = status(json!({"running": {"startedAt": "2030-01-01T00:00:00Z"}}));
+        let running = status("Running", json!({"running": {"startedAt": "2030-01-01T00:00:00Z"}}));
         let _ = api.patch_status(&name, &params, &running).await;
     }
-    if meta.deletion_timestamp.is_none() || mirror {
+    if meta.deletion_timestamp.is_none() {
+        return;
+    }
+    let now = DeleteParams::default().grace_period(0);
+    if mirror {
+        // Its containers are the manifest's.
+        let _ = api.delete(&name, &now).await;
+
+        let metadata = ObjectMeta {
+            name: Some(name),
+            labels: meta.labels,
+            annotations: meta.annotations,
+            owner_references: meta.owner_references,
+            ..ObjectMeta::default()
+        };
+        let again = Pod { metadata, spec: Some(spec), status: None };
+        let _ = api.create(&PostParams::default(), &again).await;
         return;
     }
     let grace = meta.deletion_grace_period_seconds.and_then(|grace| u64::try_from(grace).ok());
@@ -101,13 +134,13 @@ async fn look_after(client: &kube::Client, containers: &Containers, pod: Pod, ta
     else {
         return;
     };
-    let ended = status(json!({"terminated": {"exitCode": exit_code, "reason": "Error"}}));
+    let (phase, reason) =
+        if exit_code == 0 { ("Succeeded", "Completed") } else { ("Failed", "Error") };
+    let ended = status(phase, json!({"terminated": {"exitCode": exit_code, "reason": reason}}));
     let _ = api.patch_status(&name, &params, &ended).await;
     let uid = Some(uid.as_str().to_owned());
-    let params = DeleteParams::default()
-        .grace_period(0)
-        .preconditions(Preconditions { uid, resource_version: None });
-    let _ = api.delete(&name, &params).await;
+    let only = Preconditions { uid, resource_version: None };
+    let _ = api.delete(&name, &now.preconditions(only)).await;
 }
 
 // === impl Containers ===
@@ -122,39 +155,54 @@ impl Containers {
     fn begin(&self, uid: &PodUid) -> bool {
         let mut all = self.0.lock().unwrap();
         let new = !all.contains_key(uid);
-        all.entry(uid.clone()).or_insert_with(|| Running { since: None, grace: None });
+        all.entry(uid.clone()).or_default();
         new
     }
 
-    /// Goes on ending a pod: its exit code, once it has ended.
+    /// Goes on ending a pod: its exit code, once it has ended and its sandbox is taken down.
     fn ends(&self, uid: &PodUid, grace: Duration, takes: Duration) -> Option<i32> {
         let mut all = self.0.lock().unwrap();
         let now = Instant::now();
         let running = all.get_mut(uid)?;
+        match running.stage {
+            Stage::Runs => {}
+            Stage::Ended(exit_code) => {
+                running.stage = Stage::TakenDown(exit_code);
+                return None;
+            }
+            Stage::TakenDown(exit_code) => return Some(exit_code),
+        }
         let since = *running.since.get_or_insert(now);
         if running.grace.is_none_or(|(known, _)| grace < known) {
             running.grace = Some((grace, now + grace));
         }
         let killed = running.grace.is_some_and(|(_, at)| at <= now);
         let ended = since + takes <= now;
-        (killed || ended).then(|| {
-            all.remove(uid);
+        if killed || ended {
             let exit_code = if ended { 0 } else { 137 };
+            running.stage = Stage::Ended(exit_code);
             self.1.lock().unwrap().insert(uid.clone(), exit_code);
-            exit_code
-        })
+        }
+        None
     }
 
+    /// How many pods run.
     pub(crate) fn count(&self) -> usize {
-        self.0.lock().unwrap().len()
+        let all = self.0.lock().unwrap();
+        all.values().filter(|running| running.stage == Stage::Runs).count()
     }
 }
 
 impl LocalNode for Containers {
     async fn look(&self) -> Result<PodUidMap<Inside>, Unasked> {
         let all = self.0.lock().unwrap();
-        let inside = || Inside { running: vec!["a".to_owned()], has_sandbox: true };
-        Ok(all.keys().map(|uid| (uid.clone(), inside())).collect())
+        let inside = |(uid, running): (&PodUid, &Running)| {
+            let runs = running.stage == Stage::Runs;
+            let has_sandbox = !matches!(running.stage, Stage::TakenDown(_));
+            let running = runs.then(|| "a".to_owned()).into_iter().collect();
+            (uid.clone(), Inside { running, has_sandbox })
+        };
+        Ok(all.iter().map(inside).collect())
     }
 
     async fn exits(&self, uid: &PodUid) -> Result<Vec<StoppedContainer>, Unasked> {
@@ -168,7 +216,10 @@ impl LocalNode for Containers {
     }
 
     async fn stop(&self, uid: &PodUid, _: Duration) -> Result<(), Unasked> {
-        self.0.lock().unwrap().remove(uid);
+        self.0
+            .lock()
+            .unwrap()
+            .retain(|other, running| other != uid || running.stage != Stage::Runs);
         Ok(())
     }
 }

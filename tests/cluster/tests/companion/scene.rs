@@ -33,6 +33,13 @@ pub(crate) async fn client(server: &ApiServer) -> kube::Client {
     client_of(&server.kubeconfig()).await
 }
 
+/// A connection of the node's own.
+pub(crate) async fn kubelets_client(server: &ApiServer) -> kube::Client {
+    let hour = Duration::from_secs(3600);
+    let identity = server.new_identity(KUBELET, &["system:nodes"], hour).unwrap();
+    client_of(&server.kubeconfig_of(&identity)).await
+}
+
 async fn client_of(kubeconfig: &str) -> kube::Client {
     let kubeconfig = kube::config::Kubeconfig::from_yaml(kubeconfig).unwrap();
     let options = kube::config::KubeConfigOptions::default();
@@ -41,7 +48,7 @@ async fn client_of(kubeconfig: &str) -> kube::Client {
     kube::Client::try_from(config).unwrap()
 }
 
-/// A pod whose containers are ready as soon as they run.
+/// A pod whose containers are ready as soon as they run, with `more` in its metadata.
 pub(crate) fn pod(name: &str, more: &Value) -> Value {
     let mut pod = json!({
         "apiVersion": "v1", "kind": "Pod",
@@ -52,8 +59,8 @@ pub(crate) fn pod(name: &str, more: &Value) -> Value {
         },
         "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]},
     });
-    if let Some(annotations) = more.get("annotations") {
-        pod["metadata"]["annotations"] = annotations.clone();
+    for (field, value) in more.as_object().into_iter().flatten() {
+        pod["metadata"][field] = value.clone();
     }
     pod
 }
@@ -75,14 +82,13 @@ impl Scene {
     /// With these pods, which run. Their containers take that long to end.
     pub(crate) async fn new(pods: &[Value], takes: Duration) -> Self {
         let server = ApiServer::start().await.unwrap();
+        server.restrict_nodes(true);
         for pod in pods {
             server.apply(pod.clone()).unwrap();
         }
         let containers = Containers::default();
-        let hour = Duration::from_secs(3600);
-        let identity = server.new_identity(KUBELET, &["system:nodes"], hour).unwrap();
-        let theirs = client_of(&server.kubeconfig_of(&identity)).await;
-        let kubelet = Kubelet::start(theirs, NODE, containers.clone(), takes);
+        let kubelet =
+            Kubelet::start(kubelets_client(&server).await, NODE, containers.clone(), takes);
         let down = watch::Sender::new(false);
         let (runtime, follower) = start(&server, &containers, &down).await;
         let kubelet = Some(kubelet);

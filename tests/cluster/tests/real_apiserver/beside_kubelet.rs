@@ -2,6 +2,7 @@
 
 mod budget;
 mod machine;
+mod recorded;
 mod volumes;
 
 use std::time::Duration;

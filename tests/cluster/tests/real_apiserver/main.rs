@@ -29,6 +29,10 @@ pub(crate) use server::RealApi;
 #[allow(dead_code, reason = "the tests on a stand-in use the rest")]
 mod in_memory;
 
+/// What is asked of the real ones and of the stand-ins.
+#[path = "../companion/recorded.rs"]
+mod recorded;
+
 /// A kubelet to stand beside.
 #[path = "../companion/kubelet.rs"]
 #[allow(dead_code, reason = "its tests use the rest")]

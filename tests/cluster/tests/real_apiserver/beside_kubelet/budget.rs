@@ -18,7 +18,7 @@ const PROTECTED: &str = "web-1";
 
 impl Machine {
     /// Makes a budget that lets the pod of this name never go, and waits until it counts.
-    async fn protect(&self, pod: &str) -> TestResult {
+    pub(super) async fn protect(&self, pod: &str) -> TestResult {
         let budget = json!({
             "apiVersion": "policy/v1", "kind": "PodDisruptionBudget",
             "metadata": {"name": pod, "namespace": self.node},

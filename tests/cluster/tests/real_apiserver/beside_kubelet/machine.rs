@@ -23,7 +23,7 @@ const RUNS: Duration = Duration::from_secs(300);
 /// Pods with a volume that the kubelet mounts, where that is asked for: one with a group behind it, and the last.
 pub(crate) const WITH_VOLUMES: [&str; 2] = ["queue-0", "agent-0"];
 /// The static pod.
-const STATIC: &str = "static-0";
+pub(crate) const STATIC: &str = "static-0";
 
 static COUNT: AtomicU32 = AtomicU32::new(0);
 
