@@ -1,6 +1,7 @@
 //! Beside a real kubelet, on a node with containerd: what ends when, and what is started again.
 
 mod budget;
+mod daemon_set;
 mod machine;
 mod recorded;
 mod volumes;

@@ -169,18 +169,11 @@ winddown uninstall; rm -r /etc/winddown";
         ] {
             node.write(&format!("/var/lib/kubelet/{name}"), text, 0o600)?;
         }
-        let kubeconfig = json!({
-            "apiVersion": "v1", "kind": "Config", "current-context": "c",
-            "contexts": [{"name": "c", "context": {"cluster": "k", "user": "u"}}],
-            "clusters": [{"name": "k", "cluster": {
-                "server": self.way.url, "certificate-authority": "/var/lib/kubelet/ca.crt",
-            }}],
-            "users": [{"name": "u", "user": {
-                "client-certificate": "/var/lib/kubelet/node.crt",
-                "client-key": "/var/lib/kubelet/node.key",
-            }}],
+        let user = json!({
+            "client-certificate": "/var/lib/kubelet/node.crt",
+            "client-key": "/var/lib/kubelet/node.key",
         });
-        node.write(KUBECONFIG, kubeconfig.to_string(), 0o600)?;
+        node.write(KUBECONFIG, self.kubeconfig(&user), 0o600)?;
         node.write(
             "/var/lib/kubelet/config.yaml",
             configuration(ends, seconds).to_string(),
@@ -190,6 +183,47 @@ winddown uninstall; rm -r /etc/winddown";
         node.run(&["sh", "-ec", PREPARE]).await?;
         node.run(&["systemctl", "daemon-reload"]).await?;
         node.run(&["systemctl", "start", "kubelet"]).await?;
+        Ok(())
+    }
+
+    fn kubeconfig(&self, user: &Value) -> String {
+        let kubeconfig = json!({
+            "apiVersion": "v1", "kind": "Config", "current-context": "c",
+            "contexts": [{"name": "c", "context": {"cluster": "k", "user": "u"}}],
+            "clusters": [{"name": "k", "cluster": {
+                "server": self.way.url, "certificate-authority": "/var/lib/kubelet/ca.crt",
+            }}],
+            "users": [{"name": "u", "user": user}],
+        });
+        kubeconfig.to_string()
+    }
+
+    /// Has the agent come with the rights of `companion-mode.yaml`, which may taint the node, and not with the
+    /// kubelet's credentials.
+    pub(crate) async fn give_agent_its_rights(&self) -> TestResult {
+        let name = format!("companion-of-{}", self.node);
+        let group = "rbac.authorization.k8s.io";
+        self.api
+            .apply(&[json!({
+                "apiVersion": format!("{group}/v1"), "kind": "ClusterRoleBinding",
+                "metadata": {"name": name},
+                "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": "winddown:companion"},
+                "subjects": [{"apiGroup": group, "kind": "User", "name": name}],
+            })])
+            .await;
+        let issued = self.api.authority.client(&name, &[], HOUR);
+        let [certificate, key, file] =
+            ["agent.crt", "agent.key", "kubeconfig"].map(|name| format!("/etc/winddown/{name}"));
+        let node = &self.scenario.node;
+        let user = json!({"client-certificate": certificate, "client-key": key});
+        node.write(&certificate, issued.certificate, 0o600)?;
+        node.write(&key, issued.key, 0o600)?;
+        node.write(&file, self.kubeconfig(&user), 0o600)?;
+        let change = format!(
+            "sed -i 's,{KUBECONFIG},{file},' /etc/winddown/config.yaml; systemctl restart winddown"
+        );
+        node.run(&["sh", "-ec", &change]).await?;
+        self.scenario.lock_is_back().await?;
         Ok(())
     }
 
