@@ -117,7 +117,13 @@ impl Bounded {
         // From before the first pod: on a busy machine one may start long after another.
         let crossing = bounds.memory.map(|_| {
             let group = Arc::clone(&group);
-            tokio::spawn(async move { crossing(&group, SHORT).await.ok() })
+            let logs = pods.iter().map(|pod| root.path().join("logs").join(pod.name));
+            let logs: Vec<PathBuf> = logs.collect();
+            let is_asked = move || {
+                let mut texts = logs.iter().filter_map(|log| fs::read_to_string(log).ok());
+                texts.any(|log| asked(&log).is_some())
+            };
+            tokio::spawn(async move { crossing(&group, SHORT, is_asked).await.ok() })
         });
         let agent = start_agent(&programs, root.path(), &group)?;
         let is_mounted = bounds.disk.is_some();
@@ -229,16 +235,28 @@ impl Drop for Bounded {
     }
 }
 
-/// When less than `least` MiB were left first, in ns on the monotonic clock. Samples every ms.
-pub(crate) async fn crossing(group: &Group, least: u64) -> TestResult<i128> {
+/// When less than `least` MiB were left first, in ns on the monotonic clock. Samples every ms. On a busy
+/// machine a pod may have been `asked` to stop, and may be gone, between two samples: then it is the first of
+/// these two.
+pub(crate) async fn crossing(
+    group: &Group,
+    least: u64,
+    asked: impl Fn() -> bool,
+) -> TestResult<i128> {
     let begun = monotonic();
+    let mut last = begun;
     loop {
+        let now = monotonic();
         if group.memory_left().is_some_and(|left| left < least * MIB) {
-            return Ok(monotonic());
+            return Ok(now);
         }
-        if monotonic() - begun > 300_000_000_000 {
+        if asked() {
+            return Ok(last);
+        }
+        if now - begun > 300_000_000_000 {
             return Err("memory never ran short".into());
         }
+        last = now;
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
 }

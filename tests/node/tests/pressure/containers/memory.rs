@@ -3,7 +3,7 @@
 use winddown_node_tests::scenario::TestResult;
 
 use super::stage::{Stage, Taker};
-use crate::bounded::{SHORT, crossing};
+use crate::bounded::{SHORT, asked, crossing};
 
 #[tokio::test]
 async fn a_container_that_takes_the_nodes_memory_is_ended_and_no_other() -> TestResult {
@@ -16,8 +16,11 @@ async fn a_container_that_takes_the_nodes_memory_is_ended_and_no_other() -> Test
     let config = "evictionHard: {memory.available: 100Mi}\n";
     let Some(stage) = Stage::set(test, config, &pods).await? else { return Ok(()) };
     let group = stage.bound_memory(900)?;
-    let watching =
-        tokio::spawn(async move { crossing(&group, SHORT).await.map_err(|e| e.to_string()) });
+    let log = stage.log_on_host("hog");
+    let is_asked = move || std::fs::read_to_string(&log).is_ok_and(|log| asked(&log).is_some());
+    let watching = tokio::spawn(async move {
+        crossing(&group, SHORT, is_asked).await.map_err(|error| error.to_string())
+    });
     stage.start().await?;
     let evicted = stage.until_evicted(&["hog"]).await?;
     let crossing = watching.await??;

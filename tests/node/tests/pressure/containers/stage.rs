@@ -1,6 +1,7 @@
 //! A node with containerd, pods that take things, and a small disk or little memory.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -100,6 +101,11 @@ impl Stage {
     /// What a pod has written down.
     pub(super) fn log(&self, pod: &str) -> String {
         self.node().read(&format!("{LOGS}/{pod}")).unwrap_or_default()
+    }
+
+    /// Where that is, as the host sees it.
+    pub(super) fn log_on_host(&self, pod: &str) -> PathBuf {
+        self.node().host_path(&format!("{LOGS}/{pod}"))
     }
 
     /// When a pod was asked to stop, in ns on the monotonic clock.
