@@ -117,7 +117,7 @@ impl Offline for Commands {
 
     fn diagnose(&self, global: &GlobalArgs, args: &DoctorArgs) -> Result<Diagnosis, CommandError> {
         let place = winddown_doctor::Place {
-            live: same_directory(&args.root, Path::new("/")),
+            live: winddown_install::same_directory(&args.root, Path::new("/")),
             root: args.root.clone(),
             config: global.config.clone(),
             socket: global.socket.clone(),
@@ -241,13 +241,6 @@ fn own_directory() -> Result<std::path::PathBuf, CommandError> {
         failure(anyhow::Error::new(error).context(what))
     })?;
     Ok(program.parent().unwrap_or(Path::new("/")).to_owned())
-}
-
-fn same_directory(one: &Path, other: &Path) -> bool {
-    match (rustix::fs::stat(one), rustix::fs::stat(other)) {
-        (Ok(one), Ok(other)) => (one.st_dev, one.st_ino) == (other.st_dev, other.st_ino),
-        _ => false,
-    }
 }
 
 fn failure(error: impl Into<anyhow::Error>) -> CommandError {

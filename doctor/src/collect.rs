@@ -196,12 +196,6 @@ fn interesting(root: &Path) -> Fact<Vec<Process>> {
     }
 }
 
-/// Where a file of the node is, if `root` stands for `/`.
-fn below(root: &Path, path: impl AsRef<Path>) -> PathBuf {
-    let path = path.as_ref();
-    root.join(path.strip_prefix("/").unwrap_or(path))
-}
-
 /// A fact from an error of the file system.
 fn unseen<T>(error: &std::io::Error, what: &Path) -> Fact<T> {
     Fact::Unseen(kind(error), format!("{}: {error}", what.display()))

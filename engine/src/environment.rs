@@ -8,6 +8,8 @@ use std::sync::OnceLock;
 use k8s_openapi::api::core::v1 as api;
 use winddown_shared::{Pod, Quantity, RuntimeError};
 
+use crate::meminfo::MemInfo;
+
 /// What `valueFrom` may ask about the node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeFacts {
@@ -51,16 +53,14 @@ impl NodeFacts {
     /// What this host says of itself; no address is configured.
     pub fn of_this_host(proc_root: &Path) -> Self {
         let name = std::fs::read_to_string(proc_root.join("sys/kernel/hostname"));
-        let memory = std::fs::read_to_string(proc_root.join("meminfo")).unwrap_or_default();
-        let kib: Option<i64> = memory
-            .lines()
-            .find_map(|l| l.strip_prefix("MemTotal:")?.trim().strip_suffix(" kB")?.parse().ok());
+        let memory = std::fs::read(proc_root.join("meminfo")).unwrap_or_default();
+        let memory = MemInfo::parse(&memory).and_then(|info| i64::try_from(info.total).ok());
         let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         Self {
             name: name.map(|n| n.trim().to_owned()).unwrap_or_default(),
             address: None,
             cpu_milli: i64::try_from(cpus).unwrap_or(1).saturating_mul(1000),
-            memory_bytes: kib.unwrap_or(0).saturating_mul(1024),
+            memory_bytes: memory.unwrap_or_default(),
         }
     }
 

@@ -16,6 +16,7 @@ pub mod entry;
 pub mod environment;
 pub mod failure;
 pub mod files;
+pub mod meminfo;
 pub mod mount_table;
 pub mod oom_score;
 pub mod plan;

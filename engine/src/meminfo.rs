@@ -2,17 +2,20 @@
 
 /// The lines that count here, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct MemInfo {
-    pub(super) total: u64,
-    pub(super) free: u64,
+pub struct MemInfo {
+    /// `MemTotal`; not 0.
+    pub total: u64,
+    /// `MemFree`; at most the total.
+    pub free: u64,
     /// `MemAvailable`; older kernels lack it.
-    pub(super) available: Option<u64>,
-    pub(super) inactive_file: Option<u64>,
+    pub available: Option<u64>,
+    /// `Inactive(file)`: what of the page cache can go first.
+    pub inactive_file: Option<u64>,
 }
 
 impl MemInfo {
     /// None if the total or the free memory is not told.
-    pub(super) fn parse(text: &[u8]) -> Option<Self> {
+    pub fn parse(text: &[u8]) -> Option<Self> {
         let (mut total, mut free, mut available, mut inactive_file) = (None, None, None, None);
         for line in text.split(|&b| b == b'\n') {
             let Some(colon) = line.iter().position(|&b| b == b':') else { continue };

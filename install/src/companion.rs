@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 use winddown_config::reference::default_of;
 use winddown_config::{Config, Mode, ShutdownPeriods, scalar};
-use winddown_kubelet::{Configuration, Kubelet, Periods, PriorityPeriod};
+use winddown_kubelet::{Configuration, Kubelet, Periods, PriorityPeriod, below};
 
 use super::error::InstallError;
 
@@ -330,10 +330,6 @@ fn steps(
         steps.push(format!("systemctl restart {}", unit.trim_end_matches(".service")));
     }
     steps
-}
-
-fn below(root: &Path, path: &Path) -> PathBuf {
-    root.join(path.strip_prefix("/").unwrap_or(path))
 }
 
 fn shown(path: &Path) -> String {

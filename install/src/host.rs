@@ -29,15 +29,18 @@ impl LiveHost {
     /// The live host, if `root` is its root directory and systemd runs it. In a chroot, an image
     /// build or a container without systemd there is none, and files are all there is to do.
     pub fn at(root: &Path) -> Option<Self> {
-        let same = |a: &str, b: &Path| -> bool {
-            match (rustix::fs::stat(a), rustix::fs::stat(b)) {
-                (Ok(a), Ok(b)) => (a.st_dev, a.st_ino) == (b.st_dev, b.st_ino),
-                _ => false,
-            }
-        };
         // The same tests as sd_booted() and systemctl's own for a chroot.
         let booted = Path::new("/run/systemd/system").is_dir();
+        let same = |one: &str, other: &Path| same_directory(Path::new(one), other);
         (booted && same("/", root) && same("/proc/1/root", Path::new("/"))).then_some(Self)
+    }
+}
+
+/// Whether both lead to one directory.
+pub fn same_directory(one: &Path, other: &Path) -> bool {
+    match (rustix::fs::stat(one), rustix::fs::stat(other)) {
+        (Ok(one), Ok(other)) => (one.st_dev, one.st_ino) == (other.st_dev, other.st_ino),
+        _ => false,
     }
 }
 

@@ -32,7 +32,7 @@ use std::time::Duration;
 pub use choice::{Choice, choose};
 pub use companion::Companion;
 pub use error::{Conflict, HostError, InstallError};
-pub use host::{Host, LiveHost};
+pub use host::{Host, LiveHost, same_directory};
 pub use program::find_program;
 pub use report::{Action, Change, InstallReport};
 pub use uninstall::{UninstallOptions, uninstall, uninstall_on};

@@ -82,7 +82,8 @@ fn running(root: &Path) -> Vec<Kubelet> {
 }
 
 /// Where a file of the machine is, if `root` stands for `/`.
-fn below(root: &Path, path: &Path) -> PathBuf {
+pub fn below(root: &Path, path: impl AsRef<Path>) -> PathBuf {
+    let path = path.as_ref();
     root.join(path.strip_prefix("/").unwrap_or(path))
 }
 

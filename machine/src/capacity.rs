@@ -3,13 +3,14 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use winddown_engine::meminfo::MemInfo;
+
 use crate::file::{self, ReadError, Roots};
 
 mod cpu;
 #[cfg(feature = "fuzzing")]
 pub(crate) mod fuzzing;
 mod huge_pages;
-mod memory;
 #[cfg(test)]
 mod tests;
 
@@ -40,12 +41,20 @@ impl Capacity {
     pub fn read(roots: &Roots) -> Result<Self, ReadError> {
         Ok(Self {
             cpu_milli: cpu::online(roots)?.saturating_mul(1000),
-            memory: memory::total(roots)?,
+            memory: memory(roots)?,
             huge_pages: huge_pages::set_aside(roots)?,
             ephemeral_storage: size_of(&roots.storage)?,
             pids: pids(roots),
         })
     }
+}
+
+/// Bytes of memory that the kernel manages.
+fn memory(roots: &Roots) -> Result<i64, ReadError> {
+    let path = roots.proc.join("meminfo");
+    let total = MemInfo::parse(file::text(&path)?.as_bytes()).map(|info| info.total);
+    let odd = || ReadError::odd(&path, "has no lines MemTotal and MemFree in kB");
+    total.and_then(|total| i64::try_from(total).ok()).ok_or_else(odd)
 }
 
 /// Bytes of the file system that `path` is on.

@@ -18,7 +18,6 @@ mod cgroups;
 pub(crate) mod fuzzing;
 mod kernel;
 mod kernel_file;
-mod meminfo;
 mod mounts;
 mod storage;
 mod tasks;

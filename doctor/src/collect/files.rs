@@ -9,12 +9,13 @@ use std::time::SystemTime;
 use winddown_shared::{WallTime, error_chain};
 use winddown_shutdown::ReportStore;
 
-use super::{Place, below, unseen};
+use super::{Place, unseen};
 use crate::facts::{
     Command, ConfigFact, ConfigRead, Fact, Installed, SocketFile, StateDirectory, Unseen,
 };
 use winddown_config::{Config, ConfigError};
 use winddown_control::api::ReportEntry;
+use winddown_kubelet::below;
 use winddown_node::reports;
 
 /// Where systemd finds units, the strongest first.

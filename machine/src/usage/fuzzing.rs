@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use super::meminfo::MemInfo;
+use winddown_engine::meminfo::MemInfo;
+
 use super::{mounts, tasks};
 
 pub(crate) fn laws(text: &[u8]) {

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use tokio::time::Instant;
+use winddown_engine::meminfo::MemInfo;
 use winddown_shared::cgroup_number;
 use winddown_shared::{
     CgroupMemory, CgroupMemoryEvents, MemoryStat, MemoryStats, PidStats, PressureStats,
@@ -10,7 +11,6 @@ use winddown_shared::{
 
 use super::cgroups::CgroupTree;
 use super::kernel_file::KernelFile;
-use super::meminfo::MemInfo;
 use super::{Reading, UsagePlaces, tasks};
 use crate::file::ReadError;
 use crate::psi::parse_pressure;
