@@ -41,7 +41,7 @@ mod names;
 mod open;
 mod start;
 mod unit_cache;
-pub mod units;
+pub use winddown_shared::service_units as units;
 
 pub use open::SystemdOpenError;
 

@@ -35,6 +35,7 @@ mod pod;
 mod proc_stat;
 mod runtime;
 mod runtime_syncer;
+pub mod service_units;
 mod shutdown_work;
 mod stats;
 mod stats_source;
