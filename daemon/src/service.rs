@@ -12,7 +12,6 @@ mod reload;
 mod runtime;
 mod signals;
 mod unit_stop;
-mod units;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -43,7 +42,7 @@ use signals::{Ends, Reloads};
 pub use cluster::ClusterStartError;
 pub use configured::ConfiguredRuntime;
 pub use runtime::RuntimeStartError;
-pub use units::SystemdUnits;
+pub use runtime::units_of_pods;
 
 /// A node on the real runtimes and the real logind.
 pub type ServiceNode = Node<ConfiguredRuntime>;

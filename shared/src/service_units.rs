@@ -75,7 +75,7 @@ pub trait ServiceUnits: Send + Sync + 'static {
 }
 
 /// A transient service to start.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct NewUnit {
     /// Its name, with `.service`.
     pub name: String,
@@ -108,9 +108,10 @@ pub struct NewUnit {
 }
 
 /// Where a service's output goes.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub enum UnitOutput {
     /// Nowhere.
+    #[default]
     Null,
     /// To the journal.
     Journal,
@@ -132,11 +133,12 @@ pub struct UnitLimits {
 }
 
 /// What the service manager keeps of a service that has ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Keep {
     /// How it ended, until it is stopped and its failure forgotten.
     Result,
     /// Nothing.
+    #[default]
     Nothing,
     /// Nothing, and it is started again should it fail.
     Alive,
@@ -237,6 +239,14 @@ pub enum UnitError {
     /// A unit of this name is loaded.
     #[error("{unit} is there already")]
     Exists {
+        /// Its name.
+        unit: String,
+    },
+    /// No such unit is loaded.
+    #[error("{call}: {unit} is not loaded")]
+    Absent {
+        /// What it was asked.
+        call: &'static str,
         /// Its name.
         unit: String,
     },

@@ -11,9 +11,9 @@ use winddown_runtimes::systemd::SystemdRuntime;
 use winddown_shared::{
     Grace, Pod, PodRuntimeStatus, PodStopped, PodUid, Runtime, RuntimeError, RuntimePod, SyncedPod,
 };
+use winddown_systemd::units::UnitsClient;
 
 use super::companion::KubeletNode;
-use super::units::SystemdUnits;
 
 /// What runs the pods of a node. Each call is the named runtime's own, with its errors and its
 /// cancel-safety.
@@ -24,7 +24,7 @@ pub enum ConfiguredRuntime {
     /// Containers of containerd or CRI-O.
     Cri(Arc<CriRuntime>),
     /// Transient services of the service manager.
-    Systemd(Arc<SystemdRuntime<SystemdUnits>>),
+    Systemd(Arc<SystemdRuntime<UnitsClient>>),
     /// A kubelet runs them, and this agent has them ended.
     Kubelet(KubeletRuntime<KubeletNode>),
 }

@@ -8,8 +8,9 @@ use std::time::Duration;
 use tokio::sync::broadcast;
 use tokio::time::timeout;
 use winddown_files::{Survives, replace};
+use winddown_shared::service_units::{ServiceUnits as _, UnitChange, UnitError, UnitPhase};
 use winddown_systemd::Bus;
-use winddown_systemd::units::{ServiceChange, ServiceError, ServicePhase, UnitsClient};
+use winddown_systemd::units::UnitsClient;
 
 /// What every distribution of Kubernetes with a kubelet of its own calls it.
 const UNIT: &str = "kubelet.service";
@@ -36,7 +37,7 @@ pub(super) enum KubeletError {
     NoService,
     /// systemd did not do it.
     #[error("systemd does not do it")]
-    Systemd(#[source] ServiceError),
+    Systemd(#[source] UnitError),
     /// It goes on.
     #[error("{UNIT} has not ended within {} s", ENDS_WITHIN.as_secs())]
     Late,
@@ -64,7 +65,7 @@ impl KubeletService {
         let systemd = UnitsClient::start(Bus::System, UNIT, PATIENCE);
         let mut changes = systemd.changes();
         loop {
-            match systemd.state(UNIT).await {
+            match systemd.look(UNIT).await {
                 Ok(Some(state)) if state.main_pid.is_some() => {
                     self.ran.store(true, Ordering::Relaxed);
                 }
@@ -83,7 +84,7 @@ impl KubeletService {
     pub(super) async fn stop(&self) -> Result<(), KubeletError> {
         // Not kept: it is needed once, at the end of the machine.
         let systemd = UnitsClient::start(Bus::System, UNIT, PATIENCE);
-        let state = systemd.state(UNIT).await.map_err(KubeletError::Systemd)?;
+        let state = systemd.look(UNIT).await.map_err(KubeletError::Systemd)?;
         let runs = state.is_some_and(|state| state.main_pid.is_some());
         // One that has just ended may be started again by systemd.
         if !runs && !self.ran.load(Ordering::Relaxed) {
@@ -118,9 +119,9 @@ impl KubeletService {
 /// Resolves when nothing of the service runs.
 async fn is_over(
     systemd: &UnitsClient,
-    mut changes: broadcast::Receiver<ServiceChange>,
-) -> Result<(), ServiceError> {
-    while systemd.state(UNIT).await?.is_some_and(|state| state.phase != ServicePhase::Over) {
+    mut changes: broadcast::Receiver<UnitChange>,
+) -> Result<(), UnitError> {
+    while systemd.look(UNIT).await?.is_some_and(|state| state.phase != UnitPhase::Over) {
         // One that was missed is looked for as well; the sender lives as long as the client.
         let _ = changes.recv().await;
     }

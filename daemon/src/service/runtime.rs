@@ -1,5 +1,7 @@
 //! The runtimes a service can run on, opened as the configuration says.
 
+use std::time::Duration;
+
 use winddown_cri::{CriConfig, CriOpenError, CriRuntime, EndpointError};
 use winddown_runtimes::process::{
     CgroupParent, OpenError, ProcessConfig, ProcessRuntime, ShimCommand,
@@ -7,8 +9,8 @@ use winddown_runtimes::process::{
 use winddown_runtimes::systemd::{SystemdOpenError, SystemdRuntime};
 use winddown_shared::WallClock;
 use winddown_systemd::Bus;
+use winddown_systemd::units::UnitsClient;
 
-use super::units::SystemdUnits;
 use winddown_config::Config;
 use winddown_machine::host::is_in_memory;
 use winddown_node::Identity;
@@ -80,10 +82,15 @@ pub(super) async fn systemd(
     config: &Config,
     identity: &Identity,
     wall: &WallClock,
-) -> Result<SystemdRuntime<SystemdUnits>, RuntimeStartError> {
+) -> Result<SystemdRuntime<UnitsClient>, RuntimeStartError> {
     let programs = programs(config, identity, wall, "systemd")?;
-    let units = SystemdUnits::start(Bus::System);
-    SystemdRuntime::open(programs, units).await.map_err(RuntimeStartError::Systemd)
+    SystemdRuntime::open(programs, units_of_pods()).await.map_err(RuntimeStartError::Systemd)
+}
+
+/// The services of pods, as systemd has them. Must be called inside a tokio runtime.
+pub fn units_of_pods() -> UnitsClient {
+    // As long as a reload of systemd lasts on a slow machine.
+    UnitsClient::start(Bus::System, "winddown-pod", Duration::from_secs(10))
 }
 
 /// For runtimes whose containers are programs of this host; `kind` names the directory of its records.

@@ -7,11 +7,11 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::time::{Instant, sleep};
-use winddown_daemon::service::SystemdUnits;
+use winddown_daemon::service::units_of_pods;
 use winddown_runtimes::process::ShimCommand;
 use winddown_runtimes::systemd::SystemdRuntime;
 use winddown_shared::Runtime as _;
-use winddown_systemd::Bus;
+use winddown_systemd::units::UnitsClient;
 
 use crate::bed::{Act, PATIENCE, POLITE, exit_of, is_running, pod, run, status_until, stop};
 use crate::node::PROGRAMS;
@@ -35,7 +35,7 @@ pub(crate) struct Systemd {
 }
 
 impl Stage for Systemd {
-    type Runtime = SystemdRuntime<SystemdUnits>;
+    type Runtime = SystemdRuntime<UnitsClient>;
 
     async fn set() -> Self {
         Self { dir: dir_with_act() }
@@ -46,7 +46,7 @@ impl Stage for Systemd {
             &self.dir,
             ShimCommand::new(Path::new(PROGRAMS).join("winddown-shim"), []),
         );
-        SystemdRuntime::open(config, SystemdUnits::start(Bus::System)).await.unwrap()
+        SystemdRuntime::open(config, units_of_pods()).await.unwrap()
     }
 
     fn dir(&self) -> &Path {

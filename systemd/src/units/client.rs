@@ -8,6 +8,9 @@ use futures_util::StreamExt as _;
 use tokio::sync::{broadcast, oneshot, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
+use winddown_shared::service_units::{
+    NewUnit, ServiceUnits, UnitChange, UnitError, UnitView, Whom,
+};
 use winddown_shared::{critical, error_chain};
 use zbus::connection::Builder;
 use zbus::fdo::DBusProxy;
@@ -15,11 +18,11 @@ use zbus::names::BusName;
 use zbus::proxy::CacheProperties;
 use zbus::{Connection, Message, MessageStream, OwnedObjectPath, OwnedVariant, Variant, fdo};
 
+use super::error::sorted;
 use super::properties::{Properties, properties};
 use super::signals::{
     MANAGER, MANAGER_PATH, SERVICE, SYSTEMD1, TrustedSender, UNIT, UnitSignals, rules,
 };
-use super::{ServiceChange, ServiceError, ServiceState, TransientService};
 use crate::logind::Bus;
 
 /// How many changes a slow follower may lag behind before it must list all services.
@@ -62,134 +65,33 @@ impl UnitsClient {
         Self(Arc::new(Inner { signals, connection, patience, keeper }))
     }
 
-    /// Subscribes to changes of the services.
-    pub fn changes(&self) -> broadcast::Receiver<ServiceChange> {
-        self.0.signals.listen()
-    }
-
     /// Whether there is a connection now.
     pub fn is_connected(&self) -> bool {
         self.0.connection.borrow().is_some()
     }
 
-    /// Starts a transient service. Resolves when its start is under way.
-    ///
-    /// # Errors
-    /// [`ServiceError::Exists`], or see there.
-    pub async fn start_service(&self, service: TransientService) -> Result<(), ServiceError> {
-        let name = service.name.clone();
-        let auxiliary: Vec<(String, Properties)> = Vec::new();
-        let body = (name, "fail", properties(service), auxiliary);
-        self.call("StartTransientUnit", &body).await.map(drop)
-    }
-
-    /// Makes a slice with this weight. One that is there stays as it is.
-    ///
-    /// # Errors
-    /// See [`ServiceError`].
-    pub async fn make_slice(
-        &self,
-        slice: &str,
-        description: &str,
-        cpu_weight: u64,
-    ) -> Result<(), ServiceError> {
-        let auxiliary: Vec<(String, Properties)> = Vec::new();
-        let properties: Properties =
-            vec![("Description", description.to_owned().into()), ("CPUWeight", cpu_weight.into())];
-        match self.call("StartTransientUnit", &(slice, "fail", properties, auxiliary)).await {
-            Err(ServiceError::Exists { .. }) => Ok(()),
-            answer => answer.map(drop),
-        }
-    }
-
-    /// Sends a signal to the main process, or to all. To a unit that is not there it is sent in vain.
-    ///
-    /// # Errors
-    /// See [`ServiceError`].
-    pub async fn kill(&self, unit: &str, all: bool, signal: i32) -> Result<(), ServiceError> {
-        let whom = if all { "all" } else { "main" };
-        let call = "KillUnit";
-        match self.call(call, &(unit, whom, signal)).await.map(drop) {
-            Err(ServiceError::Absent { .. }) => Ok(()),
-            // Its main process has ended.
-            Err(ServiceError::Refused { detail, .. }) if detail.contains("NoSuchProcess") => Ok(()),
-            outcome => outcome,
-        }
-    }
-
-    /// Has a unit stopped; the answer comes when that has begun. One that is not there is stopped.
-    ///
-    /// # Errors
-    /// See [`ServiceError`].
-    pub async fn stop(&self, unit: &str) -> Result<(), ServiceError> {
-        present(self.call("StopUnit", &(unit, "replace")).await)
-    }
-
     /// Has a unit of the machine started; the answer comes when that has begun.
     ///
     /// # Errors
-    /// See [`ServiceError`].
-    pub async fn start_unit(&self, unit: &str) -> Result<(), ServiceError> {
-        self.call("StartUnit", &(unit, "replace")).await.map(drop)
-    }
-
-    /// Has a unit's failure forgotten, and with it the unit.
-    ///
-    /// # Errors
-    /// See [`ServiceError`].
-    pub async fn reset_failed(&self, unit: &str) -> Result<(), ServiceError> {
-        present(self.call("ResetFailedUnit", &(unit,)).await)
-    }
-
-    /// A service's current state; none if it is not loaded.
-    ///
-    /// # Errors
-    /// See [`ServiceError`].
-    pub async fn state(&self, unit: &str) -> Result<Option<ServiceState>, ServiceError> {
-        let path = match self.call("GetUnit", &(unit,)).await {
-            Err(ServiceError::Absent { .. }) => return Ok(None),
-            answer => answer?,
-        };
-        let path = path.body().deserialize::<OwnedObjectPath>();
-        let path = path.map_err(|e| ServiceError::of("GetUnit", &e))?;
-        self.state_at(unit, &path).await
-    }
-
-    /// The current state of all services whose names begin with `prefix`.
-    ///
-    /// # Errors
-    /// See [`ServiceError`].
-    pub async fn list(&self, prefix: &str) -> Result<Vec<(String, ServiceState)>, ServiceError> {
-        let call = "ListUnitsByPatterns";
-        let states: [&str; 0] = [];
-        // A backslash is part of an escaped name; in a pattern it would take away another's meaning.
-        let pattern = format!("{}*.service", prefix.replace('\\', "\\\\"));
-        let answer = self.call(call, &(states.as_slice(), [pattern.as_str()].as_slice())).await?;
-        let all: Vec<Listed> =
-            answer.body().deserialize().map_err(|e| ServiceError::of(call, &e))?;
-        let mut found = Vec::with_capacity(all.len());
-        for listed in all {
-            if let Some(state) = self.state_at(&listed.0, &listed.6).await? {
-                found.push((listed.0, state));
-            }
-        }
-        Ok(found)
+    /// See [`UnitError`].
+    pub async fn start_unit(&self, unit: &str) -> Result<(), UnitError> {
+        self.call("StartUnit", unit, &(unit, "replace")).await.map(drop)
     }
 
     async fn state_at(
         &self,
         unit: &str,
         path: &OwnedObjectPath,
-    ) -> Result<Option<ServiceState>, ServiceError> {
+    ) -> Result<Option<UnitView>, UnitError> {
         let mut properties = Vec::with_capacity(2);
         for interface in [SERVICE, UNIT] {
             let place = (path.as_str(), PROPERTIES);
-            let answer = match self.call_at(place, "GetAll", &(interface,)).await {
-                Err(ServiceError::Absent { .. }) => return Ok(None),
+            let answer = match self.call_at(place, "GetAll", unit, &(interface,)).await {
+                Err(UnitError::Absent { .. }) => return Ok(None),
                 answer => answer?,
             };
             let all = answer.body().deserialize::<HashMap<String, OwnedVariant>>();
-            properties.push(all.map_err(|e| ServiceError::of("GetAll", &e))?);
+            properties.push(all.map_err(|e| sorted("GetAll", unit, &e))?);
         }
         // One that was unloaded between the calls is made up by systemd when it is asked for.
         let load_state = properties.iter().find_map(|all| all.get("LoadState"));
@@ -201,34 +103,116 @@ impl UnitsClient {
         Ok(Some(self.0.signals.learn(unit, &properties)))
     }
 
-    async fn call<B>(&self, method: &'static str, body: &B) -> Result<Message, ServiceError>
+    async fn call<B>(
+        &self,
+        method: &'static str,
+        unit: &str,
+        body: &B,
+    ) -> Result<Message, UnitError>
     where
         B: serde::Serialize + zbus::wire::DynamicType,
     {
-        self.call_at((MANAGER_PATH, MANAGER), method, body).await
+        self.call_at((MANAGER_PATH, MANAGER), method, unit, body).await
     }
 
     async fn call_at<B>(
         &self,
         (path, interface): (&str, &str),
         method: &'static str,
+        unit: &str,
         body: &B,
-    ) -> Result<Message, ServiceError>
+    ) -> Result<Message, UnitError>
     where
         B: serde::Serialize + zbus::wire::DynamicType,
     {
         let connection = self.connection(method).await?;
         let to = connection.is_bus().then_some(SYSTEMD1);
         let answer = connection.call_method(to, path, Some(interface), method, body).await;
-        answer.map_err(|error| ServiceError::of(method, &error))
+        answer.map_err(|error| sorted(method, unit, &error))
     }
 
-    async fn connection(&self, call: &'static str) -> Result<Connection, ServiceError> {
+    async fn connection(&self, call: &'static str) -> Result<Connection, UnitError> {
         let mut published = self.0.connection.clone();
         let waits = timeout(self.0.patience, published.wait_for(Option::is_some));
         let connection = waits.await.ok().and_then(Result::ok).and_then(|found| found.clone());
-        let detail = || "there is no connection to systemd".to_owned();
-        connection.ok_or_else(|| ServiceError::Silent { call, detail: detail() })
+        let why = || "there is no connection to systemd".to_owned();
+        connection.ok_or_else(|| UnitError::Silent { call, why: why() })
+    }
+}
+
+impl ServiceUnits for UnitsClient {
+    async fn start(&self, unit: NewUnit) -> Result<(), UnitError> {
+        let name = unit.name.clone();
+        let auxiliary: Vec<(String, Properties)> = Vec::new();
+        let body = (&*name, "fail", properties(unit), auxiliary);
+        self.call("StartTransientUnit", &name, &body).await.map(drop)
+    }
+
+    async fn make_slice(
+        &self,
+        slice: &str,
+        description: &str,
+        cpu_weight: u64,
+    ) -> Result<(), UnitError> {
+        let auxiliary: Vec<(String, Properties)> = Vec::new();
+        let properties: Properties =
+            vec![("Description", description.to_owned().into()), ("CPUWeight", cpu_weight.into())];
+        let body = (slice, "fail", properties, auxiliary);
+        match self.call("StartTransientUnit", slice, &body).await {
+            Err(UnitError::Exists { .. }) => Ok(()),
+            answer => answer.map(drop),
+        }
+    }
+
+    async fn signal(&self, unit: &str, whom: Whom, signal: i32) -> Result<(), UnitError> {
+        let whom = if whom == Whom::All { "all" } else { "main" };
+        match self.call("KillUnit", unit, &(unit, whom, signal)).await.map(drop) {
+            Err(UnitError::Absent { .. }) => Ok(()),
+            // Its main process has ended.
+            Err(UnitError::Refused { why, .. }) if why.contains("NoSuchProcess") => Ok(()),
+            outcome => outcome,
+        }
+    }
+
+    async fn stop(&self, unit: &str) -> Result<(), UnitError> {
+        present(self.call("StopUnit", unit, &(unit, "replace")).await)
+    }
+
+    async fn forget_failure(&self, unit: &str) -> Result<(), UnitError> {
+        present(self.call("ResetFailedUnit", unit, &(unit,)).await)
+    }
+
+    async fn look(&self, unit: &str) -> Result<Option<UnitView>, UnitError> {
+        let call = "GetUnit";
+        let path = match self.call(call, unit, &(unit,)).await {
+            Err(UnitError::Absent { .. }) => return Ok(None),
+            answer => answer?,
+        };
+        let path = path.body().deserialize::<OwnedObjectPath>();
+        let path = path.map_err(|e| sorted(call, unit, &e))?;
+        self.state_at(unit, &path).await
+    }
+
+    async fn list(&self, prefix: &str) -> Result<Vec<(String, UnitView)>, UnitError> {
+        let call = "ListUnitsByPatterns";
+        let states: [&str; 0] = [];
+        // A backslash is part of an escaped name; in a pattern it would take away another's meaning.
+        let pattern = format!("{}*.service", prefix.replace('\\', "\\\\"));
+        let patterns = [pattern.as_str()];
+        let body = (states.as_slice(), patterns.as_slice());
+        let answer = self.call(call, prefix, &body).await?;
+        let all: Vec<Listed> = answer.body().deserialize().map_err(|e| sorted(call, prefix, &e))?;
+        let mut found = Vec::with_capacity(all.len());
+        for listed in all {
+            if let Some(view) = self.state_at(&listed.0, &listed.6).await? {
+                found.push((listed.0, view));
+            }
+        }
+        Ok(found)
+    }
+
+    fn changes(&self) -> broadcast::Receiver<UnitChange> {
+        self.0.signals.listen()
     }
 }
 
@@ -238,9 +222,9 @@ impl Drop for Inner {
     }
 }
 
-fn present(answer: Result<Message, ServiceError>) -> Result<(), ServiceError> {
+fn present(answer: Result<Message, UnitError>) -> Result<(), UnitError> {
     match answer {
-        Ok(_) | Err(ServiceError::Absent { .. }) => Ok(()),
+        Ok(_) | Err(UnitError::Absent { .. }) => Ok(()),
         Err(error) => Err(error),
     }
 }

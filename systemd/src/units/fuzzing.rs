@@ -1,8 +1,8 @@
 //! What is made of what systemd says of its units.
 
+use winddown_shared::service_units::UnitChange;
 use zbus::Message;
 
-use super::ServiceChange;
 use super::signals::{TrustedSender, UnitSignals};
 
 const PREFIX: &str = "winddown-pod";
@@ -17,13 +17,11 @@ pub(crate) fn laws(message: &Message) {
     signals.take(message, &mut TrustedSender::Peer);
     while let Ok(change) = heard.try_recv() {
         match change {
-            ServiceChange::Seen { unit, state } => {
+            UnitChange::Seen { unit, view } => {
                 assert!(unit.starts_with(PREFIX), "{unit} is none of ours");
-                assert!(state.main_pid.is_none_or(|pid| pid > 0), "{state:?}");
-                let end = state.end;
-                assert!(end.is_none_or(|end| end.exit_code.is_some() != end.signal.is_some()));
+                assert!(view.main_pid.is_none_or(|pid| pid > 0), "{view:?}");
             }
-            ServiceChange::Removed { unit } => assert!(unit.starts_with(PREFIX), "{unit}"),
+            UnitChange::Vanished { unit } => assert!(unit.starts_with(PREFIX), "{unit}"),
             _ => {}
         }
     }

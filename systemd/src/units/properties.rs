@@ -2,15 +2,17 @@
 
 use std::time::Duration;
 
+use winddown_shared::service_units::{Keep, NewUnit, UnitOutput};
 use zbus::Variant;
 
-use super::{ServiceKeep, ServiceOutput, TransientService};
+/// Pods' services are stopped after the agent, whose stop ends them in order.
+const AGENT: &str = "winddown.service";
 
 /// Names and values.
 pub(super) type Properties = Vec<(&'static str, Variant<'static>)>;
 
 /// The properties, and with them the descriptors.
-pub(super) fn properties(service: TransientService) -> Properties {
+pub(super) fn properties(service: NewUnit) -> Properties {
     let mut all: Properties = vec![
         ("Description", service.description.into()),
         ("Slice", service.slice.into()),
@@ -25,16 +27,15 @@ pub(super) fn properties(service: TransientService) -> Properties {
         ("OOMPolicy", "kill".into()),
         // Not stopped by systemd at a shutdown before those it is ordered before are.
         ("DefaultDependencies", false.into()),
+        ("Before", vec![AGENT.to_owned()].into()),
     ];
-    for (name, units) in [("Before", service.before), ("After", service.after)] {
-        if !units.is_empty() {
-            all.push((name, units.into()));
-        }
+    if let Some(unit) = service.after {
+        all.push(("After", vec![unit].into()));
     }
     if let Some(fd) = service.input {
         all.push(("StandardInputFileDescriptor", zbus::Fd::from(fd).into()));
     }
-    if matches!(service.output, ServiceOutput::To(_)) {
+    if matches!(service.output, UnitOutput::To(_)) {
         // Else systemd takes it for the journal, and gives an error output that is the journal the
         // descriptor of this one.
         all.push(("StandardOutput", "null".into()));
@@ -42,20 +43,21 @@ pub(super) fn properties(service: TransientService) -> Properties {
     all.push(output(("StandardOutput", "StandardOutputFileDescriptor"), service.output));
     all.push(output(("StandardError", "StandardErrorFileDescriptor"), service.error));
     let limits = [
-        ("MemoryMax", service.memory_max),
-        ("CPUQuotaPerSecUSec", service.cpu_milli.map(|milli| milli.saturating_mul(1000))),
-        ("CPUWeight", service.cpu_weight),
-        ("TasksMax", service.tasks_max),
+        ("MemoryMax", service.limits.memory_max),
+        ("CPUQuotaPerSecUSec", service.limits.cpu_milli.map(|milli| milli.saturating_mul(1000))),
+        ("CPUWeight", service.limits.cpu_weight),
+        ("TasksMax", service.limits.tasks_max),
         ("RuntimeMaxUSec", service.max_runtime.map(micros)),
     ];
     all.extend(limits.into_iter().filter_map(|(name, value)| Some((name, value?.into()))));
     all.extend(kept(service.keep));
-    if let Some(identifier) = service.journal_identifier {
-        all.push(("SyslogIdentifier", identifier.into()));
+    let journal = service.journal.unwrap_or_default();
+    if !journal.identifier.is_empty() {
+        all.push(("SyslogIdentifier", journal.identifier.into()));
         all.push(("LogRateLimitIntervalUSec", 0_u64.into()));
     }
-    if !service.journal_fields.is_empty() {
-        let fields = service.journal_fields.into_iter();
+    if !journal.fields.is_empty() {
+        let fields = journal.fields.into_iter();
         let fields: Vec<Vec<u8>> =
             fields.map(|(name, value)| format!("{name}={value}").into_bytes()).collect();
         all.push(("LogExtraFields", fields.into()));
@@ -63,11 +65,11 @@ pub(super) fn properties(service: TransientService) -> Properties {
     all
 }
 
-fn kept(keep: ServiceKeep) -> Properties {
+fn kept(keep: Keep) -> Properties {
     match keep {
-        ServiceKeep::Result => vec![("RemainAfterExit", true.into())],
-        ServiceKeep::Nothing => vec![("CollectMode", "inactive-or-failed".into())],
-        ServiceKeep::Alive => vec![
+        Keep::Result => vec![("RemainAfterExit", true.into())],
+        Keep::Nothing => vec![("CollectMode", "inactive-or-failed".into())],
+        Keep::Alive => vec![
             ("CollectMode", "inactive-or-failed".into()),
             ("Restart", "on-failure".into()),
             ("RestartUSec", micros(Duration::from_millis(100)).into()),
@@ -84,12 +86,12 @@ fn exec_start(argv: Vec<String>) -> Variant<'static> {
 
 fn output(
     (by_name, by_descriptor): (&'static str, &'static str),
-    output: ServiceOutput,
+    output: UnitOutput,
 ) -> (&'static str, Variant<'static>) {
     match output {
-        ServiceOutput::Null => (by_name, "null".into()),
-        ServiceOutput::Journal => (by_name, "journal".into()),
-        ServiceOutput::To(fd) => (by_descriptor, zbus::Fd::from(fd).into()),
+        UnitOutput::Null => (by_name, "null".into()),
+        UnitOutput::Journal => (by_name, "journal".into()),
+        UnitOutput::To(fd) => (by_descriptor, zbus::Fd::from(fd).into()),
     }
 }
 

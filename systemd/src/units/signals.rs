@@ -4,13 +4,13 @@ use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::broadcast;
+use winddown_shared::service_units::{UnitChange, UnitView};
 use zbus::message::{Header, Type};
 use zbus::names::OwnedUniqueName;
 use zbus::{MatchRule, Message, OwnedObjectPath, OwnedVariant};
 
-use super::ServiceChange;
 use super::path::unit_of;
-use super::state::{ServiceState, UnitProperties};
+use super::state::UnitProperties;
 
 pub(super) const SYSTEMD1: &str = "org.freedesktop.systemd1";
 pub(super) const MANAGER_PATH: &str = "/org/freedesktop/systemd1";
@@ -44,7 +44,7 @@ pub(super) fn rules() -> [zbus::Result<MatchRule<'static>>; 4] {
 pub(super) struct UnitSignals {
     prefix: String,
     known: Mutex<HashMap<String, UnitProperties>>,
-    changes: broadcast::Sender<ServiceChange>,
+    changes: broadcast::Sender<UnitChange>,
 }
 
 /// Which sender is trusted.
@@ -62,13 +62,13 @@ impl UnitSignals {
         Self { prefix: prefix.to_owned(), known: Mutex::default(), changes }
     }
 
-    pub(super) fn listen(&self) -> broadcast::Receiver<ServiceChange> {
+    pub(super) fn listen(&self) -> broadcast::Receiver<UnitChange> {
         self.changes.subscribe()
     }
 
     /// Announces that changes may have been missed.
     pub(super) fn missed(&self) {
-        self.tell(ServiceChange::Missed);
+        self.tell(UnitChange::Missed);
     }
 
     /// Stores all properties of a unit, and returns its state.
@@ -76,7 +76,7 @@ impl UnitSignals {
         &self,
         unit: &str,
         properties: &[HashMap<String, OwnedVariant>],
-    ) -> ServiceState {
+    ) -> UnitView {
         let mut known = UnitProperties::default();
         properties.iter().for_each(|some| known.take(some));
         let state = known.state();
@@ -110,7 +110,7 @@ impl UnitSignals {
         if interface != SERVICE && interface != UNIT {
             return;
         }
-        let state = {
+        let view = {
             let mut all = self.known();
             let known = all.entry(unit.clone()).or_default();
             known.take(&properties);
@@ -118,7 +118,7 @@ impl UnitSignals {
         };
         // The unit's own interface comes last and completes the service's.
         if interface == UNIT {
-            self.tell(ServiceChange::Seen { unit: unit.into(), state });
+            self.tell(UnitChange::Seen { unit: unit.into(), view });
         }
     }
 
@@ -127,11 +127,11 @@ impl UnitSignals {
         let Ok((unit, _)) = body.deserialize::<(String, OwnedObjectPath)>() else { return };
         if unit.starts_with(&self.prefix) {
             self.known().remove(&unit);
-            self.tell(ServiceChange::Removed { unit: unit.into() });
+            self.tell(UnitChange::Vanished { unit: unit.into() });
         }
     }
 
-    fn tell(&self, change: ServiceChange) {
+    fn tell(&self, change: UnitChange) {
         // Fails only without receivers.
         let _ = self.changes.send(change);
     }

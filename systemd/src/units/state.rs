@@ -4,51 +4,8 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use winddown_shared::WallTime;
+use winddown_shared::service_units::{UnitEnd, UnitExit, UnitPhase, UnitView};
 use zbus::{OwnedVariant, Variant};
-
-/// A service as systemd sees it.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ServiceState {
-    /// How far it has come.
-    pub phase: ServicePhase,
-    /// How its main process ended, if it has.
-    pub end: Option<ServiceEnd>,
-    /// Its main process, while that runs.
-    pub main_pid: Option<i32>,
-}
-
-/// How far a service has come.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum ServicePhase {
-    /// Its program is not executed yet.
-    #[default]
-    Starting,
-    /// Its main process runs.
-    Running,
-    /// Its main process ended well; what else it started may still run.
-    Exited,
-    /// It is being stopped.
-    Stopping,
-    /// Nothing of it runs.
-    Over,
-}
-
-/// How a service's main process ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ServiceEnd {
-    /// Its exit code; none if a signal ended it.
-    pub exit_code: Option<i32>,
-    /// The signal that ended it.
-    pub signal: Option<i32>,
-    /// `Result` is `oom-kill`.
-    pub out_of_memory: bool,
-    /// When it started.
-    pub started_at: Option<WallTime>,
-    /// When it ended.
-    pub finished_at: Option<WallTime>,
-    /// How long it ran, by the monotonic clock.
-    pub ran: Duration,
-}
 
 /// A unit's properties. Times are in microseconds.
 #[derive(Clone, Debug, Default)]
@@ -95,32 +52,34 @@ impl UnitProperties {
         }
     }
 
-    pub(super) fn state(&self) -> ServiceState {
+    pub(super) fn state(&self) -> UnitView {
         let pid = i32::try_from(self.main_pid).ok().filter(|&pid| pid > 0);
-        ServiceState { phase: self.phase(), end: self.end(), main_pid: pid }
+        UnitView { phase: self.phase(), end: self.end(), main_pid: pid }
     }
 
-    fn phase(&self) -> ServicePhase {
+    fn phase(&self) -> UnitPhase {
         match (self.active.as_str(), self.sub.as_str()) {
-            ("active", "exited") => ServicePhase::Exited,
-            ("active" | "reloading" | "refreshing", _) => ServicePhase::Running,
-            ("deactivating", _) => ServicePhase::Stopping,
-            ("failed", _) => ServicePhase::Over,
+            ("active", "exited") => UnitPhase::Exited,
+            ("active" | "reloading" | "refreshing", _) => UnitPhase::Running,
+            ("deactivating", _) => UnitPhase::Stopping,
+            ("failed", _) => UnitPhase::Over,
             // One that is only just starting is inactive too: systemd says so of it even when its
             // process is there already.
-            ("inactive", _) if self.main_pid == 0 && self.ended.monotonic > 0 => ServicePhase::Over,
-            _ => ServicePhase::Starting,
+            ("inactive", _) if self.main_pid == 0 && self.ended.monotonic > 0 => UnitPhase::Over,
+            _ => UnitPhase::Starting,
         }
     }
 
-    fn end(&self) -> Option<ServiceEnd> {
+    fn end(&self) -> Option<UnitEnd> {
         if self.code == 0 || self.ended.monotonic == 0 {
             return None;
         }
-        let is_exit = self.code == EXITED;
-        Some(ServiceEnd {
-            exit_code: is_exit.then_some(self.status),
-            signal: (!is_exit).then_some(self.status),
+        let status = match self.code == EXITED {
+            true => UnitExit::Code(self.status),
+            false => UnitExit::Signal(self.status),
+        };
+        Some(UnitEnd {
+            status,
             out_of_memory: self.result == "oom-kill",
             started_at: wall(self.started.wall),
             finished_at: wall(self.ended.wall),

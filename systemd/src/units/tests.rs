@@ -2,19 +2,19 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use proptest::prelude::*;
+use winddown_shared::service_units::{Keep, NewUnit, UnitExit, UnitLimits, UnitPhase, UnitView};
 use zbus::{OwnedVariant, Variant};
 
 use super::path::unit_of;
 use super::properties::properties;
 use super::state::UnitProperties;
-use super::*;
 
 fn known(of: &[(&str, Variant<'static>)]) -> HashMap<String, OwnedVariant> {
     let owned = |value: &Variant<'static>| value.try_clone().unwrap().try_into_owned().unwrap();
     of.iter().map(|(name, value)| ((*name).to_owned(), owned(value))).collect()
 }
 
-fn state(of: &[(&str, Variant<'static>)]) -> ServiceState {
+fn state(of: &[(&str, Variant<'static>)]) -> UnitView {
     let mut all = UnitProperties::default();
     all.take(&known(of));
     all.state()
@@ -41,14 +41,14 @@ fn a_path_leads_back_to_the_unit_and_others_units_are_none() {
 #[test]
 fn how_far_a_service_has_come_is_told_by_its_states() {
     for (one, sub, expected) in [
-        ("inactive", "dead", ServicePhase::Starting),
-        ("activating", "start", ServicePhase::Starting),
-        ("activating", "auto-restart", ServicePhase::Starting),
-        ("active", "running", ServicePhase::Running),
-        ("active", "exited", ServicePhase::Exited),
-        ("deactivating", "stop-sigterm", ServicePhase::Stopping),
-        ("failed", "failed", ServicePhase::Over),
-        ("what", "ever", ServicePhase::Starting),
+        ("inactive", "dead", UnitPhase::Starting),
+        ("activating", "start", UnitPhase::Starting),
+        ("activating", "auto-restart", UnitPhase::Starting),
+        ("active", "running", UnitPhase::Running),
+        ("active", "exited", UnitPhase::Exited),
+        ("deactivating", "stop-sigterm", UnitPhase::Stopping),
+        ("failed", "failed", UnitPhase::Over),
+        ("what", "ever", UnitPhase::Starting),
     ] {
         assert_eq!(state(&active(one, sub)).phase, expected, "{one} {sub}");
     }
@@ -56,10 +56,10 @@ fn how_far_a_service_has_come_is_told_by_its_states() {
     of.push(("ExecMainStartTimestampMonotonic", 5_u64.into()));
     of.push(("MainPID", 42_u32.into()));
     // As systemd 252 has it for a moment.
-    assert_eq!(state(&of).phase, ServicePhase::Starting, "its process has just been made");
+    assert_eq!(state(&of).phase, UnitPhase::Starting, "its process has just been made");
     of.push(("MainPID", 0_u32.into()));
     of.push(("ExecMainExitTimestampMonotonic", 6_u64.into()));
-    assert_eq!(state(&of).phase, ServicePhase::Over, "it ran and ended");
+    assert_eq!(state(&of).phase, UnitPhase::Over, "it ran and ended");
 }
 
 #[test]
@@ -77,9 +77,9 @@ fn how_a_service_ended_is_put_together_from_both_interfaces() {
     ]));
     all.take(&known(&active("failed", "failed")));
     let seen = all.state();
-    assert_eq!((seen.phase, seen.main_pid), (ServicePhase::Over, None));
+    assert_eq!((seen.phase, seen.main_pid), (UnitPhase::Over, None));
     let end = seen.end.unwrap();
-    assert_eq!((end.exit_code, end.signal, end.out_of_memory), (None, Some(9), true));
+    assert_eq!((end.status, end.out_of_memory), (UnitExit::Signal(9), true));
     assert_eq!(end.ran, Duration::from_millis(2500));
     assert!(end.started_at < end.finished_at);
 }
@@ -97,22 +97,20 @@ fn an_exit_code_is_no_signal_and_a_service_that_runs_has_no_end() {
         state(&of)
     };
     let end = ended(1, 5).end.unwrap();
-    assert_eq!((end.exit_code, end.signal, end.started_at), (Some(7), None, None));
+    assert_eq!((end.status, end.started_at), (UnitExit::Code(7), None));
     assert_eq!((ended(0, 0).end, ended(0, 0).main_pid), (None, Some(42)));
 }
 
 #[test]
 fn a_service_is_told_to_systemd_with_nothing_that_would_restart_or_expand_it() {
-    let service = TransientService {
+    let service = NewUnit {
         name: "winddown-podu-main-0.service".to_owned(),
         slice: "winddown-podu.slice".to_owned(),
         argv: vec!["/bin/x".to_owned(), "$HOME %n".to_owned()],
-        memory_max: Some(5),
-        cpu_milli: Some(1500),
-        keep: ServiceKeep::Result,
+        limits: UnitLimits { memory_max: Some(5), cpu_milli: Some(1500), ..UnitLimits::default() },
+        keep: Keep::Result,
         stop_timeout: Duration::from_secs(30),
-        before: vec!["winddown.service".to_owned()],
-        ..TransientService::default()
+        ..NewUnit::default()
     };
     let all: HashMap<&str, Variant<'_>> = properties(service).into_iter().collect();
     let number = |name: &str| match all.get(name) {
@@ -124,6 +122,7 @@ fn a_service_is_told_to_systemd_with_nothing_that_would_restart_or_expand_it() {
     assert_eq!(number("TimeoutStopUSec"), Some(30_000_000));
     assert_eq!(all.get("RemainAfterExit"), Some(&Variant::Bool(true)));
     assert_eq!(all.get("DefaultDependencies"), Some(&Variant::Bool(false)));
+    assert_eq!(all["Before"], vec!["winddown.service".to_owned()].into());
     for absent in ["Restart", "CPUWeight", "TasksMax", "RuntimeMaxUSec", "After", "CollectMode"] {
         assert!(!all.contains_key(absent), "{absent}");
     }
