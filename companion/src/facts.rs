@@ -9,6 +9,8 @@ use winddown_shared::{
     PodRuntimeStatus, PodUid, StoppedContainer, WallTime,
 };
 
+use super::local_node::Holds;
+
 /// The priority of what a node cannot do without: `system-node-critical`.
 const NODE_CRITICAL: i32 = 2_000_001_000;
 /// The UID that the kubelet and the container runtime know a pod of a manifest by.
@@ -52,6 +54,19 @@ pub(super) fn runtime_uid(pod: &Pod) -> PodUid {
     let annotations = pod.metadata.annotations.as_ref().filter(|_| pod.is_mirror());
     let hash = annotations.and_then(|all| all.get(CONFIG_HASH)).map(String::as_str);
     hash.filter(|hash| !hash.is_empty()).map_or_else(|| pod.uid().clone(), PodUid::new)
+}
+
+/// What of drivers it has.
+pub(super) fn holds(pod: &api::Pod) -> Holds {
+    let spec = pod.spec.as_ref();
+    let volumes = spec.and_then(|spec| spec.volumes.as_deref()).unwrap_or_default();
+    let is_of_driver = |volume: &api::Volume| {
+        volume.persistent_volume_claim.is_some()
+            || volume.ephemeral.is_some()
+            || volume.csi.is_some()
+    };
+    let claims = spec.and_then(|spec| spec.resource_claims.as_deref()).unwrap_or_default();
+    Holds { volumes: volumes.iter().any(is_of_driver), claims: !claims.is_empty() }
 }
 
 /// What is left of the grace of a pod that is being deleted.

@@ -12,7 +12,8 @@
 //! - A pod is gone when the kubelet, told to end it, has taken its sandbox down; or when the API server
 //!   says that its containers have ended, and the container runtime agrees. A runtime that cannot be asked
 //!   is not waited for.
-//! - A pod is clean when nothing of its volumes is mounted any more, memory aside.
+//! - A pod is clean when nothing of its volumes is mounted or staged any more, memory aside, and none of its
+//!   claims on devices is prepared.
 //! - While the node goes down, containers are stopped through the container runtime when the API
 //!   server is away for too long ([`WithoutApi`]), and when a kubelet has not ended them in time.
 //! - The pod of a manifest file (a mirror pod) cannot be ended through the API server. It comes last,
@@ -31,6 +32,7 @@ mod facts;
 mod follow;
 mod known;
 mod kubelet_hold;
+mod kubelet_root;
 mod local_node;
 mod looks;
 mod rights;
@@ -42,6 +44,7 @@ mod tests;
 
 pub use config::{CompanionConfig, WithoutApi};
 pub use follow::Follower;
-pub use local_node::{Inside, LocalNode, NoLocalNode, Unasked};
+pub use kubelet_root::KubeletRoot;
+pub use local_node::{Holds, Inside, LocalNode, NoLocalNode, Unasked};
 pub use rights::{NEEDS, Need, NotSaid, may_taint, missing_rights};
 pub use runtime::{KubeletRuntime, companion};

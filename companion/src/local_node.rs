@@ -38,13 +38,17 @@ pub trait LocalNode: Send + Sync + 'static {
         async { Ok(Vec::new()) }
     }
 
-    /// Mount points that the kubelet still holds for the pod. Those in memory end with the machine and
-    /// are left out.
+    /// What the kubelet still holds for a pod that has these: mount points and prepared claims. What is in
+    /// memory ends with the machine and is left out. [`KubeletRoot`](super::KubeletRoot) knows.
     ///
     /// # Errors
-    /// The mount table cannot be read; the answer is unknown, not empty.
-    fn mounts(&self, uid: &PodUid) -> impl Future<Output = Result<Vec<String>, Unasked>> + Send {
-        let _ = uid;
+    /// That cannot be read; the answer is unknown, not empty.
+    fn held(
+        &self,
+        uid: &PodUid,
+        of: Holds,
+    ) -> impl Future<Output = Result<Vec<String>, Unasked>> + Send {
+        let _ = (uid, of);
         async { Ok(Vec::new()) }
     }
 
@@ -80,6 +84,15 @@ pub struct Inside {
     /// Whether its sandbox is ready. A kubelet that ends a pod takes it down after the containers, and
     /// makes no other.
     pub has_sandbox: bool,
+}
+
+/// What of drivers a pod has, as its object tells.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Holds {
+    /// Volumes of a storage driver.
+    pub volumes: bool,
+    /// Claims on devices.
+    pub claims: bool,
 }
 
 /// The node did not answer, or refused.

@@ -79,14 +79,14 @@ impl<N: LocalNode> Runtime for KubeletRuntime<N> {
         self.core.stop(uid, pod, grace).await
     }
 
-    /// Resolves when the kubelet has unmounted the pod's volumes.
+    /// Resolves when the kubelet has unmounted the pod's volumes and had its claims unprepared.
     async fn clean_pod(&self, uid: &PodUid) -> Result<(), RuntimeError> {
         let until = Instant::now() + UNMOUNTED;
         loop {
             let mounts = self.mounts(uid).await?;
             let Some(first) = mounts.first() else { return Ok(()) };
             if Instant::now() >= until {
-                let what = format!("the kubelet has not unmounted {first} yet");
+                let what = format!("the kubelet has not let go of {first} yet");
                 return Err(RuntimeError::Failed { what, source: None });
             }
             sleep(LOOK_AGAIN).await;
@@ -118,9 +118,9 @@ impl<N: LocalNode> Runtime for KubeletRuntime<N> {
     }
 
     async fn mounts(&self, uid: &PodUid) -> Result<Vec<String>, RuntimeError> {
-        let mounts = self.core.node.mounts(uid).await;
+        let held = self.core.held(uid).await;
         let unread = |why: Unasked| RuntimeError::Failed { what: why.to_string(), source: None };
-        mounts.map_err(unread)
+        held.map_err(unread)
     }
 
     fn changes(&self) -> broadcast::Receiver<PodUid> {

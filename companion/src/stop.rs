@@ -285,12 +285,18 @@ impl<A: EndPods, N: LocalNode> Core<A, N> {
         Ok(())
     }
 
-    /// Resolves when only pods of manifests run and the kubelet has unmounted what the others had. Cancel-safe.
+    /// What the kubelet still holds for the pod.
+    pub(super) async fn held(&self, uid: &PodUid) -> Result<Vec<String>, Unasked> {
+        let view = self.known.look(uid);
+        self.node.held(uid, view.map(|view| facts::holds(&view.pod)).unwrap_or_default()).await
+    }
+
+    /// Resolves when only pods of manifests run and the kubelet holds nothing of the others. Cancel-safe.
     async fn needs_kubelet_no_more(&self) {
         self.known.needs_kubelet_no_more().await;
         for uid in self.known.not_of_manifests() {
             // What cannot be asked is not waited for.
-            while self.node.mounts(&uid).await.is_ok_and(|mounts| !mounts.is_empty()) {
+            while self.held(&uid).await.is_ok_and(|held| !held.is_empty()) {
                 sleep(LOOK_AGAIN).await;
             }
         }

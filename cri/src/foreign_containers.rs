@@ -2,12 +2,10 @@
 //! looked at and stopped, and otherwise left alone.
 
 use std::collections::HashMap;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use winddown_engine::mount_table;
 use winddown_shared::{PodUid, PodUidMap, RuntimeError, StoppedContainer};
 
 use super::api::{ContainerState, PodSandboxState};
@@ -31,25 +29,6 @@ pub struct ForeignPod {
     pub running: Vec<String>,
     /// Whether its sandbox is ready.
     pub has_sandbox: bool,
-}
-
-/// The mounts of the machine, whatever namespace this process is in.
-const MOUNTINFO: &str = "/proc/1/mountinfo";
-
-/// Mount points of a pod's volumes, memory aside, where another program keeps each pod's in a directory of
-/// `pods` by its UID.
-///
-/// # Errors
-/// The kernel's list cannot be read.
-pub fn foreign_mounts(pods: &Path, uid: &PodUid) -> Result<Vec<String>, RuntimeError> {
-    // A file of the kernel, which no disk delays.
-    let mounts = std::fs::read(MOUNTINFO).map_err(|source| RuntimeError::Failed {
-        what: format!("reading {MOUNTINFO}"),
-        source: Some(Arc::new(source)),
-    })?;
-    let of_pod = pods.join(uid.as_str());
-    let found = mount_table::lasting_below(&mounts, &of_pod);
-    Ok(found.map(|point| point.display().to_string()).collect())
 }
 
 // === impl PodContainers ===

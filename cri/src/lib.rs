@@ -84,7 +84,7 @@ mod volumes;
 
 pub use client::EndpointError;
 pub use config::{CgroupDriver, CriConfig, CriTimes};
-pub use foreign_containers::{ForeignPod, PodContainers, foreign_mounts};
+pub use foreign_containers::{ForeignPod, PodContainers};
 pub use health::CriHealth;
 pub use open::CriOpenError;
 pub use support::check_supported;

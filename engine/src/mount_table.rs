@@ -43,15 +43,6 @@ pub enum UnmountError {
     },
 }
 
-/// The mount points below `path` of file systems that are not only in memory.
-pub fn lasting_below<'a>(
-    mountinfo: &'a [u8],
-    path: &'a Path,
-) -> impl Iterator<Item = PathBuf> + 'a {
-    let lasting = mounts(mountinfo).filter(|mount| !mount.is_in_memory);
-    lasting.map(|mount| mount.point).filter(move |point| point.starts_with(path))
-}
-
 /// The mount points at and below `path`, deepest first and of two at the same place the upper one.
 /// `proc_root` is where `/proc` is. Blocking.
 ///

@@ -141,3 +141,22 @@ fn what_is_left_of_a_deletions_grace_is_never_more_than_the_whole_of_it() {
     }
     assert_eq!(facts::deletion_left(&pod("web", json!({})), now), None);
 }
+
+#[test]
+fn what_of_drivers_a_pod_has_is_in_its_spec() {
+    let holds = |spec: serde_json::Value| {
+        let holds = facts::holds(&pod("web", json!({"spec": spec})));
+        (holds.volumes, holds.claims)
+    };
+    let volume = |of: serde_json::Value| {
+        let mut volume = of;
+        volume["name"] = json!("v");
+        json!({"containers": [], "volumes": [{"name": "plain", "emptyDir": {}}, volume]})
+    };
+    assert_eq!(holds(volume(json!({"hostPath": {"path": "/"}}))), (false, false));
+    assert_eq!(holds(volume(json!({"persistentVolumeClaim": {"claimName": "c"}}))), (true, false));
+    assert_eq!(holds(volume(json!({"csi": {"driver": "d"}}))), (true, false));
+    assert_eq!(holds(volume(json!({"ephemeral": {}}))), (true, false));
+    let claims = json!({"containers": [], "resourceClaims": [{"name": "gpu"}]});
+    assert_eq!(holds(claims), (false, true));
+}

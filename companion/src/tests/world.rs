@@ -18,7 +18,7 @@ use winddown_shared::{
 
 use super::super::api::EndPods;
 use super::super::config::CompanionConfig;
-use super::super::local_node::{Inside, LocalNode, Unasked};
+use super::super::local_node::{Holds, Inside, LocalNode, Unasked};
 use super::super::stop::Core;
 use super::pods::{secs, terminated, uid};
 use winddown_api_client::node_pods::{PodStream, Refused};
@@ -416,7 +416,7 @@ impl LocalNode for World {
         Ok(())
     }
 
-    async fn mounts(&self, uid: &PodUid) -> Result<Vec<String>, Unasked> {
+    async fn held(&self, uid: &PodUid, _: Holds) -> Result<Vec<String>, Unasked> {
         let state = self.state();
         let is_mounted = |at: &Instant| at.elapsed() < state.unmounts_after;
         let mounted = state.ended_at.get(uid).filter(|at| is_mounted(at));

@@ -1,6 +1,5 @@
 //! The agent beside a kubelet: the kubelet runs the pods, this agent ends them.
 
-use std::path::Path;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::NodeSystemInfo;
@@ -8,8 +7,10 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use winddown_cluster::node::{NodeFacts, NodeSettings};
-use winddown_companion::{CompanionConfig, Inside, LocalNode, Unasked, companion};
-use winddown_cri::{PodContainers, foreign_mounts};
+use winddown_companion::{
+    CompanionConfig, Holds, Inside, KubeletRoot, LocalNode, Unasked, companion,
+};
+use winddown_cri::PodContainers;
 use winddown_shared::{PodUid, PodUidMap, RuntimeError, StoppedContainer, critical, error_chain};
 use winddown_shutdown::{Progress, ProgressPhase};
 
@@ -21,8 +22,10 @@ use winddown_node::cluster::{Cluster, connect};
 /// The variable by which a pod is told its UID, where the agent runs in one.
 const OWN_UID: &str = "POD_UID";
 
-/// Where a kubelet mounts its pods' volumes, unless its `--root-dir` says otherwise.
-const KUBELET_PODS: &str = "/var/lib/kubelet/pods";
+/// Where a kubelet keeps its own, unless its `--root-dir` says otherwise.
+const KUBELET_ROOT: &str = "/var/lib/kubelet";
+/// How long a look at what a kubelet holds may take; its directory may be on a disk that hangs.
+const LOOK: Duration = Duration::from_secs(2);
 /// A shutdown that an earlier agent was in the middle of has gone on by then, or does not go on.
 const SETTLED: Duration = Duration::from_secs(15);
 
@@ -135,8 +138,15 @@ impl LocalNode for KubeletNode {
         self.containers.exits(uid).await.map_err(|error| unasked(&error))
     }
 
-    async fn mounts(&self, uid: &PodUid) -> Result<Vec<String>, Unasked> {
-        foreign_mounts(Path::new(KUBELET_PODS), uid).map_err(|error| unasked(&error))
+    async fn held(&self, uid: &PodUid, of: Holds) -> Result<Vec<String>, Unasked> {
+        let uid = uid.clone();
+        let look =
+            tokio::task::spawn_blocking(move || KubeletRoot::new(KUBELET_ROOT).held(&uid, of));
+        match timeout(LOOK, look).await {
+            Ok(Ok(held)) => held,
+            Ok(Err(panicked)) => Err(Unasked::because(panicked.to_string())),
+            Err(_) => Err(Unasked::because(format!("{KUBELET_ROOT} does not answer"))),
+        }
     }
 
     async fn kubelet_ended(&self) {

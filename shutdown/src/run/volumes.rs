@@ -82,11 +82,12 @@ impl<K: PodKiller> Run<'_, K> {
     }
 }
 
-/// Whether the pod's volumes are mounted on the host, as far as its spec tells. Plain directories
-/// and files take no time to release.
+/// Whether the pod's volumes are mounted on the host, or devices are claimed for it, as far as its spec tells.
+/// Plain directories and files take no time to release.
 fn holds_mounts(pod: &Pod) -> bool {
-    let volumes = pod.spec.as_ref().and_then(|spec| spec.volumes.as_deref());
-    volumes.unwrap_or_default().iter().any(is_mounted)
+    let Some(spec) = pod.spec.as_ref() else { return false };
+    let claims = spec.resource_claims.as_deref().unwrap_or_default();
+    !claims.is_empty() || spec.volumes.as_deref().unwrap_or_default().iter().any(is_mounted)
 }
 
 fn is_mounted(volume: &Volume) -> bool {

@@ -1,0 +1,197 @@
+//! What a kubelet's own directory says it holds for a pod: mounts, devices, claims. Blocking.
+
+use std::collections::{BTreeMap, HashSet};
+use std::fs::{self, File};
+use std::io::{self, Read as _};
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+use winddown_shared::{PodUid, mounts};
+
+use super::local_node::{Holds, Unasked};
+
+/// The mounts of the machine, whatever namespace this process is in.
+const MOUNTINFO: &str = "/proc/1/mountinfo";
+/// Where the kubelet keeps which claims are prepared, and for which pods.
+const CLAIMS: &str = "dra_manager_state";
+/// The one version of that there is.
+const CLAIMS_VERSION: &str = "checkpoint.dra.kubelet.k8s.io/v1";
+/// Where volumes of drivers are mounted before they are given to pods.
+const STAGED: &str = "plugins/kubernetes.io/csi";
+/// Whose volume a directory is of.
+const VOLUME: &str = "vol_data.json";
+/// No file of the kubelet's that is read here is larger: a claim takes some hundred bytes.
+const LARGEST: u64 = 16 << 20;
+
+/// A kubelet's `--root-dir`.
+#[derive(Clone, Debug)]
+pub struct KubeletRoot {
+    root: PathBuf,
+    mountinfo: PathBuf,
+}
+
+/// The file of claims: the rest is JSON in JSON.
+#[derive(Deserialize)]
+struct Checkpoint {
+    #[serde(rename = "Data")]
+    data: String,
+}
+
+#[derive(Deserialize)]
+struct Claims {
+    #[serde(rename = "apiVersion", default)]
+    version: String,
+    #[serde(rename = "ClaimInfoStateList")]
+    list: Option<Vec<Claim>>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct Claim {
+    claim_name: String,
+    namespace: String,
+    #[serde(rename = "PodUIDs")]
+    pods: BTreeMap<String, serde::de::IgnoredAny>,
+}
+
+/// A volume as its driver knows it.
+#[derive(Deserialize, PartialEq, Eq, Hash)]
+#[serde(rename_all = "camelCase")]
+struct Volume {
+    driver_name: String,
+    volume_handle: String,
+}
+
+// === impl KubeletRoot ===
+
+impl KubeletRoot {
+    /// The kubelet of this machine whose root directory this is.
+    pub fn new(root: impl Into<PathBuf>) -> Self {
+        Self { root: root.into(), mountinfo: MOUNTINFO.into() }
+    }
+
+    /// What is held for the pod, for people: mount points, but for those in memory, and claims.
+    ///
+    /// # Errors
+    /// A file cannot be read, or is of a version that is not known: the answer is unknown, not empty.
+    pub fn held(&self, uid: &PodUid, of: Holds) -> Result<Vec<String>, Unasked> {
+        let text = fs::read(&self.mountinfo).map_err(|error| unread(&self.mountinfo, &error))?;
+        let of_pod = self.root.join("pods").join(uid.as_str());
+        let drivers = self.root.join("plugins");
+        // A raw device is handed over as a file of the pod's UID, on which the device's own is mounted.
+        let is_device = |point: &Path| {
+            point.starts_with(&drivers)
+                && point.file_name().is_some_and(|name| name == uid.as_str())
+        };
+        let of_this = mounts(&text).filter(|mount| {
+            let is_lasting = mount.point.starts_with(&of_pod) && !mount.is_in_memory;
+            is_lasting || is_device(&mount.point)
+        });
+        let mut held: Vec<String> =
+            of_this.map(|mount| mount.point.display().to_string()).collect();
+        if of.volumes {
+            held.extend(self.staged_for_none(&text)?);
+        }
+        match self.claims(uid) {
+            Ok(claims) => held.extend(claims),
+            Err(unknown) if of.claims => return Err(unknown),
+            // Devices that are asked for by amount are claims of which the pod's spec says nothing.
+            Err(_) => {}
+        }
+        Ok(held)
+    }
+
+    /// Volumes that are staged and that no pod has any more: the kubelet is about to give them back to
+    /// their driver. Of which pod they were is not kept anywhere.
+    fn staged_for_none(&self, mountinfo: &[u8]) -> Result<Vec<String>, Unasked> {
+        let below = self.root.join(STAGED);
+        let is_staged = |point: &Path| point.starts_with(&below) && point.ends_with("globalmount");
+        let points: Vec<PathBuf> = mounts(mountinfo).map(|mount| mount.point).collect();
+        let staged: Vec<_> = points.into_iter().filter(|point| is_staged(point)).collect();
+        if staged.is_empty() {
+            return Ok(Vec::new());
+        }
+        let used = self.used()?;
+        let is_free = |point: &PathBuf| {
+            let volume = point.parent().and_then(|of| volume_of(&of.join(VOLUME)));
+            // One that does not say which volume it is may be any pod's.
+            volume.is_none_or(|volume| !used.contains(&volume))
+        };
+        let free = staged.into_iter().filter(is_free);
+        Ok(free.map(|point| point.display().to_string()).collect())
+    }
+
+    /// The volumes of drivers that pods have.
+    fn used(&self) -> Result<HashSet<Volume>, Unasked> {
+        let mut used = HashSet::new();
+        for pod in entries(&self.root.join("pods"))? {
+            for volume in entries(&pod.join("volumes/kubernetes.io~csi"))? {
+                used.extend(volume_of(&volume.join(VOLUME)));
+            }
+        }
+        Ok(used)
+    }
+
+    fn claims(&self, uid: &PodUid) -> Result<Vec<String>, Unasked> {
+        let path = self.root.join(CLAIMS);
+        let text = match read(&path) {
+            Ok(text) => text,
+            // A kubelet that knows claims makes it when it starts.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) => return Err(unread(&path, &error)),
+        };
+        claims(&text, uid).map_err(|why| Unasked::because(format!("{}: {why}", path.display())))
+    }
+}
+
+/// The claims that are prepared for the pod.
+fn claims(text: &[u8], uid: &PodUid) -> Result<Vec<String>, String> {
+    let checkpoint: Checkpoint = serde_json::from_slice(text).map_err(|error| error.to_string())?;
+    let claims: Claims =
+        serde_json::from_str(&checkpoint.data).map_err(|error| error.to_string())?;
+    if claims.version != CLAIMS_VERSION {
+        return Err(format!("its version is {:?}, and {CLAIMS_VERSION} is known", claims.version));
+    }
+    let of_pod =
+        claims.list.into_iter().flatten().filter(|one| one.pods.contains_key(uid.as_str()));
+    Ok(of_pod
+        .map(|one| format!("the devices of claim {}/{}", one.namespace, one.claim_name))
+        .collect())
+}
+
+fn volume_of(path: &Path) -> Option<Volume> {
+    serde_json::from_slice(&read(path).ok()?).ok()
+}
+
+/// The entries of a directory; none where it is absent.
+fn entries(path: &Path) -> Result<Vec<PathBuf>, Unasked> {
+    let listed = fs::read_dir(path).and_then(|all| all.map(|one| Ok(one?.path())).collect());
+    match listed {
+        Ok(entries) => Ok(entries),
+        Err(error)
+            if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) =>
+        {
+            Ok(Vec::new())
+        }
+        Err(error) => Err(unread(path, &error)),
+    }
+}
+
+fn read(path: &Path) -> io::Result<Vec<u8>> {
+    let mut text = Vec::new();
+    File::open(path)?.take(LARGEST + 1).read_to_end(&mut text)?;
+    match u64::try_from(text.len()) {
+        Ok(length) if length <= LARGEST => Ok(text),
+        _ => Err(io::Error::new(
+            io::ErrorKind::FileTooLarge,
+            format!("it has more than {LARGEST} bytes"),
+        )),
+    }
+}
+
+fn unread(path: &Path, error: &io::Error) -> Unasked {
+    Unasked::because(format!("{} cannot be read: {error}", path.display()))
+}
+
+#[cfg(test)]
+mod tests;

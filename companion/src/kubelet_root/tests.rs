@@ -1,0 +1,123 @@
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use super::*;
+
+const ALL: Holds = Holds { volumes: true, claims: true };
+const NONE: Holds = Holds { volumes: false, claims: false };
+
+/// A kubelet's directory, with a list of mounts of its own.
+struct Scene(TempDir);
+
+impl Scene {
+    /// `mounts`: a file system's type, and a place below the root.
+    fn new(mounts: &[(&str, &str)]) -> Self {
+        let scene = Self(tempfile::tempdir().unwrap());
+        let root = scene.0.path().display();
+        let line =
+            |(kind, place): &(&str, &str)| format!("1 2 8:1 / {root}/{place} rw - {kind} x rw\n");
+        scene.write("mountinfo", &mounts.iter().map(line).collect::<String>());
+        scene
+    }
+
+    fn write(&self, place: &str, text: &str) {
+        let path = self.0.path().join(place);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+
+    fn claims(&self, version: &str, list: &Value) {
+        let data =
+            json!({"kind": "DRACheckpoint", "apiVersion": version, "ClaimInfoStateList": list});
+        let text = json!({"Data": data.to_string(), "Checksum": 1}).to_string();
+        self.write(CLAIMS, &text);
+    }
+
+    /// What is held for pod `u1`, with the root left out.
+    fn held(&self, of: Holds) -> Result<Vec<String>, String> {
+        let root = self.0.path();
+        let kubelet = KubeletRoot { root: root.into(), mountinfo: root.join("mountinfo") };
+        let held = kubelet.held(&PodUid::new("u1"), of).map_err(|error| error.to_string())?;
+        let root = format!("{}/", root.display());
+        Ok(held.into_iter().map(|one| one.replace(&root, "")).collect())
+    }
+}
+
+#[test]
+fn mounts_of_a_pod_and_raw_devices_that_are_handed_to_it_are_held_and_memory_is_not() {
+    let device = "plugins/kubernetes.io/csi/volumeDevices/publish/pv1";
+    let scene = Scene::new(&[
+        ("ext4", "pods/u1/volumes/kubernetes.io~csi/pv1/mount"),
+        ("tmpfs", "pods/u1/volumes/kubernetes.io~projected/token"),
+        ("ext4", "pods/u10/volumes/kubernetes.io~csi/pv2/mount"),
+        // The devices of a node in a container are in memory.
+        ("devtmpfs", &format!("{device}/u1")),
+        ("tmpfs", "plugins/kubernetes.io/csi/volumeDevices/pv1/dev/u1"),
+        ("devtmpfs", &format!("{device}/u2")),
+    ]);
+    let held = [
+        "pods/u1/volumes/kubernetes.io~csi/pv1/mount",
+        "plugins/kubernetes.io/csi/volumeDevices/publish/pv1/u1",
+        "plugins/kubernetes.io/csi/volumeDevices/pv1/dev/u1",
+    ];
+    assert_eq!(scene.held(NONE).unwrap(), held);
+}
+
+#[test]
+fn a_staged_volume_is_held_for_pods_with_such_volumes_when_no_pod_has_it_any_more() {
+    let staged =
+        |volume: &str| format!("plugins/kubernetes.io/csi/disk.example/{volume}/globalmount");
+    let data = |handle: &str| {
+        json!({"driverName": "disk.example", "volumeHandle": handle, "specVolID": "pv"}).to_string()
+    };
+    let (a, b) = (staged("a"), staged("b"));
+    let scene = Scene::new(&[("ext4", &a), ("ext4", &b)]);
+    scene.write(&a.replace("globalmount", VOLUME), &data("a"));
+    scene.write(&b.replace("globalmount", VOLUME), &data("b"));
+    scene.write("pods/u2/volumes/kubernetes.io~csi/pv/vol_data.json", &data("b"));
+    scene.write("pods/stray", "");
+    assert_eq!(scene.held(NONE).unwrap(), [""; 0]);
+    assert_eq!(scene.held(ALL).unwrap(), std::slice::from_ref(&a));
+    // What does not say whose it is may be this pod's.
+    scene.write(&b.replace("globalmount", VOLUME), "{");
+    assert_eq!(scene.held(ALL).unwrap(), [a, b]);
+}
+
+#[test]
+fn a_claim_is_held_until_the_kubelet_has_had_it_unprepared() {
+    let scene = Scene::new(&[]);
+    assert_eq!(scene.held(ALL).unwrap(), [""; 0], "a kubelet without claims");
+    let claim = |name: &str, pods: Value| {
+        json!({
+            "ClaimUID": name, "ClaimName": name, "Namespace": "ml", "PodUIDs": pods,
+            "DriverState": {"gpu.example": {"Devices": []}},
+        })
+    };
+    let shared = claim("shared", json!({"u1": {}, "u2": {}}));
+    scene.claims(CLAIMS_VERSION, &json!([shared, claim("other", json!({"u2": {}}))]));
+    assert_eq!(scene.held(ALL).unwrap(), ["the devices of claim ml/shared"]);
+    assert_eq!(
+        scene.held(NONE).unwrap(),
+        ["the devices of claim ml/shared"],
+        "asked for by amount"
+    );
+    for list in [json!([claim("shared", json!({"u2": {}}))]), json!([]), Value::Null] {
+        scene.claims(CLAIMS_VERSION, &list);
+        assert_eq!(scene.held(ALL).unwrap(), [""; 0], "{list}");
+    }
+}
+
+#[test]
+fn claims_that_cannot_be_read_are_unknown_and_not_none() {
+    let scene = Scene::new(&[]);
+    scene.claims("checkpoint.dra.kubelet.k8s.io/v2", &json!([]));
+    assert!(scene.held(ALL).unwrap_err().contains("v2"));
+    for text in ["", "{}", r#"{"Data": "{}"}"#, r#"{"Data": 1}"#, "[", r#"{"Data": "["}"#] {
+        scene.write(CLAIMS, text);
+        assert!(scene.held(ALL).is_err(), "{text}");
+        assert!(scene.held(NONE).is_ok(), "a pod without claims does not need it");
+    }
+    let large = " ".repeat(usize::try_from(LARGEST).unwrap() + 1);
+    scene.write(CLAIMS, &large);
+    assert!(scene.held(ALL).unwrap_err().contains("more than"));
+}
