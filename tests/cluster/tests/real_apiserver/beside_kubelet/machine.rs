@@ -111,7 +111,7 @@ impl Machine {
         match ends {
             Ends::Winddown => {
                 node.run(&["systemctl", "start", "winddown"]).await?;
-                machine.scenario.lock_is_back().await?;
+                machine.agent_knows_all().await?;
             }
             // The programs stay, for what they say of such a node.
             Ends::Kubelet => {
@@ -223,8 +223,17 @@ winddown uninstall; rm -r /etc/winddown";
             "sed -i 's,{KUBECONFIG},{file},' /etc/winddown/config.yaml; systemctl restart winddown"
         );
         node.run(&["sh", "-ec", &change]).await?;
+        self.agent_knows_all().await
+    }
+
+    /// Waits until the agent holds its lock, and the API server has told it the pods and the static one.
+    async fn agent_knows_all(&self) -> TestResult {
         self.scenario.lock_is_back().await?;
-        Ok(())
+        self.eventually("the agent knows all pods", async || {
+            let status = self.scenario.status_from_outside().await.unwrap_or_default();
+            status["pods"].as_array().is_some_and(|pods| pods.len() > self.scenario.pods.len())
+        })
+        .await
     }
 
     /// Binds the pods to the node, and waits until they and the static one run.
