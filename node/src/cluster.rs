@@ -17,6 +17,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::watch;
+use tokio::time::Instant;
 use winddown_api_client::{ApiHealth, Connection};
 use winddown_cluster::after_boot::{AfterBootPolicy, EndedByUs};
 use winddown_cluster::events::{self, Events, NodeRef};
@@ -211,6 +212,11 @@ impl Membership {
     /// How it stands with the API server.
     pub(crate) fn api(&self) -> ApiHealth {
         self.0.connection.health().borrow().clone()
+    }
+
+    /// When the API server last answered.
+    fn last_contact(&self) -> Option<Instant> {
+        self.0.connection.last_contact()
     }
 
     /// How it stands with the API server, and every change.

@@ -15,10 +15,28 @@ use super::facts::Clean;
 /// the boot.
 const AWAY: Duration = Duration::from_secs(1);
 
+/// The same for one that was connected, and answers nothing from then on.
+const SILENT: Duration = Duration::from_secs(3);
+
 /// Statuses, conditions and events of a node that goes down, told for as long as there is time.
 pub(super) struct FinalReport {
     pub(super) cluster: Membership,
     pub(super) statuses: StatusStore,
+}
+
+/// What the API server does not know.
+struct NotTold {
+    /// The pods whose last status it is.
+    pods: Vec<PodLabel>,
+    /// That the node goes down.
+    node: bool,
+    events: usize,
+}
+
+impl NotTold {
+    fn is_any(&self) -> bool {
+        self.node || self.events > 0 || !self.pods.is_empty()
+    }
 }
 
 impl FinalReport {
@@ -39,28 +57,44 @@ impl FinalReport {
     /// Names the pods whose last status was not told.
     async fn tell(&self, context: WorkContext) -> Vec<PodLabel> {
         let WorkContext { until, clean, .. } = context;
+        let begun = Instant::now();
         let until = match self.cluster.api().state {
             ApiState::Connected | ApiState::Unknown => until,
-            _ => until.min(Instant::now() + AWAY),
+            _ => until.min(begun + AWAY),
         };
         self.cluster.change(|changing| changing.clean = Clean::Down { clean });
+        // The last changes may not have reached the outbox yet.
+        self.statuses.all().iter().for_each(|entry| self.say(entry));
+        let telling = async {
+            let left = self.flush(until.min(begun + SILENT)).await;
+            let answers = self.cluster.last_contact().is_some_and(|at| at >= begun);
+            if left.is_any() && answers { self.flush(until).await } else { left }
+        };
+        let keeping = async {
+            if let Some(side) = self.cluster.pods() {
+                side.ended.flush(until).await;
+            }
+        };
+        let (left, ()) = tokio::join!(telling, keeping);
+        if left.node {
+            tracing::warn!("the API server does not know that this node goes down");
+        }
+        if left.events > 0 {
+            tracing::warn!(events = left.events, "events were not told to the API server");
+        }
+        left.pods
+    }
+
+    /// What is not told by then.
+    async fn flush(&self, until: Instant) -> NotTold {
         let pods = async {
             let Some(side) = self.cluster.pods() else { return Vec::new() };
-            // The last changes may not have reached the outbox yet.
-            self.statuses.all().iter().for_each(|entry| self.say(entry));
-            let (left, _) = tokio::join!(side.outbox.flush(until), side.ended.flush(until));
-            left
+            side.outbox.flush(until).await
         };
         let node = self.cluster.node().flush(until);
         let events = self.cluster.events().flush(until);
         let (pods, node, events) = tokio::join!(pods, node, events);
-        if node.is_err() {
-            tracing::warn!("the API server does not know that this node goes down");
-        }
-        if events > 0 {
-            tracing::warn!(events, "events were not told to the API server");
-        }
-        pods
+        NotTold { pods, node: node.is_err(), events }
     }
 
     fn say(&self, entry: &StatusEntry) {

@@ -28,13 +28,20 @@ fn seconds(nanoseconds: u64) -> f64 {
     Duration::from_nanos(nanoseconds).as_secs_f64()
 }
 
+/// After the last exit, for what an API server is told that answers nothing.
+const TOLD: Duration = Duration::from_secs(7);
+
 /// Waits for the power-off that was asked for, and fails unless all pods ended in order, each once, with no more than
-/// `gap` between two groups, and the static one last.
+/// `gap` between two groups, and the static one last, and the lock went soon after that.
 async fn ends_in_order(mut machine: Machine, test: &str, asked: u64, gap: Duration) -> TestResult {
     machine.scenario.wait_off(DOWN).await?;
     say(test, asked, &machine.scenario, &machine);
     machine.scenario.assert_ended_within(gap)?;
-    machine.assert_static_pod_was_last()
+    machine.assert_static_pod_was_last()?;
+    let last = machine.log_of_static_pod()?.exits[0];
+    let held = machine.scenario.lock_outlived(last).await?;
+    assert!(held < TOLD, "the lock was held for {held:?} after the last exit");
+    Ok(())
 }
 
 /// The first request and the last exit of each group since `asked`, static pods last.
