@@ -40,7 +40,8 @@ pub(super) fn answer_all(
     answer_each(BufReader::new(opened), mark, out, answer, print)
 }
 
-fn answer_each(
+/// [`answer_all`] for an input that is open.
+pub(super) fn answer_each(
     input: impl BufRead,
     mark: Mark,
     out: &mut Output,

@@ -4,39 +4,19 @@ use std::io::BufRead;
 
 use serde::Deserialize;
 
-use super::lines::Lines;
 use super::{CommandError, Exit, Offline, Output, OutputFormat, cases};
 use winddown_control::api::PlannedGroup;
 
-/// Plans line by line, so that an endless input gives an endless output. A line that cannot be
-/// planned is reported with its number; the others are planned.
+/// Plans one case after the other, so that an endless input gives an endless output.
 pub(super) fn run(
     input: impl BufRead,
     form: OutputFormat,
     offline: &impl Offline,
     out: &mut Output,
 ) -> Result<Exit, CommandError> {
-    let mut failed = 0;
-    let mut lines = Lines::new(input);
-    while let Some(line) = lines.next_line()? {
-        let planned = match line {
-            Ok(line) if line.trim().is_empty() => continue,
-            Ok(line) => offline.plan_line(line.trim()),
-            Err(error) => Err(CommandError::new(Exit::Failure, error)),
-        };
-        match planned {
-            Ok(planned) => print(&planned, form, out)?,
-            Err(error) => {
-                failed += 1;
-                let error = error.error.context(format!("line {}", lines.number()));
-                out.progress(&winddown_render::error(&error, "", out.error_color));
-            }
-        }
-    }
-    if failed == 0 {
-        return Ok(Exit::Success);
-    }
-    Err(CommandError::message(Exit::Failure, format!("lines that could not be planned: {failed}")))
+    let mark = cases::Mark("\"pods\"");
+    let plan = |case: &str| offline.plan_line(case);
+    cases::answer_each(input, mark, out, plan, |planned, out| print(planned, form, out))
 }
 
 #[derive(Deserialize)]
