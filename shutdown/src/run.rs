@@ -139,6 +139,9 @@ pub(crate) async fn carry_out<K: PodKiller>(
     RunReport { groups: run.groups, work: run.work.reports, stop, pods_unknown: !run.known }
 }
 
+/// Of a pod whose controller has another one in the report.
+const MADE_ANEW: &str = "its controller made it while pods were being ended";
+
 struct Cancelled;
 
 /// Where a pod stands in the report.
@@ -161,6 +164,8 @@ struct Run<'a, K> {
     /// Pods not asked yet by this agent, per group.
     waiting: Vec<Vec<(Place, Pod)>>,
     seen: HashSet<PodUid>,
+    /// The controllers of those.
+    controllers: HashSet<String>,
     /// Pods of an earlier agent's run that are not listed, as long as that means nothing.
     missing: HashMap<PodUid, Place>,
     /// The runtime has said what runs.
@@ -210,6 +215,7 @@ impl<'a, K: PodKiller> Run<'a, K> {
             groups: Vec::new(),
             waiting: Vec::new(),
             seen: HashSet::with_capacity(pods.iter().map(Vec::len).sum()),
+            controllers: HashSet::new(),
             missing: HashMap::new(),
             known: false,
             more_known: killer.more_known(),
@@ -384,11 +390,14 @@ impl<'a, K: PodKiller> Run<'a, K> {
         if !self.seen.insert(pod.uid().clone()) {
             return;
         }
+        let has_begun = self.groups.iter().any(|group| group.started.is_some());
+        let is_known = controller_of(&pod).is_some_and(|one| !self.controllers.insert(one));
         let reports = &mut self.groups[group].pods;
         let place = Place { group, pod: reports.len() };
         let earlier = self.killer.ending_by(pod.uid()).filter(|by| *by != KillReason::Shutdown);
         reports.push(PodReport {
             ending_by: earlier.map(|by| by.as_str().to_owned()),
+            remark: (has_begun && is_known).then(|| MADE_ANEW.to_owned()),
             ..PodReport::spared(&pod, grace)
         });
         self.waiting[group].push((place, pod));
@@ -403,6 +412,12 @@ impl<'a, K: PodKiller> Run<'a, K> {
     fn elapsed(&self) -> Duration {
         self.order.started.elapsed()
     }
+}
+
+/// The UID of what makes such pods anew.
+fn controller_of(pod: &Pod) -> Option<String> {
+    let mut owners = pod.metadata.owner_references.iter().flatten();
+    owners.find(|owner| owner.controller == Some(true)).map(|owner| owner.uid.clone())
 }
 
 /// Resolves when the time limit changes; never, once its sender is gone.

@@ -68,6 +68,7 @@ impl<K: PodKiller> Run<'_, K> {
         self.order.progress.begin(&self.plan, self.order.started);
         self.groups.clear();
         self.seen.clear();
+        self.controllers.clear();
         let planned = self.plan.take_pods();
         self.enlist_all(planned);
     }

@@ -200,7 +200,10 @@ impl<K: PodKiller> Run<'_, K> {
                 report.exit = Some(stopped.stopped_at.map_or(now, offset));
                 let forced = stopped.containers.iter().filter(|container| container.forced);
                 report.containers = forced.map(|container| container.name.to_string()).collect();
-                report.remark = stopped.remark.as_deref().map(str::to_owned);
+                if let Some(more) = &stopped.remark {
+                    let before = report.remark.take().map(|before| format!("{before}; "));
+                    report.remark = Some(format!("{}{more}", before.unwrap_or_default()));
+                }
                 if stopped.forced() { PodEnd::Killed } else { PodEnd::Exited }
             }
             Err(Failure { error, still_running }) => {

@@ -542,3 +542,30 @@ async fn a_run_that_is_called_off_before_its_drivers_are_asked_spares_them() {
     assert_eq!((report.stop, of(&report, "driver").end), (RunStop::Cancelled, PodEnd::Spared));
     assert_eq!(of(&report, "app").end, PodEnd::Ending);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_its_controller_makes_anew_is_ended_and_the_report_says_so() {
+    let of_set = |name: &str| {
+        let mut object = pod(name, CRITICAL, Some(10)).object().clone();
+        let owner = serde_json::json!({
+            "apiVersion": "apps/v1", "kind": "DaemonSet", "name": "s", "uid": "s", "controller": true,
+        });
+        object.metadata.owner_references = Some(vec![serde_json::from_value(owner).unwrap()]);
+        Pod::new(object).unwrap()
+    };
+    let pods = [pod("app", None, Some(10)), of_set("first"), of_set("second")];
+    let killer = FakeKiller::with(pods.clone());
+    pods.iter().for_each(|pod| killer.takes(pod.uid(), secs(2)));
+    let scene = Scene::new(killer.clone(), two_fields(30, 10));
+    tokio::spawn(async move {
+        sleep(secs(3)).await;
+        killer.add(of_set("again"));
+    });
+    let report = scene.run().await;
+    for name in ["app", "first", "second"] {
+        assert_eq!(of(&report, name).remark, None, "{name}");
+    }
+    let again = of(&report, "again");
+    assert_eq!(again.remark.as_deref(), Some(super::MADE_ANEW));
+    assert_eq!((again.end, report.outcome()), (PodEnd::Exited, Outcome::Clean));
+}
