@@ -1,10 +1,12 @@
 //! Where pods come from, and all that is wanted together.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use futures_util::future::select_all;
 use tokio::sync::watch;
+use tokio::time::{Instant, sleep_until};
 use winddown_shared::{DesiredPods, Pod};
 use winddown_static_pods::DesiredManifests;
 
@@ -90,24 +92,37 @@ impl Source {
     }
 }
 
-/// Keeps `wanted` at what all of `sources` want together; none until each has said what it wants.
+/// How long a source may be silent before the pods of the others are let in without it.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Keeps `wanted` at what all of `sources` want together; none until each has said what it wants, or one has while
+/// another was silent for [`PATIENCE`]. While one is silent, what is wanted is not all that may be.
 pub(crate) async fn merge(
     mut sources: Vec<Source>,
     wanted: watch::Sender<Option<Arc<DesiredPods>>>,
 ) {
+    if sources.is_empty() {
+        wanted.send_replace(Some(Arc::new(DesiredPods { pods: Vec::new(), complete: true })));
+        return std::future::pending().await;
+    }
+    let (until, mut is_late) = (Instant::now() + PATIENCE, false);
     loop {
         let mut all = DesiredPods { pods: Vec::new(), complete: true };
-        let mut known = true;
-        for source in &mut sources {
-            known &= source.add_to(&mut all);
-        }
-        if known {
+        let spoken = sources.iter_mut().filter_map(|source| source.add_to(&mut all).then_some(()));
+        let spoken = spoken.count();
+        let silent = sources.len() - spoken;
+        if silent == 0 || (is_late && spoken > 0) {
+            all.complete &= silent == 0;
             wanted.send_replace(Some(Arc::new(all)));
         }
-        if sources.is_empty() {
-            return std::future::pending().await;
+        let changed = select_all(sources.iter_mut().map(|source| source.changed().boxed()));
+        tokio::select! {
+            _ = changed => {}
+            () = sleep_until(until), if silent > 0 && !is_late => {
+                is_late = true;
+                tracing::warn!(silent, "a source of pods does not say what it wants; others' pods do not wait for it");
+            }
         }
-        select_all(sources.iter_mut().map(|source| source.changed().boxed())).await;
     }
 }
 
@@ -144,5 +159,24 @@ mod tests {
         own.send_replace(Some(Arc::new(DesiredPods { pods: vec![pod("b")], complete: true })));
         seen.changed().await.unwrap();
         assert_eq!(names(&seen.borrow().clone()), Some(("m b".into(), false)));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_source_that_is_silent_holds_the_pods_of_others_half_a_minute_and_no_longer() {
+        let (own, silent) = (watch::Sender::new(None), watch::Sender::new(None));
+        let wanted = watch::Sender::new(None);
+        let mut seen = wanted.subscribe();
+        let sources = vec![own.subscribe().into(), silent.subscribe().into()];
+        tokio::spawn(merge(sources, wanted));
+        let says =
+            |name: &str| Some(Arc::new(DesiredPods { pods: vec![pod(name)], complete: true }));
+        own.send_replace(says("a"));
+        tokio::time::sleep(PATIENCE - Duration::from_secs(1)).await;
+        assert!(seen.borrow().is_none());
+        let now = seen.wait_for(Option::is_some).await.unwrap().clone().unwrap();
+        assert_eq!((now.pods.len(), now.complete), (1, false), "nothing is ended for want of it");
+        silent.send_replace(says("b"));
+        let now = seen.wait_for(|now| now.as_ref().is_some_and(|now| now.complete)).await;
+        assert_eq!(now.unwrap().as_ref().unwrap().pods.len(), 2);
     }
 }
