@@ -23,7 +23,7 @@ CRATES := $(addprefix --package winddown-,quantities files shared yaml runtime-c
 BENCH = $(or $(CARGO_TARGET_DIR),target)/dist/winddown-bench
 
 .DEFAULT_GOAL := help
-.PHONY: help build manual demo demo-node test test-all took reboots chaos platforms pod-fields bench bench-cri fuzz mutants calm pressure earlyoom packages crates lint fmt node-base clean-cache
+.PHONY: help build manual demo demo-node test test-all took reboots chaos platforms pod-fields beside-kubelet bench bench-cri fuzz mutants calm pressure earlyoom packages crates lint fmt node-base clean-cache
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -91,6 +91,11 @@ platforms: ## Write the table of what winddown is tried on into README.md and do
 
 pod-fields: ## Write docs/pod-fields.md: what each runtime makes of each field of a pod
 	@WINDDOWN_WRITE_PAGES=1 $(CARGO) test --quiet --package winddown-runtimes-tests --test pod_fields the_page
+
+beside-kubelet: ## Write the table of docs/companion.md: winddown and the kubelet's own shutdown (WINDDOWN_KUBELET=…, …)
+	@tests/node/packages.sh test
+	@WINDDOWN_LONG=1 WINDDOWN_WRITE_PAGES=1 $(CARGO) test --quiet --package winddown-cluster-tests --test real_apiserver \
+		-- --nocapture every_scene
 
 bench: ## Measure everything and print it beside targets and kubelet; INTO=docs/performance.md keeps it
 	@tests/node/packages.sh test

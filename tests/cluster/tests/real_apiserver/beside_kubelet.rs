@@ -4,6 +4,7 @@ mod budget;
 mod daemon_set;
 mod machine;
 mod recorded;
+mod table;
 mod volumes;
 
 use std::time::Duration;

@@ -81,7 +81,7 @@ systemd-run --quiet sh -c \\
     }
 
     /// When it was unmounted, in nanoseconds since 1970.
-    fn unmounted_at(&self, pod: &str) -> TestResult<u64> {
+    pub(super) fn unmounted_at(&self, pod: &str) -> TestResult<u64> {
         let text = self.scenario.node.read(&format!("/var/log/unmounted-{pod}"))?;
         Ok(text.trim().parse()?)
     }

@@ -1,0 +1,203 @@
+//! The same pods ended by winddown and by the kubelet's own graceful shutdown, in figures.
+
+use std::path::Path;
+use std::time::Duration;
+
+use winddown_node_tests::document::replace_between;
+use winddown_node_tests::scenario::TestResult;
+use winddown_node_tests::{PodLog, TestPod, in_long_form};
+
+use super::DOWN;
+use super::machine::{Ends, Machine, WITH_VOLUMES, Wanted};
+
+const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/companion.md");
+const MARKS: [&str; 2] = [
+    "<!-- Written by `make beside-kubelet`. -->",
+    "<!-- End of the shutdowns beside a kubelet. -->",
+];
+const HEAD: &str = "\
+| what happens | who ends the pods | power-off to last exit | longest pause between groups | last exit to lock's release | \
+ended by themselves | started again | static pod last | volumes free before the lock went | report |
+|---|---|---|---|---|---|---|---|---|---|
+";
+
+/// What happens to the machine that goes down.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Scene {
+    Calm,
+    VolumeInUse,
+    ApiAway,
+    ApiSilent,
+    Killed,
+    HundredPods,
+}
+
+const SCENES: [(Scene, &str); 6] = [
+    (Scene::Calm, "seven pods and a static one"),
+    (Scene::VolumeInUse, "volumes of two of them are in use for 1.5 s longer"),
+    (Scene::ApiAway, "the API server is away"),
+    (Scene::ApiSilent, "the API server is silent"),
+    (Scene::Killed, "the one who ends them is killed in the middle"),
+    (Scene::HundredPods, "a hundred pods and a static one"),
+];
+
+/// How the pods of a machine ended.
+#[derive(Debug)]
+struct Account {
+    last_exit: Duration,
+    /// None: a group was asked before the one before it had ended.
+    longest_pause: Option<Duration>,
+    /// None: it was released before the last pod had ended.
+    lock_outlived: Option<Duration>,
+    pods: usize,
+    ended_by_themselves: usize,
+    started_again: usize,
+    static_pod_was_last: bool,
+    /// Where a pod has a volume: whether it was unmounted before the lock was released.
+    volumes_were_free: Option<bool>,
+    report: String,
+}
+
+// === impl Scene ===
+
+impl Scene {
+    fn wanted(self, ends: Ends) -> Wanted {
+        let usual = Wanted::by(ends);
+        match self {
+            Self::VolumeInUse => Wanted { volumes: true, ..usual },
+            Self::HundredPods => {
+                let ordinary = (0..80).map(|n| TestPod::new(format!("web-{n}"), 0, 1000));
+                let critical =
+                    (0..20).map(|n| TestPod::new(format!("agent-{n}"), 2_000_000_000, 1000));
+                let pods = ordinary.chain(critical).map(TestPod::in_container).collect();
+                Wanted { pods, seconds: [40, 10, 30], ..usual }
+            }
+            _ => usual,
+        }
+    }
+
+    /// Asks for the power-off, and plays the scene.
+    async fn play(self, machine: &mut Machine, ends: Ends) -> TestResult<Account> {
+        match self {
+            Self::ApiAway => machine.cut_off().await,
+            Self::ApiSilent => machine.silence(),
+            Self::VolumeInUse => {
+                for pod in WITH_VOLUMES {
+                    machine.use_volume_of(pod, "1.5").await?;
+                }
+            }
+            _ => {}
+        }
+        let asked = machine.scenario.power_off().await?;
+        if self == Self::Killed {
+            machine.scenario.someone_is_asked().await?;
+            match ends {
+                Ends::Winddown => machine.scenario.agent().await?.kill()?,
+                Ends::Kubelet => machine.kubelet()?.kill()?,
+            }
+        }
+        machine.scenario.wait_off(DOWN).await?;
+        let mut account = Account::of(machine, ends, asked).await?;
+        if self == Self::VolumeInUse {
+            let released = machine.scenario.lock_released_at().await?;
+            let is_free = |pod| machine.unmounted_at(pod).is_ok_and(|at| at <= released);
+            account.volumes_were_free = Some(WITH_VOLUMES.into_iter().all(is_free));
+        }
+        Ok(account)
+    }
+}
+
+// === impl Account ===
+
+impl Account {
+    async fn of(machine: &Machine, ends: Ends, asked: u64) -> TestResult<Self> {
+        let logs = machine.scenario.logs();
+        let fixed = machine.log_of_static_pod()?;
+        let spans: Vec<_> = machine
+            .groups()
+            .into_iter()
+            .filter_map(|(_, pods)| {
+                let logs = || pods.iter().map(|pod| &logs[*pod]);
+                let first = logs().flat_map(|log| &log.terms).min()?;
+                Some((*first, logs().flat_map(|log| &log.exits).max().copied()?))
+            })
+            .collect();
+        let pauses = spans.windows(2).map(|pair| pair[1].0.checked_sub(pair[0].1));
+        let all: Vec<&PodLog> = logs.values().chain([&fixed]).collect();
+        let exits = || all.iter().flat_map(|log| log.exits.iter().copied());
+        let last_exit = exits().max().ok_or("no pod ended by itself")?;
+        let last_of_others = logs.values().flat_map(|log| &log.exits).max().copied();
+        let released = machine.scenario.lock_released_at().await?;
+        let report = match ends {
+            Ends::Winddown => {
+                let report = machine.scenario.newest_report()?;
+                report["outcome"].as_str().unwrap_or("without an outcome").to_owned()
+            }
+            Ends::Kubelet => "none".to_owned(),
+        };
+        Ok(Self {
+            last_exit: Duration::from_nanos(last_exit - asked),
+            longest_pause: pauses
+                .collect::<Option<Vec<u64>>>()
+                .and_then(|pauses| pauses.into_iter().max())
+                .map(Duration::from_nanos),
+            lock_outlived: released.checked_sub(last_exit).map(Duration::from_nanos),
+            pods: all.len(),
+            ended_by_themselves: all.iter().filter(|log| !log.exits.is_empty()).count(),
+            started_again: all.iter().map(|log| log.starts.len()).sum::<usize>() - all.len(),
+            volumes_were_free: None,
+            static_pod_was_last: fixed.terms.first().copied() >= last_of_others,
+            report,
+        })
+    }
+
+    fn row(&self, scene: &str, who: &str) -> String {
+        let time = |time: Option<Duration>, none: &str| match time {
+            Some(time) => format!("{:.2} s", time.as_secs_f64()),
+            None => none.to_owned(),
+        };
+        let yes = |is| if is { "yes" } else { "no" };
+        format!(
+            "| {scene} | {who} | {} | {} | {} | {} of {} | {} | {} | {} | {} |\n",
+            time(Some(self.last_exit), ""),
+            time(self.longest_pause, "none: not in order"),
+            time(self.lock_outlived, "released before"),
+            self.ended_by_themselves,
+            self.pods,
+            self.started_again,
+            yes(self.static_pod_was_last),
+            self.volumes_were_free.map_or("", yes),
+            self.report
+        )
+    }
+}
+
+/// Each scene with both, on two nodes that are set up at once and go down one after the other.
+#[tokio::test]
+async fn every_scene_by_winddown_and_by_the_kubelet_itself() -> TestResult {
+    let test = "every_scene_by_winddown_and_by_the_kubelet_itself";
+    if !in_long_form(test, "twelve nodes take minutes") {
+        return Ok(());
+    }
+    let mut table = HEAD.to_owned();
+    for (scene, name) in SCENES {
+        let both = [Ends::Winddown, Ends::Kubelet];
+        let [ours, theirs] = both.map(|ends| Machine::set_with(test, scene.wanted(ends)));
+        let (Some(mut ours), Some(mut theirs)) = tokio::try_join!(ours, theirs)? else {
+            return Ok(());
+        };
+        let ours = scene.play(&mut ours, Ends::Winddown).await?;
+        let theirs = scene.play(&mut theirs, Ends::Kubelet).await?;
+        println!("{name}: {ours:?}\n  {theirs:?}");
+        table += &ours.row(name, "winddown");
+        table += &theirs.row("", "the kubelet");
+        assert_eq!(ours.ended_by_themselves, ours.pods, "{name}: {ours:?}");
+        assert_eq!(ours.started_again, 0, "{name}: {ours:?}");
+        assert!(ours.static_pod_was_last, "{name}: {ours:?}");
+    }
+    println!("{table}");
+    if std::env::var_os("WINDDOWN_WRITE_PAGES").is_some() {
+        replace_between(Path::new(PAGE), MARKS, &table)?;
+    }
+    Ok(())
+}
