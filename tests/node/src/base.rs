@@ -1,6 +1,6 @@
 //! What a node is made of: the cached Debian root and the agent's binary.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -340,6 +340,17 @@ pub async fn programs() -> Result<PathBuf, Unavailable> {
     }
 }
 
+/// The variables by which cargo tells a test what it is one of. To whatever starts cargo they are none:
+/// there are build scripts, that of ring for one, that are run anew when they change, and with them all that needs
+/// those crates is compiled anew.
+pub fn of_this_test() -> impl Iterator<Item = OsString> {
+    let all = std::env::vars_os().map(|(name, _)| name);
+    all.filter(|name| {
+        let name = name.to_string_lossy();
+        name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_")
+    })
+}
+
 async fn build_programs() -> Result<PathBuf, Unavailable> {
     let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
     let mut build = Command::new(cargo);
@@ -347,6 +358,9 @@ async fn build_programs() -> Result<PathBuf, Unavailable> {
         .args(["build", "--package", "winddown", "--bins"])
         .args(["--message-format", "json-render-diagnostics"])
         .current_dir(env!("CARGO_MANIFEST_DIR"));
+    for name in of_this_test() {
+        build.env_remove(name);
+    }
     let output = output_of(build).await?;
     if !output.status.success() {
         return Err(Unavailable::Build(String::from_utf8_lossy(&output.stderr).into_owned()));

@@ -38,7 +38,7 @@ pub mod scenario;
 mod skip;
 pub mod usage;
 
-pub use base::{Base, Flavour, Need, Recipe, Suite, Unavailable, programs};
+pub use base::{Base, Flavour, Need, Recipe, Suite, Unavailable, of_this_test, programs};
 pub use bridge::Bridge;
 pub use image::{IMAGE, IMAGE_WITH_ODD_SIGNAL};
 pub use journal::JournalEntry;

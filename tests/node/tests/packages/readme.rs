@@ -9,7 +9,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use winddown_node_tests::scenario::TestResult;
-use winddown_node_tests::{Flavour, Node, base_or_skip, in_long_form, programs};
+use winddown_node_tests::{Flavour, Node, base_or_skip, in_long_form, of_this_test, programs};
 
 use crate::packages::made::{Packages, are_here, repository};
 use crate::packages::page::{Block, Page};
@@ -78,6 +78,9 @@ async fn what_is_typed_in_the_repository_says_what_the_pages_say() -> TestResult
         shell.args(["-c", &command.line]).current_dir(repository());
         // A make that runs this test is none of the reader's.
         shell.env_remove("MAKEFLAGS").env_remove("MAKELEVEL");
+        for name in of_this_test() {
+            shell.env_remove(name);
+        }
         let output = shell.output()?;
         let said = String::from_utf8_lossy(&output.stdout).into_owned();
         let error = String::from_utf8_lossy(&output.stderr);
