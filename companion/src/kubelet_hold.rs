@@ -13,8 +13,8 @@ use super::local_node::LocalNode;
 ///
 /// A kubelet starts the containers of a pod again that it was not told to end. Before such a pod is ended
 /// through the container runtime, the kubelet's own service is stopped, and it is started again when the
-/// shutdown is called off. One that ends by itself while the node goes down is kept from coming back in the middle. Where it is no service of its own (k3s), it goes on, and what it starts
-/// again is ended again.
+/// shutdown is called off. One that ends by itself while the node goes down is kept from coming back in the
+/// middle. Where it is no service of its own (k3s), it goes on, and what it starts again is ended again.
 #[derive(Debug, Default)]
 pub(super) struct KubeletHold {
     wanted: watch::Sender<bool>,

@@ -18,8 +18,8 @@ use page::{Block, Page};
 use winddown_cli::Cli;
 
 /// Why a block of commands is not run here. `build` and `node`: tests/node/tests/packages/readme.rs runs it,
-/// in the repository or in a node; `kubelet`: walkthroughs.rs beside it. The others are nobody's to run, and only their command lines are parsed:
-/// docs/testing.md says why.
+/// in the repository or in a node; `kubelet`: walkthroughs.rs beside it. Nothing runs the others, of which only the
+/// command lines are parsed: docs/testing.md says why.
 const REASONS: [&str; 7] = ["build", "host", "kubelet", "node", "runtime", "slow", "tools"];
 /// The only page whose commands may go without a reason: how figures were taken that took hours.
 const FIGURES: &str = "performance.md";

@@ -228,7 +228,7 @@ struct Slow {
 impl Slow {
     async fn tell(&self, WorkContext { until, clean, .. }: WorkContext) -> Result<(), WorkError> {
         self.asked.lock().unwrap().push((clean, until));
-        assert!(!self.panics, "nobody to tell");
+        assert!(!self.panics, "this work panics");
         sleep_until((Instant::now() + secs(self.takes)).min(until)).await;
         if self.hangs {
             sleep(secs(100_000)).await;
