@@ -75,29 +75,29 @@ test-all: ## The same with packages and new random seeds, then chaos, reboots an
 took: ## Keep what this machine's last runs took, for those who have had none: tests/node/took
 	@cp $(CACHE)/took tests/node/took
 
-reboots: ## Reboot a node N times (30) with random pods and faults; rewrites docs/reliability.md
+reboots: ## Reboot a node N times (30) with random pods and faults; rewrites docs/explanation/reliability.md
 	@tests/node/packages.sh test
 	@$(CARGO) run --quiet --package winddown-node-tests --bin reboots -- $(or $(N),30) $(SEED) \
-		--into docs/reliability.md
+		--into docs/explanation/reliability.md
 
-chaos: ## Play N schedules (500) of random faults on disposable nodes; rewrites docs/reliability.md
+chaos: ## Play N schedules (500) of random faults on disposable nodes; rewrites docs/explanation/reliability.md
 	@tests/node/packages.sh test
 	@$(CARGO) run --quiet --package winddown-node-tests --bin chaos -- $(or $(N),500) \
-		$(if $(SEED),--seed $(SEED)) --into docs/reliability.md
+		$(if $(SEED),--seed $(SEED)) --into docs/explanation/reliability.md
 
-platforms: ## Write the table of what winddown is tried on into README.md and docs/testing.md
+platforms: ## Write the table of what winddown is tried on into README.md and docs/explanation/testing.md
 	@$(CARGO) run --quiet --package winddown-node-tests --bin platforms -- \
-		--into README.md --into docs/testing.md
+		--into README.md --into docs/explanation/testing.md
 
-pod-fields: ## Write docs/pod-fields.md: what each runtime makes of each field of a pod
+pod-fields: ## Write docs/reference/pod-fields.md: what each runtime makes of each field of a pod
 	@WINDDOWN_WRITE_PAGES=1 $(CARGO) test --quiet --package winddown-runtimes-tests --test pod_fields the_page
 
-beside-kubelet: ## Write the table of docs/companion.md: winddown and the kubelet's own shutdown (WINDDOWN_KUBELET=…, …)
+beside-kubelet: ## Write the table of docs/explanation/companion.md: winddown and the kubelet's own shutdown (WINDDOWN_KUBELET=…, …)
 	@tests/node/packages.sh test
 	@WINDDOWN_LONG=1 WINDDOWN_WRITE_PAGES=1 $(CARGO) test --quiet --package winddown-cluster-tests --test real_apiserver \
 		-- --nocapture every_scene
 
-bench: ## Measure everything and print it beside targets and kubelet; INTO=docs/performance.md keeps it
+bench: ## Measure everything and print it beside targets and kubelet; INTO=docs/explanation/performance.md keeps it
 	@tests/node/packages.sh test
 	@$(CARGO) build --quiet --profile dist --locked --package winddown
 	@$(CARGO) build --quiet --profile dist --locked --package winddown-bench
@@ -110,7 +110,7 @@ bench-cri: ## Containers alone: real containerd and logind on a disposable node 
 	@$(CARGO) build --quiet --profile dist --locked --package winddown-bench
 	@$(BENCH) containers
 
-fuzz: ## Try T seconds (600) of guided input on each reader of foreign input; table of docs/security.md
+fuzz: ## Try T seconds (600) of guided input on each reader of foreign input; table of docs/explanation/security.md
 	@tests/node/packages.sh fuzz
 	@nice -n 19 tests/fuzz/run.sh $(or $(T),600) $(TARGETS)
 

@@ -3,7 +3,7 @@
 //! # Behaviour
 //! Every line is read once and judged once: the same is not said more than once a minute
 //! (`logging/calm.rs`). In the journal a line has fields of its own, and a decision a `MESSAGE_ID`
-//! with a text in the catalog. `docs/logs.md` says what each level means.
+//! with a text in the catalog. `docs/reference/logs.md` says what each level means.
 //!
 //! # Limits
 //! Writing never waits for the journal. Spans are not kept: no part of winddown opens one.

@@ -4,7 +4,7 @@
 //! What happens is counted as it is told ([`Metrics`] is a [`Recorder`] and a [`WorkerObserver`]); how things stand is
 //! handed in at each scrape as [`NodeFacts`], so that all samples of one scrape are of one moment.
 //! Families that the kubelet has keep its names, labels and meanings; the others begin with
-//! `winddown_`. `docs/metrics.md` lists all of them.
+//! `winddown_`. `docs/reference/metrics.md` lists all of them.
 //!
 //! # Limits
 //! No label carries a pod's name, and every label has a bounded set of values, so the number of

@@ -10,7 +10,7 @@
 //! The search has a bound on its work, counted in pods looked at and not in time, so that the answer
 //! is the same on every machine. When it is reached, the best set that was found is the answer, and
 //! [`Proof`] says what is known of it. The first two criteria rarely need it: see
-//! `docs/preemption.md` for what was measured.
+//! `docs/explanation/preemption.md` for what was measured.
 
 use winddown_shared::Pod;
 

@@ -19,7 +19,7 @@ use winddown_cli::Cli;
 
 /// Why a block of commands is not run here. `build` and `node`: tests/node/tests/packages/readme.rs runs it,
 /// in the repository or in a node; `kubelet`: walkthroughs.rs beside it. Nothing runs the others, of which only the
-/// command lines are parsed: docs/testing.md says why.
+/// command lines are parsed: docs/explanation/testing.md says why.
 const REASONS: [&str; 7] = ["build", "host", "kubelet", "node", "runtime", "slow", "tools"];
 /// The only page whose commands may go without a reason: how figures were taken that took hours.
 const FIGURES: &str = "performance.md";
@@ -30,11 +30,7 @@ fn root() -> PathBuf {
 }
 
 fn pages() -> Vec<Page> {
-    let docs = std::fs::read_dir(root().join("docs")).expect("docs");
-    let mut files: Vec<PathBuf> = docs.map(|entry| entry.expect("an entry").path()).collect();
-    files.retain(|file| file.extension().is_some_and(|ending| ending == "md"));
-    files.push(root().join("README.md"));
-    files.sort();
+    let files = page::files(&root());
     assert!(files.len() > 20);
     files.iter().map(|file| Page::read(file)).collect()
 }
@@ -58,7 +54,8 @@ fn every_example_that_can_be_run_here_says_what_the_page_says() {
         .env("NO_COLOR", "1")
         .env("DBUS_SYSTEM_BUS_ADDRESS", "unix:path=/nonexistent/bus")
         .case("README.md")
-        .case("docs/*.md");
+        .case("docs/*.md")
+        .case("docs/*/*.md");
 }
 
 #[test]
@@ -282,7 +279,8 @@ fn the_log_lines_of_troubleshooting_are_those_of_the_program() {
             read_sources(&sources, &mut source);
         }
     }
-    let text = std::fs::read_to_string(root().join("docs/troubleshooting.md")).expect("the page");
+    let text =
+        std::fs::read_to_string(root().join("docs/how-to/troubleshooting.md")).expect("the page");
     let rows = text.lines().filter(|line| line.starts_with("| ") && !line.starts_with("|--"));
     let cells = rows.filter_map(|row| row.split(" | ").nth(1));
     let quoted: Vec<&str> = cells.flat_map(|cell| cell.split('`').skip(1).step_by(2)).collect();

@@ -138,10 +138,13 @@ fn there_are_forty_mistakes_and_each_is_told_with_an_exit_code_of_the_page() {
     let tables = ["commands.txt", "agent.txt", "starting.txt", "root.txt"];
     let all: Vec<Case> = tables.into_iter().flat_map(cases).collect();
     assert!(all.len() >= 40, "{}", all.len());
-    let page = std::fs::read_to_string(folder().join("../../../docs/errors.md")).unwrap();
+    let page = std::fs::read_to_string(folder().join("../../../docs/reference/errors.md")).unwrap();
     for case in &all {
         let (code, said) = case.wanted.split_once('\n').unwrap_or((&case.wanted, ""));
         assert!(!said.is_empty(), "{}: nothing is said", case.name);
-        assert!(page.contains(&format!("| {code} |")), "exit code {code} is not in docs/errors.md");
+        assert!(
+            page.contains(&format!("| {code} |")),
+            "exit code {code} is not in docs/reference/errors.md"
+        );
     }
 }

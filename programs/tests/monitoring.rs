@@ -130,10 +130,10 @@ fn metrics_in(expression: &str) -> BTreeSet<String> {
     names
 }
 
-/// What the agent has, by name as it is queried: the table in docs/metrics.md, which
+/// What the agent has, by name as it is queried: the table in docs/reference/metrics.md, which
 /// `tests/metrics.rs` holds against a scrape, family by family.
 fn known_metrics() -> BTreeMap<String, Vec<String>> {
-    let page = read(&repository().join("docs/metrics.md"));
+    let page = read(&repository().join("docs/reference/metrics.md"));
     let mut known = BTreeMap::from([("up".to_owned(), Vec::new())]);
     for row in page.lines().filter_map(|line| line.strip_prefix("| `")) {
         let cells: Vec<&str> = row.split('|').map(str::trim).collect();
@@ -177,7 +177,7 @@ fn every_metric_that_is_named_is_one_of_the_agents() {
             let _ = writeln!(wrong, "{place}: {name}");
         }
     }
-    assert!(wrong.is_empty(), "not in docs/metrics.md:\n{wrong}");
+    assert!(wrong.is_empty(), "not in docs/reference/metrics.md:\n{wrong}");
 }
 
 #[test]
@@ -250,10 +250,10 @@ fn each_alert_has_a_moment_when_it_comes_one_when_it_does_not_and_a_next_step() 
         let does = ["winddown ", "systemctl ", "journalctl "];
         assert!(does.iter().any(|command| next.contains(command)), "{name}: what to do next?");
     }
-    let page = read(&repository().join("docs/monitoring.md"));
+    let page = read(&repository().join("docs/how-to/monitoring.md"));
     for rule in rules() {
         let name = rule["alert"].as_str().unwrap();
-        assert!(page.contains(&format!("`{name}`")), "{name} is not in docs/monitoring.md");
+        assert!(page.contains(&format!("`{name}`")), "{name} is not in docs/how-to/monitoring.md");
     }
 }
 

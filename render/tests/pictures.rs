@@ -44,7 +44,7 @@ fn the_pictures_of_the_documentation_are_up_to_date() {
 
 #[test]
 fn the_text_of_the_documentation_is_up_to_date() {
-    let docs = fs::read_to_string(root().join("docs/report.md")).unwrap();
+    let docs = fs::read_to_string(root().join("docs/reference/report.md")).unwrap();
     let text = report::text(&example("five"), false);
-    assert!(docs.contains(&text), "docs/report.md does not show this:\n{text}");
+    assert!(docs.contains(&text), "docs/reference/report.md does not show this:\n{text}");
 }

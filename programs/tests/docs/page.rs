@@ -2,6 +2,24 @@
 
 use std::path::{Path, PathBuf};
 
+/// The folders of docs/, in the order in which a newcomer reads them.
+const FOLDERS: [&str; 4] = ["tutorials", "how-to", "reference", "explanation"];
+
+/// README.md, docs/README.md and the pages of each folder of docs/, in the order in which they are read.
+pub(crate) fn files(root: &Path) -> Vec<PathBuf> {
+    let docs = root.join("docs");
+    let mut files = vec![root.join("README.md"), docs.join("README.md")];
+    for folder in FOLDERS {
+        let entries = std::fs::read_dir(docs.join(folder)).expect(folder);
+        let mut pages: Vec<PathBuf> =
+            entries.map(|entry| entry.expect("an entry").path()).collect();
+        pages.retain(|page| page.extension().is_some_and(|ending| ending == "md"));
+        pages.sort();
+        files.extend(pages);
+    }
+    files
+}
+
 /// One page.
 pub(crate) struct Page {
     pub(crate) name: String,

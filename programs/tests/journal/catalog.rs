@@ -40,10 +40,10 @@ fn each_kind_of_line_has_a_text_in_the_catalog_and_a_row_in_the_docs() {
     let described: BTreeSet<&str> = entries(&catalog).into_iter().map(|(id, _)| id).collect();
     let known: BTreeSet<&str> = KINDS.iter().map(|kind| kind.id).collect();
     assert_eq!(described, known);
-    let page = std::fs::read_to_string(repository().join("docs/logs.md")).unwrap();
+    let page = std::fs::read_to_string(repository().join("docs/reference/logs.md")).unwrap();
     for kind in &KINDS {
         let row = format!("| `{}` | {} | `{}` |", kind.name, kind.phase, kind.id);
-        assert!(page.contains(&row), "docs/logs.md lacks {row}");
+        assert!(page.contains(&row), "docs/reference/logs.md lacks {row}");
     }
 }
 

@@ -70,7 +70,10 @@ async fn the_parser_of_prometheus_reads_every_family() {
     bed.run(&[pod("late", 0, 30)]).await;
     let families = check(python, &bed.scrape());
     let documented: Vec<_> = documented().into_iter().filter(|row| !of_a_cluster(row)).collect();
-    assert_eq!(families, documented, "docs/metrics.md lists other families than a scrape");
+    assert_eq!(
+        families, documented,
+        "docs/reference/metrics.md lists other families than a scrape"
+    );
 }
 
 #[tokio::test]
@@ -90,7 +93,10 @@ async fn the_parser_of_prometheus_reads_every_family_of_a_cluster() {
     }
     let families: Vec<_> = check(python, &bed.scrape()).into_iter().filter(of_a_cluster).collect();
     let documented: Vec<_> = documented().into_iter().filter(of_a_cluster).collect();
-    assert_eq!(families, documented, "docs/metrics.md lists other families than a scrape");
+    assert_eq!(
+        families, documented,
+        "docs/reference/metrics.md lists other families than a scrape"
+    );
 }
 
 /// Whether a family is there in a cluster only.
@@ -139,7 +145,7 @@ fn check(python: &str, document: &str) -> Vec<(String, String)> {
 
 /// The families of the table in the documentation.
 fn documented() -> Vec<(String, String)> {
-    let page = include_str!("../../../docs/metrics.md");
+    let page = include_str!("../../../docs/reference/metrics.md");
     let rows = page.lines().filter_map(|line| line.strip_prefix("| `"));
     let mut families: Vec<_> = rows
         .map(|row| {

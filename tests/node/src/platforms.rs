@@ -110,7 +110,7 @@ mod tests {
     #[test]
     fn the_documents_have_the_table_of_today() {
         let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-        for document in ["docs/testing.md", "README.md"] {
+        for document in ["docs/explanation/testing.md", "README.md"] {
             let text = std::fs::read_to_string(here.join("../..").join(document)).unwrap();
             let (_, rest) = text.split_once(START_OF_TABLE).unwrap();
             let (written, _) = rest.split_once(END_OF_TABLE).unwrap();

@@ -24,7 +24,7 @@ const EXPECTED: [&str; 21] = [
     "/usr/lib/sysusers.d/winddown.conf",
     "/usr/lib/tmpfiles.d/winddown.conf",
     "/usr/share/bash-completion/completions/winddown",
-    "/usr/share/doc/winddown/docs/quick-start.md",
+    "/usr/share/doc/winddown/docs/tutorials/quick-start.md",
     "/usr/share/doc/winddown/licences.txt",
     "/usr/share/doc/winddown/winddown.cdx.json",
     "/usr/share/man/man1/winddown.1.gz",

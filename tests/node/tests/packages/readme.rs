@@ -1,6 +1,6 @@
 //! A bare Debian node, driven only by what README.md and docs/ say to type, and saying what they show.
 //!
-//! Blocks marked `console,ignore,node` are typed in the node, in the order of the pages, README.md first;
+//! Blocks marked `console,ignore,node` are typed in the node, page by page in the order in which they are read;
 //! those marked `console,ignore,build` in the repository. A command may not fail unless its comment names
 //! the exit code. What a page shows may leave lines out (`…`), and lengths and times may be others.
 
@@ -12,7 +12,7 @@ use winddown_node_tests::scenario::TestResult;
 use winddown_node_tests::{Flavour, Node, base_or_skip, in_long_form, of_this_test, programs};
 
 use crate::packages::made::{Packages, are_here, repository};
-use crate::packages::page::{Block, Page};
+use crate::packages::page::{self, Block, Page};
 use crate::packages::shown::shows;
 
 /// How long one command may take: a drill takes longest.
@@ -90,15 +90,10 @@ async fn what_is_typed_in_the_repository_says_what_the_pages_say() -> TestResult
     Ok(())
 }
 
-/// All commands of blocks that are ignored for this reason, README's first.
+/// All commands of blocks that are ignored for this reason, in the order in which the pages are read.
 fn typed(reason: &str) -> TestResult<Vec<Typed>> {
-    let mut pages = vec![repository().join("README.md")];
-    let mut docs: Vec<_> =
-        std::fs::read_dir(repository().join("docs"))?.flatten().map(|entry| entry.path()).collect();
-    docs.sort();
-    pages.extend(docs.into_iter().filter(|path| path.extension().is_some_and(|end| end == "md")));
     let mut all = Vec::new();
-    for file in pages {
+    for file in page::files(repository()) {
         let name = file.strip_prefix(repository())?.display().to_string();
         let page = Page::read(&file);
         for block in page.blocks.iter().filter(|b| b.words() == ["console", "ignore", reason]) {

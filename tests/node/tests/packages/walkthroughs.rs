@@ -1,4 +1,4 @@
-//! docs/companion-walkthroughs.md, typed into nodes that are laid out as kubeadm, k3s and EKS do it.
+//! docs/tutorials/beside-a-kubelet.md, typed into nodes that are laid out as kubeadm, k3s and EKS do it.
 //!
 //! What is called kubelet and k3s there does nothing but run; their API server is out of reach.
 
@@ -12,7 +12,7 @@ use super::readme::{COMMAND, SUDO, commands, enter};
 use crate::packages::made::repository;
 use crate::packages::page::Page;
 
-const PAGE: &str = "docs/companion-walkthroughs.md";
+const PAGE: &str = "docs/tutorials/beside-a-kubelet.md";
 const STAND_IN: &str = "#!/bin/sh\nsleep infinity & wait\n";
 
 #[tokio::test]

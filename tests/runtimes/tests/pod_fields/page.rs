@@ -19,7 +19,7 @@ before the runtime sees it. Values that the API has no meaning for (a port of 70
 refused by the API server, and in a manifest by the agent. `process` and `systemd` share a column where they agree.
 ";
 
-/// docs/pod-fields.md.
+/// docs/reference/pod-fields.md.
 pub(crate) fn page(groups: &[Group]) -> String {
     let mut text = HEAD.to_owned();
     for group in groups {
