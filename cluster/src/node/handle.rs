@@ -115,8 +115,9 @@ impl NodeHandle {
         self.change(false, |wishes| std::mem::replace(&mut wishes.pressure, pressure) != pressure);
     }
 
-    /// Waits until the API server has everything that was set so far, except labels and taints.
-    /// Cancel-safe; sending continues.
+    /// Waits until the API server has everything that was set so far, except labels and taints, or
+    /// has answered that there is no Node object, which this agent does not create. Cancel-safe;
+    /// sending continues.
     ///
     /// # Errors
     /// It does not know by `deadline`.

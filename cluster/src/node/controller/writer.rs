@@ -157,6 +157,7 @@ impl<'a, E: NodeEvents> Writer<'a, E> {
         if !self.registration.is_due(now) {
             return Next::At(self.registration.waits_until().unwrap_or(now));
         }
+        let generation = self.core.wishes.borrow().generation;
         match self.core.register().await {
             Registered::Yes => {
                 if self.registration.succeeded(self.inputs, true, now) {
@@ -164,7 +165,11 @@ impl<'a, E: NodeEvents> Writer<'a, E> {
                 }
                 Next::Again
             }
-            Registered::NotOurs => Next::At(now + LOOK_AGAIN),
+            Registered::NotOurs => {
+                // There is no Node object to write it to: nothing is left to wait for.
+                self.core.acknowledge(generation);
+                Next::At(now + LOOK_AGAIN)
+            }
             Registered::Failed(fault) => {
                 let refusal = fault.refusal();
                 // The client logs an unreachable server once.

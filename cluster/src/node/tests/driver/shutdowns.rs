@@ -82,6 +82,22 @@ async fn a_shutdown_without_an_api_server_is_not_held_up() {
     assert_eq!(ready_is(&ledger).1, "node is shutting down");
 }
 
+/// The API server comes back in the middle of the shutdown of a node that it has never heard of.
+#[tokio::test(start_paused = true)]
+async fn a_shutdown_before_the_node_is_registered_has_nothing_to_tell() {
+    let ledger = Ledger::new();
+    ledger.script(|_| Some(Mishap::Hang));
+    let agent = Agent::start(&ledger);
+    sleep(Duration::from_secs(1)).await;
+    agent.handle.set_shutting_down(true);
+    sleep(Duration::from_secs(1)).await;
+    ledger.script(|_| None);
+    let back = Instant::now();
+    agent.told().await;
+    assert!(back.elapsed() <= Duration::from_secs(6), "{:?}", back.elapsed());
+    assert_eq!(ledger.get(NODE), None, "no node is registered that goes down");
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_shutdown_that_is_called_off_takes_everything_back() {
     let ledger = Ledger::new();
