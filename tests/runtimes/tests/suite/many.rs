@@ -2,9 +2,8 @@
 
 use serde_json::json;
 use tokio::time::Instant;
-use winddown_shared::Runtime as _;
 
-use crate::bed::{Act, POLITE, eventually, pod, run, stop};
+use crate::bed::{Act, POLITE, clean, eventually, pod, run, stop};
 use crate::real::set;
 use crate::stage::Stage as _;
 use crate::stages::container_of;
@@ -60,9 +59,7 @@ async fn many_pods_are_asked_to_end_at_once_group_by_group() {
     println!("second group: {:?} to {:?}", second[0], second[second.len() - 1]);
     assert!(first[0] < jiff::SignedDuration::from_millis(500), "{first:?}");
     let began = Instant::now();
-    let cleans = pods.iter().map(|pod| runtime.clean_pod(pod.uid()));
-    for cleaned in futures_util::future::join_all(cleans).await {
-        cleaned.unwrap();
-    }
+    let cleans = pods.iter().map(|pod| clean(&*runtime, pod.uid()));
+    futures_util::future::join_all(cleans).await;
     println!("cleaned in {:?}", began.elapsed());
 }
