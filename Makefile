@@ -23,7 +23,7 @@ CRATES := $(addprefix --package winddown-,quantities files shared yaml runtime-c
 BENCH = $(or $(CARGO_TARGET_DIR),target)/dist/winddown-bench
 
 .DEFAULT_GOAL := help
-.PHONY: help build manual demo demo-node test test-all took reboots chaos platforms pod-fields beside-kubelet bench bench-cri fuzz mutants calm pressure earlyoom packages crates lint fmt node-base clean-cache
+.PHONY: help build manual demo demo-picture demo-node test test-all took reboots chaos platforms pod-fields beside-kubelet bench bench-cri fuzz mutants calm pressure earlyoom packages crates lint fmt node-base clean-cache
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -50,6 +50,13 @@ demo: ## Rehearse a shutdown on this machine: real agent, real pods, stand-in fo
 	@# 5: a pod needed SIGKILL. One of the examples ignores SIGTERM on purpose.
 	@$(TARGET)/debug/winddown drill examples/node --config examples/node-config.yaml || [ $$? = 5 ]
 
+demo-picture: ## Draw docs/img/demo.svg from a run of the demo
+	@tests/node/packages.sh build
+	@$(CARGO) build --quiet --package winddown
+	@$(TARGET)/debug/winddown drill examples/node --config examples/node-config.yaml -o json \
+		> $(TARGET)/demo.json || [ $$? = 5 ]
+	@$(TARGET)/debug/winddown report --file $(TARGET)/demo.json -o svg > docs/img/demo.svg
+
 demo-node: ## The same in a disposable systemd node: real logind, real power-off (needs root)
 	@tests/node/packages.sh test
 	@$(CARGO) run --quiet --package winddown-node-tests --bin demo-node
@@ -75,19 +82,19 @@ test-all: ## The same with packages and new random seeds, then chaos, reboots an
 took: ## Keep what this machine's last runs took, for those who have had none: tests/node/took
 	@cp $(CACHE)/took tests/node/took
 
-reboots: ## Reboot a node N times (30) with random pods and faults; rewrites docs/explanation/reliability.md
+reboots: ## Reboot a node N times (30) with random pods and faults; rewrites benches/reliability.md
 	@tests/node/packages.sh test
 	@$(CARGO) run --quiet --package winddown-node-tests --bin reboots -- $(or $(N),30) $(SEED) \
-		--into docs/explanation/reliability.md
+		--into benches/reliability.md
 
-chaos: ## Play N schedules (500) of random faults on disposable nodes; rewrites docs/explanation/reliability.md
+chaos: ## Play N schedules (500) of random faults on disposable nodes; rewrites benches/reliability.md
 	@tests/node/packages.sh test
 	@$(CARGO) run --quiet --package winddown-node-tests --bin chaos -- $(or $(N),500) \
 		$(if $(SEED),--seed $(SEED)) --into docs/explanation/reliability.md
 
-platforms: ## Write the table of what winddown is tried on into README.md and docs/explanation/testing.md
+platforms: ## Write the table of what winddown is tried on into README.md
 	@$(CARGO) run --quiet --package winddown-node-tests --bin platforms -- \
-		--into README.md --into docs/explanation/testing.md
+		--into README.md
 
 pod-fields: ## Write docs/reference/pod-fields.md: what each runtime makes of each field of a pod
 	@WINDDOWN_WRITE_PAGES=1 $(CARGO) test --quiet --package winddown-runtimes-tests --test pod_fields the_page
@@ -97,7 +104,7 @@ beside-kubelet: ## Write the table of docs/explanation/companion.md: winddown an
 	@WINDDOWN_LONG=1 WINDDOWN_WRITE_PAGES=1 $(CARGO) test --quiet --package winddown-cluster-tests --test real_apiserver \
 		-- --nocapture every_scene
 
-bench: ## Measure everything and print it beside targets and kubelet; INTO=docs/explanation/performance.md keeps it
+bench: ## Measure everything and print it beside targets and kubelet; INTO=benches/notebook.md keeps it
 	@tests/node/packages.sh test
 	@$(CARGO) build --quiet --profile dist --locked --package winddown
 	@$(CARGO) build --quiet --profile dist --locked --package winddown-bench

@@ -1,4 +1,4 @@
-//! Tables where people read them: docs/explanation/performance.md.
+//! Tables where people read them: benches/notebook.md.
 
 use std::path::Path;
 
@@ -39,7 +39,7 @@ mod tests {
 
     #[test]
     fn every_command_that_measures_has_its_place_on_the_page() {
-        let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/explanation/performance.md");
+        let page = concat!(env!("CARGO_MANIFEST_DIR"), "/notebook.md");
         let page = std::fs::read_to_string(page).unwrap();
         let parts = ["agent", "containers", "pressure", "workers", "preemption"];
         let growth = ["planners", "kills", "scaling", "processes", "fleet"];

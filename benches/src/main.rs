@@ -1,4 +1,4 @@
-//! Measures winddown and prints the tables of docs/explanation/performance.md.
+//! Measures winddown and prints the tables of benches/notebook.md.
 //!
 //! With `agent` it is the real binary with the process runtime and real pods, on a private bus with a
 //! stand-in for logind; with `containers` a disposable node with a real systemd and a real containerd,

@@ -1,4 +1,4 @@
-//! The tables that are printed, in the form docs/explanation/performance.md has them in.
+//! The tables that are printed, in the form benches/notebook.md has them in.
 
 use std::fmt;
 

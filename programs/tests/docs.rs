@@ -19,10 +19,8 @@ use winddown_cli::Cli;
 
 /// Why a block of commands is not run here. `build` and `node`: tests/node/tests/packages/readme.rs runs it,
 /// in the repository or in a node; `kubelet`: walkthroughs.rs beside it. Nothing runs the others, of which only the
-/// command lines are parsed: docs/explanation/testing.md says why.
+/// command lines are parsed: tests/README.md says why.
 const REASONS: [&str; 7] = ["build", "host", "kubelet", "node", "runtime", "slow", "tools"];
-/// The only page whose commands may go without a reason: how figures were taken that took hours.
-const FIGURES: &str = "performance.md";
 
 fn root() -> PathBuf {
     let crate_directory = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -75,7 +73,6 @@ fn every_block_is_run_or_says_why_not() {
                     reasoned += 1;
                 }
                 ["yaml" | "rust"] => {}
-                ["sh"] if page.name.ends_with(FIGURES) => {}
                 ["text" | "json"] => {
                     let command = block.lines.iter().find(|line| line.starts_with("$ "));
                     assert_eq!(command, None, "{at}: is not run; write console");
@@ -96,7 +93,7 @@ fn every_command_line_can_be_typed() {
     let mut typed = 0;
     for page in pages() {
         for block in &page.blocks {
-            if !matches!(block.words().first(), Some(&("console" | "sh"))) {
+            if !matches!(block.words().first(), Some(&"console")) {
                 continue;
             }
             for line in commands(block) {
@@ -158,12 +155,7 @@ fn every_command_in_a_sentence_can_be_typed() {
 }
 
 fn commands(block: &Block) -> Vec<String> {
-    let console = block.words().first() == Some(&"console");
-    let lines = block.lines.iter().filter_map(|line| match console {
-        true => line.strip_prefix("$ "),
-        false => Some(line.as_str()),
-    });
-    lines.map(str::to_owned).collect()
+    block.lines.iter().filter_map(|line| line.strip_prefix("$ ")).map(str::to_owned).collect()
 }
 
 #[test]
@@ -314,16 +306,44 @@ fn read_sources(directory: &Path, all: &mut String) {
 #[test]
 fn every_link_within_the_repository_leads_somewhere() {
     let mut links = 0;
-    for page in pages() {
+    for page in markdown(&root()).iter().map(|file| Page::read(file)) {
         for link in page.links() {
-            let file = link.split('#').next().unwrap_or_default();
-            if file.is_empty() || link.contains("://") {
+            let (file, heading) = link.split_once('#').unwrap_or((&link, ""));
+            if link.contains("://") {
                 continue;
             }
-            let target = page.directory.join(file);
+            let target = match file {
+                "" => PathBuf::from(&page.name),
+                file => page.directory.join(file),
+            };
             assert!(target.exists(), "{}: {link} leads nowhere", page.name);
+            if !heading.is_empty() && target.extension().is_some_and(|ending| ending == "md") {
+                let there = Page::read(&target).anchors();
+                assert!(
+                    there.iter().any(|one| one == heading),
+                    "{}: {link}: no heading",
+                    page.name
+                );
+            }
             links += 1;
         }
     }
-    assert!(links > 50, "{links}");
+    assert!(links > 100, "{links}");
+}
+
+/// The pages below `directory`, without what is built or hidden.
+fn markdown(directory: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for path in std::fs::read_dir(directory)
+        .expect("a directory")
+        .map(|entry| entry.expect("an entry").path())
+    {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        if path.is_dir() && !name.starts_with('.') && name != "target" {
+            found.extend(markdown(&path));
+        } else if path.extension().is_some_and(|ending| ending == "md") {
+            found.push(path);
+        }
+    }
+    found
 }

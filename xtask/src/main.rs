@@ -38,7 +38,7 @@ fn main() -> Result<()> {
 
 /// The page that says why a test went.
 fn testing_page() -> Result<String> {
-    let path = repository().join("docs/explanation/testing.md");
+    let path = repository().join("tests/README.md");
     std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))
 }
 

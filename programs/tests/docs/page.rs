@@ -25,6 +25,7 @@ pub(crate) struct Page {
     pub(crate) name: String,
     pub(crate) directory: PathBuf,
     pub(crate) blocks: Vec<Block>,
+    headings: Vec<String>,
     prose: String,
 }
 
@@ -45,7 +46,7 @@ impl Page {
         let text = std::fs::read_to_string(file).expect("text");
         let (mut blocks, mut prose) = (Vec::new(), String::new());
         let mut open: Option<Block> = None;
-        let mut heading = String::new();
+        let (mut heading, mut headings) = (String::new(), Vec::new());
         for (n, line) in text.lines().enumerate() {
             let trimmed = line.trim_start();
             match (trimmed.strip_prefix("```"), open.take()) {
@@ -64,6 +65,7 @@ impl Page {
                 (None, None) => {
                     if let Some(text) = line.strip_prefix('#') {
                         text.trim_start_matches('#').trim().clone_into(&mut heading);
+                        headings.push(heading.clone());
                     }
                     prose.push_str(line);
                     prose.push('\n');
@@ -72,12 +74,21 @@ impl Page {
         }
         assert!(open.is_none(), "{}: a block does not end", file.display());
         let directory = file.parent().expect("a directory").to_owned();
-        Self { name: file.display().to_string(), directory, blocks, prose }
+        Self { name: file.display().to_string(), directory, blocks, headings, prose }
     }
 
     /// What stands in backquotes, outside blocks.
     pub(crate) fn code(&self) -> impl Iterator<Item = &str> {
         self.prose.lines().flat_map(|line| line.split('`').skip(1).step_by(2))
+    }
+
+    /// What a link to one of its headings ends with.
+    pub(crate) fn anchors(&self) -> Vec<String> {
+        let slug = |heading: &String| {
+            let kept = |c: &char| c.is_alphanumeric() || " -_".contains(*c);
+            heading.to_lowercase().chars().filter(kept).collect::<String>().replace(' ', "-")
+        };
+        self.headings.iter().map(slug).collect()
     }
 
     /// The targets of all links.

@@ -172,7 +172,7 @@ impl Fault {
         // With the first shutdown taken back, the second is one that somebody wants.
         let takes_back = [Self::Cancel, Self::LogindRestarted, Self::DbusRestarted];
         // Past logind systemd starts nothing again: an agent that is killed has had its chance, and
-        // docs/explanation/reliability.md says so.
+        // benches/reliability.md says so.
         let past = [Self::ShutdownPastLogind];
         self != other
             && !is(&containerd, &containerd)
