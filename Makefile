@@ -17,7 +17,7 @@ FILES := preemption/src/**/*.rs \
 	$(addprefix shutdown/src/,plan.rs plan/*.rs role.rs budget.rs policy.rs)
 
 # Those that other agents can be built from, each before those that need it.
-CRATES := $(addprefix --package winddown-,quantities files shared yaml runtime-cache notices systemd preemption eviction shutdown \
+CRATES := $(addprefix --package winddown-,quantities files shared fakes yaml runtime-cache notices systemd preemption eviction shutdown \
 	shim engine machine runtimes cri api-client cluster pod-references companion config static-pods control node)
 
 BENCH = $(or $(CARGO_TARGET_DIR),target)/dist/winddown-bench
@@ -158,8 +158,7 @@ crates: ## Pack the libraries as a registry takes them, and build each from its 
 lint: $(CARGO_DENY) ## Formatting, clippy, documentation, licences, bans, layering
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
-	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --quiet --workspace --no-deps \
-		--features winddown-shared/fake
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --quiet --workspace --no-deps
 	@# Not by `cargo run`: a build script asks for what that sets, and crates would be compiled anew.
 	$(CARGO) build --quiet --package xtask
 	$(TARGET)/debug/xtask plugins

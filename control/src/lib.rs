@@ -33,6 +33,7 @@ pub mod api;
 mod client;
 mod connection;
 #[cfg(any(test, feature = "fuzzing"))]
+#[path = "tests/fake.rs"]
 mod fake;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;

@@ -37,7 +37,7 @@ mod reclaim;
 mod seams;
 mod signal;
 #[cfg(test)]
-mod test_pods;
+mod tests;
 mod threshold;
 mod usage;
 

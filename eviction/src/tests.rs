@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::{Container, Pod as ApiPod, ResourceRequirements};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity as ApiQuantity;
-use winddown_shared::fake::pod_with;
+use winddown_fakes::pod_with;
 use winddown_shared::{ContainerStats, DiskUse, Pod, PodStats, Quantity};
 
 /// Bytes of a quantity.

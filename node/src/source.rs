@@ -128,7 +128,7 @@ pub(crate) async fn merge(
 
 #[cfg(test)]
 mod tests {
-    use winddown_shared::fake::pod;
+    use winddown_fakes::pod;
 
     use super::*;
 

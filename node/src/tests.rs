@@ -13,7 +13,7 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1 as kube;
 use tokio::sync::watch;
 use tokio::time::Instant;
-use winddown_shared::fake::{FakeInhibitor, FakeRuntime, pod_with};
+use winddown_fakes::{FakeInhibitor, FakeRuntime, pod_with};
 use winddown_shared::{CONFIG_SOURCE_ANNOTATION, LockState, Pod, Runtime, WallClock, WallTime};
 use winddown_shutdown::{BootClock, Outcome, PodEnd, ShutdownReport, Trigger};
 

@@ -9,8 +9,8 @@ use std::time::Duration;
 use tokio::sync::watch;
 use winddown_control::AgentApi;
 use winddown_control::api::{DrainRequest, ErrorCode, KillBody, PodState};
+use winddown_fakes::{FakeRuntime, pod};
 use winddown_node::{Node, NodeBuilder};
-use winddown_shared::fake::{FakeRuntime, pod};
 use winddown_shared::{Counter, Plugin, PluginError, PluginMetric, PluginName};
 use winddown_static_pods::DesiredManifests;
 
@@ -93,8 +93,8 @@ async fn plug_ins_that_could_not_be_told_apart_start_no_node() {
 #[cfg(feature = "shutdown")]
 mod with_shutdown {
     use super::*;
+    use winddown_fakes::FakeInhibitor;
     use winddown_node::Shutdown;
-    use winddown_shared::fake::FakeInhibitor;
     use winddown_shared::{Inhibitor, LockState};
     use winddown_shutdown::{Outcome, Policy};
 

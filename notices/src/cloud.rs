@@ -20,8 +20,6 @@ mod http;
 mod poll;
 mod seen;
 #[cfg(test)]
-mod stand_in;
-#[cfg(test)]
 mod tests;
 
 use std::path::PathBuf;

@@ -17,9 +17,9 @@ use winddown_apiserver::ApiServer;
 use winddown_cluster::node::{NodeFacts, NodeSettings};
 use winddown_companion::{CompanionConfig, Inside, KubeletRuntime, LocalNode, Unasked, companion};
 use winddown_config::{Config, ShutdownOrder, ShutdownPeriods, ShutdownSettings};
+use winddown_fakes::FakeInhibitor;
 use winddown_node::cluster::Cluster;
 use winddown_node::{Configured, Identity, Node, ShutdownHandle};
-use winddown_shared::fake::FakeInhibitor;
 use winddown_shared::{Inhibitor, LockState, PodKiller, PodUid, PodUidMap, WallClock};
 use winddown_shutdown::BootClock;
 

@@ -133,7 +133,7 @@ fn report(failure: &TaskFailure) {
     }
 }
 
-#[cfg(all(test, feature = "fake"))]
+#[cfg(test)]
 mod tests {
     use std::sync::{Mutex, PoisonError};
 

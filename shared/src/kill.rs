@@ -256,7 +256,7 @@ pub trait PodKiller: Send + Sync + 'static {
     }
 }
 
-#[cfg(all(test, feature = "fake"))]
+#[cfg(test)]
 mod tests {
     use super::*;
     use crate::fake::{FakeKiller, pod};

@@ -2,13 +2,16 @@
 //!
 //! Everything here is free of I/O: no file, no socket, no process. What must be done to the world
 //! is behind a trait ([`Runtime`], [`Inhibitor`], [`PodKiller`], [`PodSyncer`], [`Recorder`]) that
-//! another crate implements, and `fake` (feature `fake`) has a scripted implementation of each.
+//! another crate implements, and the crate `winddown-fakes` has a scripted implementation of each.
 //!
 //! * [`Pod`] and its facts: identity, priority, QoS class, resource requests.
 //! * [`PodWorkers`]: the only component that starts and stops pods.
 //! * [`PodKiller`]: how every controller asks for a pod's end.
 //!
 //! `examples/agent.rs` is a whole agent in 150 lines: a runtime, a controller, a source of pods.
+
+#[cfg(test)]
+extern crate self as winddown_shared;
 
 mod admission;
 mod admission_gate;
@@ -19,8 +22,16 @@ pub mod critical;
 pub mod display;
 mod error_chain;
 mod event;
-#[cfg(feature = "fake")]
-pub mod fake;
+// The crate of the stand-ins knows the library, which is another one than that which is tested.
+#[cfg(test)]
+#[path = "../../tests/fakes/src/lib.rs"]
+#[allow(
+    dead_code,
+    unreachable_pub,
+    unused_imports,
+    reason = "the tests of other crates use the rest"
+)]
+mod fake;
 mod garbage;
 mod gate_reason;
 mod grace;

@@ -337,7 +337,7 @@ impl fmt::Debug for Ending {
     }
 }
 
-#[cfg(all(test, feature = "fake"))]
+#[cfg(test)]
 mod tests {
     use super::*;
     use crate::GateReason;

@@ -50,7 +50,7 @@ mod run;
 mod run_context;
 mod state_file;
 #[cfg(test)]
-mod test_pods;
+mod tests;
 
 pub use budget::Budget;
 pub use controller::{ShutdownController, ShutdownParts};

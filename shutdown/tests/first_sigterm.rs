@@ -9,7 +9,7 @@ use k8s_openapi::api::core::v1 as api;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
-use winddown_shared::fake::{FakeInhibitor, FakeKiller, FakeRecorder};
+use winddown_fakes::{FakeInhibitor, FakeKiller, FakeRecorder};
 use winddown_shared::{Pod, WallClock};
 use winddown_shutdown::{
     AdmissionGate, BootClock, Policy, ProgressPhase, ProgressSender, RecordError, RecordFile,

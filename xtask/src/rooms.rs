@@ -23,7 +23,7 @@ const NOT_PRODUCT: [&str; 2] = ["benches", "xtask"];
 pub(crate) struct Crate {
     /// Its folder.
     pub(crate) name: String,
-    /// Of its sources, without tests and generated code.
+    /// Of its sources, without tests, laws for tests/fuzz and generated code.
     pub(crate) lines: usize,
     /// Each file that needs another one which, by way of others perhaps, needs it.
     pub(crate) cycles: Vec<Edge>,
@@ -97,7 +97,7 @@ fn without_tests(text: &str) -> usize {
 fn read(folder: &Path, module: &[String], sources: &mut Vec<Source>) -> Result<()> {
     for path in children(folder)? {
         let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-        if ["tests", "generated"].contains(&&*name) {
+        if ["tests", "fuzzing", "generated"].contains(&&*name) {
             continue;
         }
         let mut module = module.to_vec();

@@ -10,7 +10,7 @@ use tempfile::TempDir;
 use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-use winddown_shared::fake::{FakeInhibitor, FakeRuntime};
+use winddown_fakes::{FakeInhibitor, FakeRuntime};
 use winddown_shared::status::StatusStore;
 use winddown_shared::{
     Pod, PodWorkers, RuntimeSyncer, UpdateKind, WallClock, WallTime, WorkerTimes,

@@ -1,8 +1,8 @@
 use k8s_openapi::api::core::v1::Toleration;
-use winddown_shared::fake::static_pod;
+use winddown_fakes::static_pod;
 
 use super::*;
-use crate::test_pods::{changed, pod};
+use crate::tests::{changed, pod};
 
 fn best_effort() -> Pod {
     pod("best-effort", 0, &[])

@@ -1,12 +1,12 @@
 use proptest::prelude::*;
+use winddown_fakes::static_pod;
 use winddown_shared::Quantity;
-use winddown_shared::fake::static_pod;
 
 use super::*;
 use crate::policy::StaticPods;
 use crate::reclaim::Reclaimable;
 use crate::signal::{Cause, Signal};
-use crate::test_pods::{bytes, changed, memory, pod};
+use crate::tests::{bytes, changed, memory, pod};
 
 const NOTHING: &[Reclaimable] = &[];
 

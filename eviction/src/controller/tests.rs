@@ -5,7 +5,7 @@ use std::time::Duration;
 use winddown_shared::{NodeStats, Pod, PodStats};
 
 use crate::Policy;
-use crate::test_pods::{bytes, changed, container, memory, pod};
+use crate::tests::{bytes, changed, container, memory, pod};
 use crate::threshold::ThresholdConfig;
 
 mod around;

@@ -3,7 +3,7 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity as ApiQuantity;
 use winddown_shared::VolumeStats;
 
 use super::*;
-use crate::test_pods::{bytes as number, changed, container, disk};
+use crate::tests::{bytes as number, changed, container, disk};
 
 fn with_volume(medium: Option<&str>, limit: &str) -> Pod {
     changed("p", 0, &[], |object| {

@@ -3,7 +3,7 @@ use winddown_shared::DiskUse;
 
 use super::*;
 use crate::condition::Condition;
-use crate::test_pods::{bytes as number, changed, container, quantities};
+use crate::tests::{bytes as number, changed, container, quantities};
 
 fn uses(name: &str, memory: &str) -> ContainerStats {
     let memory_working_set = Some(number(memory));

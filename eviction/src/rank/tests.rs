@@ -1,7 +1,7 @@
 use winddown_shared::{FsLayout, PodStats};
 
 use super::*;
-use crate::test_pods::{changed, disk, inodes, memory, pod, processes};
+use crate::tests::{changed, disk, inodes, memory, pod, processes};
 use crate::usage::usage;
 
 fn order(signal: Signal, pods: &[(Pod, Option<PodStats>)]) -> Vec<&str> {

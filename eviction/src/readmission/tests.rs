@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use winddown_shared::fake::static_pod;
+use winddown_fakes::static_pod;
 
 use super::*;
 

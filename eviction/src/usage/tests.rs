@@ -4,7 +4,7 @@ use k8s_openapi::api::core::v1::{
 use winddown_shared::VolumeStats;
 
 use super::*;
-use crate::test_pods::{changed, disk};
+use crate::tests::{changed, disk};
 
 /// Rootfs 1000, logs 200, and 30 in volumes that count; each with one inode per byte.
 fn pod_on_disk() -> (Pod, PodStats) {

@@ -11,7 +11,7 @@ use tokio::task::JoinHandle;
 use winddown_eviction::{
     Outcome, PressureRule, PressureScope, Reclaimable, Signal, Threshold, ThresholdValue,
 };
-use winddown_shared::fake::{FakeKiller, FakeRecorder, pod};
+use winddown_fakes::{FakeKiller, FakeRecorder, pod};
 use winddown_shared::{
     CgroupMemory, ContainerStats, Freed, GateReasons, ImagePlaces, PodStats, PodUid, RuntimeError,
     VictimLock, WallClock, WallTime, cgroup_number,

@@ -7,8 +7,10 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use winddown_shared::{Notice, Notices, WallClock, WallTime};
 
-use super::stand_in::{Reply, StandIn};
 use super::*;
+use stand_in::{Reply, StandIn};
+
+mod stand_in;
 use crate::NoticeAggregator;
 
 /// Longer than anything here takes; only a failure waits for it.

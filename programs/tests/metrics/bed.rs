@@ -16,10 +16,10 @@ use winddown_cluster::pods::OrphanPolicy;
 use winddown_config::{Config, EvictionSettings, ShutdownPeriods};
 use winddown_control::AgentApi;
 use winddown_eviction::Reclaimable;
+use winddown_fakes::{FakeInhibitor, FakeRuntime, pod_with};
 use winddown_machine::UsagePlaces;
 use winddown_node::cluster::{Cluster, PodsParts};
 use winddown_node::{Configured, Identity, Node, PressureSource, RuntimeFigures};
-use winddown_shared::fake::{FakeInhibitor, FakeRuntime, pod_with};
 use winddown_shared::{
     CONFIG_SOURCE_ANNOTATION, Freed, ImagePlaces, LockState, NodeHandle, Plugin, PluginName, Pod,
     PodStats, PodUid, RuntimeError, WallClock, WallTime,

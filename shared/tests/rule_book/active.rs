@@ -1,6 +1,6 @@
 //! Which pods count, who is let in, and what is left behind.
 
-use winddown_shared::fake::FakeRuntime;
+use winddown_fakes::FakeRuntime;
 use winddown_shared::{
     KillReason, KillRequest, Lifecycle, Pod, PodKiller, Runtime, StatusOverride,
 };

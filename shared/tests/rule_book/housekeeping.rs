@@ -1,6 +1,6 @@
 //! What a pass over the desired pods, the workers and the runtime does with every combination.
 
-use winddown_shared::fake::FakeRuntime;
+use winddown_fakes::FakeRuntime;
 use winddown_shared::{KillRequest, Lifecycle, PodKiller, Runtime, UpdateKind};
 
 use super::node::{job, node, with_label};

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tokio::time::Instant;
-use winddown_shared::fake::{Script, Step};
+use winddown_fakes::{Script, Step};
 use winddown_shared::{
     KillError, KillRequest, Lifecycle, Pod, PodKiller, RunningPods, RuntimePod, RuntimeView,
     StatusOverride,

@@ -2,11 +2,11 @@
 
 use std::collections::HashSet;
 
-use winddown_shared::fake::Script;
+use winddown_fakes::Script;
 use winddown_shared::{KillRequest, PodUid, PodWorkers};
 
 use super::{Bench, bench, evict, pod, request, secs, settle, static_pod, uid};
-use winddown_shared::fake::FakeSyncer;
+use winddown_fakes::FakeSyncer;
 
 type Ask = fn(&PodWorkers<FakeSyncer>, &PodUid) -> bool;
 

@@ -1,6 +1,6 @@
 //! Updates: what is coalesced, what is dropped, what begins a pod's end.
 
-use winddown_shared::fake::{Script, Step};
+use winddown_fakes::{Script, Step};
 use winddown_shared::{Lifecycle, RuntimeView, UpdateKind};
 
 use super::{

@@ -3,8 +3,8 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::Budget;
-use crate::test_pods::secs;
-use crate::{Policy, test_pods::period};
+use crate::tests::secs;
+use crate::{Policy, tests::period};
 
 fn policy(total: u64) -> Policy {
     Policy::from_periods(secs(total), secs(total / 3)).unwrap()

@@ -6,12 +6,12 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
-use winddown_shared::fake::{FakeInhibitor, FakeKiller, FakeRecorder};
+use winddown_fakes::{FakeInhibitor, FakeKiller, FakeRecorder};
 use winddown_shared::{Inhibitor, InhibitorState, Pod, PodKiller, ShutdownWork, WallClock};
 
 use super::{ShutdownController, ShutdownParts};
 use crate::report::StoreError;
-use crate::test_pods::secs;
+use crate::tests::secs;
 use crate::{
     AdmissionGate, BootClock, Policy, Progress, ProgressPhase, ProgressSender, ReportSink,
     ShutdownReport, StateFile, Trigger,
@@ -207,7 +207,7 @@ impl Node {
     /// Name, second and grace of each kill, in order.
     fn asked(&self) -> Vec<(String, f64, u64)> {
         let calls = self.killer.calls();
-        let ask = |call: &winddown_shared::fake::KillCall| {
+        let ask = |call: &winddown_fakes::KillCall| {
             let at = call.at.duration_since(self.start).as_secs_f64();
             (call.pod.name().to_string(), at, call.request.grace.unwrap().as_secs())
         };

@@ -1,11 +1,11 @@
 use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
-use winddown_shared::fake::{FakeKiller, FakeRecorder};
+use winddown_fakes::{FakeKiller, FakeRecorder};
 use winddown_shared::{KillReason, WallClock};
 
 use super::{DrainOrder, drain};
-use crate::test_pods::{pod, secs};
+use crate::tests::{pod, secs};
 use crate::{CRITICAL_PRIORITY, Outcome, PodEnd, Policy, ProgressPhase, ProgressSender, Trigger};
 
 const CRITICAL: Option<i32> = Some(CRITICAL_PRIORITY);

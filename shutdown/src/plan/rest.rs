@@ -58,7 +58,7 @@ fn whole_seconds_up(duration: Duration) -> u64 {
 mod tests {
     use std::time::Duration;
 
-    use crate::test_pods::{period, pod, secs};
+    use crate::tests::{period, pod, secs};
     use crate::{Policy, plan};
 
     /// Latest ends after three groups of 10 s were shortened.

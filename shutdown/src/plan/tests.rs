@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use winddown_shared::Pod;
 
 use super::{Plan, PlanWarning, Shrink, plan, share};
-use crate::test_pods::{period, pod, secs, with_role};
+use crate::tests::{period, pod, secs, with_role};
 use crate::{CRITICAL_PRIORITY, Policy, Role};
 
 mod drain;

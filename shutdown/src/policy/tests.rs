@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use super::{CRITICAL_PRIORITY, GroupPeriod, GroupPolicy, Groups, Policy, PolicyError};
-use crate::test_pods::period;
+use crate::tests::period;
 
 fn group(priority: i32, seconds: u64) -> GroupPolicy {
     GroupPolicy { priority, period: Duration::from_secs(seconds) }

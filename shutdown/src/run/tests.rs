@@ -3,14 +3,14 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
-use winddown_shared::fake::{FakeKiller, FakeRecorder};
+use winddown_fakes::{FakeKiller, FakeRecorder};
 use winddown_shared::{
     Event, KillError, KillReason, KillRequest, PluginName, Pod, PodKiller, PodStopped, PodUid,
     RunningPods, RuntimePod, StatusOverride,
 };
 
 use super::{RunOrder, RunReport, RunStop, run_plan};
-use crate::test_pods::{period, pod, secs, with_role};
+use crate::tests::{period, pod, secs, with_role};
 use crate::{Budget, CRITICAL_PRIORITY, Outcome, PodEnd, PodReport, Policy, ProgressSender, plan};
 
 const CRITICAL: Option<i32> = Some(CRITICAL_PRIORITY);
@@ -311,7 +311,7 @@ impl PodKiller for Scripted {
             name => {
                 if let Some(priority) = name.strip_prefix("brings-") {
                     let priority = priority.parse().unwrap();
-                    let late = crate::test_pods::pod(&format!("late-{name}"), Some(priority), None);
+                    let late = crate::tests::pod(&format!("late-{name}"), Some(priority), None);
                     self.active.lock().unwrap().push(late);
                 }
                 sleep(secs(1)).await;

@@ -29,6 +29,9 @@ struct Engine;
 #[doc = include_str!("../../../eviction/README.md")]
 struct Eviction;
 
+#[doc = include_str!("../../fakes/README.md")]
+struct Fakes;
+
 #[doc = include_str!("../../../files/README.md")]
 struct Files;
 

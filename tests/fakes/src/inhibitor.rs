@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use crate::{Inhibitor, InhibitorState, LockState};
+use winddown_shared::{Inhibitor, InhibitorState, LockState};
 
 /// An [`Inhibitor`] driven by the test: it holds the lock until released, and takes it again when
 /// the shutdown is cancelled, as the real one must. Clones share one state.

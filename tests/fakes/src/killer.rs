@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use crate::{
+use winddown_shared::{
     GateReason, KillError, KillReason, KillRequest, Pod, PodKiller, PodStopped, PodUid,
     RunningPods, RuntimePod, StoppedContainer,
 };

@@ -1,4 +1,5 @@
-//! Scripted stand-ins for the seams. They assert what they are asked and never touch the world.
+//! Scripted stand-ins for the seams of `winddown-shared`, for the tests of other crates and of embedders. They assert
+//! what they are asked and never touch the world.
 
 mod inhibitor;
 mod killer;

@@ -3,7 +3,7 @@
 use k8s_openapi::api::core::v1 as api;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-use crate::Pod;
+use winddown_shared::Pod;
 
 /// An ordinary pod in the namespace `default`: one container, `main`, and a grace of 30 s. Its name
 /// is its UID.
@@ -38,7 +38,7 @@ pub fn pod_with(uid: &str, name: &str, change: impl FnOnce(&mut api::Pod)) -> Po
 /// A pod that a manifest brought in.
 pub fn static_pod(uid: &str, name: &str) -> Pod {
     pod_with(uid, name, |pod| {
-        let source = (crate::CONFIG_SOURCE_ANNOTATION.to_owned(), "file".to_owned());
+        let source = (winddown_shared::CONFIG_SOURCE_ANNOTATION.to_owned(), "file".to_owned());
         pod.metadata.annotations = Some([source].into());
     })
 }

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use crate::{Event, Recorder};
+use winddown_shared::{Event, Recorder};
 
 /// A [`Recorder`] that keeps every event, in order. Clones share one memory.
 #[derive(Clone, Debug, Default)]

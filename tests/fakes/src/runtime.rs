@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::sync::broadcast;
 use tokio::time::Instant;
 
-use crate::{
+use winddown_shared::{
     ContainerExit, ContainerKind, ContainerState, ContainerStatus, Grace, Pod, PodRuntimeStatus,
     PodStopped, PodUid, Runtime, RuntimeError, RuntimePod, StoppedContainer, SyncedPod,
     UnsupportedField, WallTime,

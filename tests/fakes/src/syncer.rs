@@ -5,10 +5,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::time::Instant;
-
-use crate::syncer::{PodSyncer, RuntimeView, Stop, SyncError, SyncUpdate, Synced, UpdateKind};
-use crate::{
-    GateReason, Grace, Pod, PodStopped, PodUid, RuntimePod, StatusOverride, StoppedContainer,
+use winddown_shared::{
+    GateReason, Grace, Pod, PodStopped, PodSyncer, PodUid, RuntimePod, RuntimeView, StatusOverride,
+    Stop, StoppedContainer, SyncError, SyncUpdate, Synced, UpdateKind,
 };
 
 /// A [`PodSyncer`] without a runtime. A step succeeds at once unless the pod's [`Script`] says

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 use tokio::time::Instant;
-use winddown_shared::fake::static_pod;
+use winddown_fakes::static_pod;
 use winddown_shared::{Event, GateReason, GateReasons, PodUid};
 
 use super::*;

@@ -4,7 +4,7 @@ use serde_json::json;
 use winddown_shared::FsStats;
 
 use super::*;
-use crate::test_pods::disk;
+use crate::tests::disk;
 use crate::{Condition, Outcome};
 
 fn disk_left(available: &str) -> NodeStats {
@@ -66,7 +66,7 @@ async fn memory_does_not_wait_while_disk_space_is_given_back() {
     assert_eq!(names(&world).len(), 2, "after a minute no more is hoped for from it");
     // What hangs is not tried again before the next pod, nor for five minutes.
     let (next, used) = pods().remove(0);
-    let next = winddown_shared::fake::pod_with("next", "next", |object| {
+    let next = winddown_fakes::pod_with("next", "next", |object| {
         object.spec.clone_from(&next.object().spec);
     });
     world.add(next, used);

@@ -5,7 +5,7 @@ use winddown_shared::DiskUse;
 
 use super::*;
 use crate::Condition;
-use crate::test_pods::disk;
+use crate::tests::disk;
 
 #[tokio::test(start_paused = true)]
 async fn storage_limit_evictions() {

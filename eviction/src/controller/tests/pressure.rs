@@ -4,7 +4,7 @@ use serde_json::json;
 use winddown_shared::{Event, PressureStats};
 
 use super::*;
-use crate::test_pods::processes;
+use crate::tests::processes;
 use crate::{Condition, Outcome, PressureRule};
 
 fn hard() -> Policy {

@@ -6,7 +6,7 @@ use serde_json::json;
 use winddown_shared::{AdmitHandler, FsLayout, FsStats, Others, PidStats};
 
 use super::*;
-use crate::test_pods::{disk, inodes, processes};
+use crate::tests::{disk, inodes, processes};
 use crate::{Condition, Reclaimable};
 
 const NEVER: [&str; 3] = ["guaranteed", "burstable", "best-effort"];
@@ -62,7 +62,7 @@ async fn run(policy: Policy, script: Script) -> World {
     assert!(!world.has(condition), "healthy for long");
 
     world.add(
-        winddown_shared::fake::pod_with("again", victim, |object| {
+        winddown_fakes::pod_with("again", victim, |object| {
             *object = {
                 let mut object = again.object().clone();
                 object.metadata.uid = Some("again".to_owned());

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
-use winddown_shared::fake::{FakeKiller, FakeRecorder, KillCall};
+use winddown_fakes::{FakeKiller, FakeRecorder, KillCall};
 use winddown_shared::{
     Event, FsLayout, FsStats, GateReasons, MemoryStats, NodeStats, Pod, PodKiller, PodStats,
     PodUid, VictimLock, WallClock,

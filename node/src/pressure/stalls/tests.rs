@@ -11,7 +11,7 @@ use winddown_eviction::{
     Cadence, EvictionController, EvictionParts, MeasureError, Policy, Readmit, Reclaim,
     ReclaimError, Reclaimable, Reclaimed, Signal, Signals, Threshold, ThresholdValue, Wanted,
 };
-use winddown_shared::fake::{FakeKiller, FakeRecorder};
+use winddown_fakes::{FakeKiller, FakeRecorder};
 use winddown_shared::{GateReasons, MemoryStats, NodeStats, Pod, PodStats, VictimLock, WallClock};
 
 use super::*;

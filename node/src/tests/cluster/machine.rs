@@ -11,7 +11,7 @@ use winddown_apiserver::ApiServer;
 use winddown_cluster::after_boot::AfterBootPolicy;
 use winddown_cluster::node::{NodeFacts, NodeSettings};
 use winddown_cluster::pods::OrphanPolicy;
-use winddown_shared::fake::{FakeInhibitor, FakeRuntime};
+use winddown_fakes::{FakeInhibitor, FakeRuntime};
 use winddown_shared::{Inhibitor, LockState, PodUid, WallClock};
 use winddown_shutdown::ShutdownReport;
 

@@ -7,7 +7,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
 
-use super::Endpoint;
+use super::super::Endpoint;
 
 /// What is answered to one path.
 #[derive(Clone, Debug)]

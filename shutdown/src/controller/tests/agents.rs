@@ -8,11 +8,11 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
-use winddown_shared::fake::{FakeInhibitor, FakeRecorder};
+use winddown_fakes::{FakeInhibitor, FakeRecorder};
 use winddown_shared::{GateReason, Inhibitor, InhibitorState, Notice, ShutdownWork, WallClock};
 
 use super::world::{Disk, Fault, Reports, World};
-use crate::test_pods::secs;
+use crate::tests::secs;
 use crate::{
     AdmissionGate, BootClock, Policy, ProgressPhase, ProgressSender, RecordPlace, RunPhase,
     RunRecord, ShutdownController, ShutdownParts, Trigger,

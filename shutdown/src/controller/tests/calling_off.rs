@@ -2,12 +2,12 @@
 
 use std::sync::{Arc, Mutex, mpsc};
 
-use winddown_shared::fake::{FakeInhibitor, FakeKiller};
+use winddown_fakes::{FakeInhibitor, FakeKiller};
 use winddown_shared::{Event, GateReason, GateReasons, LockState, PodKiller};
 
 use super::{Login, Memory, Node, Setup, asked, secs, settle};
 use crate::report::StoreError;
-use crate::test_pods::pod;
+use crate::tests::pod;
 use crate::{CRITICAL_PRIORITY, Outcome, PodEnd, ProgressPhase, ReportSink, ShutdownReport};
 
 const CRITICAL: Option<i32> = Some(CRITICAL_PRIORITY);

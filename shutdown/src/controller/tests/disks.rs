@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::agents::Site;
 use super::world::{Disk, World};
 use super::{settle, two_fields};
-use crate::test_pods::{pod, secs};
+use crate::tests::{pod, secs};
 use crate::{Outcome, ProgressPhase, RecordError, RecordPlace, RunPhase, RunRecord};
 
 /// A disk with an old record on it that takes no other.

@@ -5,12 +5,12 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
 use tokio::time::Instant;
-use winddown_shared::fake::{FakeInhibitor, FakeKiller};
+use winddown_fakes::{FakeInhibitor, FakeKiller};
 use winddown_shared::{KillError, KillRequest, Pod, PodKiller, PodStopped, RunningPods};
 
 use super::{Login, Memory, Setup, secs};
 use crate::report::StoreError;
-use crate::test_pods::pod;
+use crate::tests::pod;
 use crate::{BootClock, CRITICAL_PRIORITY, Outcome, PodEnd, ReportSink, ShutdownReport};
 
 const CRITICAL: Option<i32> = Some(CRITICAL_PRIORITY);

@@ -9,7 +9,7 @@ use winddown_shared::{Event, LockState};
 use super::agents::{Agent, Arrivals, Site};
 use super::world::World;
 use super::{settle, two_fields};
-use crate::test_pods::{period, pod, secs};
+use crate::tests::{period, pod, secs};
 use crate::{CRITICAL_PRIORITY, PodEnd, Policy, ProgressPhase, RunPhase};
 
 const CRITICAL: Option<i32> = Some(CRITICAL_PRIORITY);

@@ -10,7 +10,7 @@ use winddown_shared::{LockState, Pod};
 use super::agents::{Agent, Arrivals, Site};
 use super::two_fields;
 use super::world::{Fault, World};
-use crate::test_pods::{pod, secs};
+use crate::tests::{pod, secs};
 use crate::{CRITICAL_PRIORITY, Outcome, PodEnd, ProgressPhase, RunPhase};
 
 const CRITICAL: Option<i32> = Some(CRITICAL_PRIORITY);
@@ -269,7 +269,7 @@ async fn groups_that_are_over_are_not_waited_for_again_and_their_ends_stay_in_th
 #[tokio::test(start_paused = true)]
 async fn a_pod_that_outlived_its_group_is_asked_again_and_does_not_hold_up_the_next() {
     let pods = [0, 5, 9].map(|p| (pod(&format!("p{p}"), Some(p), Some(60)), secs(3)));
-    let policy = crate::Policy::by_priority([0, 5, 9].map(|p| crate::test_pods::period(p, 10)));
+    let policy = crate::Policy::by_priority([0, 5, 9].map(|p| crate::tests::period(p, 10)));
     let world = World::with(pods);
     world.add(pod("hung", Some(0), Some(5)), NEVER);
     world.sticks("hung");
@@ -314,7 +314,7 @@ async fn a_configuration_that_changed_meanwhile_keeps_what_was_promised() {
     site.prepare();
     site.until(secs(5)).await;
     site.kill(first).await;
-    let policy = crate::Policy::by_priority([0, 5, 7].map(|p| crate::test_pods::period(p, 10)));
+    let policy = crate::Policy::by_priority([0, 5, 7].map(|p| crate::tests::period(p, 10)));
     site.policy.send_replace(std::sync::Arc::new(policy.unwrap()));
     let second = site.agent();
     let took = site.reach(&second, ProgressPhase::Released).await;

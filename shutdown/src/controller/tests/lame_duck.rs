@@ -8,7 +8,7 @@ use winddown_shared::Pod;
 use super::agents::{Agent, Site};
 use super::world::World;
 use super::{settle, two_fields};
-use crate::test_pods::{pod, secs};
+use crate::tests::{pod, secs};
 use crate::{CRITICAL_PRIORITY, Outcome, ProgressPhase};
 
 const CRITICAL: Option<i32> = Some(CRITICAL_PRIORITY);

@@ -8,7 +8,7 @@ use super::agents::Site;
 use super::killed::{site, site_with_memory};
 use super::two_fields;
 use super::world::World;
-use crate::test_pods::{pod, secs};
+use crate::tests::{pod, secs};
 use crate::{Outcome, PodEnd, ProgressPhase, RunPhase};
 
 const NEVER: Duration = Duration::from_secs(100_000);

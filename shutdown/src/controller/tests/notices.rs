@@ -7,7 +7,7 @@ use winddown_shared::GateReason;
 use super::agents::{Agent, Site};
 use super::world::World;
 use super::{settle, two_fields};
-use crate::test_pods::{pod, secs};
+use crate::tests::{pod, secs};
 use crate::{CRITICAL_PRIORITY, Outcome, PodEnd, Policy, ProgressPhase, Trigger};
 
 const CRITICAL: Option<i32> = Some(CRITICAL_PRIORITY);

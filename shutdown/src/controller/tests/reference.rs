@@ -6,7 +6,7 @@ use tokio::time::Instant;
 use winddown_shared::{Event, KillReason, StatusOverride};
 
 use super::{Setup, asked, secs, settle, two_fields};
-use crate::test_pods::{period, pod};
+use crate::tests::{period, pod};
 use crate::{CRITICAL_PRIORITY, Outcome, Policy, ProgressPhase, StateFile};
 
 const CRITICAL: Option<i32> = Some(CRITICAL_PRIORITY);

@@ -7,7 +7,7 @@ use winddown_shared::{Event, LockState};
 use super::agents::{Agent, Site};
 use super::world::World;
 use super::{settle, two_fields};
-use crate::test_pods::{pod, secs};
+use crate::tests::{pod, secs};
 use crate::{Outcome, ProgressPhase, RunPhase, RunRecord};
 
 const NEVER: Duration = Duration::from_secs(100_000);

@@ -1,7 +1,7 @@
 //! The worked timelines of the reference, with winddown's numbers where it decides differently.
 
 use super::{Node, Setup, asked, secs};
-use crate::test_pods::{period, pod};
+use crate::tests::{period, pod};
 use crate::{CRITICAL_PRIORITY, Outcome, PodEnd, Policy};
 
 const CRITICAL: Option<i32> = Some(CRITICAL_PRIORITY);

@@ -12,7 +12,7 @@ use winddown_shared::{
 use super::agents::Site;
 use super::world::World;
 use super::{Setup, asked, settle, two_fields};
-use crate::test_pods::{pod, secs};
+use crate::tests::{pod, secs};
 use crate::{CRITICAL_PRIORITY, Outcome, ProgressPhase, ShutdownReport, WorkOutcome};
 
 const NAME: PluginName = PluginName::of("tester");
