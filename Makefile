@@ -117,7 +117,7 @@ bench-cri: ## Containers alone: real containerd and logind on a disposable node 
 	@$(CARGO) build --quiet --profile dist --locked --package winddown-bench
 	@$(BENCH) containers
 
-fuzz: ## Try T seconds (600) of guided input on each reader of foreign input; table of docs/explanation/security.md
+fuzz: ## Try T seconds (600) of guided input on each reader of foreign input; table of tests/security.md
 	@tests/node/packages.sh fuzz
 	@nice -n 19 tests/fuzz/run.sh $(or $(T),600) $(TARGETS)
 

@@ -1,4 +1,4 @@
-//! docs/explanation/security.md: each test that it names is there.
+//! tests/security.md: each test that it names is there.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -66,8 +66,7 @@ fn tests(folder: &Path, found: &mut Vec<String>) {
 
 #[test]
 fn every_test_that_the_page_on_security_names_is_there() {
-    let page =
-        std::fs::read_to_string(root().join("docs/explanation/security.md")).expect("the page");
+    let page = std::fs::read_to_string(root().join("tests/security.md")).expect("the page");
     let packages = packages();
     let mut sources: BTreeMap<&str, Vec<String>> = BTreeMap::new();
     let rows = rows(&page);

@@ -7,16 +7,16 @@ use crate::table::{Group, Kind, RUNTIMES, Row, Verdict, left_out};
 const HEAD: &str = "\
 # Fields of a pod
 
-What each [runtime](runtimes.md) makes of each field of a pod. Written by `make pod-fields` from the table that tests
-hold the runtimes to; the sentences are those with which a pod is refused.
+What each [runtime](runtimes.md) does with each field of a pod. `make pod-fields` writes this page from the table that
+the tests check the runtimes against.
 
-* **yes**: it is done as Kubernetes does it, but for the value that is named.
-* **accepted**: the runtime need not look at it, for the reason that is given.
-* **no**: the pod is refused, and told why.
+* **done**, **yes**: as Kubernetes does it, except for the value that is named.
+* **accepted**: the runtime need not look at it, for the given reason.
+* **no**: the pod is refused with that sentence.
 
 *From the API server* means a pod of a cluster whose ConfigMaps, Secrets and other references the agent resolves
-before the runtime sees it. Values that the API has no meaning for (a port of 70000, two handlers in one probe) are
-refused by the API server, and in a manifest by the agent. `process` and `systemd` share a column where they agree.
+first. Values without a meaning (a port of 70000, two handlers in one probe) are refused by the API server, and in a
+manifest by the agent. `process` and `systemd` share a column where they agree.
 ";
 
 /// docs/reference/pod-fields.md.
@@ -37,13 +37,33 @@ pub(crate) fn page(groups: &[Group]) -> String {
                     write!(text, "\nWith {} a pod that has it is refused: {why}.\n", name(runtime));
             }
         }
+        // Fields of which the same is said share a row.
+        let mut rows: Vec<(Vec<String>, Vec<String>)> = Vec::new();
+        for row in &group.rows {
+            let field = format!("`{}`", row.field);
+            let cells: Vec<String> =
+                columns.iter().map(|runtime| cell(group, runtime, row)).collect();
+            match rows.iter_mut().find(|(_, said)| *said == cells) {
+                Some((fields, _)) => fields.push(field),
+                None => rows.push((vec![field], cells)),
+            }
+        }
+        if let Some(done) =
+            rows.iter().position(|(_, cells)| cells.iter().all(|cell| cell == "yes"))
+        {
+            let _ = write!(text, "\nDone: {}.\n", rows.remove(done).0.join(", "));
+        }
+        if rows.is_empty() {
+            continue;
+        }
         let names: Vec<String> = columns.iter().map(|runtime| name(runtime)).collect();
         let _ = write!(text, "\n| field | {} |\n|---|", names.join(" | "));
         text.push_str(&"---|".repeat(columns.len()));
-        for row in &group.rows {
-            let cells: Vec<String> =
-                columns.iter().map(|runtime| cell(group, runtime, row)).collect();
-            let _ = write!(text, "\n| `{}` | {} |", row.field, cells.join(" | "));
+        for (fields, mut cells) in rows {
+            if cells[1..].iter().all(|cell| *cell == cells[0]) {
+                cells[1..].fill("the same".to_owned());
+            }
+            let _ = write!(text, "\n| {} | {} |", fields.join(", "), cells.join(" | "));
         }
         text.push('\n');
     }
