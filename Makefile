@@ -155,7 +155,15 @@ crates: ## Pack the libraries as a registry takes them, and build each from its 
 	@tests/node/packages.sh build
 	$(CARGO) package --quiet --locked --allow-dirty $(CRATES)
 
-lint: $(CARGO_DENY) ## Formatting, clippy, documentation, licences, bans, layering
+lint: $(CARGO_DENY) ## Formatting, spelling, clippy, documentation, licences, bans, layering
+	@tests/node/packages.sh lint
+	@# .codespellrc has the words that are right; .codespell-words those that pages of ours do not use.
+	@if command -v codespell >/dev/null; then \
+		git ls-files -z | xargs -0 codespell && \
+		git ls-files -z '*.md' | xargs -0 codespell --dictionary - --dictionary .codespell-words; \
+	else \
+		echo "codespell is not here: spelling is NOT checked"; [ -z "$(WINDDOWN_NO_SKIP)" ]; \
+	fi
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --quiet --workspace --no-deps

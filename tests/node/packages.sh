@@ -1,7 +1,7 @@
 #!/bin/sh
 # Installs the Debian packages that a target needs and this machine lacks.
 #
-#   tests/node/packages.sh build|test|packages|fuzz|earlyoom|promtool
+#   tests/node/packages.sh build|lint|test|packages|fuzz|earlyoom|promtool
 #
 # `earlyoom` and `promtool` unpack a package outside git, without installing it, and print where the
 # program is: installed, earlyoom would watch over this machine, and Prometheus would listen on it.
@@ -50,6 +50,9 @@ packages | test)
     need git git
     ;;
 esac
+if [ "${1:-}" = lint ]; then
+    need codespell codespell
+fi
 # What guides the input of `make fuzz` is written in C++.
 if [ "${1:-}" = fuzz ]; then
     need c++ g++

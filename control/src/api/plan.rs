@@ -92,7 +92,7 @@ pub struct PlannedPod {
     /// `spec.priority`, 0 when unset.
     #[serde(default)]
     pub priority: i32,
-    /// The time between its SIGTERM and SIGKILL that it is sure of, in seconds.
+    /// The time between its SIGTERM and SIGKILL that it is guaranteed, in seconds.
     pub grace_seconds: f64,
     /// The grace its spec asks for, in seconds, when it asks.
     #[serde(default, skip_serializing_if = "Option::is_none")]

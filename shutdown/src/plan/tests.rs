@@ -173,7 +173,7 @@ fn the_warnings_read_well() {
         [
             "the groups ask for 30s but only 10s is available: the plan is shortened",
             "pod default/app asks for 1m and gets 5s",
-            "pod default/last asks for 1m and is sure of 5s (up to 10s if the groups before it \
+            "pod default/last asks for 1m and is guaranteed 5s (up to 10s if the groups before it \
              end sooner)",
         ]
     );
@@ -191,7 +191,7 @@ fn pods_that_ask_for_the_default_are_counted_and_the_others_named() {
         texts(&pods),
         [
             "pod default/database asks for 1m30s and gets 20s",
-            "13 pods ask for 30s, the default, and are sure of 10s to 20s",
+            "13 pods ask for 30s, the default, and are guaranteed 10s to 20s",
         ]
     );
     assert!(texts(&pods[..1]).is_empty(), "nobody else needs the time");
@@ -200,7 +200,7 @@ fn pods_that_ask_for_the_default_are_counted_and_the_others_named() {
     for index in 0..5 {
         pods.push(pod(&format!("big-{index}"), None, Some(60)));
     }
-    assert_eq!(texts(&pods)[0], "6 pods ask for 1m to 1m30s and are sure of 20s");
+    assert_eq!(texts(&pods)[0], "6 pods ask for 1m to 1m30s and are guaranteed 20s");
 }
 
 #[test]

@@ -45,7 +45,7 @@ pub enum PlanWarning {
         pods: usize,
         /// The least and the most that they ask for.
         want: (Duration, Duration),
-        /// The least and the most that they are sure of.
+        /// The least and the most that they are guaranteed.
         get: (Duration, Duration),
     },
     /// Static pods that count as the node's own because they have no priority.
@@ -148,7 +148,7 @@ impl fmt::Display for PlanWarning {
             }
             Self::GraceCut { pod, wants, gets, at_most } => write!(
                 f,
-                "pod {pod} asks for {} and is sure of {} (up to {} if the groups before it end \
+                "pod {pod} asks for {} and is guaranteed {} (up to {} if the groups before it end \
                  sooner)",
                 time(*wants),
                 time(*gets),
@@ -159,7 +159,12 @@ impl fmt::Display for PlanWarning {
                     true => ", the default,",
                     false => "",
                 };
-                write!(f, "{pods} pods ask for {}{usual} and are sure of {}", span(want), span(get))
+                write!(
+                    f,
+                    "{pods} pods ask for {}{usual} and are guaranteed {}",
+                    span(want),
+                    span(get)
+                )
             }
             Self::NoPriority { pods: 1, first } => write!(
                 f,
