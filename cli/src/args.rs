@@ -34,7 +34,7 @@ pub enum OutputFormat {
     Yaml,
 }
 
-/// Forms of a result that has only these two.
+/// Forms of a result that has no more columns than these show.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum TextFormat {
     /// For people.
@@ -42,6 +42,8 @@ pub enum TextFormat {
     Text,
     /// The stable interface for programs.
     Json,
+    /// The same as YAML.
+    Yaml,
 }
 
 /// Forms of a report.
@@ -52,6 +54,8 @@ pub enum ReportFormat {
     Text,
     /// The stable interface for programs.
     Json,
+    /// The same as YAML.
+    Yaml,
     /// A timeline as a picture.
     Svg,
     /// One page for a browser: timeline, table and decisions.
@@ -135,10 +139,16 @@ pub enum PlanCommand {
 #[derive(Clone, Debug, Args)]
 #[command(after_help = EXAMPLES_PLAN)]
 pub struct PlanShutdownArgs {
-    /// Plan for these instead of the running pods: a manifests directory, a manifest, or JSON lines
-    /// with `config` and `pods` (`-` reads standard input)
+    /// Plan for these instead of the running pods: a manifests directory, a manifest, or cases as JSON
+    /// lines with `config` and `pods` (`-` reads cases from standard input)
     #[arg(short, long, value_name = "DIR|FILE|-")]
     pub file: Option<PathBuf>,
+    /// Plan for a node that goes away so long after the signal, as after a cloud's notice (units: s, m, h)
+    #[arg(long, value_name = "DURATION", value_parser = values::ahead)]
+    pub deadline: Option<Duration>,
+    /// What was typed without -f in front of it.
+    #[arg(hide = true)]
+    pub stray: Option<PathBuf>,
     /// Form of the answer: text, wide, json or yaml (both are stable interfaces)
     #[arg(
         short,
@@ -154,6 +164,7 @@ pub struct PlanShutdownArgs {
 const EXAMPLES_PLAN: &str = "\
 Examples:
   winddown plan shutdown
+  winddown plan shutdown --deadline 30s    # what if a cloud gave no more?
   winddown plan shutdown -f /etc/winddown/pods --config ./new-config.yaml
   winddown plan shutdown -f cases.jsonl -o json
 
@@ -178,7 +189,7 @@ pub struct DrillArgs {
     /// How long the stand-in logind waits (units: ms, s, m, h) [default: as long as the plan wants]
     #[arg(long, value_name = "DURATION", value_parser = values::duration)]
     pub delay: Option<Duration>,
-    /// Form of the report: text, or json, which prints nothing else
+    /// Form of the report: text, or json or yaml, which print nothing else
     #[arg(
         short,
         long,
@@ -199,19 +210,22 @@ pub struct DrillArgs {
 Examples:
   winddown report
   winddown report --list
-  winddown report --boot -1
+  winddown report -b -1    # of the boot before this one, as journalctl counts them
   winddown report -o json | jq '.outcome'
   winddown report -o svg > shutdown.svg
   winddown report -o html > shutdown.html
   winddown report --check    # exit code 5 if pods were left or needed SIGKILL")]
 pub struct ReportArgs {
-    /// Which boot's shutdown: 0 is the newest boot that left a report, -1 the one before
+    /// Which boot's shutdown: 0 is this boot, -1 the one before it, and so on, as in journalctl; boots
+    /// without a report do not count
     #[arg(
         short,
         long,
         value_name = "N",
         allow_negative_numbers = true,
-        value_parser = clap::value_parser!(i32).range(..=0),
+        num_args = 0..=1,
+        default_missing_value = "0",
+        value_parser = values::boot,
         conflicts_with = "id"
     )]
     pub boot: Option<i32>,
@@ -224,10 +238,11 @@ pub struct ReportArgs {
     /// List the reports that are kept, the newest first
     #[arg(short, long, conflicts_with_all = ["boot", "id", "file", "check"])]
     pub list: bool,
-    /// End with code 5 when pods were left running or needed SIGKILL
+    /// End with code 5 when pods were left running or needed SIGKILL; without a report's name, in the
+    /// last run that ended a pod
     #[arg(long)]
     pub check: bool,
-    /// Form of the report: text, json (a stable interface), svg (a picture) or html (a page)
+    /// Form of the report: text, json or yaml (stable interfaces), svg (a picture) or html (a page)
     #[arg(
         short,
         long,
@@ -247,7 +262,7 @@ Examples:
   winddown drain --timeout 2m
   winddown drain --deadline 90s --reason 'battery at 5 %'
   winddown drain --deadline 2026-11-20T12:00:00Z
-  winddown drain --withdraw
+  winddown undrain
   winddown drain -o json    # one JSON object per line and event
 
 A deadline is a fact about the node, not a wish: nothing is planned past it. It
@@ -269,10 +284,10 @@ pub struct DrainArgs {
     /// Why the node goes away, for the status and the report
     #[arg(long, value_name = "TEXT", requires = "deadline")]
     pub reason: Option<String>,
-    /// Take the deadline back, or end the drain if there is none: static pods come back
+    /// The same as undrain
     #[arg(long, conflicts_with_all = ["timeout", "deadline"])]
     pub withdraw: bool,
-    /// Form of the progress: text, or json, one object per line
+    /// Form of the progress: text, or json or yaml, one object per event
     #[arg(
         short,
         long,
@@ -292,7 +307,8 @@ Examples:
   winddown kill shop/web-node1 --grace 5s
 
 Needs root, or membership in the group that controlSocketGroup names.
-Exit codes: 0 the pod is gone, 5 it still runs, 6 refused.")]
+Exit codes: 0 the pod ended by itself, 5 it needed SIGKILL or still runs,
+6 refused.")]
 pub struct KillArgs {
     /// The pod, NAME or NAMESPACE/NAME [default namespace: default]
     #[arg(value_name = "POD", value_parser = values::pod_name)]
@@ -303,7 +319,29 @@ pub struct KillArgs {
     /// Only if the pod has this UID
     #[arg(long, value_name = "UID")]
     pub uid: Option<String>,
-    /// Form of the answer: text or json
+    /// Form of the answer: text, json or yaml
+    #[arg(
+        short,
+        long,
+        value_enum,
+        value_name = "FORM",
+        default_value_t,
+        hide_possible_values = true
+    )]
+    pub output: TextFormat,
+}
+
+/// Lets pods in again after a drain.
+#[derive(Clone, Debug, Args)]
+#[command(after_help = "\
+Examples:
+  winddown undrain
+
+Needs root, or membership in the group that controlSocketGroup names.
+Exit codes: 0 pods are let in, 6 refused, or something else still keeps pods
+out.")]
+pub struct UndrainArgs {
+    /// Form of the answer: text, json or yaml
     #[arg(
         short,
         long,
@@ -363,7 +401,7 @@ Examples:
 /// Prints the version.
 #[derive(Clone, Debug, Args)]
 pub struct VersionArgs {
-    /// Form of the answer: text or json
+    /// Form of the answer: text, json or yaml
     #[arg(
         short,
         long,

@@ -1,8 +1,6 @@
 //! JSON objects from a stream: one per line, or spread over many.
 
-use std::fs::File;
-use std::io::{self, BufRead, BufReader};
-use std::path::Path;
+use std::io::{self, BufRead};
 
 use super::lines::{LONGEST, LineError, Lines};
 use super::{CommandError, Exit, Output};
@@ -24,23 +22,8 @@ struct Cases<R> {
     ahead: Option<String>,
 }
 
-/// Answers the cases of `file`, which may be `-` for standard input, one by one: an endless input gives
-/// an endless output. A case that cannot be read is reported with its line; the others are answered.
-pub(super) fn answer_all(
-    file: &Path,
-    mark: Mark,
-    out: &mut Output,
-    answer: impl FnMut(&str) -> Result<String, CommandError>,
-    print: impl FnMut(&str, &mut Output) -> Result<(), CommandError>,
-) -> Result<Exit, CommandError> {
-    if file == Path::new("-") {
-        return answer_each(std::io::stdin().lock(), mark, out, answer, print);
-    }
-    let opened = File::open(file).map_err(|error| CommandError::unreadable(file, error))?;
-    answer_each(BufReader::new(opened), mark, out, answer, print)
-}
-
-/// [`answer_all`] for an input that is open.
+/// Answers the cases of `input` one by one: an endless input gives an endless output. A case that cannot
+/// be read is reported with its line; the others are answered.
 pub(super) fn answer_each(
     input: impl BufRead,
     mark: Mark,
@@ -68,6 +51,12 @@ pub(super) fn answer_each(
         return Ok(Exit::Success);
     }
     Err(CommandError::message(Exit::Failure, format!("cases that could not be read: {failed}")))
+}
+
+/// Prints an answer in JSON as a document in YAML.
+pub(super) fn document(answer: &str, out: &mut Output) -> Result<(), CommandError> {
+    let value: serde_json::Value = serde_json::from_str(answer).map_err(anyhow::Error::new)?;
+    out.yaml_document(&value)
 }
 
 /// The name of a case where people read it; one without a name is a plan.

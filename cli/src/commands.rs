@@ -7,12 +7,14 @@ use std::time::Duration;
 
 use serde::Deserialize;
 use winddown_render::report;
-use winddown_shutdown::{Outcome, Policy, ReportStore, ShutdownReport, plan, plan_json_line};
+use winddown_shutdown::{
+    Outcome, Policy, ReportStore, ShutdownReport, plan, plan_json_line, plan_within,
+};
 
 use crate::drill::{self, DrillOptions};
 use crate::{
     CommandError, DoctorArgs, DrillArgs, Exit, GlobalArgs, InstallArgs, Offline, Output,
-    PlanPreemptionArgs, RuntimeChoice, TextFormat, UninstallArgs,
+    PlanPreemptionArgs, RuntimeChoice, UninstallArgs,
 };
 use winddown_config::{Config, ConfigError, DEFAULT_FILE, default_yaml};
 use winddown_control::ApiError;
@@ -23,6 +25,10 @@ use winddown_node::{plan_view, policy_of, reports};
 
 /// How long each look of the doctor may take.
 const LOOK: Duration = Duration::from_secs(3);
+
+/// A plan without groups is no proof that there is nothing to end.
+const OFF: &str = "graceful shutdown is off: a shutdown would end all pods at once; set \
+                   shutdownGracePeriod to protect them";
 
 /// How long threads that wait for a disk may take when the process ends.
 const LAST_THREADS: Duration = Duration::from_millis(500);
@@ -48,7 +54,7 @@ impl Offline for Commands {
             config,
             delay: args.delay,
             keep: args.keep,
-            json: args.output == TextFormat::Json,
+            form: args.output,
         };
         match on_runtime(drill::run(options, out))? {
             Ok(Outcome::Clean) => Ok(Exit::Success),
@@ -133,11 +139,31 @@ impl Offline for Commands {
         Ok(Diagnosis::new(facts.node.clone(), winddown_doctor::findings(&facts)))
     }
 
-    fn plan(&self, global: &GlobalArgs, manifests: &Path) -> Result<ShutdownPlan, CommandError> {
-        let config = configured(global)?;
+    fn plan(
+        &self,
+        global: &GlobalArgs,
+        manifests: &Path,
+        within: Option<Duration>,
+    ) -> Result<ShutdownPlan, CommandError> {
+        let (config, notes) = configured(global)?;
         let policy: Policy = policy_of(&config.shutdown);
         let pods = pods::read(manifests, &config)?;
-        Ok(plan_view(&plan(&pods, &policy, None), None))
+        let planned = match within {
+            Some(within) => plan_within(&pods, &policy, &[], within),
+            None => plan(&pods, &policy, None),
+        };
+        let mut view = plan_view(&planned, None);
+        view.within_seconds = within.map(|within| within.as_secs_f64());
+        if !policy.is_enabled() {
+            view.warnings.extend(notes.iter().map(ToString::to_string));
+            view.warnings.push(OFF.to_owned());
+        }
+        Ok(view)
+    }
+
+    fn notice(&self, global: &GlobalArgs) -> Option<(&'static str, Duration)> {
+        let (config, _) = configured(global).ok()?;
+        config.notices.cloud.map(|cloud| (cloud.as_str(), cloud.notice()))
     }
 
     fn plan_line(&self, line: &str) -> Result<String, CommandError> {
@@ -208,19 +234,22 @@ fn load(file: &Path) -> Result<Config, CommandError> {
 }
 
 /// The configuration that was named, or the one at its usual place, or the defaults where there is none.
-fn configured(global: &GlobalArgs) -> Result<Config, CommandError> {
+/// With what was noticed in it.
+fn configured(
+    global: &GlobalArgs,
+) -> Result<(Config, Vec<winddown_config::Warning>), CommandError> {
     if let Some(file) = &global.config {
-        return load(file);
+        return Config::load(file).map_err(invalid);
     }
     match Config::load(Path::new(DEFAULT_FILE)) {
-        Ok((config, _)) => Ok(config),
-        Err(error) if error.is_missing() => Ok(Config::default()),
+        Ok(read) => Ok(read),
+        Err(error) if error.is_missing() => Ok((Config::default(), Vec::new())),
         Err(error) => Err(invalid(error)),
     }
 }
 
 fn store(global: &GlobalArgs) -> Result<ReportStore, CommandError> {
-    Ok(reports::store(&configured(global)?))
+    Ok(reports::store(&configured(global)?.0))
 }
 
 fn typed(report: &serde_json::Value) -> Result<ShutdownReport, CommandError> {

@@ -15,6 +15,7 @@ pub(super) fn run(
     let diagnosis = offline.diagnose(global, args)?;
     match args.output {
         TextFormat::Json => out.json(&diagnosis)?,
+        TextFormat::Yaml => out.yaml(&diagnosis)?,
         TextFormat::Text => {
             let text = winddown_doctor::render(&diagnosis, &view(OutputFormat::Text, out));
             out.text(&text)?;

@@ -8,7 +8,7 @@ use winddown_shared::display::{clean, pod_count, seconds};
 
 use super::values::When;
 use super::{CommandError, DrainArgs, Exit, GlobalArgs, Output, TextFormat};
-use winddown_control::api::{DrainEvent, DrainRequest, NoticeBody, WithdrawAnswer};
+use winddown_control::api::{DrainEvent, DrainRequest, Envelope, NoticeBody, WithdrawAnswer};
 use winddown_control::{Client, ClientError};
 use winddown_render::{PODS_UNKNOWN, group_title};
 
@@ -21,9 +21,14 @@ pub(super) async fn run(
 ) -> Result<Exit, CommandError> {
     let client = Client::new(&global.socket);
     if args.withdraw {
-        return withdraw(&client, args, out).await;
+        return withdraw(global, args.output, out).await;
     }
     let mut lines = match args.deadline {
+        Some(When::At(at)) if at < winddown_machine::host::wall_clock().now() => {
+            let what = format!("--deadline {at}: that time is over");
+            return Err(CommandError::message(Exit::Usage, what)
+                .with_hint("give a duration such as 90s, or a time that is still to come"));
+        }
         Some(when) => client.give_notice(&notice(when, args)).await?,
         None => {
             let timeout_seconds = args.timeout.map(|timeout| timeout.as_secs());
@@ -48,7 +53,8 @@ pub(super) async fn run(
         out.progress_over("");
         tally.count(&event);
         match args.output {
-            TextFormat::Json => out.json_line(&event)?,
+            TextFormat::Json => out.json_line(&Envelope::new(&event))?,
+            TextFormat::Yaml => out.yaml_document(&Envelope::new(&event))?,
             TextFormat::Text => {
                 if let Some(line) = told_as(&event) {
                     out.line(&line)?;
@@ -62,14 +68,16 @@ pub(super) async fn run(
     }
 }
 
-async fn withdraw(
-    client: &Client,
-    args: &DrainArgs,
+/// `winddown undrain`.
+pub(super) async fn withdraw(
+    global: &GlobalArgs,
+    form: TextFormat,
     out: &mut Output,
 ) -> Result<Exit, CommandError> {
-    let answer = client.withdraw_notice().await?;
-    match args.output {
-        TextFormat::Json => out.json_line(&answer)?,
+    let answer = Client::new(&global.socket).withdraw_notice().await?;
+    match form {
+        TextFormat::Json => out.json_line(&Envelope::new(&answer))?,
+        TextFormat::Yaml => out.yaml(&Envelope::new(&answer))?,
         TextFormat::Text => out.line(&said_of(&answer))?,
     }
     Ok(if answer.admission_closed { Exit::Refused } else { Exit::Success })

@@ -25,7 +25,7 @@ use winddown_shutdown::{Outcome, ShutdownReport, Trigger};
 use winddown_systemd::stand_in::{ShutdownOutcome, StandIn};
 use winddown_systemd::{InhibitorConfig, LogindInhibitor};
 
-use crate::{CommandError, Output};
+use crate::{CommandError, Output, TextFormat};
 use winddown_config::{Config, ConfigError};
 use winddown_control::AgentApi;
 use winddown_control::api::{PodState, Status};
@@ -78,8 +78,8 @@ pub(crate) struct DrillOptions {
     pub delay: Option<Duration>,
     /// Keep the pods' logs and state.
     pub keep: bool,
-    /// Print the report only, as JSON.
-    pub json: bool,
+    /// In any other form than text the report is all that is printed.
+    pub form: TextFormat,
 }
 
 /// Why a rehearsal could not be held.
@@ -156,7 +156,7 @@ pub(crate) async fn run(options: DrillOptions, out: &mut Output) -> Result<Outco
     let root = scratch.path().to_owned();
     if options.keep {
         let kept = scratch.keep();
-        if !options.json {
+        if options.form == TextFormat::Text {
             out.line(&format!("state and logs are kept in {}", kept.display()))?;
         }
     }
@@ -234,7 +234,7 @@ impl Drill {
         logind: &StandIn,
         out: &mut Output,
     ) -> Result<Outcome, DrillError> {
-        let say = !options.json;
+        let say = options.form == TextFormat::Text;
         if say {
             out.line("A rehearsal: real pods, a real run. The signal comes from a stand-in for")?;
             out.line("logind on a private connection; this machine stays up.\n")?;
@@ -251,13 +251,15 @@ impl Drill {
         };
         let outcome = progress::follow(self.shutdown.progress(), shutdown, say, out).await?;
         let report = self.report().await?;
-        if options.json {
-            out.json(&report)?;
-            return Ok(report.outcome);
+        match options.form {
+            TextFormat::Json => out.json(&report)?,
+            TextFormat::Yaml => out.yaml(&report)?,
+            TextFormat::Text => {
+                out.line("")?;
+                out.text(&winddown_render::report::text(&report, out.color))?;
+                out.line(&last_words(outcome.as_ref()))?;
+            }
         }
-        out.line("")?;
-        out.text(&winddown_render::report::text(&report, out.color))?;
-        out.line(&last_words(outcome.as_ref()))?;
         Ok(report.outcome)
     }
 

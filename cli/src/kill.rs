@@ -4,7 +4,7 @@ use winddown_shared::display::{clean, seconds};
 
 use super::{CommandError, Exit, GlobalArgs, KillArgs, Output, TextFormat, ask};
 use winddown_control::Client;
-use winddown_control::api::{KillAnswer, KillBody};
+use winddown_control::api::{Envelope, KillAnswer, KillBody};
 
 pub(super) async fn run(
     global: &GlobalArgs,
@@ -19,10 +19,12 @@ pub(super) async fn run(
     let asked = client.kill(&args.pod.namespace, &args.pod.name, &body);
     let answer = ask::patiently(out, &waiting_for, asked).await?;
     match args.output {
-        TextFormat::Json => out.json(&answer)?,
+        TextFormat::Json => out.json(&Envelope::new(&answer))?,
+        TextFormat::Yaml => out.yaml(&Envelope::new(&answer))?,
         TextFormat::Text => out.line(&told_as(&answer))?,
     }
-    Ok(if answer.still_running { Exit::PodsLeft } else { Exit::Success })
+    let by_itself = answer.forced.is_empty() && !answer.still_running;
+    Ok(if by_itself { Exit::Success } else { Exit::PodsLeft })
 }
 
 fn told_as(answer: &KillAnswer) -> String {
@@ -33,6 +35,9 @@ fn told_as(answer: &KillAnswer) -> String {
         return format!("{pod}: still runs after {took} ({}); the kill goes on", clean(why));
     }
     if forced.is_empty() {
+        if answer.had_ended {
+            return format!("{pod}: had ended before");
+        }
         return format!("{pod}: ended in {took}");
     }
     format!("{pod}: ended in {took}, SIGKILL for {}", clean(&forced.join(", ")))

@@ -36,13 +36,15 @@ pub use args::{
     AgentArgs, CompletionsArgs, ConfigArgs, ConfigCommand, DoctorArgs, DrainArgs, DrillArgs,
     InstallArgs, KillArgs, ManArgs, OutputFormat, PlanArgs, PlanCommand, PlanEvictionArgs,
     PlanPreemptionArgs, PlanShutdownArgs, ReportArgs, ReportFormat, RuntimeChoice, SchemaArgs,
-    SchemaName, ShimArgs, StatusArgs, StrategyChoice, TextFormat, UninstallArgs, VersionArgs,
+    SchemaName, ShimArgs, StatusArgs, StrategyChoice, TextFormat, UndrainArgs, UninstallArgs,
+    VersionArgs,
 };
 pub use exit::{CommandError, Exit};
 pub use offline::Offline;
 pub use output::{ColorChoice, Output};
 
 use exit::EXIT_CODES;
+use winddown_control::api::{Envelope, VersionAnswer};
 
 /// Ends a node's pods in the right order, in time, and explains itself.
 ///
@@ -135,10 +137,13 @@ pub enum Command {
     /// End this node's pods in shutdown order; the node stays up
     ///
     /// Progress is shown per group. Interrupting this command does not interrupt the drain: the
-    /// agent goes on. Manifests stay in place, and the pods stay ended until `drain --withdraw`, or
-    /// until the agent is started again or their manifests change. With --deadline the node is
+    /// agent goes on. Manifests stay in place, and the pods stay ended until `undrain`, or until the agent is started again or their manifests change. With --deadline the node is
     /// known to go away at that time: pods get what is left of it, and what cannot fit is cut.
     Drain(DrainArgs),
+    /// Let pods in again after a drain: static pods come back
+    ///
+    /// Takes the deadline of `drain --deadline` back, or ends the drain if there is none.
+    Undrain(UndrainArgs),
     /// End one pod
     ///
     /// preStop, SIGTERM, grace, SIGKILL; answers when the pod is gone. Its manifest stays in place:
@@ -215,6 +220,7 @@ fn dispatch(cli: &Cli, offline: &impl Offline, out: &mut Output) -> Result<Exit,
         Command::Report(args) => report::run(global, args, offline, out),
         Command::Doctor(args) => doctor::run(global, args, offline, out),
         Command::Drain(args) => ask::block_on(drain::run(global, args, out)),
+        Command::Undrain(args) => ask::block_on(drain::withdraw(global, args.output, out)),
         Command::Kill(args) => ask::block_on(kill::run(global, args, out)),
         Command::Install(args) => offline.install(global, args, out),
         Command::Uninstall(args) => offline.uninstall(global, args, out),
@@ -235,12 +241,12 @@ fn completions(args: &CompletionsArgs, out: &mut Output) -> Result<Exit, Command
 }
 
 fn version(args: &VersionArgs, out: &mut Output) -> Result<Exit, CommandError> {
+    let version = env!("CARGO_PKG_VERSION").to_owned();
+    let answer = Envelope::new(VersionAnswer { version });
     match args.output {
-        TextFormat::Text => out.line(&format!("winddown {}", env!("CARGO_PKG_VERSION")))?,
-        TextFormat::Json => out.json(&winddown_control::api::VersionAnswer {
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-            api_version: winddown_control::api::API_VERSION.to_owned(),
-        })?,
+        TextFormat::Text => out.line(&format!("winddown {}", answer.answer.version))?,
+        TextFormat::Json => out.json(&answer)?,
+        TextFormat::Yaml => out.yaml(&answer)?,
     }
     Ok(Exit::Success)
 }

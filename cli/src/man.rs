@@ -7,7 +7,9 @@ mod programs;
 mod roff;
 mod unit;
 
+use std::io::Write;
 use std::path::Path;
+use std::process::{Command, Stdio};
 
 use super::{CommandError, Exit, ManArgs, Output};
 
@@ -45,8 +47,21 @@ pub(super) fn run(args: &ManArgs, out: &mut Output) -> Result<Exit, CommandError
         return Err(CommandError::message(Exit::Usage, what)
             .with_hint(format!("the pages are {}", names.join(", "))));
     };
-    out.text(&page.text)?;
+    if !(out.terminal && shown_by_man(&page.text)) {
+        out.text(&page.text)?;
+    }
     Ok(Exit::Success)
+}
+
+/// Lets man(1) show a page, where there is one: what it is written in is not for people.
+fn shown_by_man(text: &str) -> bool {
+    let man = Command::new("man").args(["-l", "-"]).stdin(Stdio::piped()).spawn();
+    let Ok(mut man) = man else { return false };
+    if let Some(mut input) = man.stdin.take() {
+        // A reader who leaves before the end has seen enough.
+        let _ = input.write_all(text.as_bytes());
+    }
+    man.wait().is_ok_and(|ended| ended.success())
 }
 
 fn write(dir: &Path, page: &Page) -> Result<(), CommandError> {

@@ -1,6 +1,7 @@
 //! The seam to what a command does without a running agent.
 
 use std::path::Path;
+use std::time::Duration;
 
 use winddown_control::api::{ConfigView, ReportList, ShutdownPlan};
 use winddown_doctor::Diagnosis;
@@ -54,11 +55,20 @@ pub trait Offline {
     fn diagnose(&self, global: &GlobalArgs, args: &DoctorArgs) -> Result<Diagnosis, CommandError>;
 
     /// Plans the shutdown of the pods described in `manifests`, a file or a directory, under the
-    /// configuration `global` names.
+    /// configuration `global` names, for a node that is gone in `within` if that is given.
     ///
     /// # Errors
     /// The configuration or a manifest is invalid ([`Exit::ConfigInvalid`]).
-    fn plan(&self, global: &GlobalArgs, manifests: &Path) -> Result<ShutdownPlan, CommandError>;
+    fn plan(
+        &self,
+        global: &GlobalArgs,
+        manifests: &Path,
+        within: Option<Duration>,
+    ) -> Result<ShutdownPlan, CommandError>;
+
+    /// Which cloud the configuration takes notices from, and the least time that one leaves; none where
+    /// no cloud is configured or the configuration cannot be read.
+    fn notice(&self, global: &GlobalArgs) -> Option<(&'static str, Duration)>;
 
     /// Plans one JSON line (`config` and `pods` in, `id` and `groups` out).
     ///

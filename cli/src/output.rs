@@ -116,8 +116,9 @@ impl Output {
     /// # Errors
     /// Standard output cannot be written to.
     pub fn json(&mut self, value: &impl Serialize) -> Result<(), CommandError> {
-        let text = serde_json::to_string_pretty(value).map_err(anyhow::Error::new)?;
-        self.line(&text)
+        let mut text = winddown_control::json::pretty(value).map_err(anyhow::Error::new)?;
+        text.push(b'\n');
+        self.bytes(&text)
     }
 
     /// Prints a value as one line of JSON.
@@ -125,18 +126,30 @@ impl Output {
     /// # Errors
     /// Standard output cannot be written to.
     pub fn json_line(&mut self, value: &impl Serialize) -> Result<(), CommandError> {
-        let text = serde_json::to_string(value).map_err(anyhow::Error::new)?;
-        self.line(&text)
+        let mut text = winddown_control::json::line(value).map_err(anyhow::Error::new)?;
+        text.push(b'\n');
+        self.bytes(&text)
     }
 
-    /// Prints a value as YAML.
+    /// Prints a value as YAML, with the same fields as [`json`](Self::json), in alphabetical order.
     ///
     /// # Errors
     /// Standard output cannot be written to.
     pub fn yaml(&mut self, value: &impl Serialize) -> Result<(), CommandError> {
-        let text = serde_saphyr::to_string(value).map_err(|error| anyhow::anyhow!("{error}"))?;
+        let json = winddown_control::json::line(value).map_err(anyhow::Error::new)?;
+        let value: serde_json::Value = serde_json::from_slice(&json).map_err(anyhow::Error::new)?;
+        let text = serde_saphyr::to_string(&value).map_err(|error| anyhow::anyhow!("{error}"))?;
         self.text(text.trim_end())?;
         self.text("\n")
+    }
+
+    /// Prints a value as one YAML document of several.
+    ///
+    /// # Errors
+    /// Standard output cannot be written to.
+    pub fn yaml_document(&mut self, value: &impl Serialize) -> Result<(), CommandError> {
+        self.line("---")?;
+        self.yaml(value)
     }
 
     /// Tells how far things are, on standard error. Failing to is no failure.

@@ -2,15 +2,16 @@
 
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
+use std::time::Duration;
 
 use super::args::TextFormat;
-use super::lines::LONGEST;
 use super::{
     CommandError, Exit, GlobalArgs, Offline, Output, OutputFormat, PlanShutdownArgs, ask,
     plan_lines, status,
 };
 use winddown_control::Client;
 use winddown_control::api::ShutdownPlan;
+use winddown_shared::display::duration;
 
 pub(super) fn run(
     global: &GlobalArgs,
@@ -18,20 +19,53 @@ pub(super) fn run(
     offline: &impl Offline,
     out: &mut Output,
 ) -> Result<Exit, CommandError> {
+    if let Some(stray) = &args.stray {
+        let stray = stray.display();
+        let what = format!("{stray}: what is planned for stands behind -f");
+        return Err(CommandError::message(Exit::Usage, what)
+            .with_hint(format!("winddown plan shutdown -f {stray}")));
+    }
     let Some(file) = args.file.as_deref() else {
         let client = Client::new(&global.socket);
         return ask::block_on(async {
-            let asked = client.shutdown_plan();
-            let plan = ask::patiently(out, status::WAITING, asked).await?;
+            let asked = client.shutdown_plan(args.deadline);
+            let mut plan = ask::patiently(out, status::WAITING, asked).await?;
+            if let Some((cloud, time)) = notice(global, args, offline) {
+                warn(&mut plan, cloud, time, &client.shutdown_plan(Some(time)).await?);
+            }
             print(&plan, args.output, out)?;
             Ok(Exit::Success)
         });
     };
-    if let Some(lines) = json_lines(file)? {
+    if let Input::Cases(lines) = input(file)? {
         return plan_lines::run(lines, args.output, offline, out);
     }
-    print(&offline.plan(global, file)?, args.output, out)?;
+    let mut plan = offline.plan(global, file, args.deadline)?;
+    if let Some((cloud, time)) = notice(global, args, offline) {
+        warn(&mut plan, cloud, time, &offline.plan(global, file, Some(time))?);
+    }
+    print(&plan, args.output, out)?;
     Ok(Exit::Success)
+}
+
+/// The notice that the configuration counts on, if no other time is asked for.
+fn notice(
+    global: &GlobalArgs,
+    args: &PlanShutdownArgs,
+    offline: &impl Offline,
+) -> Option<(&'static str, Duration)> {
+    offline.notice(global).filter(|_| args.deadline.is_none())
+}
+
+/// Says what a notice of the cloud leaves undone that a shutdown does not.
+fn warn(plan: &mut ShutdownPlan, cloud: &str, time: Duration, short: &ShutdownPlan) {
+    let more: Vec<String> = short
+        .warnings
+        .iter()
+        .filter(|warning| !plan.warnings.contains(warning))
+        .map(|warning| format!("after a notice of {cloud}, {}: {warning}", duration(time)))
+        .collect();
+    plan.warnings.extend(more);
 }
 
 fn print(plan: &ShutdownPlan, form: OutputFormat, out: &mut Output) -> Result<(), CommandError> {
@@ -55,6 +89,7 @@ pub(super) fn show<P: serde::Serialize>(
 ) -> Result<(), CommandError> {
     match form {
         TextFormat::Json => out.json(plan),
+        TextFormat::Yaml => out.yaml(plan),
         TextFormat::Text => {
             let view = status::view(OutputFormat::Text, out);
             out.text(&text(plan, &winddown_render::View { wide: explain, ..view }))
@@ -62,23 +97,34 @@ pub(super) fn show<P: serde::Serialize>(
     }
 }
 
-/// Opens `file` if it holds JSON lines, which standard input always does; none for manifests.
-fn json_lines(file: &Path) -> Result<Option<Box<dyn BufRead>>, CommandError> {
+/// What stands behind `-f`.
+pub(super) enum Input {
+    /// A manifest, or a directory of some.
+    Manifests,
+    /// Cases in JSON, which standard input always holds.
+    Cases(Box<dyn BufRead>),
+}
+
+/// What of a file tells manifests from cases.
+const HEAD: u64 = 64 * 1024;
+
+/// Opens `file`, and tells by its beginning what it holds: cases are JSON objects, each with its pods.
+pub(super) fn input(file: &Path) -> Result<Input, CommandError> {
     if file == Path::new("-") {
-        return Ok(Some(Box::new(std::io::stdin().lock())));
+        return Ok(Input::Cases(Box::new(std::io::stdin().lock())));
     }
     let unreadable = |error| CommandError::unreadable(file, error);
     if std::fs::metadata(file).map_err(unreadable)?.is_dir() {
-        return Ok(None);
+        return Ok(Input::Manifests);
     }
     let mut reader = BufReader::new(std::fs::File::open(file).map_err(unreadable)?);
-    let mut first = Vec::new();
-    let most = u64::try_from(LONGEST).unwrap_or(u64::MAX);
-    reader.by_ref().take(most).read_until(b'\n', &mut first).map_err(unreadable)?;
-    let is_case = serde_json::from_slice::<serde_json::Map<String, serde_json::Value>>(&first)
-        .is_ok_and(|object| object.contains_key("pods"));
-    if !is_case {
-        return Ok(None);
-    }
-    Ok(Some(Box::new(BufReader::new(std::io::Cursor::new(first).chain(reader)))))
+    let mut head = Vec::new();
+    reader.by_ref().take(HEAD).read_to_end(&mut head).map_err(unreadable)?;
+    let text = String::from_utf8_lossy(&head);
+    let has = |key: &str| text.contains(key);
+    let is_object = text.trim_start().starts_with('{');
+    Ok(match is_object && (has("\"pods\"") || !has("\"kind\"")) {
+        true => Input::Cases(Box::new(BufReader::new(std::io::Cursor::new(head).chain(reader)))),
+        false => Input::Manifests,
+    })
 }

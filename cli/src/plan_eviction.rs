@@ -5,7 +5,8 @@ use serde::Deserialize;
 use winddown_shared::display::clean;
 
 use super::args::{PlanEvictionArgs, TextFormat};
-use super::{CommandError, Exit, GlobalArgs, Offline, Output, ask, cases, plan, status};
+use super::plan::{self, Input};
+use super::{CommandError, Exit, GlobalArgs, Offline, Output, ask, cases, status};
 use winddown_control::Client;
 use winddown_eviction::Signal;
 
@@ -16,13 +17,14 @@ pub(super) fn run(
     out: &mut Output,
 ) -> Result<Exit, CommandError> {
     let Some(file) = args.file.as_deref() else { return ask_agent(global, args, out) };
-    cases::answer_all(
-        file,
-        cases::Mark("\"signal\""),
-        out,
-        |case| offline.eviction_case(case, args.explain),
-        |answer, out| print(answer, args.output, out),
-    )
+    let Input::Cases(cases) = plan::input(file)? else {
+        let what = format!("{}: no cases; a manifest does not say what a pod uses", file.display());
+        return Err(CommandError::message(Exit::Usage, what)
+            .with_hint("winddown plan eviction asks the running agent, which measures its pods"));
+    };
+    let mark = cases::Mark("\"signal\"");
+    let answer = |case: &str| offline.eviction_case(case, args.explain);
+    cases::answer_each(cases, mark, out, answer, |answer, out| print(answer, args.output, out))
 }
 
 /// What is short on this node, or nearest to it, and who would end for it.
@@ -64,6 +66,9 @@ struct Pod {
 fn print(answer: &str, form: TextFormat, out: &mut Output) -> Result<(), CommandError> {
     if form == TextFormat::Json {
         return out.line(answer);
+    }
+    if form == TextFormat::Yaml {
+        return cases::document(answer, out);
     }
     let read: Answer = serde_json::from_str(answer).map_err(anyhow::Error::new)?;
     let title = cases::title(&read.id);

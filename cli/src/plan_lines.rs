@@ -32,9 +32,7 @@ fn print(planned: &str, form: OutputFormat, out: &mut Output) -> Result<(), Comm
     }
     let read: Planned = serde_json::from_str(planned).map_err(anyhow::Error::new)?;
     if form == OutputFormat::Yaml {
-        let value: serde_json::Value = serde_json::from_str(planned).map_err(anyhow::Error::new)?;
-        out.line("---")?;
-        return out.yaml(&value);
+        return cases::document(planned, out);
     }
     out.line(&format!("{}:", cases::title(&read.id)))?;
     for line in winddown_render::groups(&read.groups) {

@@ -5,6 +5,7 @@ use serde::Deserialize;
 use winddown_shared::display::clean;
 
 use super::args::{PlanPreemptionArgs, TextFormat};
+use super::plan::{self, Input};
 use super::{CommandError, Exit, GlobalArgs, Offline, Output, cases, plan_room};
 
 pub(super) fn run(
@@ -13,14 +14,15 @@ pub(super) fn run(
     offline: &impl Offline,
     out: &mut Output,
 ) -> Result<Exit, CommandError> {
-    let Some(file) = args.file.as_deref() else { return plan_room::run(global, args, out) };
-    cases::answer_all(
-        file,
-        cases::Mark("\"requirements\""),
-        out,
-        |case| offline.preemption_case(case, args),
-        |answer, out| print(answer, args.output, out),
-    )
+    let Some(file) = args.file.as_deref() else {
+        return plan_room::run(global, args, args.manifest.as_deref(), out);
+    };
+    let Input::Cases(cases) = plan::input(file)? else {
+        return plan_room::run(global, args, Some(file), out);
+    };
+    let mark = cases::Mark("\"requirements\"");
+    let answer = |case: &str| offline.preemption_case(case, args);
+    cases::answer_each(cases, mark, out, answer, |answer, out| print(answer, args.output, out))
 }
 
 #[derive(Deserialize)]
@@ -47,6 +49,9 @@ struct Candidate {
 fn print(answer: &str, form: TextFormat, out: &mut Output) -> Result<(), CommandError> {
     if form == TextFormat::Json {
         return out.line(answer);
+    }
+    if form == TextFormat::Yaml {
+        return cases::document(answer, out);
     }
     let read: Answer = serde_json::from_str(answer).map_err(anyhow::Error::new)?;
     let title = cases::title(&read.id);

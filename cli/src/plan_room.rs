@@ -12,9 +12,10 @@ use winddown_yaml::MAX_BYTES;
 pub(super) fn run(
     global: &GlobalArgs,
     args: &PlanPreemptionArgs,
+    manifest: Option<&Path>,
     out: &mut Output,
 ) -> Result<Exit, CommandError> {
-    let manifest = args.manifest.as_deref().map(read).transpose()?;
+    let manifest = manifest.map(read).transpose()?;
     let strategy = args.strategy.map(|strategy| Strategy::from(strategy).as_str());
     let client = Client::new(&global.socket);
     ask::block_on(async {

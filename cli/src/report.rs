@@ -6,7 +6,7 @@ use std::path::Path;
 use super::{
     CommandError, Exit, GlobalArgs, Offline, Output, ReportArgs, ReportFormat, ask, status,
 };
-use winddown_control::api::{ReportEntry, ReportList};
+use winddown_control::api::{Envelope, ReportEntry, ReportList};
 use winddown_control::{Client, ClientError};
 
 pub(super) fn run(
@@ -24,13 +24,21 @@ pub(super) fn run(
         (Some(file), ..) => from_file(file)?,
         (None, Some(id), _) => source.report(checked_id(id)?, out)?,
         (None, None, Some(boot)) => {
-            let id = of_boot(&source.list(out)?, boot)?;
+            let this = winddown_machine::host::boot_id();
+            let id = of_boot(&source.list(out)?, &this, boot)?;
             source.report(&id, out)?
+        }
+        (None, None, None) if args.check => {
+            // A drain that found no pod is no proof that the run before it went well.
+            let list = source.list(out)?;
+            let last = list.reports.iter().find(|entry| entry.pods > 0);
+            source.report(last.map_or("latest", |entry| &entry.id), out)?
         }
         (None, None, None) => source.report("latest", out)?,
     };
     match args.output {
         ReportFormat::Json => out.json(&report)?,
+        ReportFormat::Yaml => out.yaml(&report)?,
         ReportFormat::Svg => out.text(&offline.report_svg(&report)?)?,
         ReportFormat::Html => out.text(&offline.report_html(&report)?)?,
         ReportFormat::Text => {
@@ -113,8 +121,9 @@ fn checked_id(id: &str) -> Result<&str, CommandError> {
         .with_hint("`winddown report --list` shows them"))
 }
 
-/// The newest shutdown of the boot that is `boot` boots back, of those that left a report of one.
-fn of_boot(list: &ReportList, boot: i32) -> Result<String, CommandError> {
+/// The newest shutdown of the boot that is `boot` boots back, of those that left a report of one; 0 is
+/// `this` boot.
+fn of_boot(list: &ReportList, this: &str, boot: i32) -> Result<String, CommandError> {
     let back = usize::try_from(boot.unsigned_abs()).unwrap_or(usize::MAX);
     let mut newest: Vec<&ReportEntry> = Vec::new();
     // Drains and rehearsals are no shutdowns; they have their ids.
@@ -124,13 +133,20 @@ fn of_boot(list: &ReportList, boot: i32) -> Result<String, CommandError> {
             newest.push(entry);
         }
     }
-    newest.get(back).map(|entry| entry.id.clone()).ok_or_else(|| {
-        let message = match newest.len() {
-            0 => "no shutdown has left a report yet".to_owned(),
-            1 => format!("no report of boot {boot}: only 1 boot left reports"),
-            boots => format!("no report of boot {boot}: only {boots} boots left reports"),
+    let went_down = newest.first().is_some_and(|first| first.boot_id == this);
+    let found = match (back, went_down) {
+        (0, false) => None,
+        (back, false) => newest.get(back - 1),
+        (back, true) => newest.get(back),
+    };
+    found.map(|entry| entry.id.clone()).ok_or_else(|| {
+        let message = match (newest.len(), back) {
+            (0, _) => "no shutdown has left a report yet".to_owned(),
+            (_, 0) => "this boot has not been shut down; -b -1 is the one before it".to_owned(),
+            (1, _) => format!("no report of boot {boot}: only 1 boot left reports"),
+            (boots, _) => format!("no report of boot {boot}: only {boots} boots left reports"),
         };
-        CommandError::message(Exit::Failure, message).with_hint("`winddown report --list`")
+        CommandError::message(Exit::Failure, message).with_hint("winddown report --list")
     })
 }
 
@@ -144,7 +160,8 @@ fn print_list(
             return Err(CommandError::message(Exit::Usage, "a list has no picture")
                 .with_hint("`winddown report --id ID` with the same -o shows one report"));
         }
-        ReportFormat::Json => out.json(list)?,
+        ReportFormat::Json => out.json(&Envelope::new(list))?,
+        ReportFormat::Yaml => out.yaml(&Envelope::new(list))?,
         ReportFormat::Text => {
             let text =
                 winddown_render::reports(list, &status::view(super::OutputFormat::Text, out));

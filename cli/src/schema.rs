@@ -1,8 +1,7 @@
 //! `winddown schema`: the JSON schema of every answer in JSON.
 //!
 //! Those of the agent's own types are made of the types, so that a field and its description cannot
-//! be forgotten. Nothing beside what is named is allowed: each describes the answers of this version,
-//! and a later one may add fields.
+//! be forgotten. Fields beside those that are named are allowed: a later version may add some.
 
 mod lines;
 
@@ -40,12 +39,12 @@ pub fn of(name: SchemaName) -> Value {
         SchemaName::PlanEviction => made::<api::EvictionPlan>(name),
         SchemaName::PlanEvictionLine => lines::eviction(),
         SchemaName::Report => made::<winddown_shutdown::ShutdownReport>(name),
-        SchemaName::ReportList => made::<api::ReportList>(name),
+        SchemaName::ReportList => made::<api::Envelope<api::ReportList>>(name),
         SchemaName::Doctor => made::<winddown_doctor::Diagnosis>(name),
-        SchemaName::Drain => made::<api::DrainEvent>(name),
-        SchemaName::DrainWithdraw => made::<api::WithdrawAnswer>(name),
-        SchemaName::Kill => made::<api::KillAnswer>(name),
-        SchemaName::Version => made::<api::VersionAnswer>(name),
+        SchemaName::Drain => made::<api::Envelope<api::DrainEvent>>(name),
+        SchemaName::DrainWithdraw => made::<api::Envelope<api::WithdrawAnswer>>(name),
+        SchemaName::Kill => made::<api::Envelope<api::KillAnswer>>(name),
+        SchemaName::Version => made::<api::Envelope<api::VersionAnswer>>(name),
     }
 }
 
@@ -62,13 +61,9 @@ fn made<T: JsonSchema>(name: SchemaName) -> Value {
     schema.to_value()
 }
 
-/// Closes objects, and takes out of descriptions what only Rust's documentation makes links of.
+/// Takes out of descriptions what only Rust's documentation makes links of.
 fn tidy(schema: &mut Schema) {
-    let closed = schema.get("properties").is_some();
     let Some(object) = schema.as_object_mut() else { return };
-    if closed {
-        object.entry("additionalProperties").or_insert(json!(false));
-    }
     // What a reader of an older answer puts in the place of a field that is not there.
     object.remove("default");
     // Sizes of integers in this program's memory say nothing about the answer.

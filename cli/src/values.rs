@@ -24,7 +24,21 @@ pub(super) fn duration(text: &str) -> Result<Duration, String> {
     if text == "0" {
         return Ok(Duration::ZERO);
     }
-    humantime::parse_duration(text).map_err(|error| format!("{error}: {EXAMPLES}"))
+    humantime::parse_duration(text).map_err(|error| match error {
+        humantime::DurationError::UnknownUnit { unit, .. } if !unit.is_empty() => {
+            format!("there is no unit {unit:?}: {EXAMPLES}")
+        }
+        _ => format!("not a duration: {EXAMPLES}"),
+    })
+}
+
+/// Reads which boot: 0 or less.
+///
+/// # Errors
+/// It is none.
+pub(super) fn boot(text: &str) -> Result<i32, String> {
+    let boot = text.trim().parse().ok().filter(|boot| *boot <= 0);
+    boot.ok_or_else(|| "write 0 for this boot, -1 for the one before it, and so on".to_owned())
 }
 
 /// Reads a grace: a duration of at least one second, in whole seconds.
@@ -63,12 +77,21 @@ pub(super) fn when(text: &str) -> Result<When, String> {
         let wrong = |_| format!("{text:?} is no time: write for example 2026-11-20T12:00:00Z");
         return text.parse().map(When::At).map_err(wrong);
     }
-    let either = |error| format!("{error}; or a time, for example 2026-11-20T12:00:00Z");
-    let after = duration(text).map_err(either)?;
-    if after < Duration::from_secs(1) {
-        return Err("a deadline is at least 1s ahead".to_owned());
+    let either = |error| format!("{error}, or a time such as 2026-11-20T12:00:00Z");
+    duration(text).map_err(either)?;
+    ahead(text).map(When::In)
+}
+
+/// Reads how long from now on something happens: at least one second.
+///
+/// # Errors
+/// As [`duration`], or less than a second.
+pub(super) fn ahead(text: &str) -> Result<Duration, String> {
+    let after = duration(text)?;
+    match after < Duration::from_secs(1) {
+        true => Err("a deadline is at least 1s ahead".to_owned()),
+        false => Ok(after),
     }
-    Ok(When::In(after))
 }
 
 /// A pod as it is typed: `NAME` (in namespace `default`) or `NAMESPACE/NAME`.

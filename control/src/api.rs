@@ -7,6 +7,7 @@
 
 mod cluster;
 mod decision;
+mod envelope;
 mod health;
 mod plan;
 mod pods;
@@ -21,6 +22,7 @@ mod version;
 
 pub use cluster::{ApiState, ApiStatus, ClusterStatus};
 pub use decision::Decision;
+pub use envelope::{Answer, Envelope};
 pub use health::{Check, Health};
 pub use plan::{PlanShrink, PlannedGroup, PlannedPod, PlannedWork, ShutdownPlan};
 pub use pods::{ContainerStatus, ManifestProblem, Manifests, PodState, PodStatus, RejectedPod};

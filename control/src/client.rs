@@ -69,12 +69,20 @@ impl Client {
         Ok(self.lines(response))
     }
 
-    /// What a shutdown would do now.
+    /// What a shutdown would do now, or if the node were gone in `within`, of which whole seconds count.
     ///
     /// # Errors
     /// See [`ClientError`].
-    pub async fn shutdown_plan(&self) -> Result<ShutdownPlan, ClientError> {
-        self.get("/v1/plan/shutdown").await
+    pub async fn shutdown_plan(
+        &self,
+        within: Option<Duration>,
+    ) -> Result<ShutdownPlan, ClientError> {
+        match within {
+            Some(within) => {
+                self.get(&format!("/v1/plan/shutdown?seconds={}", within.as_secs())).await
+            }
+            None => self.get("/v1/plan/shutdown").await,
+        }
     }
 
     /// How much room there is on the node, and what would be done for the pod of `manifest`.

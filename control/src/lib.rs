@@ -5,7 +5,7 @@
 //! |---|---|
 //! | `GET /v1/status` | [`Status`] |
 //! | `GET /v1/status?watch=1` | one [`Status`] per line, now and after every change |
-//! | `GET /v1/plan/shutdown` | [`ShutdownPlan`] |
+//! | `GET /v1/plan/shutdown` | [`ShutdownPlan`]; `?seconds=30` |
 //! | `GET /v1/plan/preemption` | [`PreemptionPlan`] |
 //! | `POST /v1/plan/preemption` | the same, for the pod whose manifest is the body; `?strategy=minimal` |
 //! | `GET /v1/plan/eviction` | [`EvictionPlan`]; `?signal=memory.available` |
@@ -37,6 +37,7 @@ mod connection;
 mod fake;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
+pub mod json;
 mod limits;
 mod peer;
 mod respond;
@@ -47,6 +48,8 @@ mod slots;
 mod socket;
 #[cfg(test)]
 mod tests;
+
+use std::time::Duration;
 
 use tokio::sync::{mpsc, watch};
 
@@ -76,8 +79,8 @@ pub trait AgentApi: Send + Sync + 'static {
     /// counts up; a reader that was slow sees only the last one.
     fn changes(&self) -> watch::Receiver<u64>;
 
-    /// What a shutdown would do now. Touches nothing.
-    fn shutdown_plan(&self) -> ShutdownPlan;
+    /// What a shutdown would do now, or if the node were gone in `within`. Touches nothing.
+    fn shutdown_plan(&self, within: Option<Duration>) -> ShutdownPlan;
 
     /// How much room there is, who waits for some, and who would end for a critical pod whose
     /// manifest this is; by the strategy of that name, or the one in force. Touches nothing.

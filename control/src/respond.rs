@@ -21,7 +21,7 @@ pub(super) const VERSION_HEADER: &str = "winddown-version";
 const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 pub(super) fn json(value: &impl Serialize) -> Response<Body> {
-    match serde_json::to_vec(value) {
+    match crate::json::line(value) {
         Ok(mut bytes) => {
             bytes.push(b'\n');
             respond(StatusCode::OK, "application/json", full(bytes))
@@ -43,7 +43,7 @@ pub(super) fn json_lines<T: Serialize>(
     lines: impl Stream<Item = T> + Send + 'static,
 ) -> Response<Body> {
     let frames = lines.map(|line| {
-        let mut bytes = serde_json::to_vec(&line).unwrap_or_default();
+        let mut bytes = crate::json::line(&line).unwrap_or_default();
         bytes.push(b'\n');
         Ok(Frame::data(Bytes::from(bytes)))
     });

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::{Stream, stream};
+use futures_util::{Stream, StreamExt, stream};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::body::{Bytes, Incoming};
 use hyper::{Method, Request, Response, StatusCode};
@@ -15,7 +15,9 @@ use tokio_util::sync::CancellationToken;
 use super::respond::{self, Body};
 use super::shared::Shared;
 use super::{AgentApi, ApiError, Peer};
-use crate::api::{DrainEvent, DrainRequest, ErrorCode, Health, KillBody, NoticeBody, Status};
+use crate::api::{
+    DrainEvent, DrainRequest, Envelope, ErrorCode, Health, KillBody, NoticeBody, Status,
+};
 
 /// Two pictures for one watcher are at least this far apart: a burst of changes is one picture.
 const WATCH_PACE: Duration = Duration::from_millis(100);
@@ -61,9 +63,12 @@ async fn ask<A: AgentApi>(
     match path {
         ["status"] if has_flag(request, "watch") => watch(shared, peer),
         ["status"] => Ok(respond::json(&api.status())),
-        ["plan", "shutdown"] => Ok(respond::json(&api.shutdown_plan())),
+        ["plan", "shutdown"] => {
+            let within = seconds(request, "seconds")?;
+            Ok(respond::json(&api.shutdown_plan(within)))
+        }
         ["plan", "eviction"] => eviction(&**api, request).await,
-        ["reports"] => Ok(respond::json(&api.reports().await?)),
+        ["reports"] => Ok(respond::json(&Envelope::new(api.reports().await?))),
         ["reports", id] => Ok(respond::json(&api.report(id).await?)),
         ["config"] => Ok(respond::json(&api.config())),
         _ => Err(not_found(request.uri().path())),
@@ -112,7 +117,7 @@ async fn kill<A: AgentApi>(
                     None => error,
                 })
             }
-            answer => Ok(respond::json(&answer?)),
+            answer => Ok(respond::json(&Envelope::new(answer?))),
         },
         () = shared.stop.cancelled() => Err(stopping("the kill goes on")),
     }
@@ -130,7 +135,7 @@ async fn drain<A: AgentApi>(
     let body: DrainRequest = body(shared, request).await?;
     tracing::info!(%peer, timeout_seconds = body.timeout_seconds, "node to be drained");
     let events = shared.api.drain(body).await?;
-    Ok(respond::json_lines(drain_lines(events, shared.stop.clone())))
+    Ok(respond::json_lines(drain_lines(events, shared.stop.clone()).map(Envelope::new)))
 }
 
 async fn notice<A: AgentApi>(
@@ -149,12 +154,12 @@ async fn notice<A: AgentApi>(
                 "notice that the node goes away"
             );
             let events = shared.api.give_notice(body).await?;
-            Ok(respond::json_lines(drain_lines(events, shared.stop.clone())))
+            Ok(respond::json_lines(drain_lines(events, shared.stop.clone()).map(Envelope::new)))
         }
         Method::DELETE => {
             may_change(peer)?;
             tracing::info!(%peer, "the notice is to be withdrawn");
-            Ok(respond::json(&shared.api.withdraw_notice().await))
+            Ok(respond::json(&Envelope::new(shared.api.withdraw_notice().await)))
         }
         _ => Ok(respond::wrong_method("POST, DELETE")),
     }
@@ -247,6 +252,16 @@ fn value<'r>(request: &'r Request<Incoming>, name: &str) -> Option<&'r str> {
     let query = request.uri().query().unwrap_or_default();
     let mut pairs = query.split('&').filter_map(|pair| pair.split_once('='));
     pairs.find(|(key, _)| *key == name).map(|(_, value)| value)
+}
+
+/// A whole number of seconds in the query.
+fn seconds(request: &Request<Incoming>, name: &str) -> Result<Option<Duration>, ApiError> {
+    let wrong = |_| {
+        ApiError::new(ErrorCode::BadRequest, format!("{name}: not a whole number of seconds"))
+            .with_hint(format!("write for example ?{name}=30"))
+    };
+    let text = value(request, name);
+    text.map(|text| text.parse().map(Duration::from_secs).map_err(wrong)).transpose()
 }
 
 fn may_change(peer: Peer) -> Result<(), ApiError> {

@@ -25,8 +25,8 @@ impl<R: Runtime> AgentApi for Node<R> {
         self.0.core.changes.subscribe()
     }
 
-    fn shutdown_plan(&self) -> ShutdownPlan {
-        let plan = self.0.answers.shutdown.as_ref().map(|shutdown| shutdown.plan());
+    fn shutdown_plan(&self, within: Option<Duration>) -> ShutdownPlan {
+        let plan = self.0.answers.shutdown.as_ref().map(|shutdown| shutdown.plan(within));
         plan.unwrap_or_else(|| ShutdownPlan::new(0.0))
     }
 
@@ -70,6 +70,9 @@ impl<R: Runtime> AgentApi for Node<R> {
             ..KillAnswer::default()
         };
         match self.0.core.workers.kill_pod(pod, request).await {
+            Ok(stopped) if stopped.stopped_at.is_some_and(|at| at < begun) => {
+                answer.had_ended = true;
+            }
             Ok(stopped) => {
                 let forced = stopped.containers.iter().filter(|c| c.forced);
                 answer.forced = forced.map(|c| c.name.to_string()).collect();

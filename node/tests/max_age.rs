@@ -171,7 +171,7 @@ async fn what_it_does_at_a_shutdown_is_in_the_plan_and_in_the_report() {
     let agent = Agent::start(&[("web", 0)], 3600);
     let runs = |status: &Status| status.pods.iter().any(|pod| pod.ready);
     let web = agent.until("the pod running", runs).await.pods.remove(0).name;
-    let plan = agent.client().shutdown_plan().await.unwrap();
+    let plan = agent.client().shutdown_plan(None).await.unwrap();
     let work = &plan.work[0];
     assert_eq!((&*work.plugin, &*work.point), ("max-age", "before the pods"));
     assert_eq!((&*work.what, work.seconds), ("write down the ages of the pods", Some(2.0)));

@@ -113,6 +113,14 @@ impl Cloud {
             Self::Gcp => "gcp",
         }
     }
+
+    /// The least time between a notice and the machine's end, as the cloud promises it.
+    pub const fn notice(self) -> Duration {
+        Duration::from_secs(match self {
+            Self::Aws => 120,
+            Self::Azure | Self::Gcp => 30,
+        })
+    }
 }
 
 impl std::fmt::Display for Cloud {

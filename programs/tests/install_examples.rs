@@ -75,9 +75,19 @@ fn the_pods_end_in_the_order_of_what_they_are_for_where_roles_are_configured() {
         .groups
         .iter()
         .filter(|group| !group.pods.is_empty())
-        .map(|group| (group.name().unwrap(), group.pods.len(), group.latest_end.as_secs()))
+        .map(|group| {
+            let name = group.name().unwrap().into_owned();
+            format!("{name}: {}, {}", group.pods.len(), group.latest_end.as_secs())
+        })
         .collect();
-    assert_eq!(groups, [("ordinary pods", 10, 40), ("pods of the node itself", 2, 70)]);
+    assert_eq!(
+        groups,
+        [
+            "ordinary pods: 8, 40",
+            "ordinary pods, priority 100000: 2, 60",
+            "pods of the node itself: 2, 90"
+        ]
+    );
     assert_eq!(plan.endpoint_drain.as_secs(), 10);
     assert_eq!(plan.warnings(), []);
 }

@@ -134,11 +134,25 @@ fn mistakes_of_other_users_and_on_full_or_read_only_disks() {
 }
 
 #[test]
-fn there_are_forty_mistakes_and_each_is_told_with_an_exit_code_of_the_page() {
+fn there_are_eighty_mistakes_and_each_is_told_with_an_exit_code_of_the_page() {
     let tables = ["commands.txt", "agent.txt", "starting.txt", "root.txt"];
     let all: Vec<Case> = tables.into_iter().flat_map(cases).collect();
-    assert!(all.len() >= 40, "{}", all.len());
+    assert!(all.len() >= 80, "{}", all.len());
     let page = std::fs::read_to_string(folder().join("../../../docs/reference/errors.md")).unwrap();
+    // The page, every --help and the cases say the same of a code.
+    let help = Command::new(assert_cmd::cargo::cargo_bin!("winddown")).arg("--help").output();
+    let help = String::from_utf8(help.unwrap().stdout).unwrap();
+    let of_page: Vec<(&str, &str)> = page
+        .lines()
+        .filter_map(|line| line.strip_prefix("| ")?.split_once(" | "))
+        .filter(|(code, _)| code.parse::<u8>().is_ok())
+        .map(|(code, rest)| (code, rest.split(" | ").next().unwrap_or_default()))
+        .collect();
+    assert_eq!(of_page.len(), 9);
+    for (code, meaning) in of_page {
+        let line = format!("  {code}  {}", meaning.replace('`', ""));
+        assert!(help.lines().any(|of_help| of_help == line), "{line:?} is not in --help");
+    }
     for case in &all {
         let (code, said) = case.wanted.split_once('\n').unwrap_or((&case.wanted, ""));
         assert!(!said.is_empty(), "{}: nothing is said", case.name);

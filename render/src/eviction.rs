@@ -17,7 +17,7 @@ pub fn eviction(plan: &EvictionPlan, view: &View) -> String {
     let paint = Paint { color: view.color };
     let mut text = String::new();
     let (line, style) = summary(&plan.pressure);
-    text.push_str(&format!("{}\n", paint.with(style, &line)));
+    text.push_str(&format!("pressure: {}\n", paint.with(style, &line)));
     if !plan.pressure.thresholds.is_empty() {
         text.push('\n');
         text.push_str(&thresholds(&plan.pressure.thresholds, view));
@@ -88,7 +88,8 @@ fn thresholds(all: &[ThresholdStatus], view: &View) -> String {
         };
         let met = one.met_seconds.map_or_else(|| "-".to_owned(), seconds);
         let style = one.met_seconds.map(|_| BAD);
-        let amount = |text: &Option<String>| text.clone().unwrap_or_else(|| "-".to_owned());
+        let amount =
+            |text: &Option<String>| text.as_deref().map_or_else(|| "-".to_owned(), rounded);
         table.row([
             (one.signal.clone(), None),
             (amount(&one.available), style),
@@ -133,6 +134,13 @@ fn ranking(pods: &[RankedPodStatus], view: &View) -> String {
         ]);
     }
     table.render(view)
+}
+
+/// Bytes as people write them, `23.5Gi`; all else as it is.
+fn rounded(text: &str) -> String {
+    let kibibytes = text.strip_suffix("Ki").and_then(|digits| digits.parse::<i64>().ok());
+    let bytes = kibibytes.and_then(|kibibytes| kibibytes.checked_mul(1024));
+    bytes.map_or_else(|| text.to_owned(), super::preemption::byte_text)
 }
 
 fn one(record: &EvictionRecord) -> String {

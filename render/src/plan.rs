@@ -16,6 +16,7 @@ pub fn plan(plan: &ShutdownPlan, view: &View) -> String {
         }
     };
     let pods = match plan.pod_count() {
+        0 if plan.requested_seconds == 0.0 => "OFF: no pod is waited for".to_owned(),
         0 if plan.pods_unknown => PODS_UNKNOWN.to_owned(),
         0 => "no pods to end".to_owned(),
         1 => "1 pod to end".to_owned(),
@@ -23,13 +24,15 @@ pub fn plan(plan: &ShutdownPlan, view: &View) -> String {
     };
     let requested = seconds(plan.requested_seconds);
     match &plan.shrunk {
+        None if plan.requested_seconds == 0.0 => say(&format!("shutdown: {pods}"), 2),
         None => say(&format!("shutdown: {pods}, at most {requested}"), 2),
         Some(shrunk) => {
             let available = seconds(shrunk.available_seconds);
             say(&format!("shutdown: {pods}, at most {available} of the {requested} configured"), 2);
-            let by = match &shrunk.set_by {
-                Some(file) => format!("  logind allows no more, set by {}", clean(file)),
-                None => "  logind allows no more".to_owned(),
+            let by = match (plan.within_seconds, &shrunk.set_by) {
+                (Some(within), _) => format!("  the node is gone after {}", seconds(within)),
+                (None, Some(file)) => format!("  logind allows no more, set by {}", clean(file)),
+                (None, None) => "  logind allows no more".to_owned(),
             };
             say(&by, 2);
         }

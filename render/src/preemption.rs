@@ -127,7 +127,7 @@ fn amount_text(resource: &str, amount: i64) -> String {
     }
 }
 
-fn byte_text(bytes: i64) -> String {
+pub(super) fn byte_text(bytes: i64) -> String {
     const UNITS: [(u64, &str); 4] =
         [(1 << 40, "Ti"), (1 << 30, "Gi"), (1 << 20, "Mi"), (1 << 10, "Ki")];
     let size = bytes.unsigned_abs();

@@ -32,7 +32,10 @@ pub(super) fn rows(status: &Status, times: Times) -> Vec<Row> {
     if status.shutdown.phase != Phase::Idle && status.shutdown.pods_unknown {
         row("", PODS_UNKNOWN, if running { WARN } else { PLAIN });
     }
-    for group in status.shutdown.groups.iter().filter(|_| status.shutdown.phase != Phase::Idle) {
+    let shown = |group: &&winddown_control::api::GroupProgress| {
+        status.shutdown.phase != Phase::Idle && group.pods > 0
+    };
+    for group in status.shutdown.groups.iter().filter(shown) {
         let how = GroupState::of(group, status.shutdown.phase).as_str();
         let title = group_title(group.name.as_deref(), group.priority);
         let text = format!("{title}: {how}, {} of {} ended", group.ended, group.pods);
@@ -152,11 +155,17 @@ const fn closed_by(by: ClosedBy) -> &'static str {
     }
 }
 
+/// What the configuration says where graceful shutdown is off, behind file, line and column.
+const IS_OFF: &str = "shutdownGracePeriod: is 0";
+
 /// What a shutdown would do now.
 fn plan(status: &Status) -> String {
     let plan = &status.shutdown_plan;
     if !plan.enabled {
-        return "OFF: a shutdown would not wait for the pods".to_owned();
+        let said = status.config.warnings.iter().find(|text| text.contains(IS_OFF));
+        let place = said.and_then(|text| text.split_once(IS_OFF)).map(|(place, _)| place);
+        let place = place.map(|place| format!(" ({}{IS_OFF})", clean(place)));
+        return format!("OFF{}: a shutdown would not wait for the pods", place.unwrap_or_default());
     }
     let most = seconds(plan.available_seconds.min(plan.requested_seconds));
     let groups: Vec<String> = plan

@@ -1,8 +1,8 @@
 //! `winddown status` on one screen.
 
 use anstyle::Style;
-use winddown_shared::WAITING_FOR_PREEMPTION;
 use winddown_shared::display::clean;
+use winddown_shared::{SYSTEM_CRITICAL_PRIORITY, WAITING_FOR_PREEMPTION};
 
 use super::paint::{BAD, DIM, HEAD, PLAIN, Paint, WARN};
 use super::rows::rows;
@@ -219,7 +219,11 @@ fn pod_row(pod: &PodStatus, times: Times, wide: bool) -> Vec<(String, Option<Sty
         (age, None),
     ];
     if wide {
-        let critical = if pod.critical { "yes" } else { "no" };
+        let critical = match pod.critical {
+            true if pod.priority < SYSTEM_CRITICAL_PRIORITY => "static",
+            true => "yes",
+            false => "no",
+        };
         let left = pod.grace_left_seconds.map_or_else(|| "-".to_owned(), |left| format!("{left}s"));
         row.extend([
             (pod.qos.clone(), None),

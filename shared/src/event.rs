@@ -3,6 +3,7 @@
 //! The same value gives the log line, the metric, the Kubernetes Event and the line in the report,
 //! so they cannot tell different stories.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -229,7 +230,7 @@ pub enum Event {
         /// The group's priority.
         priority: i32,
         /// Its name for people, if it has one: `ordinary pods`.
-        name: Option<&'static str>,
+        name: Option<Cow<'static, str>>,
         /// Its pods.
         pods: usize,
         /// The group's time.
@@ -240,7 +241,7 @@ pub enum Event {
         /// The group's priority.
         priority: i32,
         /// Its name for people, if it has one: `ordinary pods`.
-        name: Option<&'static str>,
+        name: Option<Cow<'static, str>>,
         /// How long it took.
         took: Duration,
         /// Pods that still run.

@@ -55,7 +55,9 @@ mod tests;
 pub use budget::Budget;
 pub use controller::{ShutdownController, ShutdownParts};
 pub use drain::{DrainOrder, drain};
-pub use plan::{Group, Plan, PlanWarning, PlannedPod, PlannedWork, Shrink, plan, plan_with};
+pub use plan::{
+    Group, Plan, PlanWarning, PlannedPod, PlannedWork, Shrink, plan, plan_with, plan_within,
+};
 pub use plan_json::{PlanLineError, plan_json_line};
 pub use policy::{CRITICAL_PRIORITY, GroupPeriod, Policy, PolicyError};
 pub use progress::{GroupProgress, Progress, ProgressPhase, ProgressSender};

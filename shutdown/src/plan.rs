@@ -1,5 +1,6 @@
 //! Which pod ends in which group, with how much time. Pure.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use winddown_shared::{Grace, Pod, ShutdownWork};
@@ -7,7 +8,10 @@ use winddown_shared::{Grace, Pod, ShutdownWork};
 use crate::budget::whole_seconds;
 use crate::policy::Groups;
 use crate::role::is_driver;
-use crate::{Policy, Role};
+use crate::{Budget, Policy, Role};
+
+/// Ordinary pods are at most so many groups: each of them takes a part of the time.
+const ORDINARY_GROUPS: usize = 8;
 
 /// The grace of an unknown pod if the policy has none: the API server's default.
 const UNKNOWN_GRACE: Duration = Duration::from_secs(30);
@@ -89,7 +93,8 @@ pub struct Shrink {
 /// With groups of priorities, a pod belongs to the last group whose priority is not above its own,
 /// or to the first group; a pod without a priority counts as 0. A driver ([`Role`]) belongs to the last
 /// group that has time: an order that ends it before those whose volumes it serves leaves these
-/// mounted. Otherwise the role decides. In its group a driver ends after the others, which leave it
+/// mounted. Otherwise the role decides, and among ordinary pods the priority: each one that they have makes
+/// a group, the lowest together where there are more than eight. In its group a driver ends after the others, which leave it
 /// the time that it asks for, at most a third of the group's. Pods
 /// that only the runtime knows ([`Pod::is_runtime_only`]) make one more group, the last: what they are
 /// for is not known, so nothing they may be needed for is left when they end. It shares the time there
@@ -113,8 +118,31 @@ pub fn plan_with(
     work: &[ShutdownWork],
     available: Option<Duration>,
 ) -> Plan {
+    plan_on(pods, policy, work, available, &[])
+}
+
+/// The same for a node that is gone `total` after the notice of it. A node that is lost anyway has no use for
+/// time: the pods get all of it but the policy's reserve, also when they ask for less.
+pub fn plan_within(pods: &[Pod], policy: &Policy, work: &[ShutdownWork], total: Duration) -> Plan {
+    let time = Budget::of_notice(policy, total).pods;
+    let mut plan = plan_with(pods, policy, work, Some(time));
+    if policy.is_enabled() {
+        plan.extend_to(time);
+    }
+    plan
+}
+
+/// The same with groups for ordinary pods of `priorities` as well, whether there are such pods or not: the
+/// groups of a run stay when all pods of one have ended.
+pub(crate) fn plan_on(
+    pods: &[Pod],
+    policy: &Policy,
+    work: &[ShutdownWork],
+    available: Option<Duration>,
+    priorities: &[i32],
+) -> Plan {
     let requested = policy.requested();
-    let mut groups = empty_groups(policy);
+    let mut groups = empty_groups(pods, policy, priorities);
     let has_unknown = pods.iter().any(Pod::is_runtime_only) && !groups.is_empty();
     if has_unknown {
         groups.push(unknown_group(pods, policy));
@@ -252,8 +280,14 @@ impl Plan {
 
 impl Group {
     /// The group's name for people, `ordinary pods`; none where a priority is all that is known.
-    pub fn name(&self) -> Option<&'static str> {
-        self.role.map(Role::name)
+    pub fn name(&self) -> Option<Cow<'static, str>> {
+        let role = self.role?;
+        Some(match role {
+            Role::Ordinary if self.priority != 0 => {
+                format!("{role}, priority {}", self.priority).into()
+            }
+            role => role.name().into(),
+        })
     }
 
     pub(crate) fn is_unknown(&self) -> bool {
@@ -313,7 +347,7 @@ fn unknown_group(pods: &[Pod], policy: &Policy) -> Group {
     }
 }
 
-fn empty_groups(policy: &Policy) -> Vec<Group> {
+fn empty_groups(pods: &[Pod], policy: &Policy, priorities: &[i32]) -> Vec<Group> {
     let group = |priority, role, period| Group {
         priority,
         role,
@@ -326,11 +360,29 @@ fn empty_groups(policy: &Policy) -> Vec<Group> {
         Groups::ByPriority(groups) => {
             groups.iter().map(|of| group(of.priority, None, of.period)).collect()
         }
-        Groups::ByRole { .. } => Role::ALL
-            .iter()
-            .map(|role| group(role.priority(), Some(*role), Duration::ZERO))
-            .collect(),
+        Groups::ByRole { .. } => {
+            let priorities = ordinary_priorities(pods, priorities).into_iter();
+            let ordinary = priorities.map(|priority| (priority, Role::Ordinary));
+            let others = Role::ALL.iter().filter(|role| **role != Role::Ordinary);
+            ordinary
+                .chain(others.map(|role| (role.priority(), *role)))
+                .map(|(priority, role)| group(priority, Some(role), Duration::ZERO))
+                .collect()
+        }
     }
+}
+
+/// What the groups of ordinary pods begin at, and at least one; ascending.
+fn ordinary_priorities(pods: &[Pod], priorities: &[i32]) -> Vec<i32> {
+    let ordinary = pods.iter().filter(|pod| Role::of(pod) == Role::Ordinary);
+    let mut all: Vec<i32> = ordinary.map(Pod::priority_or_zero).collect();
+    all.extend(priorities);
+    if all.is_empty() {
+        all.push(Role::Ordinary.priority());
+    }
+    all.sort_unstable();
+    all.dedup();
+    all.split_off(all.len().saturating_sub(ORDINARY_GROUPS))
 }
 
 /// `groups` ascend. Linear in pods over all, logarithmic in groups.
@@ -338,6 +390,10 @@ fn group_index(groups: &[Group], pod: &Pod) -> Option<usize> {
     let first = groups.first()?;
     if pod.is_runtime_only() || first.role.is_some() {
         let role = Some(Role::of(pod));
+        if role == Some(Role::Ordinary) {
+            let ordinary = groups.partition_point(|group| group.role == role);
+            return Some(priority_index(&groups[..ordinary], pod.priority_or_zero()));
+        }
         return groups.iter().position(|group| group.role == role);
     }
     let by_priority = priority_index(groups, pod.priority_or_zero());

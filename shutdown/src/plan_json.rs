@@ -1,6 +1,7 @@
 //! Plans from JSON lines: a configuration and pods in, groups out. For checking a configuration
 //! without a node, and for comparing with other implementations.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1 as api;
@@ -112,7 +113,7 @@ struct Answer<'a> {
 struct AnswerGroup<'a> {
     priority: i32,
     #[serde(skip_serializing_if = "Option::is_none")]
-    name: Option<&'static str>,
+    name: Option<Cow<'static, str>>,
     shutdown_grace_period_seconds: u64,
     pods: Vec<AnswerPod<'a>>,
 }

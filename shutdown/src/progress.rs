@@ -1,5 +1,6 @@
 //! The progress of a run, for status and progress bars.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use tokio::sync::watch;
@@ -45,7 +46,7 @@ pub struct GroupProgress {
     /// The group's priority.
     pub priority: i32,
     /// Its name for people, if it has one.
-    pub name: Option<&'static str>,
+    pub name: Option<Cow<'static, str>>,
     /// Its pods.
     pub pods: usize,
     /// Those whose containers are gone.

@@ -349,7 +349,12 @@ impl<'a, K: PodKiller> Run<'a, K> {
         let allowed = latest_end.saturating_sub(self.elapsed());
         let (priority, name) = (self.plan.groups[group].priority, self.plan.groups[group].name());
         let pods = batch.len();
-        self.order.recorder.record(&Event::GroupStarted { priority, name, pods, allowed });
+        self.order.recorder.record(&Event::GroupStarted {
+            priority,
+            name: name.clone(),
+            pods,
+            allowed,
+        });
 
         let mut touched: Vec<usize> = batch.iter().map(|due| due.place.group).collect();
         touched.push(group);

@@ -61,9 +61,19 @@ fn is_pod(root: &Node, problems: &mut Vec<Problem>) -> bool {
         return false;
     }
     let at = fields.at();
-    for (key, wanted) in [("apiVersion", "v1"), ("kind", "Pod")] {
+    for (key, wanted) in [("kind", "Pod"), ("apiVersion", "v1")] {
         match fields.text(key) {
             Some(found) if found.value == wanted => {}
+            Some(found) if key == "kind" => {
+                let what = format!(
+                    "a {} is not run from a file, only a Pod is: write `apiVersion: v1`, `kind: Pod` \
+                     and the metadata and spec of its pod",
+                    winddown_yaml::Shortened(found.value)
+                );
+                fields.fail(key, found.at, what);
+                // The version is that of another kind.
+                return false;
+            }
             Some(found) => {
                 let what = format!(
                     "`{}` is not run from a file: write `{wanted}`",

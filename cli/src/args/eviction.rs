@@ -13,8 +13,8 @@ use super::TextFormat;
 #[derive(Clone, Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct PlanEvictionArgs {
-    /// Rank the pods of these cases: one JSON object, or one per line, each with `signal`, `pods` and
-    /// `stats` (`-` reads standard input)
+    /// Rank the pods of these cases: JSON objects, each with `signal`, `pods` and `stats` (`-` reads
+    /// standard input)
     #[arg(short, long, value_name = "FILE|-")]
     pub file: Option<PathBuf>,
     /// Ask the agent for this signal, for example memory.available
@@ -23,7 +23,7 @@ pub struct PlanEvictionArgs {
     /// Say of every pod what it uses, what it asked for, and why it would end or stay
     #[arg(long)]
     pub explain: bool,
-    /// Form of the answer: text, or json, one object per line and case
+    /// Form of the answer: text, or json or yaml, one object per case
     #[arg(
         short,
         long,

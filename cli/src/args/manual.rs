@@ -19,14 +19,9 @@ pub struct SchemaArgs {
     /// Of what: config, status, plan-shutdown, plan-shutdown-line, plan-preemption,
     /// plan-preemption-line, plan-eviction, plan-eviction-line, report, report-list, doctor, drain (one
     /// event), drain-withdraw, kill or version
-    #[arg(
-        value_enum,
-        value_name = "NAME",
-        hide_possible_values = true,
-        required_unless_present = "list"
-    )]
+    #[arg(value_enum, value_name = "NAME", hide_possible_values = true)]
     pub name: Option<SchemaName>,
-    /// Print the names instead
+    /// Print the names, as without a name
     #[arg(long, conflicts_with = "name")]
     pub list: bool,
 }
@@ -58,7 +53,7 @@ pub enum SchemaName {
     Doctor,
     /// One line of `drain -o json`.
     Drain,
-    /// `drain --withdraw -o json`.
+    /// `undrain -o json`.
     DrainWithdraw,
     /// `kill -o json`.
     Kill,

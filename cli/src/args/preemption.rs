@@ -30,11 +30,12 @@ impl From<StrategyChoice> for Strategy {
 #[derive(Clone, Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct PlanPreemptionArgs {
-    /// Choose for these cases: one JSON object, or one per line, each with `preemptor`, `pods` and
-    /// `requirements` (`-` reads standard input)
+    /// Choose for this pod instead of those that wait: a manifest, for which the running agent is asked,
+    /// or cases as JSON objects with `preemptor`, `pods` and `requirements` (`-` reads cases from
+    /// standard input)
     #[arg(short, long, value_name = "FILE|-")]
     pub file: Option<PathBuf>,
-    /// Ask the running agent what it would do for the pod of this manifest (`-` reads standard input)
+    /// The same for a manifest alone, which may come from standard input (`-`)
     #[arg(long, value_name = "FILE|-", conflicts_with = "file")]
     pub manifest: Option<PathBuf>,
     /// How victims are chosen: distance (as the kubelet) or minimal (lowest priorities, then fewest
@@ -44,7 +45,7 @@ pub struct PlanPreemptionArgs {
     /// Say of every pod why it would end or stay
     #[arg(long)]
     pub explain: bool,
-    /// Form of the answer: text, or json, one object per line and case
+    /// Form of the answer: text, or json or yaml, one object per case
     #[arg(
         short,
         long,
@@ -59,11 +60,11 @@ pub struct PlanPreemptionArgs {
 const EXAMPLES: &str = "\
 Examples:
   winddown plan preemption    # the room on this node, and who waits for some
-  winddown plan preemption --manifest dns.yaml --explain
+  winddown plan preemption -f dns.yaml --explain    # for this pod, on this node
   winddown plan preemption -f case.json --explain
   winddown plan preemption -f cases.jsonl --strategy minimal -o json
 
-Without -f the running agent is asked. Nothing is ended either way.
+Without cases the running agent is asked. Nothing is ended either way.
 
 Each case in is an object with `id`, `preemptor` (a pod), `pods`, and
 `requirements`, each with `resource` and `quantity` (cpu in thousandths, memory

@@ -112,7 +112,7 @@ fn bar(group: &GroupProgress, color: bool) -> String {
 
 /// What a group is called.
 fn title(group: &GroupProgress) -> String {
-    group_title(group.name, group.priority)
+    group_title(group.name.as_deref(), group.priority)
 }
 
 /// Where a group stands, in words.

@@ -8,7 +8,7 @@ use crate::SchemaName;
 
 /// `plan shutdown -f`.
 pub(super) fn shutdown() -> Value {
-    let pod = closed(
+    let pod = object(
         "One pod.",
         &["name", "graceSeconds"],
         &json!({
@@ -16,7 +16,7 @@ pub(super) fn shutdown() -> Value {
             "graceSeconds": said("integer", "The time between its SIGTERM and SIGKILL."),
         }),
     );
-    let group = closed(
+    let group = object(
         "Pods that are ended together.",
         &["priority", "shutdownGracePeriodSeconds", "pods"],
         &json!({
@@ -40,7 +40,7 @@ pub(super) fn shutdown() -> Value {
 
 /// `plan preemption -f`.
 pub(super) fn preemption() -> Value {
-    let candidate = closed(
+    let candidate = object(
         "One pod that was considered.",
         &[
             "name",
@@ -108,7 +108,7 @@ pub(super) fn preemption() -> Value {
 
 /// `plan eviction -f`.
 pub(super) fn eviction() -> Value {
-    let pod = closed(
+    let pod = object(
         "One pod of the ranking.",
         &["namespace", "name", "priority", "usage", "request", "exceedsRequest", "verdict"],
         &json!({
@@ -138,18 +138,17 @@ pub(super) fn eviction() -> Value {
 }
 
 fn line(name: SchemaName, title: &str, required: &[&str], properties: &Value) -> Value {
-    let mut schema = closed(title, required, properties);
+    let mut schema = object(title, required, properties);
     schema["$schema"] = json!("https://json-schema.org/draft/2020-12/schema");
     schema["$id"] = json!(id(name));
     schema
 }
 
-fn closed(description: &str, required: &[&str], properties: &Value) -> Value {
+fn object(description: &str, required: &[&str], properties: &Value) -> Value {
     json!({
         "description": description,
         "type": "object",
         "required": required,
-        "additionalProperties": false,
         "properties": properties,
     })
 }

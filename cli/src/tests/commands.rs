@@ -2,6 +2,7 @@
 
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 use clap::Parser;
 use tokio::sync::{mpsc, watch};
@@ -101,6 +102,31 @@ fn a_directory_and_a_manifest_are_planned_without_an_agent() {
 }
 
 #[test]
+fn a_plan_tells_what_the_configured_clouds_notice_leaves_undone() {
+    let directory = tempfile::TempDir::new().unwrap();
+    let world = World { notice: Some(("gcp", Duration::from_secs(30))), ..World::default() };
+    let plan = |more: &str| {
+        let file = directory.path().display();
+        run_with(&format!("winddown {NOBODY} plan shutdown -f {file} {more}"), &world).out
+    };
+    assert!(plan("").ends_with("\n! after a notice of gcp, 30s: web gets 30s\n"), "{}", plan(""));
+    let asked = plan("--deadline 5s");
+    assert!(asked.ends_with("\n! web gets 5s\n"), "{asked}");
+}
+
+#[test]
+fn the_last_run_that_ended_a_pod_is_checked_and_not_a_drain_that_found_none() {
+    let entry = |id: &str, pods| ReportEntry { id: id.to_owned(), pods, ..ReportEntry::default() };
+    let world = World {
+        reports: vec![entry("empty", 0), entry("forced", 2)],
+        outcome: "forced",
+        ..World::default()
+    };
+    let ran = run_with(&format!("winddown {NOBODY} report --check"), &world);
+    assert_eq!((ran.out.as_str(), ran.exit), ("report \"forced\"\n", Exit::PodsLeft));
+}
+
+#[test]
 fn reports_are_read_from_disk_when_no_agent_answers() {
     let entry = |id: &str, boot: &str| ReportEntry {
         id: id.to_owned(),
@@ -116,20 +142,33 @@ fn reports_are_read_from_disk_when_no_agent_answers() {
     };
     let run = |line: &str| run_with(&format!("winddown {NOBODY} report {line}"), &world);
     assert_eq!(run("").out, "report \"latest\"\n");
-    assert_eq!(run("--boot 0").out, "report \"r4\"\n");
-    assert_eq!(run("--boot -1").out, "report \"r2\"\n");
-    assert_eq!(run("-b -2").out, "report \"r1\"\n");
+    // No report is of this boot.
+    assert_eq!(run("--boot -1").out, "report \"r4\"\n");
+    assert_eq!(run("-b -2").out, "report \"r2\"\n");
+    assert_eq!(run("-b -3").out, "report \"r1\"\n");
+    let ran = run("-b");
+    assert_eq!(ran.exit, Exit::Failure);
+    assert!(ran.err.contains("this boot has not been shut down"), "{}", ran.err);
+    let this = winddown_machine::host::boot_id();
+    let called_off = World {
+        reports: [vec![entry("r5", &this)], world.reports.clone()].concat(),
+        outcome: "cancelled",
+        ..World::default()
+    };
+    let run_here = |line: &str| run_with(&format!("winddown {NOBODY} report {line}"), &called_off);
+    assert_eq!(run_here("-b 0").out, "report \"r5\"\n");
+    assert_eq!(run_here("-b -1").out, "report \"r4\"\n");
     let drain = ReportEntry { trigger: "drain".to_owned(), ..entry("r5", "b3") };
     let drained = World {
         reports: [vec![drain], world.reports.clone()].concat(),
         outcome: "clean",
         ..World::default()
     };
-    let ran = run_with(&format!("winddown {NOBODY} report --boot 0"), &drained);
+    let ran = run_with(&format!("winddown {NOBODY} report --boot -1"), &drained);
     assert_eq!(ran.out, "report \"r4\"\n", "a drain is no shutdown");
-    let ran = run("--boot -3");
+    let ran = run("--boot -4");
     assert_eq!(ran.exit, Exit::Failure);
-    assert!(ran.err.contains("no report of boot -3: only 3 boots left reports"), "{}", ran.err);
+    assert!(ran.err.contains("no report of boot -4: only 3 boots left reports"), "{}", ran.err);
     let ran = run("--list");
     assert!(
         ran.out.starts_with("ID  STARTED  TRIGGER  OUTCOME  PODS  TOOK  BOOT\n"),
@@ -252,7 +291,7 @@ fn a_drain_tells_each_group_and_pod_and_ends_with_5_when_sigkill_was_needed() {
         assert_eq!(ran.exit, Exit::PodsLeft);
         let ran = run(&format!("winddown {socket} drain -o json"));
         assert_eq!(ran.out.lines().count(), 6);
-        assert!(ran.out.starts_with("{\"event\":\"started\","), "{}", ran.out);
+        assert!(ran.out.starts_with("{\"apiVersion\":\"winddown.dev/v1alpha1\",\"kind\":\"DrainEvent\",\"event\":\"started\","), "{}", ran.out);
     });
 }
 
@@ -281,7 +320,10 @@ fn a_withdrawal_says_what_keeps_the_node_closed() {
         );
         assert_eq!(ran.exit, Exit::Refused);
         let ran = run(&format!("winddown {socket} drain --withdraw -o json"));
-        assert!(ran.out.starts_with("{\"withdrawn\":true,"), "{}", ran.out);
+        let head = "{\"apiVersion\":\"winddown.dev/v1alpha1\",\"kind\":\"WithdrawAnswer\",\"withdrawn\":true,";
+        assert!(ran.out.starts_with(head), "{}", ran.out);
+        let ran = run(&format!("winddown {socket} undrain -o yaml"));
+        assert!(ran.out.contains("\nkind: WithdrawAnswer\n"), "{}", ran.out);
     });
 }
 
@@ -297,8 +339,8 @@ impl AgentApi for Agent {
         watch::Sender::new(0).subscribe()
     }
 
-    fn shutdown_plan(&self) -> ShutdownPlan {
-        ShutdownPlan::new(30.0)
+    fn shutdown_plan(&self, within: Option<Duration>) -> ShutdownPlan {
+        ShutdownPlan::new(within.map_or(30.0, |within| within.as_secs_f64()))
     }
 
     fn preemption_plan(

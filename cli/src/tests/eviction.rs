@@ -62,7 +62,7 @@ fn the_running_agent_says_how_near_it_is_and_who_would_end() {
     with_agent(|socket| {
         let ran = run(&format!("winddown {socket} plan eviction"));
         assert_eq!(ran.exit, Exit::Success, "{}", ran.err);
-        assert!(ran.out.starts_with("MemoryPressure; memory.available 90Mi of 100Mi\n"));
+        assert!(ran.out.starts_with("pressure: MemoryPressure; memory.available 90Mi of 100Mi\n"));
         assert!(ran.out.contains("WOULD END FOR memory.available"), "{}", ran.out);
         assert!(ran.out.contains("default/hog"), "{}", ran.out);
         assert!(!ran.out.contains("default/dns"), "it stays:\n{}", ran.out);

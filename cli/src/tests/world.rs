@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use clap::Parser;
 
@@ -60,6 +61,7 @@ pub(super) struct World {
     pub(super) outcome: &'static str,
     pub(super) config_error: bool,
     pub(super) findings: Vec<Finding>,
+    pub(super) notice: Option<(&'static str, Duration)>,
 }
 
 impl Offline for World {
@@ -89,10 +91,22 @@ impl Offline for World {
         Ok(Diagnosis::new("node1", self.findings.clone()))
     }
 
-    fn plan(&self, _: &GlobalArgs, _: &Path) -> Result<ShutdownPlan, CommandError> {
+    fn plan(
+        &self,
+        _: &GlobalArgs,
+        _: &Path,
+        within: Option<Duration>,
+    ) -> Result<ShutdownPlan, CommandError> {
         let mut plan = ShutdownPlan::new(30.0);
+        if let Some(within) = within {
+            plan.warnings.push(format!("web gets {}s", within.as_secs()));
+        }
         plan.groups.push(PlannedGroup::default());
         Ok(plan)
+    }
+
+    fn notice(&self, _: &GlobalArgs) -> Option<(&'static str, Duration)> {
+        self.notice
     }
 
     fn plan_line(&self, line: &str) -> Result<String, CommandError> {

@@ -36,7 +36,7 @@ pub(super) fn section() -> Section {
         ),
         Top::choice(ORDER, |c| &mut c.shutdown.order)
             .doc(
-                "What puts pods into groups. By `role`, ordinary pods end first; then system pods \
+                "What puts pods into groups. By `role`, ordinary pods end first, those of lower priority before the others; then system pods \
                  (priority 2000000000 and above, or of a DaemonSet); then what the node itself needs \
                  (priority 2000001000 and above, system pods on the host's network, static pods without \
                  a priority); then the static control plane; etcd last. By `priority`, there are two \
@@ -261,7 +261,12 @@ fn relate(fields: &mut Fields<'_, '_>, config: &mut Config, reading: &mut Readin
     }
     let by_priority = matches!(shutdown.periods, ShutdownPeriods::ByPriority(_));
     match order_at {
-        Some(at) if by_priority && shutdown.order == ShutdownOrder::Role => {
+        // A word that is none has its error.
+        Some(at)
+            if by_priority
+                && shutdown.order == ShutdownOrder::Role
+                && fields.node(ORDER).is_some_and(|order| order.value.text() == Some("role")) =>
+        {
             let what = format!(
                 "is role, but {BY_PRIORITY} makes groups of priorities: write `{ORDER}: priority`, \
                  or remove one of them"

@@ -144,7 +144,7 @@ impl Decision {
             Event::GroupStarted { priority, name, pods, allowed } => {
                 let text = format!(
                     "{}: {} asked to end within {}",
-                    group(*priority, *name),
+                    group(*priority, name.as_deref()),
                     pod_count(*pods),
                     duration(*allowed)
                 );
@@ -154,7 +154,7 @@ impl Decision {
                     .field("allowedSeconds", allowed.as_secs_f64());
             }
             Event::GroupEnded { priority, name, took, left } => {
-                let group = group(*priority, *name);
+                let group = group(*priority, name.as_deref());
                 let text = match left {
                     0 => format!("{group}: ended in {}", duration(*took)),
                     left => {

@@ -17,7 +17,10 @@ pub struct ShutdownPlan {
     /// How long pods are not ready before the first SIGTERM, in seconds; absent if they are not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub endpoint_drain_seconds: Option<f64>,
-    /// Set when logind allows less than the configuration asks for.
+    /// The node is gone so long after the signal, which is what was asked for, in seconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub within_seconds: Option<f64>,
+    /// Set when logind, or the time that was asked for, allows less than the configuration asks for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shrunk: Option<PlanShrink>,
     /// The container runtime has not said yet what runs: there may be more than is listed here.
@@ -107,6 +110,7 @@ impl ShutdownPlan {
             kind: "ShutdownPlan".to_owned(),
             requested_seconds,
             endpoint_drain_seconds: None,
+            within_seconds: None,
             shrunk: None,
             pods_unknown: false,
             groups: Vec::new(),

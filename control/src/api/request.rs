@@ -30,6 +30,9 @@ pub struct KillAnswer {
     /// From the request to the last container's exit, or to the answer, in seconds.
     #[serde(default)]
     pub took_seconds: f64,
+    /// Nothing of it ran any more when it was asked to end.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub had_ended: bool,
     /// Containers that needed SIGKILL.
     #[serde(default)]
     pub forced: Vec<String>,

@@ -8,6 +8,4 @@ use serde::{Deserialize, Serialize};
 pub struct VersionAnswer {
     /// The program's version.
     pub version: String,
-    /// The version of its answers, which each carries.
-    pub api_version: String,
 }

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use tokio::sync::{mpsc, watch};
 use winddown_shared::WallTime;
@@ -88,8 +89,8 @@ impl AgentApi for FakeAgent {
         self.changes.subscribe()
     }
 
-    fn shutdown_plan(&self) -> ShutdownPlan {
-        ShutdownPlan::new(40.0)
+    fn shutdown_plan(&self, within: Option<Duration>) -> ShutdownPlan {
+        ShutdownPlan::new(within.map_or(40.0, |within| within.as_secs_f64()))
     }
 
     fn preemption_plan(

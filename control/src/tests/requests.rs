@@ -14,7 +14,10 @@ async fn every_read_is_answered_with_what_the_agent_knows() {
     let running = serve(Limits::default()).await;
     let client = &running.client;
     assert_eq!(client.status().await.unwrap(), *running.agent.status.lock().unwrap());
-    assert_eq!(client.shutdown_plan().await.unwrap().kind, "ShutdownPlan");
+    let plan = client.shutdown_plan(None).await.unwrap();
+    assert_eq!((&*plan.kind, plan.requested_seconds), ("ShutdownPlan", 40.0));
+    let within = Some(std::time::Duration::from_secs(9));
+    assert_eq!(client.shutdown_plan(within).await.unwrap().requested_seconds, 9.0);
     assert_eq!(client.reports().await.unwrap().reports.len(), 1);
     assert_eq!(client.report("latest").await.unwrap()["outcome"], "clean");
     assert_eq!(client.config().await.unwrap().yaml, "a: 1\n");

@@ -144,13 +144,13 @@ pub(super) fn told(event: &Event) -> Option<DrainEvent> {
     Some(match event {
         Event::GroupStarted { priority, name, pods, allowed } => DrainEvent::GroupStarted {
             priority: *priority,
-            name: name.map(str::to_owned),
+            name: name.as_deref().map(str::to_owned),
             pods: *pods,
             seconds: allowed.as_secs_f64(),
         },
         Event::GroupEnded { priority, name, took, left } => DrainEvent::GroupEnded {
             priority: *priority,
-            name: name.map(str::to_owned),
+            name: name.as_deref().map(str::to_owned),
             took_seconds: took.as_secs_f64(),
             left: *left,
         },

@@ -1,5 +1,6 @@
 //! What is seen of a shutdown, before, while and after it is there.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,7 +14,7 @@ use winddown_control::api::{
     ReportList, ShutdownPlan, WithdrawAnswer,
 };
 use winddown_shared::{Inhibitor, InhibitorState, LockState, PodKiller, Runtime};
-use winddown_shutdown::{Budget, Plan, Progress, ProgressPhase, Trigger, plan_with};
+use winddown_shutdown::{Budget, Plan, Progress, ProgressPhase, Trigger, plan_with, plan_within};
 
 use super::{Joined, last_boot, reports};
 use crate::links::{Draining, NodeEnd, Shows};
@@ -66,11 +67,15 @@ impl<R: Runtime> Section for Joined<R> {
 
 /// Behind an `Arc` of its own: a drain goes on without its caller.
 impl<R: Runtime> ShutdownAnswers for Arc<Joined<R>> {
-    fn plan(&self) -> ShutdownPlan {
-        let (plan, _) = self.planned();
-        let set_by = self.inhibitor.state().borrow().delay_set_by.clone();
-        let pods_unknown = !self.core.workers.running().known;
-        ShutdownPlan { pods_unknown, ..plan_view(&plan, set_by.as_deref()) }
+    fn plan(&self, within: Option<Duration>) -> ShutdownPlan {
+        let Some(within) = within else {
+            let (plan, _) = self.planned();
+            return self.view_of(&plan);
+        };
+        let policy = Arc::clone(&self.policy.borrow());
+        let pods = self.core.workers.running().into_pods();
+        let plan = plan_within(&pods, &policy, self.work(), within);
+        ShutdownPlan { within_seconds: Some(within.as_secs_f64()), ..self.view_of(&plan) }
     }
 
     fn drain(&self, time: Option<Duration>) -> Result<Events, ApiError> {
@@ -193,7 +198,7 @@ impl<R: Runtime> Joined<R> {
                 .iter()
                 .map(|group| api::GroupProgress {
                     priority: group.priority,
-                    name: group.name.map(str::to_owned),
+                    name: group.name.as_deref().map(str::to_owned),
                     pods: group.pods,
                     ended: group.ended,
                     started: group.started.is_some(),
@@ -201,6 +206,12 @@ impl<R: Runtime> Joined<R> {
                 })
                 .collect(),
         }
+    }
+
+    fn view_of(&self, plan: &Plan) -> ShutdownPlan {
+        let set_by = self.inhibitor.state().borrow().delay_set_by.clone();
+        let pods_unknown = !self.core.workers.running().known;
+        ShutdownPlan { pods_unknown, ..plan_view(plan, set_by.as_deref()) }
     }
 
     /// What a shutdown would do now, within the time that logind really gives.
@@ -222,7 +233,7 @@ impl<R: Runtime> Joined<R> {
             groups: groups
                 .map(|group| api::GroupSummary {
                     priority: group.priority,
-                    name: group.name().map(str::to_owned),
+                    name: group.name().map(Cow::into_owned),
                     seconds: group.allowed.as_secs_f64(),
                     pods: group.pods.len(),
                 })
@@ -256,7 +267,7 @@ pub fn plan_view(plan: &winddown_shutdown::Plan, set_by: Option<&str>) -> Shutdo
         .zip(plan.guaranteed())
         .map(|(group, guaranteed)| PlannedGroup {
             priority: group.priority,
-            name: group.name().map(str::to_owned),
+            name: group.name().map(Cow::into_owned),
             shutdown_grace_period_seconds: seconds(group.allowed),
             latest_end_seconds: Some(seconds(group.latest_end)),
             pods: group.pods.iter().map(|planned| planned_pod(planned, guaranteed)).collect(),

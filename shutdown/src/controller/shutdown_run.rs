@@ -15,6 +15,7 @@ use super::finalize::Noted;
 use super::signals::{ShutdownSignals, SignalState};
 use super::{Left, ShutdownController, Stage, Transition};
 use crate::journal::Journal;
+use crate::plan::plan_on;
 use crate::report::{Ended, ReportHeader};
 use crate::run::{Driven, carry_out};
 use crate::run_context::RunContext;
@@ -208,7 +209,14 @@ impl<K: PodKiller, I: Inhibitor> ShutdownController<K, I> {
                 tracing::warn!(?late, "the shutdown began earlier: the rest of the time is used");
             }
             let rest = budget.pods.saturating_sub(late);
-            let plan = plan_with(&pods, &shutdown_run.policy, &work, Some(rest)).begun_after(late);
+            let groups = carried.map_or(&[][..], |carried| &carried.groups);
+            let ordinary: Vec<i32> = groups
+                .iter()
+                .filter(|group| group.is_of_ordinary_pods())
+                .map(|group| group.priority)
+                .collect();
+            let policy = &shutdown_run.policy;
+            let plan = plan_on(&pods, policy, &work, Some(rest), &ordinary).begun_after(late);
             let first_group = late + plan.endpoint_drain;
             (plan, carried.map_or(first_group, |carried| carried.first_group))
         };

@@ -5,26 +5,30 @@ use std::time::Duration;
 use winddown_shared::Grace;
 
 use super::{Group, share};
+use crate::Role;
 use crate::budget::whole_seconds;
 
 /// Sets the time of each role group when there is as much time as the policy asks for.
 ///
 /// The first group may take all of `total` but what the others ask for, and at most `later` of
 /// that is kept from it; the others share the rest. Where the wishes of the others exceed it, the
-/// longest are cut to a common length.
+/// longest are cut to a common length. The first group is that of ordinary pods; where they are several, so
+/// they share it.
 pub(super) fn by_role(groups: &mut [Group], total: Duration, later: Duration) {
     let (total, later) = (total.as_secs(), later.as_secs());
+    let ordinary = groups.partition_point(|group| group.role == Some(Role::Ordinary));
     for (index, group) in groups.iter_mut().enumerate() {
         // The grace of a pod without its own.
-        group.configured = Duration::from_secs(if index == 0 { total - later } else { later });
+        group.configured =
+            Duration::from_secs(if index < ordinary { total - later } else { later });
     }
     let wishes: Vec<u64> =
         groups.iter().map(|group| longest_wish(group).as_secs().min(total)).collect();
-    let Some((ordinary, others)) = wishes.split_first() else { return };
+    let (ordinary, others) = wishes.split_at(ordinary);
     let kept = later.min(others.iter().sum());
-    let first = (*ordinary).min(total - kept);
-    let shares = share::level(others, total - first);
-    for (group, share) in groups.iter_mut().zip(std::iter::once(first).chain(shares)) {
+    let mut shares = share::level(ordinary, total - kept);
+    shares.extend(share::level(others, total - shares.iter().sum::<u64>()));
+    for (group, share) in groups.iter_mut().zip(shares) {
         group.configured = Duration::from_secs(share);
         group.allowed = group.configured;
     }

@@ -1,5 +1,6 @@
 //! The pods of a report, group by group.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -7,7 +8,7 @@ use winddown_shared::Pod;
 use winddown_shared::display::clean;
 
 use super::units;
-use crate::Group;
+use crate::{Group, Role};
 
 /// How a group's end went.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -152,11 +153,16 @@ impl GroupReport {
         groups.iter().filter(|group| !group.pods.is_empty() && group.started.is_none()).count()
     }
 
+    /// Whether its pods are together because they are ordinary ones of a priority.
+    pub(crate) fn is_of_ordinary_pods(&self) -> bool {
+        self.name.as_deref().is_some_and(|name| name.starts_with(Role::Ordinary.name()))
+    }
+
     /// A group that has not started, without its pods.
     pub(crate) fn unstarted(group: &Group) -> Self {
         Self {
             priority: group.priority,
-            name: group.name().map(str::to_owned),
+            name: group.name().map(Cow::into_owned),
             configured: group.configured,
             allowed: group.allowed,
             latest_end: group.latest_end,

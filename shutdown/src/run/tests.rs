@@ -454,7 +454,7 @@ async fn pods_in_no_source_end_last_in_a_group_of_their_own_with_the_grace_they_
     let orphan = of(&report, "orphan");
     assert_eq!((orphan.grace, orphan.end), (secs(4), PodEnd::Killed));
     let progress = scene.progress.subscribe().borrow().clone();
-    assert_eq!(progress.groups[2].name, Some("pods without a manifest"));
+    assert_eq!(progress.groups[2].name.as_deref(), Some("pods without a manifest"));
     assert_eq!((progress.groups[2].pods, progress.groups[2].ended), (1, 1));
 }
 

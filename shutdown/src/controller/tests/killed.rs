@@ -11,7 +11,7 @@ use super::agents::{Agent, Arrivals, Site};
 use super::two_fields;
 use super::world::{Fault, World};
 use crate::tests::{pod, secs};
-use crate::{CRITICAL_PRIORITY, Outcome, PodEnd, ProgressPhase, RunPhase};
+use crate::{CRITICAL_PRIORITY, Outcome, PodEnd, Policy, ProgressPhase, RunPhase};
 
 const CRITICAL: Option<i32> = Some(CRITICAL_PRIORITY);
 const NEVER: Duration = Duration::from_secs(100_000);
@@ -187,6 +187,28 @@ async fn the_groups_keep_the_times_that_they_were_given() {
     let report = &site.reports.all()[0];
     let ends: Vec<_> = report.groups.iter().map(|group| group.latest_end).collect();
     assert_eq!(ends, [secs(20), secs(30)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn ordinary_pods_that_are_gone_leave_their_group_to_the_next_agent() {
+    let world = World::with([
+        (pod("web", Some(0), Some(60)), secs(1)),
+        (pod("broker", Some(5), Some(60)), NEVER),
+        (pod("database", Some(100), Some(60)), NEVER),
+    ]);
+    let mut site = Site::new(world, Policy::by_role(secs(30), secs(10)).unwrap());
+    let first = site.agent();
+    sleep(Duration::from_millis(1)).await;
+    site.prepare();
+    site.until(secs(15)).await;
+    site.kill(first).await;
+    let second = site.agent();
+    site.reach(&second, ProgressPhase::Released).await;
+    let report = &site.reports.all()[0];
+    let ends: Vec<_> = report.groups[..3].iter().map(|group| group.latest_end).collect();
+    assert_eq!(ends, [secs(10), secs(20), secs(30)]);
+    let names: Vec<_> = report.pods().map(|(group, pod)| (group.priority, &*pod.name)).collect();
+    assert_eq!(names, [(0, "web"), (5, "broker"), (100, "database")]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -50,12 +50,64 @@ fn pods_end_in_the_order_of_what_they_are_for() {
     pods.reverse();
     let mut plan = plan(&pods, &roles(30, 10), None);
     assert_eq!(names(&plan), [["p0"], ["p1"], ["p2"], ["p3"], ["p4"]]);
-    let named: Vec<&str> = plan.groups.iter().filter_map(super::super::Group::name).collect();
+    let named: Vec<_> = plan.groups.iter().filter_map(super::super::Group::name).collect();
     assert_eq!(
         named,
         ["ordinary pods", "system pods", "pods of the node itself", "control plane", "etcd"]
     );
     assert_eq!(plan.group_for(&of_role(4, "late", None)), Some(4));
+}
+
+/// An ordinary pod.
+fn ordinary(name: &str, priority: i32, grace: i64) -> Pod {
+    pod(name, Some(priority), Some(grace))
+}
+
+#[test]
+fn of_ordinary_pods_those_of_lower_priority_end_first() {
+    let mut pods = one_each([-1, 4, -1, -1, -1]);
+    pods.extend([ordinary("db", 100_000, 8), ordinary("web", 0, 5), ordinary("batch", -10, 5)]);
+    let mut plan = plan(&pods, &roles(30, 10), None);
+    assert_eq!(names(&plan)[..4], [["batch"], ["web"], ["db"], ["p1"]]);
+    let named: Vec<_> = plan.groups.iter().filter_map(super::super::Group::name).collect();
+    assert_eq!(
+        named[..4],
+        [
+            "ordinary pods, priority -10",
+            "ordinary pods",
+            "ordinary pods, priority 100000",
+            "system pods"
+        ]
+    );
+    assert_eq!(allowed(&plan)[..4], [5, 5, 8, 4]);
+    assert_eq!(ends(&plan)[..4], [13, 18, 26, 30]);
+    // A pod that is known late joins the last of them whose priority is not above its own.
+    let joined = [-100, -10, 7, 100_000, 1_000_000];
+    let joined = joined.map(|priority| plan.group_for(&ordinary("late", priority, 5)).unwrap());
+    assert_eq!(joined, [0, 0, 1, 2, 2]);
+}
+
+#[test]
+fn groups_of_ordinary_pods_share_the_time_that_ordinary_pods_have() {
+    let pods = |graces: [i64; 3]| {
+        let priorities = [0, 1, 2].into_iter().zip(graces);
+        let mut pods: Vec<Pod> =
+            priorities.map(|(priority, grace)| ordinary("p", priority, grace)).collect();
+        pods.push(of_role(1, "dns", Some(60)));
+        pods
+    };
+    let shares = |graces| allowed(&plan(&pods(graces), &roles(30, 10), None));
+    assert_eq!(shares([60, 60, 60])[..4], [6, 7, 7, 10]);
+    assert_eq!(shares([2, 60, 60])[..4], [2, 9, 9, 10]);
+    assert_eq!(shares([2, 3, 4])[..4], [2, 3, 4, 21]);
+}
+
+#[test]
+fn of_many_priorities_the_lowest_end_together() {
+    let pods: Vec<Pod> = (0..20).map(|n| ordinary(&format!("p{n}"), n, 5)).collect();
+    let plan = plan(&pods, &roles(30, 10), None);
+    let counts: Vec<usize> = plan.groups.iter().map(|group| group.pods.len()).collect();
+    assert_eq!(counts, [13, 1, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0]);
 }
 
 #[test]
@@ -131,7 +183,7 @@ fn static_pods_without_a_priority_are_told_of() {
 proptest! {
     #[test]
     fn the_order_of_roles_is_never_violated_and_no_plan_exceeds_its_deadline(
-        picks in proptest::collection::vec((0..5usize, proptest::option::of(0..120i64)), 0..20),
+        picks in proptest::collection::vec((0..7usize, proptest::option::of(0..120i64)), 0..20),
         (total, later) in (1..90u64).prop_flat_map(|total| (Just(total), 0..=total)),
         drain in 0..20u64,
         available in 0..200u64,
@@ -141,13 +193,20 @@ proptest! {
         let pods: Vec<Pod> = picks
             .iter()
             .enumerate()
-            .map(|(n, (role, grace))| of_role(*role, &format!("p{n}"), *grace))
+            .map(|(n, (role, grace))| match role {
+                0..5 => of_role(*role, &format!("p{n}"), *grace),
+                more => pod(&format!("p{n}"), i32::try_from(*more).ok(), *grace),
+            })
             .collect();
         let policy = roles(total, later).with_endpoint_drain(secs(drain));
         let tight = plan(&pods, &policy, Some(secs(available)));
         prop_assert_eq!(tight.pod_count(), pods.len());
-        let ended: Vec<Role> =
-            tight.groups.iter().flat_map(|g| &g.pods).map(|p| Role::of(&p.pod)).collect();
+        let of = |pod: &Pod| match Role::of(pod) {
+            Role::Ordinary => (Role::Ordinary, pod.priority_or_zero()),
+            role => (role, 0),
+        };
+        let ended: Vec<_> =
+            tight.groups.iter().flat_map(|g| &g.pods).map(|p| of(&p.pod)).collect();
         prop_assert!(ended.is_sorted());
         check_times(&tight);
 

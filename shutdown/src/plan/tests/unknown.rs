@@ -16,7 +16,7 @@ fn they_make_one_more_group_which_is_the_last_and_has_a_name() {
         let pods = [orphan("lost", Some(5)), pod("app", Some(0), Some(5))];
         let plan = plan(&pods, &policy, None);
         let last = plan.groups.last().unwrap();
-        assert_eq!(last.name(), Some("pods without a manifest"));
+        assert_eq!(last.name().as_deref(), Some("pods without a manifest"));
         assert_eq!((&**last.pods[0].pod.name(), last.pods[0].grace), ("lost", secs(5)));
         assert_eq!(last.latest_end, plan.deadline);
         assert!(plan.groups.iter().is_sorted_by_key(|group| group.priority));
