@@ -19,7 +19,7 @@ const KEEPALIVE: Duration = Duration::from_secs(30);
 const KEEPALIVE_EVERY: Duration = Duration::from_secs(10);
 const KEEPALIVE_TRIES: u32 = 3;
 /// Kept for the next burst of writes; a TLS handshake costs more than the memory.
-const IDLE_CONNECTIONS: usize = 4;
+const IDLE_CONNECTIONS: usize = 16;
 
 /// How requests are sent.
 #[derive(Clone, Debug)]

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1 as api;
-use k8s_openapi::api::policy::v1::Eviction;
+use k8s_openapi::api::policy::v1::{Eviction, PodDisruptionBudget};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{DeleteOptions, ObjectMeta, Preconditions};
 use kube::Api;
-use kube::api::PostParams;
+use kube::api::{ListParams, PostParams};
 use winddown_shared::PodLabel;
 
 use winddown_api_client::node_pods::{KubePods, PodApi, PodStream, Refused};
@@ -15,6 +15,9 @@ use winddown_api_client::node_pods::{KubePods, PodApi, PodStream, Refused};
 pub(crate) trait EndPods: Send + Sync + 'static {
     /// Lists the pods of this node and then watches them.
     fn watch(&self) -> PodStream;
+
+    /// The disruption budgets of all namespaces.
+    fn budgets(&self) -> impl Future<Output = Result<Vec<PodDisruptionBudget>, Refused>> + Send;
 
     /// Deletes the pod of this UID with this grace if no disruption budget is against it.
     fn evict(
@@ -48,6 +51,12 @@ impl NodePods {
 impl EndPods for NodePods {
     fn watch(&self) -> PodStream {
         self.pods.watch()
+    }
+
+    async fn budgets(&self) -> Result<Vec<PodDisruptionBudget>, Refused> {
+        let budgets: Api<PodDisruptionBudget> = Api::all(self.client.clone());
+        let listed = budgets.list(&ListParams::default()).await;
+        listed.map(|list| list.items).map_err(|error| Refused::of("list the budgets", error))
     }
 
     async fn evict(&self, pod: &PodLabel, grace: Duration) -> Result<(), Refused> {

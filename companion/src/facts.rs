@@ -49,6 +49,31 @@ pub(super) fn runs(pod: &api::Pod) -> bool {
     status.is_some_and(|status| containers_of(status).iter().any(|one| is_running(one)))
 }
 
+/// Whether a container runs in `new` that `old` did not have.
+pub(super) fn runs_another(old: &api::Pod, new: &api::Pod) -> bool {
+    let all = |pod: &api::Pod| -> Vec<(bool, Option<String>)> {
+        let all = pod.status.as_ref().map(containers_of).unwrap_or_default();
+        all.into_iter().map(|one| (is_running(one), one.container_id.clone())).collect()
+    };
+    let had = all(old);
+    all(new).iter().any(|(runs, id)| *runs && had.iter().all(|(_, one)| one != id))
+}
+
+/// Whether its controller makes another whether the pod was evicted or deleted. A Job, and what is not known,
+/// may count a deletion as a failure: only an eviction says that the node is why (`DisruptionTarget`).
+pub(super) fn is_replaced_alike(pod: &api::Pod) -> bool {
+    let mut owners = pod.metadata.owner_references.iter().flatten();
+    owners.find(|owner| owner.controller == Some(true)).is_none_or(|owner| {
+        let known = ["ReplicaSet", "StatefulSet", "DaemonSet", "ReplicationController"];
+        known.contains(&owner.kind.as_str())
+    })
+}
+
+/// Whether its network is a sandbox's, which has to be given back, and not the host's.
+pub(super) fn has_own_network(pod: &api::Pod) -> bool {
+    !pod.spec.as_ref().and_then(|spec| spec.host_network).unwrap_or(false)
+}
+
 /// The UID by which the container runtime knows the pod.
 pub(super) fn runtime_uid(pod: &Pod) -> PodUid {
     let annotations = pod.metadata.annotations.as_ref().filter(|_| pod.is_mirror());

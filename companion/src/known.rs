@@ -91,7 +91,9 @@ impl Known {
         if matters {
             entry.planned = pod.clone();
         }
-        (entry.newest, entry.gone, entry.stopped, entry.listed) = (pod, false, false, true);
+        // What comes late shows what was stopped as it was; a container that was started since is another.
+        let stopped = entry.stopped && !facts::runs_another(&entry.newest, &pod);
+        (entry.newest, entry.gone, entry.stopped, entry.listed) = (pod, false, stopped, true);
         entry.tell();
         drop(pods);
         self.tell(uid);

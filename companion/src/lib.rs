@@ -5,7 +5,8 @@
 //! a pod is to ask the API server for it, and to wait until the kubelet has done it.
 //!
 //! # Behaviour
-//! - A pod is evicted first, with the consent of its disruption budgets. What they refuse is asked
+//! - A pod is evicted first, with the consent of its disruption budgets; while the node goes down, one that
+//!   no budget selects is deleted at once. What they refuse is asked
 //!   again for a share of the grace, and then the pod is deleted: a node that goes down takes its pods
 //!   along in any case, and in order is better.
 //! - A grace that is shortened meanwhile is told to the API server by another deletion.
@@ -27,6 +28,7 @@
 
 mod api;
 mod api_outage;
+mod budgets;
 mod config;
 mod facts;
 mod follow;
@@ -46,5 +48,5 @@ pub use config::{CompanionConfig, WithoutApi};
 pub use follow::Follower;
 pub use kubelet_root::KubeletRoot;
 pub use local_node::{Holds, Inside, LocalNode, NoLocalNode, Unasked};
-pub use rights::{NEEDS, Need, NotSaid, may_taint, missing_rights};
+pub use rights::{NEEDS, Need, NotSaid, READ_BUDGETS, may_taint, missing_rights};
 pub use runtime::{KubeletRuntime, companion};

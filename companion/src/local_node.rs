@@ -38,6 +38,15 @@ pub trait LocalNode: Send + Sync + 'static {
         async { Ok(Vec::new()) }
     }
 
+    /// Takes the pod's sandboxes down, and with them its network.
+    ///
+    /// # Errors
+    /// The runtime cannot be asked, or refused.
+    fn take_down(&self, uid: &PodUid) -> impl Future<Output = Result<(), Unasked>> + Send {
+        let _ = uid;
+        async { Ok(()) }
+    }
+
     /// What the kubelet still holds for a pod that has these: mount points and prepared claims. What is in
     /// memory ends with the machine and is left out. [`KubeletRoot`](super::KubeletRoot) knows.
     ///

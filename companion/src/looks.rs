@@ -10,9 +10,9 @@ use winddown_shared::{PodUid, PodUidMap};
 
 use super::local_node::{Inside, LocalNode, Unasked};
 
-/// Between two looks. Container runtimes of before 2023 tell no events, and a look costs two requests
-/// however many pods there are.
-const BETWEEN: Duration = Duration::from_millis(50);
+/// Between two looks, or twice as long as a look takes: looks are not to be what pods wait for. Container runtimes of before 2023 tell no events, and a look
+/// costs two requests however many pods there are.
+const BETWEEN: Duration = Duration::from_millis(20);
 
 /// The newest look, for all that wait.
 #[derive(Debug, Default)]
@@ -49,7 +49,7 @@ impl Looks {
             let begun = Instant::now();
             let found = node.look().await.map(Arc::new);
             self.newest.send_replace(Some(Look { begun, found }));
-            sleep(BETWEEN).await;
+            sleep(BETWEEN.max(2 * begun.elapsed())).await;
         }
     }
 }

@@ -38,6 +38,11 @@ pub const NEEDS: [Need; 11] = [
     Need { verb: "patch", group: "events.k8s.io", resource: "events" },
 ];
 
+/// With this a pod that no budget selects is deleted without being evicted first. A kubelet's own credentials
+/// do not have it, and nothing fails without it.
+pub const READ_BUDGETS: Need =
+    Need { verb: "list", group: "policy", resource: "poddisruptionbudgets" };
+
 /// The API server did not say what is allowed.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("the API server does not say what it allows: {why}")]

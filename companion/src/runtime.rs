@@ -79,10 +79,12 @@ impl<N: LocalNode> Runtime for KubeletRuntime<N> {
         self.core.stop(uid, pod, grace).await
     }
 
-    /// Resolves when the kubelet has unmounted the pod's volumes and had its claims unprepared.
+    /// Resolves when the kubelet has unmounted the pod's volumes, had its claims unprepared and given its
+    /// network back.
     async fn clean_pod(&self, uid: &PodUid) -> Result<(), RuntimeError> {
         let until = Instant::now() + UNMOUNTED;
         loop {
+            self.core.give_network_back(uid).await.map_err(|why| unread(&why))?;
             let mounts = self.mounts(uid).await?;
             let Some(first) = mounts.first() else { return Ok(()) };
             if Instant::now() >= until {
@@ -118,14 +120,16 @@ impl<N: LocalNode> Runtime for KubeletRuntime<N> {
     }
 
     async fn mounts(&self, uid: &PodUid) -> Result<Vec<String>, RuntimeError> {
-        let held = self.core.held(uid).await;
-        let unread = |why: Unasked| RuntimeError::Failed { what: why.to_string(), source: None };
-        held.map_err(unread)
+        self.core.held(uid).await.map_err(|why| unread(&why))
     }
 
     fn changes(&self) -> broadcast::Receiver<PodUid> {
         self.core.known.changes()
     }
+}
+
+fn unread(why: &Unasked) -> RuntimeError {
+    RuntimeError::Failed { what: why.to_string(), source: None }
 }
 
 /// The kubelet measures its pods and evicts them itself.

@@ -9,11 +9,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 use winddown_shared::{Grace, Pod, PodStopped, PodUid, RuntimeError, StoppedContainer};
 
 use super::api::EndPods;
 use super::api_outage::ApiOutage;
+use super::budgets::Budgets;
 use super::config::{CompanionConfig, WithoutApi};
 use super::facts;
 use super::known::Known;
@@ -32,6 +34,8 @@ const TRY_AGAIN: [Duration; 2] = [Duration::from_millis(100), Duration::from_sec
 const KUBELET_LAG: Duration = Duration::from_millis(500);
 /// Between two looks at what is mounted.
 pub(super) const LOOK_AGAIN: Duration = Duration::from_millis(50);
+/// Requests that end pods at a time: each has a connection, and a server that has more is no quicker.
+const AT_ONCE: usize = 16;
 /// The least that containers get of a grace that is over.
 const LAST_GRACE: Duration = Duration::from_secs(1);
 
@@ -42,6 +46,8 @@ pub(super) struct Core<A, N> {
     pub(super) config: CompanionConfig,
     pub(super) known: Known,
     pub(super) outage: ApiOutage,
+    budgets: Budgets,
+    turns: Semaphore,
     pub(super) looks: Looks,
     pub(super) kubelet: KubeletHold,
     pub(super) ended_past: EndedPast,
@@ -60,6 +66,8 @@ impl<A, N> Core<A, N> {
             config,
             known,
             outage: ApiOutage::new(),
+            budgets: Budgets::default(),
+            turns: Semaphore::new(AT_ONCE),
             looks: Looks::default(),
             kubelet: KubeletHold::default(),
             ended_past: EndedPast::default(),
@@ -93,10 +101,10 @@ impl<A: EndPods, N: LocalNode> Core<A, N> {
             tokio::select! {
                 biased;
                 () = self.gone(uid, &inside, !before.is_empty(), &told) => {
-                    self.known.stopped(uid);
+                    self.ended(&pod, &inside);
                 }
                 () = self.without_api(&pod, &inside, grace.clone(), &told) => {
-                    self.ended_past_the_kubelet(&pod, &inside);
+                    self.ended(&pod, &inside);
                 }
                 never = self.ask(&pod, grace.clone(), &told) => match never {},
             }
@@ -116,8 +124,11 @@ impl<A: EndPods, N: LocalNode> Core<A, N> {
 
     /// Resolves when the pod's containers have ended for good: the API server says so and the container
     /// runtime agrees; or a kubelet that was told to end the pod has taken its sandbox down, of which the
-    /// API server hears a second or two later. `ran`: something of it did.
+    /// API server hears a second or two later. While the node goes down its containers' ends are enough if
+    /// they came after the API server had taken the pod's: the sandbox needs as long again where many pods
+    /// end. `ran`: something of it did.
     async fn gone(&self, uid: &PodUid, inside: &PodUid, mut ran: bool, told: &Told) {
+        let mut ran_when_told = false;
         let mut looks = self.looks.subscribe();
         let mut news = self.known.news(uid);
         let mut said_at = None;
@@ -133,13 +144,17 @@ impl<A: EndPods, N: LocalNode> Core<A, N> {
             if let Some(look) = look {
                 let is_after = |at: Option<Instant>| at.is_some_and(|at| at <= look.begun);
                 match look.of(inside) {
-                    Ok(Inside { running, has_sandbox }) if running.is_empty() => {
-                        let is_taken_down = ran && !has_sandbox && is_after(told.accepted_at());
-                        if is_taken_down || is_after(said_at) {
+                    Ok(Inside { running, has_sandbox }) => {
+                        let is_told = is_after(told.accepted_at());
+                        let runs = !running.is_empty();
+                        ran_when_told = runs || (ran_when_told && is_told);
+                        ran |= runs;
+                        let has_ended = ran_when_told && self.is_going_down();
+                        let is_taken_down = ran && !has_sandbox && is_told;
+                        if !runs && (has_ended || is_taken_down || is_after(said_at)) {
                             return;
                         }
                     }
-                    Ok(_) => ran = true,
                     Err(unasked) if is_after(said_at) => return self.say_unasked(unasked),
                     Err(_) => {}
                 }
@@ -181,7 +196,7 @@ impl<A: EndPods, N: LocalNode> Core<A, N> {
                     self.kubelet.hold().await;
                 }
                 if self.stop_containers(pod, inside, &grace, over, told).await
-                    && self.runs_nothing(inside).await
+                    && self.has_now(inside).await.is_some_and(|now| now.running.is_empty())
                 {
                     return;
                 }
@@ -205,13 +220,13 @@ impl<A: EndPods, N: LocalNode> Core<A, N> {
         seen.into_iter().filter(is_new).collect()
     }
 
-    /// Whether the container runtime, asked now, says so.
-    async fn runs_nothing(&self, inside: &PodUid) -> bool {
+    /// What the container runtime, asked now, has of the pod; none where it cannot be asked.
+    async fn has_now(&self, inside: &PodUid) -> Option<Inside> {
         let (now, mut looks) = (Instant::now(), self.looks.subscribe());
         let is_new = |look: &Option<Look>| look.as_ref().is_some_and(|look| look.begun >= now);
         // The sender lives as long as `self`.
         let look = looks.wait_for(is_new).await.ok().and_then(|look| look.clone());
-        look.is_some_and(|look| look.of(inside).is_ok_and(|now| now.running.is_empty()))
+        look.and_then(|look| look.of(inside).ok())
     }
 
     fn may_stop_containers(&self) -> bool {
@@ -281,12 +296,41 @@ impl<A: EndPods, N: LocalNode> Core<A, N> {
         self.kubelet.hold().await;
         told.stopping();
         self.stop_within(inside, grace).await.map_err(failed)?;
-        self.ended_past_the_kubelet(pod, inside);
+        self.ended(pod, inside);
         Ok(())
     }
 
     /// What the kubelet still holds for the pod.
     pub(super) async fn held(&self, uid: &PodUid) -> Result<Vec<String>, Unasked> {
+        let mut held = self.mounted(uid).await?;
+        if self.network(uid).await.is_some() {
+            held.push("its network".to_owned());
+        }
+        Ok(held)
+    }
+
+    /// Takes the pod's sandbox down if there is no kubelet that does.
+    pub(super) async fn give_network_back(&self, uid: &PodUid) -> Result<(), Unasked> {
+        if !self.kubelet.is_held() {
+            return Ok(());
+        }
+        match self.network(uid).await {
+            Some(inside) => self.node.take_down(&inside).await,
+            None => Ok(()),
+        }
+    }
+
+    /// The UID that the container runtime knows, if the pod's sandbox is there and its network is the sandbox's.
+    async fn network(&self, uid: &PodUid) -> Option<PodUid> {
+        let pod =
+            self.known.look(uid).map(|view| view.pod).filter(|pod| facts::has_own_network(pod))?;
+        let inside = facts::runtime_uid(&pod);
+        let has_sandbox = self.has_now(&inside).await.is_some_and(|now| now.has_sandbox);
+        has_sandbox.then_some(inside)
+    }
+
+    /// What is mounted, staged and prepared for the pod.
+    async fn mounted(&self, uid: &PodUid) -> Result<Vec<String>, Unasked> {
         let view = self.known.look(uid);
         self.node.held(uid, view.map(|view| facts::holds(&view.pod)).unwrap_or_default()).await
     }
@@ -296,15 +340,17 @@ impl<A: EndPods, N: LocalNode> Core<A, N> {
         self.known.needs_kubelet_no_more().await;
         for uid in self.known.not_of_manifests() {
             // What cannot be asked is not waited for.
-            while self.held(&uid).await.is_ok_and(|held| !held.is_empty()) {
+            while self.mounted(&uid).await.is_ok_and(|held| !held.is_empty()) {
                 sleep(LOOK_AGAIN).await;
             }
         }
     }
 
-    fn ended_past_the_kubelet(&self, pod: &Pod, inside: &PodUid) {
+    /// Nothing of the pod runs any more. What a kubelet starts again all the same, which had not heard of the
+    /// pod's end yet or was never told, is ended again while the node goes down.
+    fn ended(&self, pod: &Pod, inside: &PodUid) {
         self.known.stopped(pod.uid());
-        if !self.kubelet.is_held() {
+        if self.is_going_down() && !self.kubelet.is_held() {
             self.ended_past.add(inside.clone(), pod.label().clone());
         }
     }

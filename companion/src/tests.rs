@@ -1,6 +1,6 @@
 //! Stops on the paused clock, with an API server, a kubelet and a container runtime in memory.
 
 mod ends;
-mod pods;
+pub(crate) mod pods;
 mod view;
 mod world;

@@ -87,6 +87,23 @@ impl PodContainers {
         Ok(())
     }
 
+    /// Takes the pod's sandboxes down: what is left in them is killed, and their network is given back. Cancel-safe.
+    ///
+    /// # Errors
+    /// The runtime did not answer, or could not do it.
+    pub async fn take_down(&self, uid: &PodUid) -> Result<(), RuntimeError> {
+        let label_selector = of_pod(uid).collect();
+        let filter = api::PodSandboxFilter { label_selector, ..api::PodSandboxFilter::default() };
+        let request = api::ListPodSandboxRequest { filter: Some(filter) };
+        let found = self.client.list_pod_sandbox(request).await;
+        for sandbox in found.map_err(|error| caused("listing sandboxes", error))?.items {
+            let request = api::StopPodSandboxRequest { pod_sandbox_id: sandbox.id };
+            let stopped = self.client.stop_pod_sandbox(request).await;
+            stopped.map_err(|error| caused("taking the pod's sandbox down", error))?;
+        }
+        Ok(())
+    }
+
     /// How those of the pod's containers ended that do not run; of each the newest. Cancel-safe.
     ///
     /// # Errors
@@ -117,13 +134,16 @@ impl PodContainers {
 
     /// All containers, or those of one pod.
     async fn list(&self, of: Option<&PodUid>) -> Result<Vec<api::Container>, RuntimeError> {
-        let label = |uid: &PodUid| (labels::POD_UID.to_owned(), uid.as_str().to_owned());
-        let label_selector = of.map(label).into_iter().collect();
+        let label_selector = of.into_iter().flat_map(of_pod).collect();
         let filter = api::ContainerFilter { label_selector, id: String::new() };
         let request = api::ListContainersRequest { filter: Some(filter) };
         let answer = self.client.list_containers(request).await;
         Ok(answer.map_err(|error| caused("listing containers", error))?.containers)
     }
+}
+
+fn of_pod(uid: &PodUid) -> impl Iterator<Item = (String, String)> {
+    std::iter::once((labels::POD_UID.to_owned(), uid.as_str().to_owned()))
 }
 
 fn is_running(container: &api::Container) -> bool {

@@ -271,6 +271,7 @@ impl<'a, K: PodKiller> Run<'a, K> {
                     true => Duration::ZERO,
                     false => self.hold_drivers_back(group, &mut batch),
                 };
+                self.before_drivers(group, &batch).await;
                 self.round(group, batch, kept).await?;
                 self.look_again();
                 held_back = Some(group).filter(|_| !kept.is_zero());

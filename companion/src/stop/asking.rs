@@ -108,7 +108,7 @@ impl<A: EndPods, N: LocalNode> Core<A, N> {
             return pending().await;
         }
         let mut ends = self.deletion_ends(pod);
-        if ends.is_none() {
+        if ends.is_none() && self.is_evicted_first(pod).await {
             ends = self.evict(pod, &mut grace, told).await;
         }
         loop {
@@ -122,6 +122,13 @@ impl<A: EndPods, N: LocalNode> Core<A, N> {
                 grace.changed().await;
             }
         }
+    }
+
+    /// Whether a budget or the pod's controller makes of an eviction something else than of a deletion.
+    async fn is_evicted_first(&self, pod: &Pod) -> bool {
+        !self.is_going_down()
+            || !facts::is_replaced_alike(pod)
+            || self.budgets.may_object(&self.api, pod, |refused| self.note(refused)).await
     }
 
     /// When the grace of a requested deletion is over.
@@ -142,7 +149,11 @@ impl<A: EndPods, N: LocalNode> Core<A, N> {
             let left = whole(grace.remaining());
             let now = Instant::now();
             let until = (now + REQUEST).min(deadline.max(now + EVICTION_PAUSE));
-            let evicted = timeout_at(until, self.api.evict(pod.label(), left)).await;
+            let evicted = timeout_at(until, async {
+                let _turn = self.turns.acquire().await;
+                self.api.evict(pod.label(), left).await
+            });
+            let evicted = evicted.await;
             let refused = match evicted.unwrap_or_else(|_| Err(Refused::silent("evict the pod"))) {
                 Ok(()) => {
                     self.outage.worked();
@@ -198,7 +209,11 @@ impl<A: EndPods, N: LocalNode> Core<A, N> {
         loop {
             let left = whole(grace.remaining());
             let now = Instant::now();
-            let deleted = timeout_at(now + REQUEST, self.api.delete(pod.label(), left)).await;
+            let deleted = timeout_at(now + REQUEST, async {
+                let _turn = self.turns.acquire().await;
+                self.api.delete(pod.label(), left).await
+            });
+            let deleted = deleted.await;
             let refused = match deleted.unwrap_or_else(|_| Err(Refused::silent("delete the pod"))) {
                 Ok(()) => {
                     self.outage.worked();

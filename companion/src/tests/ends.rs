@@ -420,3 +420,100 @@ async fn an_unknown_pod_has_ended() {
     assert_eq!(stop(&core, "web", 30).await.1.unwrap(), Default::default());
     assert_eq!(world.log(), Vec::<String>::new());
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_goes_down_waits_for_the_containers_of_a_pod_and_not_for_its_sandbox() {
+    for (going_down, ended_before, wanted) in [(true, false, 2), (true, true, 7), (false, false, 7)]
+    {
+        let (world, core) = World::new([pod("web", json!({}))]).await;
+        world.set_takes_down_after(secs(5));
+        if going_down {
+            world.set_going_down();
+        }
+        if ended_before {
+            // The kubelet may start it again before it hears of its end.
+            world.forget_containers("web");
+        }
+        assert_eq!(stop(&core, "web", 30).await.0, wanted, "{going_down} {ended_before}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_kubelet_starts_again_after_the_end_of_a_pod_is_ended_again() {
+    let (world, core) = World::new([pod("web", json!({}))]).await;
+    world.set_going_down();
+    stop(&core, "web", 30).await.1.unwrap();
+    world.runs_inside("uid-web");
+    sleep(secs(2)).await;
+    assert_eq!(world.log(), ["0: evict web 30", "2: stop uid-web 1"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn pods_of_manifests_do_not_wait_for_what_the_kubelet_has_still_to_tell() {
+    let mirror = json!({"metadata": {"annotations": {"kubernetes.io/config.mirror": "hash"}}});
+    let (world, core) = World::new([pod("etcd", mirror), pod("web", json!({}))]).await;
+    world.set_tells_after(secs(10));
+    world.set_going_down();
+    let etcd = {
+        let core = core.clone();
+        tokio::spawn(async move { stop(&core, "etcd", 60).await })
+    };
+    stop(&core, "web", 30).await.1.unwrap();
+    world.apply(pod("web", json!({"metadata": {"labels": {"late": "yes"}}})));
+    assert_eq!(etcd.await.unwrap().0, 4);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_network_is_given_back_by_the_kubelet_and_without_one_through_the_container_runtime() {
+    for held in [false, true] {
+        let (world, core) = World::new([pod("web", json!({}))]).await;
+        world.set_takes_down_after(secs(5));
+        world.set_going_down();
+        stop(&core, "web", 30).await.1.unwrap();
+        assert_eq!(core.held(&uid("web")).await.unwrap(), ["its network"]);
+        if held {
+            core.kubelet.hold().await;
+        }
+        core.give_network_back(&uid("web")).await.unwrap();
+        sleep(Duration::from_millis(1)).await;
+        assert_eq!(core.held(&uid("web")).await.unwrap().is_empty(), held);
+        sleep(secs(6)).await;
+        assert_eq!(core.held(&uid("web")).await.unwrap(), Vec::<String>::new());
+    }
+    let on_host = pod("web", json!({"spec": {"hostNetwork": true}}));
+    let (_, core) = World::new([on_host]).await;
+    assert_eq!(core.held(&uid("web")).await.unwrap(), Vec::<String>::new());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_no_budget_selects_is_deleted_at_once_when_the_node_goes_down() {
+    let of = |kind| {
+        let owner = json!({
+            "apiVersion": "v1", "kind": kind, "name": "x", "uid": "x", "controller": true,
+        });
+        json!({"metadata": {"labels": {"app": "web"}, "ownerReferences": [owner]}})
+    };
+    let budget = |app| {
+        let selector = json!({"matchLabels": {"app": app}});
+        json!([{"metadata": {"name": "b", "namespace": "default"}, "spec": {"selector": selector}}])
+    };
+    for (down, kind, budgets, wanted) in [
+        (true, "ReplicaSet", Some(json!([])), "0: delete web 30"),
+        (true, "ReplicaSet", Some(budget("db")), "0: delete web 30"),
+        (true, "ReplicaSet", Some(budget("web")), "0: evict web 30"),
+        (true, "Job", Some(json!([])), "0: evict web 30"),
+        (false, "ReplicaSet", Some(json!([])), "0: evict web 30"),
+        // That they are not known does not mean that there are none.
+        (true, "ReplicaSet", None, "0: evict web 30"),
+    ] {
+        let (world, core) = World::new([pod("web", of(kind))]).await;
+        if let Some(budgets) = budgets.clone() {
+            world.set_budgets(budgets);
+        }
+        if down {
+            world.set_going_down();
+        }
+        stop(&core, "web", 30).await.1.unwrap();
+        assert_eq!(world.log(), [wanted], "{down} {kind} {budgets:?}");
+    }
+}

@@ -6,16 +6,16 @@ use k8s_openapi::api::core::v1 as api;
 use serde_json::{Value, json};
 use winddown_shared::PodUid;
 
-pub(super) fn secs(seconds: u64) -> Duration {
+pub(crate) fn secs(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }
 
-pub(super) fn uid(name: &str) -> PodUid {
+pub(crate) fn uid(name: &str) -> PodUid {
     PodUid::new(format!("uid-{name}"))
 }
 
 /// A pod that runs one container, `a`, with what is in `more` laid over it.
-pub(super) fn pod(name: &str, more: Value) -> api::Pod {
+pub(crate) fn pod(name: &str, more: Value) -> api::Pod {
     let mut object = json!({
         "metadata": {"name": name, "namespace": "default", "uid": format!("uid-{name}")},
         "spec": {"nodeName": "n1", "containers": [{"name": "a", "image": "x"}]},
@@ -25,14 +25,14 @@ pub(super) fn pod(name: &str, more: Value) -> api::Pod {
     serde_json::from_value(object).unwrap()
 }
 
-pub(super) fn running() -> Value {
+pub(crate) fn running() -> Value {
     json!({
         "name": "a", "image": "x", "imageID": "", "ready": true, "restartCount": 0,
         "state": {"running": {"startedAt": "2030-01-01T00:00:00Z"}},
     })
 }
 
-pub(super) fn terminated(exit_code: i32) -> Value {
+pub(crate) fn terminated(exit_code: i32) -> Value {
     json!({
         "name": "a", "image": "x", "imageID": "", "ready": false, "restartCount": 0,
         "state": {"terminated": {"exitCode": exit_code, "reason": "Completed"}},

@@ -160,3 +160,18 @@ fn what_of_drivers_a_pod_has_is_in_its_spec() {
     let claims = json!({"containers": [], "resourceClaims": [{"name": "gpu"}]});
     assert_eq!(holds(claims), (false, true));
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_was_stopped_stays_so_until_another_container_of_it_runs() {
+    let (world, core) = World::new([pod("web", json!({}))]).await;
+    core.known.stopped(&uid("web"));
+    let runs = async |more| {
+        world.apply(pod("web", more));
+        settled().await;
+        core.known.status(&uid("web")).unwrap().any_running()
+    };
+    assert!(!runs(json!({"metadata": {"labels": {"late": "yes"}}})).await);
+    let mut another = running();
+    another["containerID"] = json!("containerd://2");
+    assert!(runs(json!({"status": {"containerStatuses": [another]}})).await);
+}

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use futures_util::{StreamExt, stream};
 use k8s_openapi::api::core::v1 as api;
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::core::Status;
 use kube::runtime::watcher::{self, Event};
@@ -40,6 +41,8 @@ struct State {
     watch: Option<mpsc::UnboundedSender<watcher::Result<Event<api::Pod>>>>,
     /// What the next evictions are answered with; granted after that.
     refuses: VecDeque<Refusal>,
+    /// None: it does not tell them.
+    budgets: Option<Vec<PodDisruptionBudget>>,
     api_away: bool,
     kubelet_dead: bool,
     runtime_away: bool,
@@ -51,6 +54,8 @@ struct State {
     /// How long containers take to end, and the runtime to agree.
     takes: Duration,
     lags: Duration,
+    /// How long after an end the kubelet takes the sandbox down.
+    takes_down_after: Duration,
     /// How long after an end the kubelet has unmounted what the pod had, and who has ended when.
     unmounts_after: Duration,
     ended_at: HashMap<PodUid, Instant>,
@@ -86,6 +91,7 @@ impl World {
             objects,
             watch: None,
             refuses: VecDeque::new(),
+            budgets: None,
             api_away: false,
             kubelet_dead: false,
             runtime_away: false,
@@ -93,6 +99,7 @@ impl World {
             kubelet_stopped: false,
             takes: secs(2),
             lags: Duration::ZERO,
+            takes_down_after: Duration::ZERO,
             unmounts_after: Duration::ZERO,
             ended_at: HashMap::new(),
             tells_after: Duration::ZERO,
@@ -129,6 +136,11 @@ impl World {
 
     pub(super) fn refuse(&self, times: usize, refusal: Refusal) {
         self.state().refuses.extend(std::iter::repeat_n(refusal, times));
+    }
+
+    /// From now on the API server tells its disruption budgets.
+    pub(super) fn set_budgets(&self, budgets: serde_json::Value) {
+        self.state().budgets = Some(serde_json::from_value(budgets).unwrap());
     }
 
     pub(super) fn agree_again(&self) {
@@ -178,6 +190,10 @@ impl World {
 
     pub(super) fn set_lags(&self, lags: Duration) {
         self.state().lags = lags;
+    }
+
+    pub(super) fn set_takes_down_after(&self, after: Duration) {
+        self.state().takes_down_after = after;
     }
 
     pub(super) fn set_unmounts_after(&self, after: Duration) {
@@ -265,12 +281,19 @@ impl World {
         let Some(tells_after) = self.end_inside(uid, lags) else { return };
         self.state().ended_at.insert(uid.clone(), Instant::now());
         self.state().exit_codes.insert(uid.clone(), if forced { 137 } else { 0 });
+        let takes_down_after = self.state().takes_down_after;
+        tokio::time::sleep(takes_down_after).await;
+        if lags.is_zero() && !self.state().kubelet_stopped {
+            self.state().sandboxes.remove(uid);
+        }
         tokio::time::sleep(tells_after).await;
         self.tell_end(uid, forced);
         tokio::time::sleep(lags).await;
         let mut state = self.state();
         state.running.remove(uid);
-        state.sandboxes.remove(uid);
+        if !state.kubelet_stopped {
+            state.sandboxes.remove(uid);
+        }
     }
 
     fn end_inside(&self, uid: &PodUid, lags: Duration) -> Option<Duration> {
@@ -280,7 +303,6 @@ impl World {
         }
         if lags.is_zero() {
             state.running.remove(uid);
-            state.sandboxes.remove(uid);
         }
         Some(state.tells_after)
     }
@@ -370,6 +392,12 @@ impl EndPods for World {
         .boxed()
     }
 
+    async fn budgets(&self) -> Result<Vec<PodDisruptionBudget>, Refused> {
+        let state = self.state();
+        let refusal = if state.api_away { Refusal::NoAnswer } else { Refusal::NotAllowed };
+        state.budgets.clone().filter(|_| !state.api_away).ok_or_else(|| refused(refusal))
+    }
+
     async fn evict(&self, pod: &PodLabel, grace: Duration) -> Result<(), Refused> {
         self.note(&format!("evict {} {}", pod.name, grace.as_secs()));
         self.answer(pod)?;
@@ -413,6 +441,12 @@ impl LocalNode for World {
         tokio::time::sleep(takes).await;
         self.state().running.remove(uid);
         self.start_again(uid);
+        Ok(())
+    }
+
+    async fn take_down(&self, uid: &PodUid) -> Result<(), Unasked> {
+        self.note(&format!("take {} down", uid.as_str()));
+        self.state().sandboxes.remove(uid);
         Ok(())
     }
 

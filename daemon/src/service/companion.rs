@@ -138,6 +138,10 @@ impl LocalNode for KubeletNode {
         self.containers.exits(uid).await.map_err(|error| unasked(&error))
     }
 
+    async fn take_down(&self, uid: &PodUid) -> Result<(), Unasked> {
+        self.containers.take_down(uid).await.map_err(|error| unasked(&error))
+    }
+
     async fn held(&self, uid: &PodUid, of: Holds) -> Result<Vec<String>, Unasked> {
         let uid = uid.clone();
         let look =

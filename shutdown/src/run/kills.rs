@@ -40,6 +40,11 @@ pub(super) enum Wait {
         /// What of the group's time is for another round.
         kept: Duration,
     },
+    /// What pods that have ended hold, before the drivers that it needs are asked.
+    Drivers {
+        /// The drivers need the rest of the time.
+        until: Instant,
+    },
     /// Everything that was asked, and what it held.
     End,
     /// What plug-ins do.
@@ -172,6 +177,7 @@ impl<K: PodKiller> Run<'_, K> {
                 if end > begun { end + REAPING } else { begun }
             }
             Wait::End => self.order.started + self.budget_of_pods().abandon_at(),
+            Wait::Drivers { until } => until,
             Wait::Work => self.work.until,
             Wait::More => self.order.started + self.plan.deadline,
         }

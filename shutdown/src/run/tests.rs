@@ -511,6 +511,21 @@ async fn drivers_end_after_all_others_and_after_what_these_have_mounted() {
     assert_eq!(report.outcome(), Outcome::Clean);
 }
 
+/// The next group does not wait for a network, but the driver of it may be in there.
+#[tokio::test(start_paused = true)]
+async fn drivers_of_a_group_of_their_own_end_after_what_the_groups_before_hold() {
+    for (frees_at, asked) in [(7, 7), (1000, 13)] {
+        let pods =
+            [with_role(&pod("driver", CRITICAL, Some(4)), "driver"), pod("app", None, Some(30))];
+        let killer = FakeKiller::with(pods.clone());
+        killer.takes(pods[1].uid(), secs(3));
+        killer.stays_mounted(pods[1].uid(), ["its network"], Some(secs(frees_at)));
+        let report = Scene::new(killer, two_fields(90, 60)).run().await;
+        assert_eq!(of(&report, "app").exit, ms(3000));
+        assert_eq!(of(&report, "driver").asked, ms(1000 * asked), "{frees_at}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn pods_that_do_not_end_leave_the_drivers_of_their_group_their_time() {
     let pods = [

@@ -10,7 +10,7 @@ use winddown_shared::{Pod, PodKiller};
 
 use super::kills::Wait;
 use super::{Place, REAPING, Run, RunStop};
-use crate::role::is_on_host_network;
+use crate::role::{is_driver, is_on_host_network};
 
 /// The longest wait for the release of a pod's resources, counted from the last pod's exit. After
 /// that it hangs, and the time is better spent on pods that still run.
@@ -39,17 +39,27 @@ impl<K: PodKiller> Run<'_, K> {
     }
 
     /// Whether `wait` has to go on for what stopped pods hold. The next group waits for volumes
-    /// only, which may need a pod of that group to be unmounted; networks are waited for at the end.
+    /// only, which may need a pod of that group to be unmounted; networks are waited for at the end,
+    /// and before drivers end, of which one may be the network's.
     pub(super) fn holds_on(&self, wait: Wait) -> bool {
         match wait {
             Wait::Group { .. } => !self.unmounting.is_empty(),
-            Wait::End | Wait::More | Wait::Work => !self.releasing.is_empty(),
+            _ => !self.releasing.is_empty(),
+        }
+    }
+
+    /// Waits until the pods that have ended hold nothing any more that may need the drivers in `batch`, if there
+    /// are any; for a third of the group's time at most, and until the run is called off.
+    pub(super) async fn before_drivers(&mut self, group: usize, batch: &[(Place, Pod)]) {
+        if batch.iter().any(|(_, pod)| is_driver(pod)) {
+            let left = self.plan.groups[group].latest_end.saturating_sub(self.elapsed());
+            let _ = self.answers(Wait::Drivers { until: Instant::now() + left / 3 }).await;
         }
     }
 
     pub(super) fn released_until(&self, wait: Wait) -> Instant {
         let most = match wait {
-            Wait::Group { .. } => self.answered_until(wait),
+            Wait::Group { .. } | Wait::Drivers { .. } => self.answered_until(wait),
             Wait::End | Wait::More | Wait::Work => self.end_of_kills() + REAPING,
         };
         most.min(self.last_exit + PATIENCE + REAPING)

@@ -91,7 +91,10 @@ async fn what_ending_a_kubelets_pods_needs_is_granted_and_nothing_else() {
 #[test]
 fn what_doctor_asks_about_is_what_the_manifest_grants() {
     let needs = winddown_companion::NEEDS;
-    let asked: BTreeSet<_> =
-        needs.iter().map(|need| Right::new(need.verb, need.group, need.resource, "")).collect();
+    let asked: BTreeSet<_> = [winddown_companion::READ_BUDGETS]
+        .iter()
+        .chain(&needs)
+        .map(|need| Right::new(need.verb, need.group, need.resource, ""))
+        .collect();
     assert_eq!(asked, granted(&manifest("companion-mode"), "winddown:companion"));
 }

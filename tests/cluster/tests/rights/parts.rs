@@ -171,20 +171,31 @@ pub(crate) async fn events() -> BTreeSet<Right> {
     used(&server)
 }
 
-/// A pod that is evicted, and one that is told of a shorter grace.
+/// A pod of a Job, which is evicted, and one that is deleted, and again with a shorter grace.
 pub(crate) async fn companion() -> BTreeSet<Right> {
-    let pods = [scene::pod("web", &json!({}))];
+    let job = json!({
+        "apiVersion": "batch/v1", "kind": "Job", "name": "job", "uid": "job", "controller": true,
+    });
+    let job = scene::pod("job", &json!({"ownerReferences": [job]}));
+    let pods = [scene::pod("web", &json!({})), job];
     let scene = scene::Scene::new(&pods, Duration::from_secs(600)).await;
+    scene.set_going_down();
     let uid = scene.uid("web");
     let (sender, grace) = Grace::until(Instant::now() + Duration::from_secs(300));
     let deleting = |pod: &Value| pod["metadata"]["deletionTimestamp"].is_string().then_some(());
     let shortens = async {
-        let what = "the pod is evicted";
+        let what = "the pod is deleted";
         scene.server.until(what, |all| deleting(&*all.get("pods/default/web")?)).await.unwrap();
         sender.shorten_to(Instant::now() + Duration::from_secs(1));
     };
-    let (stopped, ()) = tokio::join!(scene.runtime.stop_pod(&uid, None, grace), shortens);
-    stopped.unwrap();
+    let soon = Grace::fixed(Duration::from_secs(1));
+    let job = scene.uid("job");
+    let (stopped, evicted, ()) = tokio::join!(
+        scene.runtime.stop_pod(&uid, None, grace),
+        scene.runtime.stop_pod(&job, None, soon),
+        shortens,
+    );
+    stopped.and(evicted).unwrap();
     used(&scene.server)
 }
 

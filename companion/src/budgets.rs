@@ -1,0 +1,100 @@
+//! Which pods a disruption budget may be against.
+
+use std::time::Duration;
+
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use tokio::sync::Mutex;
+use tokio::time::{Instant, timeout};
+use winddown_api_client::node_pods::Refused;
+use winddown_shared::Pod;
+
+use super::api::EndPods;
+
+/// So long they count as they were read.
+const FRESH: Duration = Duration::from_secs(10);
+/// How long they may take: what is not known by then is asked for pod by pod.
+const ANSWER: Duration = Duration::from_secs(1);
+
+/// The disruption budgets of the cluster, read once for all pods that end at about the same time.
+///
+/// An eviction costs the API server a list of budgets and two writes for each pod, and a deletion one
+/// write. A hundred pods that end at once are asked seconds sooner so.
+#[derive(Debug, Default)]
+pub(super) struct Budgets(Mutex<Option<Read>>);
+
+#[derive(Debug)]
+struct Read {
+    at: Instant,
+    /// None: they are not known.
+    all: Option<Vec<PodDisruptionBudget>>,
+}
+
+// === impl Budgets ===
+
+impl Budgets {
+    /// Whether a budget may be against this pod's end: one selects it, or they are not known.
+    /// `failed` hears why they are not.
+    pub(super) async fn may_object<A: EndPods>(
+        &self,
+        api: &A,
+        pod: &Pod,
+        failed: impl FnOnce(&Refused),
+    ) -> bool {
+        let mut read = self.0.lock().await;
+        if read.as_ref().is_none_or(|read| read.at.elapsed() >= FRESH) {
+            let answer = timeout(ANSWER, api.budgets()).await;
+            let answer = answer.unwrap_or_else(|_| Err(Refused::silent("list the budgets")));
+            let all = answer.inspect_err(failed).ok();
+            *read = Some(Read { at: Instant::now(), all });
+        }
+        let all = read.as_ref().and_then(|read| read.all.as_ref());
+        all.is_none_or(|all| all.iter().any(|budget| may_select(budget, pod)))
+    }
+}
+
+/// Whether the budget counts the pod. Expressions are not looked into: they may mean any pod.
+fn may_select(budget: &PodDisruptionBudget, pod: &Pod) -> bool {
+    if budget.metadata.namespace.as_deref() != Some(&**pod.namespace()) {
+        return false;
+    }
+    // Without a selector it is of no pod; with an empty one, of all.
+    let Some(selector) = budget.spec.as_ref().and_then(|spec| spec.selector.as_ref()) else {
+        return false;
+    };
+    let labels = pod.metadata.labels.as_ref();
+    let has = |(key, value): (&String, &String)| {
+        labels.is_some_and(|labels| labels.get(key) == Some(value))
+    };
+    selector.match_labels.iter().flatten().all(has)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::tests::pods::pod;
+
+    #[test]
+    fn a_budget_may_be_against_what_its_labels_select_in_its_namespace() {
+        let labels = json!({"metadata": {"labels": {"app": "web", "tier": "front"}}});
+        let pod = Pod::new(pod("web", labels)).unwrap();
+        for (namespace, spec, wanted) in [
+            ("default", json!({"selector": {"matchLabels": {"app": "web"}}}), true),
+            ("default", json!({"selector": {"matchLabels": {"app": "web", "tier": "x"}}}), false),
+            ("default", json!({"selector": {"matchLabels": {"app": "db"}}}), false),
+            ("default", json!({"selector": {}}), true),
+            ("default", json!({}), false),
+            ("other", json!({"selector": {}}), false),
+            (
+                "default",
+                json!({"selector": {"matchExpressions": [{"key": "app", "operator": "In", "values": ["db"]}]}}),
+                true,
+            ),
+        ] {
+            let budget = json!({"metadata": {"name": "b", "namespace": namespace}, "spec": spec});
+            let budget = serde_json::from_value(budget).unwrap();
+            assert_eq!(may_select(&budget, &pod), wanted, "{namespace} {spec}");
+        }
+    }
+}
