@@ -12,8 +12,9 @@ log=$target/test.log
 mkdir -p "$target"
 export CARGO_TERM_COLOR=never
 begun=$(date +%s)
-# Programs of tests that run at once: most wait most of the time.
-at_once=4
+# Programs of tests that run at once: of those that wait most of the time, and of those that compute.
+waiting=4
+computing=2
 
 # The roots come from a mirror while cargo compiles. A test that needs one waits for it, and says what is
 # the matter where it cannot be made.
@@ -42,7 +43,7 @@ runner="target.'cfg(all())'.runner = ['$PWD/tests/node/runner.sh']"
 cargo test --workspace --no-run || exit
 cargo test --config "$runner" --workspace --tests -- --show-output >/dev/null 2>&1 || exit
 # Examples in the documentation are compiled as they are run.
-printf 'cargo test --workspace --doc --no-fail-fast -- --show-output\n' >"$WINDDOWN_JOBS/03-doc.sh"
+printf 'cargo test --workspace --doc --no-fail-fast -- --show-output\n' >"$WINDDOWN_JOBS/50-doc.sh"
 
 # run JOB: keeps its output and its exit code in files beside it, and shows how far it is. What else passing
 # tests print stays in the log.
@@ -58,7 +59,10 @@ job=${1%.sh}
     { print name ": " $0; fflush() }
 '
 RUN
-printf '%s\0' "$WINDDOWN_JOBS"/*.sh | xargs -0 -n 1 -P "$at_once" sh "$WINDDOWN_JOBS/run"
+# What computes takes the time that the nodes leave.
+printf '%s\0' "$WINDDOWN_JOBS"/[5-9]*.sh | nice xargs -0 -n 1 -P "$computing" sh "$WINDDOWN_JOBS/run" &
+printf '%s\0' "$WINDDOWN_JOBS"/[0-4]*.sh | xargs -0 -n 1 -P "$waiting" sh "$WINDDOWN_JOBS/run"
+wait $!
 cat "$WINDDOWN_JOBS"/*.log >"$log"
 status=$(cat "$WINDDOWN_JOBS"/*.status | sort -n | tail -n 1)
 # The summary speaks of tests, so lines that name the same test twice count once.
