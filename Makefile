@@ -67,15 +67,18 @@ test: ## Run every test but the longest; the last line counts passed, failed and
 	@tests/node/suite.sh
 	@tests/node/took.sh keep test
 
-test-all: ## The same with packages and new random seeds, then chaos, reboots and fuzzing (hours)
+test-all: ## The same with packages and new random seeds, then chaos, reboots, calm and fuzzing (hours)
 	@tests/node/took.sh say test-all
 	@tests/node/packages.sh test
 	@tests/node/packages.sh packages
 	@tests/node/packages.sh fuzz
-	@$(MAKE) --no-print-directory crates
+	@# What takes all processors comes before the tests, and not beside them.
+	@for tool in cargo-deb cargo-generate-rpm; do packaging/tools.sh $$tool >/dev/null || exit; done
+	@$(MAKE) --no-print-directory crates packages
 	@WINDDOWN_LONG=1 tests/node/suite.sh
 	@$(CARGO) run --quiet --package winddown-node-tests --bin chaos -- 100
 	@$(CARGO) run --quiet --package winddown-node-tests --bin reboots -- 10
+	@$(MAKE) --no-print-directory calm
 	@nice -n 19 tests/fuzz/run.sh 60
 	@tests/node/took.sh keep test-all
 

@@ -16,6 +16,8 @@ winddown-node-tests:chaos-*) order=07 threads= ;;
 winddown:services-*) order=08 threads=4 ;;
 *) order=50 threads= ;;
 esac
+# Emulated machines compute all the time.
+case ${WINDDOWN_LONG:+long}:$order in long:0[01]) threads=3 ;; esac
 job=$WINDDOWN_JOBS/$order-$CARGO_PKG_NAME-${1##*/}
 {
     export -p
