@@ -23,7 +23,7 @@ CRATES := $(addprefix --package winddown-,quantities files shared fakes yaml run
 BENCH = $(or $(CARGO_TARGET_DIR),target)/dist/winddown-bench
 
 .DEFAULT_GOAL := help
-.PHONY: help build manual demo demo-picture demo-node test test-all took reboots chaos platforms pod-fields beside-kubelet bench bench-cri fuzz mutants calm pressure earlyoom packages crates lint fmt node-base clean-cache
+.PHONY: help build manual demo demo-picture demo-node test test-all took reboots chaos platforms pod-fields beside-kubelet bench bench-cri fuzz mutants calm pressure earlyoom packages checksums pictures crates lint fmt node-base clean-cache
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -153,6 +153,17 @@ packages: ## Build target/packages: .deb, .rpm and a static tarball (two builds,
 	$(CARGO) build --profile dist --locked --package winddown
 	@packaging/build.sh deb rpm
 	@packaging/static.sh
+
+checksums: ## Write target/packages/SHA256SUMS; SIGN=1 signs it with gpg (WINDDOWN_SIGNING_KEY)
+	@packaging/checksums.sh $(if $(SIGN),--sign)
+
+pictures: ## Draw docs/img anew: a rehearsal here and now, and the examples of reports
+	@$(CARGO) build --quiet --package winddown
+	@# 5: one of the examples ignores SIGTERM on purpose.
+	@$(TARGET)/debug/winddown drill examples/node --config examples/node-config.yaml -o json \
+		> target/drill.json || [ $$? = 5 ]
+	@mv target/drill.json render/tests/reports/drill.json
+	@WINDDOWN_BLESS=1 $(CARGO) test --quiet --package winddown-render --test pictures
 
 crates: ## Pack the libraries as a registry takes them, and build each from its package
 	@tests/node/packages.sh build

@@ -44,6 +44,14 @@ pub(super) fn run(
         ReportFormat::Text => {
             let text = offline.report_text(&report, out.color)?;
             out.text(&text)?;
+            // A report of another node says nothing of this one.
+            let list = match args.file {
+                Some(_) => None,
+                None => source.list(out).ok(),
+            };
+            if let Some(said) = list.as_ref().and_then(winddown_render::trend) {
+                out.line(&format!("\n{said}"))?;
+            }
         }
     }
     let outcome = report.get("outcome").and_then(serde_json::Value::as_str).unwrap_or_default();

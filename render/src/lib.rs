@@ -26,7 +26,7 @@ pub use eviction::eviction;
 pub use line::{Line, Span, painted};
 pub use live::{Scene, Screen, counts_down, live};
 pub use paint::{error, notice};
-pub use plan::{group_title, groups, plan, reports};
+pub use plan::{group_title, groups, plan, reports, trend};
 pub use preemption::preemption;
 pub use status::status;
 pub use table::{Align, Column, Table};

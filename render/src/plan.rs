@@ -3,7 +3,7 @@
 use winddown_shared::display::{self, clean, seconds};
 
 use super::{Column, PODS_UNKNOWN, Table, View, wrap};
-use winddown_control::api::{PlannedGroup, ReportList, ShutdownPlan};
+use winddown_control::api::{PlannedGroup, ReportEntry, ReportList, ShutdownPlan};
 
 /// The plan of a shutdown as text.
 pub fn plan(plan: &ShutdownPlan, view: &View) -> String {
@@ -128,6 +128,27 @@ pub fn reports(list: &ReportList, view: &View) -> String {
         ]);
     }
     table.render(view)
+}
+
+/// How long the last shutdowns took, the newest last; none where there were not three.
+pub fn trend(list: &ReportList) -> Option<String> {
+    const SHOWN: usize = 10;
+    let is_shutdown = |entry: &&ReportEntry| {
+        entry.pods > 0 && !matches!(entry.trigger.as_str(), "drain" | "drill")
+    };
+    let mut took: Vec<String> = list
+        .reports
+        .iter()
+        .filter(is_shutdown)
+        .take(SHOWN)
+        .map(|entry| match entry.outcome.as_str() {
+            "clean" => seconds(entry.took_seconds),
+            outcome => format!("{} ({})", seconds(entry.took_seconds), clean(outcome)),
+        })
+        .collect();
+    took.reverse();
+    let count = took.len();
+    (count >= 3).then(|| format!("The last {count} shutdowns took {}.", took.join(", ")))
 }
 
 fn group_time(group: &PlannedGroup) -> String {

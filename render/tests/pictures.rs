@@ -9,7 +9,9 @@ use winddown_render::report;
 use winddown_shutdown::ShutdownReport;
 
 /// The reports, and what each is in the documentation.
-const PICTURES: [(&str, &str); 3] = [
+const PICTURES: [(&str, &str); 4] = [
+    // Of a real run, by `make pictures`.
+    ("drill", "docs/img/report-drill.svg"),
     ("five", "docs/img/report-5-pods.svg"),
     ("thirty", "docs/img/report-30-pods.svg"),
     ("twohundred", "docs/img/report-200-pods.svg"),

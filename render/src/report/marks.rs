@@ -81,6 +81,7 @@ pub(super) fn hover(pod: &PodReport, name: &str) -> String {
         grace.push_str(&format!(", its own is {}", in_seconds(wanted)));
     }
     lines.push(grace);
+    lines.extend(sentences::before_sigterm(pod));
     let said = sentences::remark(pod);
     if !said.is_empty() {
         lines.push(said);

@@ -1,5 +1,7 @@
 //! The sentences that every form of the report shares.
 
+use std::time::Duration;
+
 use winddown_shared::display::{clean, in_seconds, pod_count};
 use winddown_shutdown::{
     GroupReport, Outcome, PodEnd, PodReport, ShutdownReport, Trigger, WorkOutcome, WorkReport,
@@ -26,7 +28,7 @@ pub(super) fn not_told(report: &ShutdownReport) -> Option<String> {
 
 /// What a plug-in did, and whether that is worth a second look.
 pub(super) fn work(work: &WorkReport) -> (String, bool) {
-    let took = |from: Option<std::time::Duration>| {
+    let took = |from: Option<Duration>| {
         let took = work.ended.zip(from).map(|(ended, started)| ended.saturating_sub(started));
         in_seconds(took.unwrap_or_default())
     };
@@ -124,6 +126,50 @@ pub(super) fn group(group: &GroupReport) -> String {
     )
 }
 
+/// What is shorter than this is not worth a word.
+const NOTABLE: Duration = Duration::from_millis(100);
+
+/// Columns that a pod's name may take in a group's heading, which is not wrapped in a picture.
+const LONGEST_NAME: usize = 63;
+
+/// Which pod held its group up, and for how long after all others had ended; none where no pod stands out.
+pub(super) fn held_by(group: &GroupReport) -> Option<(&PodReport, Duration)> {
+    let (started, ended) = group.started.zip(group.ended)?;
+    let asked = group.pods.iter().filter(|pod| pod.asked.is_some());
+    // A pod that was not seen to end held the group until its time was over.
+    let mut ends: Vec<_> = asked.map(|pod| (pod.exit.unwrap_or(ended).min(ended), pod)).collect();
+    ends.sort_by_key(|(at, _)| *at);
+    let (last, pod) = ends.pop()?;
+    let (before, _) = ends.pop()?;
+    let alone = last.saturating_sub(before.max(started));
+    (alone >= NOTABLE).then_some((pod, alone))
+}
+
+/// The grace that a pod got, beside its own where that is longer.
+pub(super) fn grace(pod: &PodReport) -> String {
+    let got = in_seconds(pod.grace);
+    pod.wanted_grace.map_or(got.clone(), |wanted| format!("{got} of {}", in_seconds(wanted)))
+}
+
+/// How long a pod was asked before its first SIGTERM, which is what its preStop hooks take.
+pub(super) fn before_sigterm(pod: &PodReport) -> Option<String> {
+    let span = pod.sigterm?.saturating_sub(pod.asked?);
+    (span >= NOTABLE).then(|| format!("SIGTERM after {}", in_seconds(span)))
+}
+
+/// Those that went wrong before the others, which stay in their order.
+pub(super) fn worst_first(group: &GroupReport) -> Vec<&PodReport> {
+    let mut pods: Vec<&PodReport> = group.pods.iter().collect();
+    pods.sort_by_key(|pod| match pod.end {
+        PodEnd::Left => 0,
+        PodEnd::Killed => 1,
+        _ if !pod.mounts.is_empty() => 2,
+        PodEnd::Ending => 3,
+        PodEnd::Exited | PodEnd::Spared => 4,
+    });
+    pods
+}
+
 /// How a group went, beside its name.
 pub(super) fn group_facts(group: &GroupReport) -> String {
     let mut said = match &group.name {
@@ -135,6 +181,11 @@ pub(super) fn group_facts(group: &GroupReport) -> String {
             let took = ended.saturating_sub(started);
             let had = group.latest_end.saturating_sub(started);
             said.push_str(&format!(" · took {} of {}", in_seconds(took), in_seconds(had)));
+            if let Some((pod, alone)) = held_by(group) {
+                let (name, alone) = (pod.full_name(), in_seconds(alone));
+                let pod = crate::fit(&name, LONGEST_NAME);
+                said.push_str(&format!(" · held by {pod} for the last {alone}"));
+            }
         }
         (Some(_), None) => said.push_str(" · not finished"),
         (None, _) => said.push_str(" · spared"),
@@ -149,19 +200,16 @@ pub(super) fn remark(pod: &PodReport) -> String {
         true => String::new(),
         false => format!(": {}", containers.join(", ")),
     };
-    let wanted = pod
-        .wanted_grace
-        .map_or(String::new(), |wanted| format!(" (its own grace is {})", in_seconds(wanted)));
     let end = match pod.end {
         PodEnd::Exited => String::new(),
-        PodEnd::Killed => format!("killed{containers}{wanted}"),
+        PodEnd::Killed => format!("killed{containers}"),
         PodEnd::Ending => "was still ending".into(),
         PodEnd::Spared => "spared".into(),
         PodEnd::Left if containers.is_empty() => {
             let error = pod.error.as_deref().map_or("unknown".into(), clean);
             format!("STILL RUNS? {error}")
         }
-        PodEnd::Left => format!("STILL RUNS{containers}{wanted}"),
+        PodEnd::Left => format!("STILL RUNS{containers}"),
     };
     let earlier = pod.ending_by.as_deref().map(|by| format!("was ending already ({})", clean(by)));
     let remark = pod.remark.as_deref().map(|remark| clean(remark).into_owned());

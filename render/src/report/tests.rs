@@ -33,7 +33,7 @@ fn a_clean_shutdown_reads_well() {
 Clean shutdown: 3 pods ended by themselves in 8.2 s (budget 30 s).
 2026-11-20 03:44:00 UTC · power-off · boot 4f1c8a2e
 
-priority 0 and above · 2 pods · took 3.0 s of 30 s
+priority 0 and above · 2 pods · took 3.0 s of 30 s · held by default/database for the last 1.8 s
   POD                GRACE     ASKED   SIGTERM      EXIT
   default/web         20 s     0.000     0.003     1.250
   default/database    20 s     0.000     0.003     3.012
@@ -94,13 +94,53 @@ The groups ask for 30 s, but the login manager waits only 30 s (set by \
 the end: the pods got 27 s.
 
 priority 0 and above · 3 pods · took 30.1 s of 30 s
-  POD               GRACE     ASKED   SIGTERM      EXIT
-  default/slow       20 s     0.000     0.003    20.004  killed: main, log (its own grace is 60 s)
-  default/hung       20 s     0.000     0.003         -  STILL RUNS: main
-  default/unknown    20 s     0.000         -         -  STILL RUNS? no answer from the pod \
-workers at the deadline
+  POD                     GRACE     ASKED   SIGTERM      EXIT
+  default/hung             20 s     0.000     0.003         -  STILL RUNS: main
+  default/unknown          20 s     0.000         -         -  STILL RUNS? no answer from the \
+pod workers at the deadline
+  default/slow     20 s of 60 s     0.000     0.003    20.004  killed: main, log
 "
     );
+}
+
+#[test]
+fn of_very_many_pods_those_that_went_wrong_and_the_slowest_are_shown() {
+    let mut pods: Vec<_> =
+        (0..1000).map(|n| pod(&format!("p{n}"), PodEnd::Exited, Some(0), Some(500 + n))).collect();
+    pods[7] = pod("killed", PodEnd::Killed, Some(0), Some(3000));
+    let report = report(Outcome::Forced, 3000, vec![group(0, Some((0, 3000)), pods)]);
+    let text = text(&report, false);
+    let rows: Vec<&str> = text.lines().skip(5).collect();
+    assert!(text.contains("held by default/killed for the last 1.5 s"), "{text}");
+    assert!(rows[0].trim_start().starts_with("default/killed"), "{text}");
+    assert!(rows[1].trim_start().starts_with("default/p999 "), "{text}");
+    assert_eq!(rows.len(), 13);
+    assert_eq!(rows[12], "  … 988 more: ended by themselves by 1.488; -o json has them");
+}
+
+#[test]
+fn a_group_is_held_by_the_pod_that_ended_alone_at_its_end() {
+    let held = |pods| {
+        let group = group(0, Some((0, 5000)), pods);
+        super::sentences::held_by(&group).map(|(pod, alone)| (pod.name.clone(), alone))
+    };
+    let ended = |name, at| pod(name, PodEnd::Exited, Some(0), Some(at));
+    assert_eq!(held(vec![ended("a", 5000)]), None, "there is no other");
+    assert_eq!(held(vec![ended("a", 4950), ended("b", 5000)]), None, "it is no matter");
+    assert_eq!(held(vec![ended("a", 5000), ended("b", 2000)]), Some(("a".into(), ms(3000))));
+    let left = pod("left", PodEnd::Left, Some(0), None);
+    assert_eq!(held(vec![left, ended("b", 2000)]), Some(("left".into(), ms(3000))));
+    let spared = pod("spared", PodEnd::Spared, None, None);
+    assert_eq!(held(vec![spared, ended("b", 2000)]), None, "it was not asked");
+}
+
+#[test]
+fn what_comes_before_sigterm_is_said() {
+    let mut hooked = pod("hooked", PodEnd::Exited, Some(0), Some(2000));
+    hooked.sigterm = Some(ms(900));
+    let text =
+        text(&report(Outcome::Clean, 2000, vec![group(0, Some((0, 2000)), vec![hooked])]), false);
+    assert!(text.contains("2.000  SIGTERM after 0.9 s\n"), "{text}");
 }
 
 #[test]

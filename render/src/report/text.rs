@@ -4,7 +4,7 @@ use std::fmt::{self, Write};
 use std::time::Duration;
 
 use anstyle::Style;
-use winddown_shared::display::{clean, in_seconds};
+use winddown_shared::display::clean;
 use winddown_shutdown::{GroupReport, Outcome, PodEnd, PodReport, ShutdownReport};
 
 use super::sentences::{self, occasion, shortage};
@@ -37,8 +37,10 @@ fn render(out: &mut String, report: &ShutdownReport, paint: Paint) -> fmt::Resul
     }
     let width =
         report.pods().map(|(_, pod)| pod.full_name().chars().count()).max().unwrap_or(0).max(3);
+    let graces = report.pods().map(|(_, pod)| sentences::grace(pod).chars().count());
+    let grace = graces.max().unwrap_or(0).max(6);
     for group in report.groups.iter().filter(|group| !group.pods.is_empty()) {
-        table(out, group, width, paint)?;
+        table(out, group, (width, grace), paint)?;
     }
     if !report.work.is_empty() {
         writeln!(out)?;
@@ -55,27 +57,37 @@ fn render(out: &mut String, report: &ShutdownReport, paint: Paint) -> fmt::Resul
     Ok(())
 }
 
-fn table(out: &mut String, group: &GroupReport, width: usize, paint: Paint) -> fmt::Result {
+/// The pods of a group; of very many those that went wrong and those that took longest.
+fn table(
+    out: &mut String,
+    group: &GroupReport,
+    (width, grace): (usize, usize),
+    paint: Paint,
+) -> fmt::Result {
     writeln!(out, "\n{} · {}", sentences::group(group), sentences::group_facts(group))?;
     if group.started.is_none() {
         return Ok(());
     }
     let head = format!(
-        "  {:width$}  {:>6}  {:>8}  {:>8}  {:>8}",
+        "  {:width$}  {:>grace$}  {:>8}  {:>8}  {:>8}",
         "POD", "GRACE", "ASKED", "SIGTERM", "EXIT"
     );
     writeln!(out, "{}", paint.with(DIM, &head))?;
-    for pod in &group.pods {
+    let (shown, folded) = fold(group);
+    for pod in shown {
         write!(
             out,
-            "  {:width$}  {:>6}  {:>8}  {:>8}  {:>8}",
+            "  {:width$}  {:>grace$}  {:>8}  {:>8}  {:>8}",
             pod.full_name(),
-            in_seconds(pod.grace),
+            sentences::grace(pod),
             offset(pod.asked),
             offset(pod.sigterm),
             offset(pod.exit)
         )?;
-        let remark = sentences::remark(pod);
+        let said = [sentences::before_sigterm(pod), Some(sentences::remark(pod))];
+        let said: Vec<String> =
+            said.into_iter().flatten().filter(|said| !said.is_empty()).collect();
+        let remark = said.join("; ");
         if !remark.is_empty() {
             write!(out, "  {}", paint.with(style(pod), &remark))?;
         }
@@ -85,7 +97,35 @@ fn table(out: &mut String, group: &GroupReport, width: usize, paint: Paint) -> f
             writeln!(out, "{}", paint.with(WARN, &mount))?;
         }
     }
+    if !folded.is_empty() {
+        let last = folded.iter().filter_map(|pod| pod.exit).max();
+        let wrong = folded.iter().filter(|pod| pod.end != PodEnd::Exited).count();
+        let how = match (wrong, last) {
+            (0, Some(last)) => format!("ended by themselves by {}", offset(Some(last))),
+            (wrong, _) => format!("{wrong} of them not by themselves"),
+        };
+        let more = format!("  … {} more: {how}; -o json has them", folded.len());
+        writeln!(out, "{}", paint.with(DIM, &more))?;
+    }
     Ok(())
+}
+
+/// Groups of more pods are folded.
+const MANY: usize = 24;
+/// Of such a group so many are shown.
+const SHOWN: usize = 12;
+
+/// The pods that are shown, and those that are not: in a large group the slowest of those that went well.
+fn fold(group: &GroupReport) -> (Vec<&PodReport>, Vec<&PodReport>) {
+    let mut pods = sentences::worst_first(group);
+    if pods.len() <= MANY {
+        return (pods, Vec::new());
+    }
+    let well = |pod: &PodReport| pod.end == PodEnd::Exited && pod.mounts.is_empty();
+    // Stable: those that went wrong stay first.
+    pods.sort_by_key(|pod| (well(pod), well(pod).then_some(std::cmp::Reverse(pod.exit))));
+    let folded = pods.split_off(SHOWN.max(pods.partition_point(|pod| !well(pod)).min(MANY)));
+    (pods, folded)
 }
 
 /// How a remark looks.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use winddown_shared::display::{clean, in_seconds};
+use winddown_shared::display::clean;
 use winddown_shutdown::{PodEnd, PodReport, ShutdownReport};
 
 use super::{Canvas, Escaped, sentences};
@@ -15,7 +15,7 @@ pub(super) fn write(report: &ShutdownReport, out: &mut Canvas) {
     super::open(out, "pods", "Pods");
     // The roles say again what the elements are: a browser forgets it where the style folds them.
     out.markup(format_args!(
-        "<table role=\"table\">\n<caption>Every pod, in the order of the groups. Asked, SIGTERM and \
+        "<table role=\"table\">\n<caption>Every pod, in the order of the groups; in a group those that went wrong come first. Asked, SIGTERM and \
          exit are seconds since the signal.</caption>\n<thead role=\"rowgroup\">\n<tr role=\"row\">"
     ));
     for name in COLUMNS {
@@ -30,7 +30,7 @@ pub(super) fn write(report: &ShutdownReport, out: &mut Canvas) {
              role=\"rowheader\" colspan=\"{}\">{name} <span class=\"dim\">{facts}</span></th></tr>",
             COLUMNS.len()
         ));
-        for pod in &group.pods {
+        for pod in sentences::worst_first(group) {
             row(pod, out);
         }
         out.markup(format_args!("</tbody>"));
@@ -44,10 +44,9 @@ fn row(pod: &PodReport, out: &mut Canvas) {
         "<tr role=\"row\"><th scope=\"row\" role=\"rowheader\"><bdi>{}</bdi></th>",
         Escaped(&name)
     ));
-    let grace = in_seconds(pod.grace);
     let numbers = [
         pod.priority.unwrap_or(0).to_string(),
-        grace,
+        sentences::grace(pod),
         offset(pod.asked),
         offset(pod.sigterm),
         offset(pod.exit),

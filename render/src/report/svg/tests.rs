@@ -71,7 +71,7 @@ fn every_pod_has_a_row_that_tells_all_about_it() {
     let words = words(&svg);
     for wanted in [
         "Clean shutdown: 3 pods ended by themselves in 8.2 s (budget 30 s).",
-        "priority 0 and above 2 pods · took 3.0 s of 30 s",
+        "priority 0 and above 2 pods · took 3.0 s of 30 s · held by default/database for the last 1.8 s",
         "priority 2000000000 and above 1 pod · took 5.2 s of 27.0 s",
         "default/dns",
         "node let go 8.2 s",
