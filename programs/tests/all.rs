@@ -16,6 +16,7 @@ mod mistakes;
 mod monitoring;
 mod notices;
 mod one_program;
+mod release;
 mod schemas;
 mod secrets;
 mod signals;
