@@ -210,7 +210,7 @@ pub struct DrillArgs {
 Examples:
   winddown report
   winddown report --list
-  winddown report -b -1    # of the boot before this one, as journalctl counts them
+  winddown report -b -1    # of the boot before this one, as in journalctl
   winddown report -o json | jq '.outcome'
   winddown report -o svg > shutdown.svg
   winddown report -o html > shutdown.html
