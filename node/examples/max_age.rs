@@ -5,7 +5,7 @@
 //! ```
 //!
 //! Pods are programs of this host, from the manifests in `DIRECTORY/pods`; `winddown --socket
-//! DIRECTORY/winddown.sock status` shows them. docs/how-to/embedding.md walks through it.
+//! DIRECTORY/winddown.sock status` shows them. README.md has what it is made of.
 
 use std::error::Error;
 use std::path::{Path, PathBuf};

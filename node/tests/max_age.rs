@@ -1,4 +1,4 @@
-//! A third party's controller, as docs/how-to/embedding.md shows it: the example's own program, with real pods.
+//! A third party's controller, as node/README.md describes it: the example's own program, with real pods.
 
 #![allow(
     clippy::unwrap_used,

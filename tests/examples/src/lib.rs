@@ -38,6 +38,9 @@ struct Files;
 #[doc = include_str!("../../../machine/README.md")]
 struct Machine;
 
+#[doc = include_str!("../../../node/README.md")]
+struct Node;
+
 #[doc = include_str!("../../../notices/README.md")]
 struct Notices;
 

@@ -7,7 +7,7 @@ use crate::table::{Group, Kind, RUNTIMES, Row, Verdict, left_out};
 const HEAD: &str = "\
 # Fields of a pod
 
-What each [runtime](runtimes.md) does with each field of a pod. `make pod-fields` writes this page from the table that
+What each [runtime](../docs/reference/runtimes.md) does with each field of a pod. `make pod-fields` writes this page from the table that
 the tests check the runtimes against.
 
 * **done**, **yes**: as Kubernetes does it, except for the value that is named.
@@ -19,10 +19,19 @@ first. Values without a meaning (a port of 70000, two handlers in one probe) are
 manifest by the agent. `process` and `systemd` share a column where they agree.
 ";
 
-/// docs/reference/pod-fields.md.
+/// runtimes/pod-fields.md.
 pub(crate) fn page(groups: &[Group]) -> String {
     let mut text = HEAD.to_owned();
     for group in groups {
+        // The row of the field that has all of these says it.
+        let says_more = |runtime: &&str| match refused_whole(group, runtime) {
+            Some(_) => false,
+            None => group.rows.iter().any(|row| cell(group, runtime, row) != "yes"),
+        };
+        let refused = RUNTIMES.iter().any(|runtime| refused_whole(group, runtime).is_some());
+        if refused && !RUNTIMES.iter().any(says_more) {
+            continue;
+        }
         let _ = write!(text, "\n## `{}`: {}\n", group.at.replace("[0]", "[]"), group.of);
         let agree =
             group.rows.iter().all(|row| cell(group, "process", row) == cell(group, "systemd", row));
