@@ -215,7 +215,12 @@ impl Shutdown {
             notices: self.notices,
             operator,
             progress,
-            kept: Kept { state_directory: state, reports, records, last_boot },
+            kept: Kept {
+                state_directory: state,
+                reports: reports.of_node(&*core.identity.name),
+                records,
+                last_boot,
+            },
             trigger: self.trigger,
             refused_signals: self.refused_signals,
             held_since: watch::Sender::new(None),

@@ -64,6 +64,9 @@ pub struct ShutdownReport {
     pub node_action: Option<String>,
     /// The kernel's boot id during the run.
     pub boot_id: String,
+    /// The node's name; absent where the one that kept the report did not know it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node: Option<String>,
     /// Wall time of the signal.
     pub started_at: WallTime,
     /// Wall time of the end: everything but this report was done.
@@ -246,6 +249,7 @@ impl ShutdownReport {
             trigger: header.trigger,
             node_action: node_action(header.node_action),
             boot_id: header.boot_id,
+            node: None,
             started_at: header.started_at,
             ended_at: ended.at,
             took: ended.took,

@@ -55,7 +55,8 @@ pub(super) fn occasion(report: &ShutdownReport) -> String {
         _ => "",
     };
     let at = report.started_at.strftime("%Y-%m-%d %H:%M:%S UTC");
-    format!("{at}{action} · boot {}", clean(&report.boot_id))
+    let node = report.node.as_deref().map(|node| format!(" · node {}", clean(node)));
+    format!("{at}{action}{} · boot {}", node.unwrap_or_default(), clean(&report.boot_id))
 }
 
 /// What was special about the run's beginning and its course, a sentence each.

@@ -144,6 +144,13 @@ fn what_comes_before_sigterm_is_said() {
 }
 
 #[test]
+fn a_report_names_its_node() {
+    let mut report = report(Outcome::Clean, 0, vec![]);
+    report.node = Some("edge-1".into());
+    assert!(text(&report, false).contains(" · power-off · node edge-1 · boot 4f1c8a2e\n"));
+}
+
+#[test]
 fn a_spared_group_is_one_line() {
     let spared = vec![pod("c", PodEnd::Spared, None, None)];
     let report = report(Outcome::Cancelled, 1500, vec![group(7, None, spared)]);

@@ -30,6 +30,7 @@ const TEMPORARY: &str = ".tmp-shutdown-";
 pub struct ReportStore {
     directory: PathBuf,
     keep: usize,
+    node: Option<String>,
 }
 
 /// What is in a [`ReportStore`].
@@ -89,12 +90,17 @@ pub enum StoreError {
 impl ReportStore {
     /// A store in `directory`, which is made when the first report is written. Keeps the last 20.
     pub fn new(directory: impl Into<PathBuf>) -> Self {
-        Self { directory: directory.into(), keep: DEFAULT_KEEP }
+        Self { directory: directory.into(), keep: DEFAULT_KEEP, node: None }
     }
 
     /// Keeps the shutdowns of the last `count` boots, at least one; and that many drains and drills.
     pub fn keeping(self, count: usize) -> Self {
         Self { keep: count.max(1), ..self }
+    }
+
+    /// Writes the node's name into reports that have none: a report may be read on another machine.
+    pub fn of_node(self, name: impl Into<String>) -> Self {
+        Self { node: Some(name.into()), ..self }
     }
 
     /// Writes `report` and drops the oldest ones beyond the limit. Blocks on the disk.
@@ -105,7 +111,12 @@ impl ReportStore {
         fs::create_dir_all(&self.directory)
             .map_err(|source| io_error("create", &self.directory, source))?;
         let path = self.path_for(report)?;
-        let mut text = serde_json::to_vec_pretty(report)
+        let named = self
+            .node
+            .as_ref()
+            .filter(|_| report.node.is_none())
+            .map(|node| ShutdownReport { node: Some(node.clone()), ..report.clone() });
+        let mut text = serde_json::to_vec_pretty(named.as_ref().unwrap_or(report))
             .map_err(|source| StoreError::NotAReport { path: path.clone(), source })?;
         text.push(b'\n');
         replace(&path, 0o644, Survives::PowerCut, &text)

@@ -49,6 +49,7 @@ pub(crate) fn report(outcome: Outcome, took: u64, groups: Vec<GroupReport>) -> S
         trigger: Trigger::LoginManager,
         node_action: Some("powerOff".into()),
         boot_id: "4f1c8a2e".into(),
+        node: None,
         started_at: "2026-11-20T03:44:00.123456789Z".parse().unwrap(),
         ended_at: "2026-11-20T03:44:08.3Z".parse().unwrap(),
         took: ms(took),

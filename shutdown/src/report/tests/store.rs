@@ -14,6 +14,17 @@ fn seconds(reports: &[ShutdownReport]) -> Vec<String> {
 }
 
 #[test]
+fn a_store_names_its_node_in_reports_that_do_not() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = ReportStore::new(directory.path()).of_node("edge-1");
+    store.write(&at(1)).unwrap();
+    store.write(&ShutdownReport { node: Some("edge-2".into()), ..at(2) }).unwrap();
+    let names: Vec<_> =
+        store.list().unwrap().reports.into_iter().filter_map(|report| report.node).collect();
+    assert_eq!(names, ["edge-2", "edge-1"]);
+}
+
+#[test]
 fn reports_are_listed_newest_first_and_the_oldest_go() {
     let directory = tempfile::tempdir().unwrap();
     let store = ReportStore::new(directory.path().join("made/on/demand")).keeping(3);
