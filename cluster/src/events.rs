@@ -12,7 +12,6 @@ mod body;
 mod correlate;
 mod draft;
 mod of_decision;
-mod of_seams;
 mod queue;
 #[cfg(test)]
 mod tests;

@@ -44,7 +44,6 @@ pub use controller::{
 };
 pub use cordon::{CORDONED_BY, CordonReason, TAINT, TAINTED_BY};
 pub use desired::NodeFacts;
-pub use events::{NoNodeEvents, NodeEvent, NodeEvents, NodeRef};
 pub use handle::{NodeHandle, NodeState, NotTold};
 pub use lease::{LEASE_NAMESPACE, LeaseError, LeaseTimes, LeaseTimesError};
 pub use managed_keys::LAST_APPLIED;

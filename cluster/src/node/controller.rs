@@ -12,12 +12,13 @@ use winddown_shared::WallClock;
 
 use super::conditions::{self, Health};
 use super::desired::NodeFacts;
-use super::events::{NoNodeEvents, NodeEvents, NodeRef, starting};
+use super::events::starting;
 use super::handle::{NodeHandle, NodeState, Wishes};
 use super::lease::{LEASE_NAMESPACE, LeaseTimes};
 use super::ping::{Answer, NoPing, Ping, PingTimes, watch_over};
 use super::server::Server;
 use super::ticker::TickSource;
+use crate::events::{EventDraft, Events};
 
 mod leasing;
 mod registering;
@@ -93,15 +94,15 @@ pub enum NodeSettingsError {
 
 /// Drives one Node object. Made by [`NodeController::builder`].
 #[derive(Debug)]
-pub struct NodeController<P = NoPing, E = NoNodeEvents> {
-    core: Core<E>,
+pub struct NodeController<P = NoPing> {
+    core: Core,
     ping: P,
     answers: watch::Sender<Answer>,
 }
 
 /// Makes a [`NodeController`].
 #[derive(Debug)]
-pub struct NodeControllerBuilder<P = NoPing, E = NoNodeEvents> {
+pub struct NodeControllerBuilder<P = NoPing> {
     api: Api<Node>,
     leases: Api<Lease>,
     name: Arc<str>,
@@ -109,18 +110,18 @@ pub struct NodeControllerBuilder<P = NoPing, E = NoNodeEvents> {
     clock: WallClock,
     settings: NodeSettings,
     ping: P,
-    events: E,
+    events: Option<Events>,
 }
 
 /// What all parts of the controller look at.
 #[derive(Debug)]
-struct Core<E> {
+struct Core {
     api: Api<Node>,
     leases: Api<Lease>,
     name: Arc<str>,
     clock: WallClock,
     settings: NodeSettings,
-    events: E,
+    events: Option<Events>,
     facts: watch::Receiver<NodeFacts>,
     wishes: watch::Receiver<Wishes>,
     answers: watch::Receiver<Answer>,
@@ -146,19 +147,18 @@ impl NodeController {
             clock,
             settings: NodeSettings::default(),
             ping: NoPing,
-            events: NoNodeEvents,
+            events: None,
         }
     }
 }
 
-impl<P: Ping, E: NodeEvents> NodeController<P, E> {
+impl<P: Ping> NodeController<P> {
     /// Reconciles the node until `cancel`. Never gives up, and does not remove the node at its end:
     /// pods survive a restart of the agent.
     pub async fn run(self, cancel: CancellationToken) {
         let Self { core, ping, answers } = self;
         if core.settings.scope == NodeScope::Whole {
-            let node = NodeRef { name: core.name.clone(), uid: None };
-            core.events.node_event(starting(node));
+            core.tell(starting(&core.name));
         }
         let ticks = TickSource::new();
         // One task and one timer: an idle node wakes once per renewal.
@@ -175,7 +175,7 @@ impl<P: Ping, E: NodeEvents> NodeController<P, E> {
 
 // === impl NodeControllerBuilder ===
 
-impl<P: Ping, E: NodeEvents> NodeControllerBuilder<P, E> {
+impl<P: Ping> NodeControllerBuilder<P> {
     /// Uses other settings than the kubelet's.
     #[must_use]
     pub fn settings(mut self, settings: NodeSettings) -> Self {
@@ -185,23 +185,23 @@ impl<P: Ping, E: NodeEvents> NodeControllerBuilder<P, E> {
 
     /// Asks `ping` whether pods can be run. Without it only [`NodeHandle::set_ready`] says so.
     #[must_use]
-    pub fn ping<Q: Ping>(self, ping: Q) -> NodeControllerBuilder<Q, E> {
+    pub fn ping<Q: Ping>(self, ping: Q) -> NodeControllerBuilder<Q> {
         let Self { api, leases, name, facts, clock, settings, events, .. } = self;
         NodeControllerBuilder { api, leases, name, facts, clock, settings, ping, events }
     }
 
-    /// Tells `events` what happens to the node.
+    /// Has `events` tell what happens to the node. Without it nothing does.
     #[must_use]
-    pub fn events<F: NodeEvents>(self, events: F) -> NodeControllerBuilder<P, F> {
-        let Self { api, leases, name, facts, clock, settings, ping, .. } = self;
-        NodeControllerBuilder { api, leases, name, facts, clock, settings, ping, events }
+    pub fn events(mut self, events: Events) -> Self {
+        self.events = Some(events);
+        self
     }
 
     /// The controller and its handle.
     ///
     /// # Errors
     /// A setting is out of range.
-    pub fn build(self) -> Result<(NodeController<P, E>, NodeHandle), NodeSettingsError> {
+    pub fn build(self) -> Result<(NodeController<P>, NodeHandle), NodeSettingsError> {
         let Self { api, leases, name, facts, clock, settings, ping, events } = self;
         let settings = settings.checked(&name)?;
         let (wishes, said) = watch::channel(Wishes::new());
@@ -229,7 +229,13 @@ impl<P: Ping, E: NodeEvents> NodeControllerBuilder<P, E> {
 
 // === impl Core ===
 
-impl<E> Core<E> {
+impl Core {
+    fn tell(&self, event: EventDraft) {
+        if let Some(events) = &self.events {
+            events.send(event);
+        }
+    }
+
     /// What the conditions are made of, now.
     fn health(&self) -> Health {
         let wishes = self.wishes.borrow();

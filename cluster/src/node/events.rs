@@ -1,4 +1,4 @@
-//! What happened to the node, as input for Kubernetes Events.
+//! What happened to the node, as Kubernetes Events in the kubelet's words.
 
 use std::sync::Arc;
 
@@ -6,42 +6,11 @@ use k8s_openapi::api::core::v1::{Node, NodeCondition};
 
 use super::conditions::find;
 use super::cordon::is_unschedulable;
-
-/// Takes events about the node. Must not block.
-pub trait NodeEvents: Send + Sync + 'static {
-    /// Takes one event.
-    fn node_event(&self, event: NodeEvent);
-}
-
-/// Drops all events.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct NoNodeEvents;
-
-/// Something that happened to the node, in the kubelet's words.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NodeEvent {
-    /// Whether it is a `Warning`; else it is `Normal`.
-    pub warning: bool,
-    /// The reason: `NodeReady`, `NodeHasDiskPressure`, …
-    pub reason: &'static str,
-    /// For people.
-    pub message: String,
-    /// Which node.
-    pub node: NodeRef,
-}
-
-/// Names a node.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NodeRef {
-    /// `metadata.name`.
-    pub name: Arc<str>,
-    /// `metadata.uid`, once the node is registered.
-    pub uid: Option<Arc<str>>,
-}
+use crate::events::{EventDraft, EventKind, NodeRef, Subject};
 
 /// The agent has begun to look after the node.
-pub(super) fn starting(node: NodeRef) -> NodeEvent {
-    NodeEvent { warning: false, reason: "Starting", message: "Starting kubelet.".to_owned(), node }
+pub(super) fn starting(name: &Arc<str>) -> EventDraft {
+    normal(name, "Starting", "Starting kubelet.")
 }
 
 /// The changes between two states of the node. Among the conditions only those this node `wanted`:
@@ -51,8 +20,7 @@ pub(super) fn changes(
     before: &Node,
     after: &Node,
     wanted: &[NodeCondition],
-) -> Vec<NodeEvent> {
-    let node = NodeRef { name: name.clone(), uid: after.metadata.uid.as_deref().map(Into::into) };
+) -> Vec<EventDraft> {
     let mut reasons = Vec::new();
     for (kind, on, off) in CONDITIONS {
         if let Some(is_on) = turned(kind, before, after)
@@ -66,13 +34,10 @@ pub(super) fn changes(
         (true, false) => reasons.push("NodeSchedulable"),
         _ => {}
     }
-    let status_is = reasons.into_iter().map(|reason| NodeEvent {
-        warning: false,
-        reason,
-        message: format!("Node {name} status is now: {reason}"),
-        node: node.clone(),
-    });
-    rebooted(before, after, &node).into_iter().chain(status_is).collect()
+    let status_is = reasons
+        .into_iter()
+        .map(|reason| normal(name, reason, &format!("Node {name} status is now: {reason}")));
+    rebooted(name, before, after).into_iter().chain(status_is).collect()
 }
 
 /// Condition, and the reasons of the events when it turns true and when it turns false.
@@ -91,14 +56,17 @@ fn turned(kind: &str, before: &Node, after: &Node) -> Option<bool> {
     (was != Some(is) && !first_ready).then_some(is == "True")
 }
 
-fn rebooted(before: &Node, after: &Node, node: &NodeRef) -> Option<NodeEvent> {
+fn rebooted(name: &Arc<str>, before: &Node, after: &Node) -> Option<EventDraft> {
     let (was, is) = (boot(before)?, boot(after)?);
-    (!was.is_empty() && was != is).then(|| NodeEvent {
-        warning: true,
-        reason: "Rebooted",
-        message: format!("Node {} has been rebooted, boot id: {is}", node.name),
-        node: node.clone(),
+    (!was.is_empty() && was != is).then(|| {
+        let message = format!("Node {name} has been rebooted, boot id: {is}");
+        EventDraft { kind: EventKind::Warning, ..normal(name, "Rebooted", &message) }
     })
+}
+
+fn normal(name: &Arc<str>, reason: &'static str, message: &str) -> EventDraft {
+    let about = Subject::node(&NodeRef::new(Arc::clone(name)));
+    EventDraft::normal(about, reason, message).decided()
 }
 
 fn boot(node: &Node) -> Option<&str> {
@@ -107,16 +75,4 @@ fn boot(node: &Node) -> Option<&str> {
 
 fn condition<'a>(node: &'a Node, kind: &str) -> Option<&'a NodeCondition> {
     find(node.status.as_ref()?.conditions.as_deref()?, kind)
-}
-
-// === impl NoNodeEvents ===
-
-impl NodeEvents for NoNodeEvents {
-    fn node_event(&self, _: NodeEvent) {}
-}
-
-impl<E: NodeEvents + ?Sized> NodeEvents for Arc<E> {
-    fn node_event(&self, event: NodeEvent) {
-        (**self).node_event(event);
-    }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use winddown_cluster::after_boot::{AfterBoot, AfterBootPolicy};
-use winddown_cluster::events::{EventWriter, Events};
+use winddown_cluster::events::EventWriter;
 use winddown_cluster::mirror::MirrorDriver;
 use winddown_cluster::node::{NodeController, Ping};
 use winddown_cluster::pods::{NodeSide, PodController};
@@ -20,7 +20,7 @@ use super::{Membership, PodSide};
 
 /// What has to be started once the node is there.
 pub(crate) struct ClusterWork<P> {
-    pub(super) node: NodeController<P, Events>,
+    pub(super) node: NodeController<P>,
     pub(super) writer: EventWriter,
     pub(super) pods: Option<PodsWork>,
 }

@@ -13,7 +13,7 @@ use crate::node::ticker::Ticker;
 use winddown_api_client::refusal::{self, Refusal};
 use winddown_shared::Backoff;
 
-impl<E> Core<E> {
+impl Core {
     /// Renews the lease with every beat, for ever.
     pub(super) async fn keep_lease(&self, mut ticker: Ticker) {
         let Some(times) = self.settings.lease else {

@@ -13,7 +13,6 @@ use winddown_shared::error_chain;
 use super::{Core, Registration};
 use crate::node::cordon::FIELD_MANAGER;
 use crate::node::desired::NodeFacts;
-use crate::node::events::NodeEvents;
 use crate::node::fault::Fault;
 use winddown_api_client::refusal::Refusal;
 
@@ -28,7 +27,7 @@ pub(super) enum Registered {
     Failed(Fault),
 }
 
-impl<E: NodeEvents> Core<E> {
+impl Core {
     /// Looks for the Node object, and creates it if this agent registers the node.
     pub(super) async fn register(&self) -> Registered {
         match self.bounded(self.api.get_opt(&self.name)).await {

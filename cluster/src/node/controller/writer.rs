@@ -16,7 +16,7 @@ use super::{Core, NodeScope};
 use crate::node::attempt::Attempt;
 use crate::node::conditions;
 use crate::node::cordon::{self, Barrier, CordonReason, FIELD_MANAGER, Mark};
-use crate::node::events::{NodeEvents, changes};
+use crate::node::events::changes;
 use crate::node::fault::Fault;
 use crate::node::handle::Wishes;
 use crate::node::patch;
@@ -24,8 +24,8 @@ use winddown_api_client::refusal::Refusal;
 
 /// The writer's state between rounds.
 #[derive(Debug)]
-pub(super) struct Writer<'a, E> {
-    core: &'a Core<E>,
+pub(super) struct Writer<'a> {
+    core: &'a Core,
     /// The version of the desired state: incremented with every local change.
     inputs: u64,
     /// The node and the inputs for which nothing was left to write.
@@ -82,8 +82,8 @@ struct Plan {
 /// How often to look for a node that another party creates, if the watch does not report it.
 const LOOK_AGAIN: Duration = Duration::from_secs(60);
 
-impl<'a, E: NodeEvents> Writer<'a, E> {
-    pub(super) fn new(core: &'a Core<E>) -> Self {
+impl<'a> Writer<'a> {
+    pub(super) fn new(core: &'a Core) -> Self {
         Self {
             core,
             inputs: 1,
@@ -286,7 +286,7 @@ impl<'a, E: NodeEvents> Writer<'a, E> {
         let before = self.told.as_deref().unwrap_or(&none);
         let wanted = self.core.wanted(conditions::of(node));
         for event in changes(&self.core.name, before, node, &wanted) {
-            self.core.events.node_event(event);
+            self.core.tell(event);
         }
         self.told = Some(node.clone());
     }
@@ -308,7 +308,7 @@ impl<'a, E: NodeEvents> Writer<'a, E> {
     }
 }
 
-impl<E: NodeEvents> Core<E> {
+impl Core {
     async fn patch(&self, kind: Kind, patch: &Value) -> Result<Node, Fault> {
         let params =
             PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };

@@ -5,10 +5,9 @@ use tokio::time::{Instant, sleep_until};
 
 use super::Core;
 use super::writer::{Next, Writer};
-use crate::node::events::NodeEvents;
 use crate::node::ticker::Ticker;
 
-impl<E: NodeEvents> Core<E> {
+impl Core {
     /// Reconciles the Node object for ever.
     pub(super) async fn keep_status(&self, mut ticker: Ticker) {
         let mut answers = self.answers.clone();

@@ -4,7 +4,6 @@ mod cordons;
 mod shutdowns;
 mod trouble;
 
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use http::Method;
@@ -13,10 +12,10 @@ use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
 use super::super::controller::{NodeController, NodeSettings, Registration};
-use super::super::events::{NodeEvent, NodeEvents};
 use super::super::handle::NodeHandle;
 use super::ledger::{Ledger, Mishap};
 use super::*;
+use crate::events::{Events, NodeRef};
 
 const NODE: &str = "/api/v1/nodes/n1";
 const STATUS: &str = "/api/v1/nodes/n1/status";
@@ -26,30 +25,15 @@ const LEASE: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/lea
 struct Agent {
     handle: NodeHandle,
     facts: watch::Sender<NodeFacts>,
-    events: Heard,
+    events: Events,
     stop: CancellationToken,
-}
-
-#[derive(Clone, Default)]
-struct Heard(Arc<Mutex<Vec<String>>>);
-
-impl NodeEvents for Heard {
-    fn node_event(&self, event: NodeEvent) {
-        self.0.lock().unwrap().push(event.reason.to_owned());
-    }
-}
-
-impl Heard {
-    fn take(&self) -> Vec<String> {
-        std::mem::take(&mut self.0.lock().unwrap())
-    }
 }
 
 impl Agent {
     /// Starts on this ledger, with these facts and settings.
     fn start_with(ledger: &Ledger, facts: NodeFacts, settings: NodeSettings) -> Self {
         let (facts, told) = watch::channel(facts);
-        let events = Heard::default();
+        let events = Events::unwritten(NodeRef::new(NAME), 1000, clock());
         let (controller, handle) = NodeController::builder(ledger.client(), NAME, told, clock())
             .settings(settings)
             .events(events.clone())
@@ -70,6 +54,12 @@ impl Agent {
         agent.handle.set_ready(Ok(()));
         agent.told().await;
         agent
+    }
+
+    /// The reasons of the events since it was last asked.
+    fn heard(&self) -> Vec<String> {
+        let events = std::iter::from_fn(|| self.events.take());
+        events.map(|event| event.reason.into_owned()).collect()
     }
 
     async fn told(&self) {
@@ -167,13 +157,13 @@ async fn events_tell_what_changed_once_and_in_the_kubelets_words() {
     agent.handle.set_ready(Ok(()));
     agent.told().await;
     let healthy = ["NodeHasSufficientMemory", "NodeHasNoDiskPressure", "NodeHasSufficientPID"];
-    assert_eq!(agent.events.take(), [&["Starting"], &healthy[..], &["NodeReady"]].concat());
+    assert_eq!(agent.heard(), [&["Starting"], &healthy[..], &["NodeReady"]].concat());
     agent.handle.set_pressure(super::super::Pressure { disk: true, ..Default::default() });
     agent.told().await;
     agent.handle.set_shutting_down(true);
     agent.told().await;
     sleep(Duration::from_secs(600)).await;
-    assert_eq!(agent.events.take(), ["NodeHasDiskPressure", "NodeNotReady", "NodeNotSchedulable"]);
+    assert_eq!(agent.heard(), ["NodeHasDiskPressure", "NodeNotReady", "NodeNotSchedulable"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -186,7 +176,7 @@ async fn a_node_that_was_rebooted_says_so() {
     let agent = Agent::start_with(&ledger, facts, NodeSettings::default());
     agent.handle.set_ready(Ok(()));
     agent.told().await;
-    assert!(agent.events.take().contains(&"Rebooted".to_owned()));
+    assert!(agent.heard().contains(&"Rebooted".to_owned()));
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,6 +1,7 @@
 //! An API server that is slow, away, or says no.
 
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 
 use serde_json::json;
 
