@@ -39,6 +39,7 @@ mod controller;
 mod drain;
 mod grace;
 mod journal;
+mod json_file;
 mod plan;
 mod plan_json;
 mod policy;
@@ -55,19 +56,20 @@ mod tests;
 pub use budget::Budget;
 pub use controller::{ShutdownController, ShutdownParts};
 pub use drain::{DrainOrder, drain};
+pub use json_file::FileError;
 pub use plan::{
     Group, Plan, PlanWarning, PlannedPod, PlannedWork, Shrink, plan, plan_with, plan_within,
 };
 pub use plan_json::{PlanLineError, plan_json_line};
 pub use policy::{CRITICAL_PRIORITY, GroupPeriod, Policy, PolicyError};
 pub use progress::{GroupProgress, Progress, ProgressPhase, ProgressSender};
-pub use record::{RecordError, RecordFile, RecordPlace, RunPhase, RunRecord};
+pub use record::{RecordFile, RecordPlace, RunPhase, RunRecord};
 pub use report::{
     BootMark, BudgetReport, Evidence, GroupReport, LastBoot, Listing, NoticeReport, Outcome,
-    PodEnd, PodReport, PreviousBoot, ReportSink, ReportStore, ShutdownReport, StoreError, Trigger,
-    WorkOutcome, WorkReport, last_boot,
+    PodEnd, PodReport, PreviousBoot, ReportSink, ReportStore, ShutdownReport, Trigger, WorkOutcome,
+    WorkReport, last_boot,
 };
 pub use role::{ROLE_LABEL, Role};
 pub use run::{RunOrder, RunReport, RunStop, run_plan};
-pub use state_file::{StateFile, StateFileError, StateTimes};
+pub use state_file::{StateFile, StateTimes};
 pub use winddown_shared::{AdmissionGate, BootClock};

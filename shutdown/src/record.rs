@@ -10,13 +10,13 @@ use crate::controller::status_of_ended;
 use crate::grace::{rest_of_grace, room};
 use crate::report::ReportHeader;
 use crate::run_context::RunContext;
-use crate::{Budget, ShutdownReport};
+use crate::{Budget, FileError, ShutdownReport};
 
 mod file;
 #[cfg(test)]
 pub(crate) mod tests;
 
-pub use file::{RecordError, RecordFile};
+pub use file::RecordFile;
 
 /// A time in a record that is longer than this was not put there by a run: its deadline is a notice's
 /// or the configuration's, and it may have begun some time after the boot.
@@ -79,13 +79,13 @@ pub trait RecordPlace: Send + Sync + 'static {
     ///
     /// # Errors
     /// It could not be kept; the one before it is still there.
-    fn write(&self, record: &RunRecord) -> Result<(), RecordError>;
+    fn write(&self, record: &RunRecord) -> Result<(), FileError>;
 
     /// The record that is kept, if any.
     ///
     /// # Errors
     /// It cannot be read, or is something else.
-    fn read(&self) -> Result<Option<RunRecord>, RecordError>;
+    fn read(&self) -> Result<Option<RunRecord>, FileError>;
 
     /// The place's name for people.
     fn name(&self) -> String;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use winddown_shared::{KillReason, ShutdownKind, WallTime};
 
-use crate::{Budget, RunReport};
+use crate::{Budget, FileError, RunReport};
 
 mod boot_mark;
 mod headline;
@@ -20,7 +20,7 @@ mod work;
 pub use boot_mark::{BootMark, PreviousBoot};
 pub use last_boot::{Evidence, LastBoot, last_boot};
 pub use pods::{GroupReport, PodEnd, PodReport};
-pub use store::{Listing, ReportStore, StoreError};
+pub use store::{Listing, ReportStore};
 pub(crate) use work::WorkEnd;
 pub use work::{WorkOutcome, WorkReport};
 
@@ -33,12 +33,12 @@ pub trait ReportSink: Send + Sync + 'static {
     ///
     /// # Errors
     /// It could not be stored. The run goes on.
-    fn keep(&self, report: &ShutdownReport) -> Result<(), StoreError>;
+    fn keep(&self, report: &ShutdownReport) -> Result<(), FileError>;
 }
 
 /// Keeps no report.
 impl ReportSink for () {
-    fn keep(&self, _: &ShutdownReport) -> Result<(), StoreError> {
+    fn keep(&self, _: &ShutdownReport) -> Result<(), FileError> {
         Ok(())
     }
 }

@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use winddown_fakes::{FakeInhibitor, FakeKiller, FakeRecorder};
 use winddown_shared::{Pod, WallClock};
 use winddown_shutdown::{
-    AdmissionGate, BootClock, Policy, ProgressPhase, ProgressSender, RecordError, RecordFile,
+    AdmissionGate, BootClock, FileError, Policy, ProgressPhase, ProgressSender, RecordFile,
     RecordPlace, ReportStore, RunRecord, ShutdownController, ShutdownParts, Trigger,
 };
 
@@ -23,13 +23,13 @@ const PATIENCE: Duration = Duration::from_millis(250);
 struct Watched(RecordFile, OnceLock<(Instant, usize)>);
 
 impl RecordPlace for Watched {
-    fn write(&self, record: &RunRecord) -> Result<(), RecordError> {
+    fn write(&self, record: &RunRecord) -> Result<(), FileError> {
         self.0.write(record)?;
         self.1.get_or_init(|| (Instant::now(), record.report.pods().count()));
         Ok(())
     }
 
-    fn read(&self) -> Result<Option<RunRecord>, RecordError> {
+    fn read(&self) -> Result<Option<RunRecord>, FileError> {
         self.0.read()
     }
 

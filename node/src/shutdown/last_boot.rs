@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use winddown_shared::{Event, WallTime};
 use winddown_shutdown::{
-    BootMark, Evidence, LastBoot, RecordPlace, ReportStore, RunRecord, StoreError, last_boot,
+    BootMark, Evidence, FileError, LastBoot, RecordPlace, ReportStore, RunRecord, last_boot,
 };
 
 use winddown_control::api::LastBootStatus;
@@ -119,7 +119,7 @@ fn newest_of_other_boots(records: &[Arc<dyn RecordPlace>], boot_id: &str) -> Opt
         .max_by_key(|record| (record.report.started_at, record.sequence))
 }
 
-fn or_none<T>(result: Result<Option<T>, StoreError>) -> Option<T> {
+fn or_none<T>(result: Result<Option<T>, FileError>) -> Option<T> {
     result.unwrap_or_else(|error| {
         tracing::warn!(
             "how the node went down last may not be known: {}",

@@ -10,7 +10,7 @@ use winddown_fakes::{FakeInhibitor, FakeKiller, FakeRecorder};
 use winddown_shared::{Inhibitor, InhibitorState, Pod, PodKiller, ShutdownWork, WallClock};
 
 use super::{ShutdownController, ShutdownParts};
-use crate::report::StoreError;
+use crate::FileError;
 use crate::tests::secs;
 use crate::{
     AdmissionGate, BootClock, Policy, Progress, ProgressPhase, ProgressSender, ReportSink,
@@ -60,7 +60,7 @@ struct Memory {
 }
 
 impl ReportSink for Memory {
-    fn keep(&self, report: &ShutdownReport) -> Result<(), StoreError> {
+    fn keep(&self, report: &ShutdownReport) -> Result<(), FileError> {
         let held = self.login.as_ref().is_some_and(|login| login.fake.is_held());
         self.kept.lock().unwrap().push((report.clone(), held));
         let mut fails = self.fails.lock().unwrap();
@@ -68,7 +68,7 @@ impl ReportSink for Memory {
             return Ok(());
         }
         *fails -= 1;
-        Err(StoreError::Io {
+        Err(FileError::Io {
             what: "write",
             path: "/full".into(),
             source: std::io::ErrorKind::StorageFull.into(),

@@ -7,7 +7,7 @@ use winddown_shared::WallClock;
 
 use super::Journal;
 use crate::record::tests::record;
-use crate::{RecordError, RecordPlace, RunPhase, RunRecord};
+use crate::{FileError, RecordPlace, RunPhase, RunRecord};
 
 /// A place that does as it is told.
 #[derive(Default)]
@@ -38,7 +38,7 @@ impl Place {
 }
 
 impl RecordPlace for Place {
-    fn write(&self, record: &RunRecord) -> Result<(), RecordError> {
+    fn write(&self, record: &RunRecord) -> Result<(), FileError> {
         self.tried.fetch_add(1, Ordering::SeqCst);
         if let Some(go) = &*self.hangs.lock().unwrap() {
             match self.slow.load(Ordering::SeqCst) {
@@ -48,13 +48,13 @@ impl RecordPlace for Place {
         }
         if self.refuses.load(Ordering::SeqCst) {
             let source = std::io::ErrorKind::StorageFull.into();
-            return Err(RecordError::Io { what: "write", path: self.name.into(), source });
+            return Err(FileError::Io { what: "write", path: self.name.into(), source });
         }
         self.kept.lock().unwrap().push((record.sequence, record.phase));
         Ok(())
     }
 
-    fn read(&self) -> Result<Option<RunRecord>, RecordError> {
+    fn read(&self) -> Result<Option<RunRecord>, FileError> {
         Ok(None)
     }
 

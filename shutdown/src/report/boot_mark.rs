@@ -1,19 +1,16 @@
 //! A mark on disk that tells the next agent of an earlier boot.
 
 use std::path::{Path, PathBuf};
-use std::{fs, io};
 
 use serde::{Deserialize, Serialize};
+use winddown_files::Survives;
 use winddown_shared::WallTime;
 
-use winddown_files::{Survives, replace};
-
-use super::StoreError;
+use crate::json_file::{FileError, JsonFile};
 
 const NAME: &str = "boot.json";
 
-/// A mark larger than this is not one of ours.
-const LARGEST: u64 = 64 << 10;
+const FILE: JsonFile = JsonFile { what: "the mark of a boot", largest: 64 << 10 };
 
 /// The boot in which the agent was started last, kept as `boot.json` in the state directory.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -63,26 +60,8 @@ impl BootMark {
     ///
     /// # Errors
     /// It cannot be read, or is something else.
-    pub fn load(directory: &Path) -> Result<Option<Self>, StoreError> {
-        let path = directory.join(NAME);
-        let io = |source| StoreError::Io { what: "read", path: path.clone(), source };
-        let size = match fs::metadata(&path) {
-            Ok(meta) if !meta.is_file() => {
-                return Err(io(io::Error::other("it is not a regular file")));
-            }
-            Ok(meta) => meta.len(),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(source) => return Err(io(source)),
-        };
-        if size > LARGEST {
-            return Err(StoreError::NotAMark {
-                path,
-                source: serde::de::Error::custom(format_args!("it has {size} bytes")),
-            });
-        }
-        let bytes = fs::read(&path).map_err(io)?;
-        let read = serde_json::from_slice(&bytes);
-        read.map(Some).map_err(|source| StoreError::NotAMark { path, source })
+    pub fn load(directory: &Path) -> Result<Option<Self>, FileError> {
+        FILE.read(&directory.join(NAME))
     }
 
     /// Writes the mark into `directory`; when this returns it survives a power cut. Blocks on the
@@ -90,13 +69,9 @@ impl BootMark {
     ///
     /// # Errors
     /// It is not on disk; the one before it still is.
-    pub fn store(&self, directory: &Path) -> Result<PathBuf, StoreError> {
+    pub fn store(&self, directory: &Path) -> Result<PathBuf, FileError> {
         let path = directory.join(NAME);
-        let bytes = serde_json::to_vec(self)
-            .map_err(|source| StoreError::NotAMark { path: path.clone(), source })?;
-        match replace(&path, 0o644, Survives::PowerCut, &bytes) {
-            Ok(()) => Ok(path),
-            Err(source) => Err(StoreError::Io { what: "write", path, source }),
-        }
+        FILE.write(&path, Survives::PowerCut, self)?;
+        Ok(path)
     }
 }

@@ -5,6 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::{Outcome, ReportSink, ShutdownReport};
+use crate::json_file::{FileError, JsonFile};
 use names::{Kind, Named, outdated};
 use winddown_files::{Survives, replace};
 use winddown_shared::error_chain;
@@ -14,8 +15,7 @@ mod names;
 /// Of how many boots reports are kept unless said otherwise.
 const DEFAULT_KEEP: usize = 20;
 
-/// A report larger than this is not one of ours.
-const LARGEST: u64 = 64 << 20;
+const FILE: JsonFile = JsonFile { what: "a shutdown report", largest: 64 << 20 };
 
 const TEMPORARY: &str = ".tmp-shutdown-";
 
@@ -39,50 +39,7 @@ pub struct Listing {
     /// The readable ones, newest first.
     pub reports: Vec<ShutdownReport>,
     /// The others: each names its file.
-    pub broken: Vec<StoreError>,
-}
-
-/// Why a report could not be written or read.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum StoreError {
-    /// The file system refused.
-    #[error("cannot {what} {}", .path.display())]
-    Io {
-        /// What was attempted.
-        what: &'static str,
-        /// The file or directory.
-        path: PathBuf,
-        /// What the system answered.
-        #[source]
-        source: io::Error,
-    },
-    /// The file is not a report.
-    #[error("{} is not a shutdown report; remove it", .path.display())]
-    NotAReport {
-        /// The file.
-        path: PathBuf,
-        /// Where it went wrong.
-        #[source]
-        source: serde_json::Error,
-    },
-    /// The file is not the mark of a boot.
-    #[error("{} is not the mark of a boot; remove it", .path.display())]
-    NotAMark {
-        /// The file.
-        path: PathBuf,
-        /// Where it went wrong.
-        #[source]
-        source: serde_json::Error,
-    },
-    /// The file is far too large for a report.
-    #[error("{} is too large for a shutdown report ({size} bytes); remove it", .path.display())]
-    TooLarge {
-        /// The file.
-        path: PathBuf,
-        /// Its size in bytes.
-        size: u64,
-    },
+    pub broken: Vec<FileError>,
 }
 
 // === impl ReportStore ===
@@ -107,9 +64,8 @@ impl ReportStore {
     ///
     /// # Errors
     /// The report is not on disk. Failing to drop old ones is not an error.
-    pub fn write(&self, report: &ShutdownReport) -> Result<PathBuf, StoreError> {
-        fs::create_dir_all(&self.directory)
-            .map_err(|source| io_error("create", &self.directory, source))?;
+    pub fn write(&self, report: &ShutdownReport) -> Result<PathBuf, FileError> {
+        fs::create_dir_all(&self.directory).map_err(FileError::io("create", &self.directory))?;
         let path = self.path_for(report)?;
         let named = self
             .node
@@ -117,10 +73,9 @@ impl ReportStore {
             .filter(|_| report.node.is_none())
             .map(|node| ShutdownReport { node: Some(node.clone()), ..report.clone() });
         let mut text = serde_json::to_vec_pretty(named.as_ref().unwrap_or(report))
-            .map_err(|source| StoreError::NotAReport { path: path.clone(), source })?;
+            .map_err(|source| FILE.syntax(&path, source))?;
         text.push(b'\n');
-        replace(&path, 0o644, Survives::PowerCut, &text)
-            .map_err(|source| io_error("write", &path, source))?;
+        replace(&path, 0o644, Survives::PowerCut, &text).map_err(FileError::io("write", &path))?;
         self.prune();
         Ok(path)
     }
@@ -139,7 +94,7 @@ impl ReportStore {
     ///
     /// # Errors
     /// The directory cannot be read. A broken file is not an error but part of the listing.
-    pub fn list(&self) -> Result<Listing, StoreError> {
+    pub fn list(&self) -> Result<Listing, FileError> {
         let mut listing = Listing::default();
         for file in self.files()?.into_iter().rev() {
             match read(&file.path) {
@@ -154,7 +109,7 @@ impl ReportStore {
     ///
     /// # Errors
     /// The directory cannot be read.
-    pub fn latest(&self) -> Result<Option<ShutdownReport>, StoreError> {
+    pub fn latest(&self) -> Result<Option<ShutdownReport>, FileError> {
         Ok(self.files()?.iter().rev().find_map(|file| read(&file.path).ok()))
     }
 
@@ -163,7 +118,7 @@ impl ReportStore {
     ///
     /// # Errors
     /// The directory cannot be read.
-    pub fn shutdown_of_boot(&self, boot_id: &str) -> Result<Option<ShutdownReport>, StoreError> {
+    pub fn shutdown_of_boot(&self, boot_id: &str) -> Result<Option<ShutdownReport>, FileError> {
         self.newest(|file| file.may_be_of(boot_id), |report| report.boot_id == boot_id)
     }
 
@@ -171,7 +126,7 @@ impl ReportStore {
     ///
     /// # Errors
     /// The directory cannot be read.
-    pub fn shutdown_before(&self, boot_id: &str) -> Result<Option<ShutdownReport>, StoreError> {
+    pub fn shutdown_before(&self, boot_id: &str) -> Result<Option<ShutdownReport>, FileError> {
         self.newest(|_| true, |report| report.boot_id != boot_id)
     }
 
@@ -180,7 +135,7 @@ impl ReportStore {
         &self,
         name: impl Fn(&Named) -> bool,
         wanted: impl Fn(&ShutdownReport) -> bool,
-    ) -> Result<Option<ShutdownReport>, StoreError> {
+    ) -> Result<Option<ShutdownReport>, FileError> {
         let files = self.files()?.into_iter().rev();
         let files = files.filter(|file| file.kind == Kind::Shutdown && name(file));
         // Older versions gave drains the same name.
@@ -193,7 +148,7 @@ impl ReportStore {
     }
 
     /// Where `report` goes: a place of its own, unless it is there already.
-    fn path_for(&self, report: &ShutdownReport) -> Result<PathBuf, StoreError> {
+    fn path_for(&self, report: &ShutdownReport) -> Result<PathBuf, FileError> {
         let files = self.files()?;
         let Some(last) = files.last() else {
             return Ok(self.directory.join(Named::of(1, report)));
@@ -212,17 +167,17 @@ impl ReportStore {
     }
 
     /// The report files, oldest first.
-    fn files(&self) -> Result<Vec<Named>, StoreError> {
+    fn files(&self) -> Result<Vec<Named>, FileError> {
         let mut files: Vec<Named> = self.entries()?.filter_map(|path| Named::read(&path)).collect();
         files.sort_unstable_by(|a, b| (a.number, &a.path).cmp(&(b.number, &b.path)));
         Ok(files)
     }
 
-    fn entries(&self) -> Result<impl Iterator<Item = PathBuf>, StoreError> {
+    fn entries(&self) -> Result<impl Iterator<Item = PathBuf>, FileError> {
         let entries = match fs::read_dir(&self.directory) {
             Ok(entries) => Some(entries),
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-            Err(source) => return Err(io_error("read", &self.directory, source)),
+            Err(error) => return Err(FileError::io("read", &self.directory)(error)),
         };
         Ok(entries.into_iter().flatten().filter_map(|entry| Some(entry.ok()?.path())))
     }
@@ -235,7 +190,7 @@ impl ReportStore {
 }
 
 impl ReportSink for ReportStore {
-    fn keep(&self, report: &ShutdownReport) -> Result<(), StoreError> {
+    fn keep(&self, report: &ShutdownReport) -> Result<(), FileError> {
         self.write(report).map(drop)
     }
 }
@@ -246,20 +201,7 @@ fn remove(path: &Path) {
     }
 }
 
-fn read(path: &Path) -> Result<ShutdownReport, StoreError> {
-    let meta = fs::metadata(path).map_err(|source| io_error("read", path, source))?;
-    if !meta.is_file() {
-        let source = io::Error::other("not a regular file");
-        return Err(io_error("read", path, source));
-    }
-    if meta.len() > LARGEST {
-        return Err(StoreError::TooLarge { path: path.into(), size: meta.len() });
-    }
-    let bytes = fs::read(path).map_err(|source| io_error("read", path, source))?;
-    serde_json::from_slice(&bytes)
-        .map_err(|source| StoreError::NotAReport { path: path.into(), source })
-}
-
-fn io_error(what: &'static str, path: &Path, source: io::Error) -> StoreError {
-    StoreError::Io { what, path: path.into(), source }
+fn read(path: &Path) -> Result<ShutdownReport, FileError> {
+    let gone = || FileError::io("read", path)(io::ErrorKind::NotFound.into());
+    FILE.read(path)?.ok_or_else(gone)
 }

@@ -6,7 +6,7 @@ use winddown_fakes::{FakeInhibitor, FakeKiller};
 use winddown_shared::{Event, GateReason, GateReasons, LockState, PodKiller};
 
 use super::{Login, Memory, Node, Setup, asked, secs, settle};
-use crate::report::StoreError;
+use crate::FileError;
 use crate::tests::pod;
 use crate::{CRITICAL_PRIORITY, Outcome, PodEnd, ProgressPhase, ReportSink, ShutdownReport};
 
@@ -225,7 +225,7 @@ struct Hangs {
 }
 
 impl ReportSink for Hangs {
-    fn keep(&self, report: &ShutdownReport) -> Result<(), StoreError> {
+    fn keep(&self, report: &ShutdownReport) -> Result<(), FileError> {
         if report.outcome == Outcome::Cancelled {
             let _ = self.let_go.lock().unwrap().recv();
         }

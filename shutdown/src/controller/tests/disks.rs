@@ -8,18 +8,18 @@ use super::agents::Site;
 use super::world::{Disk, World};
 use super::{settle, two_fields};
 use crate::tests::{pod, secs};
-use crate::{Outcome, ProgressPhase, RecordError, RecordPlace, RunPhase, RunRecord};
+use crate::{FileError, Outcome, ProgressPhase, RecordPlace, RunPhase, RunRecord};
 
 /// A disk with an old record on it that takes no other.
 struct Full;
 
 impl RecordPlace for Full {
-    fn write(&self, _: &RunRecord) -> Result<(), RecordError> {
+    fn write(&self, _: &RunRecord) -> Result<(), FileError> {
         let source = std::io::ErrorKind::StorageFull.into();
-        Err(RecordError::Io { what: "write", path: "/full/shutdown.json".into(), source })
+        Err(FileError::Io { what: "write", path: "/full/shutdown.json".into(), source })
     }
 
-    fn read(&self) -> Result<Option<RunRecord>, RecordError> {
+    fn read(&self) -> Result<Option<RunRecord>, FileError> {
         Ok(Some(crate::record::tests::record("earlier boot", 5, 9)))
     }
 
@@ -32,12 +32,12 @@ impl RecordPlace for Full {
 struct Hung(Mutex<mpsc::Receiver<()>>);
 
 impl RecordPlace for Hung {
-    fn write(&self, _: &RunRecord) -> Result<(), RecordError> {
+    fn write(&self, _: &RunRecord) -> Result<(), FileError> {
         let _ = self.0.lock().unwrap().recv();
         Ok(())
     }
 
-    fn read(&self) -> Result<Option<RunRecord>, RecordError> {
+    fn read(&self) -> Result<Option<RunRecord>, FileError> {
         Ok(None)
     }
 
@@ -81,14 +81,14 @@ struct FillsUp {
 }
 
 impl RecordPlace for FillsUp {
-    fn write(&self, record: &RunRecord) -> Result<(), RecordError> {
+    fn write(&self, record: &RunRecord) -> Result<(), FileError> {
         match self.full.load(Ordering::SeqCst) {
             true => Full.write(record),
             false => self.disk.write(record),
         }
     }
 
-    fn read(&self) -> Result<Option<RunRecord>, RecordError> {
+    fn read(&self) -> Result<Option<RunRecord>, FileError> {
         self.disk.read()
     }
 

@@ -9,7 +9,7 @@ use winddown_fakes::{FakeInhibitor, FakeKiller};
 use winddown_shared::{KillError, KillRequest, Pod, PodKiller, PodStopped, RunningPods};
 
 use super::{Login, Memory, Setup, secs};
-use crate::report::StoreError;
+use crate::FileError;
 use crate::tests::pod;
 use crate::{BootClock, CRITICAL_PRIORITY, Outcome, PodEnd, ReportSink, ShutdownReport};
 
@@ -41,7 +41,7 @@ async fn a_full_disk_does_not_keep_the_node() {
 struct Hung(Mutex<mpsc::Receiver<()>>);
 
 impl ReportSink for Hung {
-    fn keep(&self, _: &ShutdownReport) -> Result<(), StoreError> {
+    fn keep(&self, _: &ShutdownReport) -> Result<(), FileError> {
         let _ = self.0.lock().unwrap().recv();
         Ok(())
     }

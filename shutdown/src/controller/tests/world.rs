@@ -12,8 +12,7 @@ use winddown_shared::{
     RunningPods, StoppedContainer,
 };
 
-use crate::report::StoreError;
-use crate::{RecordError, RecordPlace, ReportSink, RunPhase, RunRecord, ShutdownReport};
+use crate::{FileError, RecordPlace, ReportSink, RunPhase, RunRecord, ShutdownReport};
 
 /// A moment at which an agent can be killed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -353,7 +352,7 @@ impl Disk {
 }
 
 impl RecordPlace for Disk {
-    fn write(&self, record: &RunRecord) -> Result<(), RecordError> {
+    fn write(&self, record: &RunRecord) -> Result<(), FileError> {
         let fuse = &self.world.0.fuse;
         if fuse.dead.load(Ordering::SeqCst) {
             return Ok(());
@@ -374,7 +373,7 @@ impl RecordPlace for Disk {
         Ok(())
     }
 
-    fn read(&self) -> Result<Option<RunRecord>, RecordError> {
+    fn read(&self) -> Result<Option<RunRecord>, FileError> {
         let kept = self.kept.lock().unwrap();
         Ok(kept.as_ref().map(|text| serde_json::from_str(text).unwrap()))
     }
@@ -408,7 +407,7 @@ impl Reports {
 }
 
 impl ReportSink for Reports {
-    fn keep(&self, report: &ShutdownReport) -> Result<(), StoreError> {
+    fn keep(&self, report: &ShutdownReport) -> Result<(), FileError> {
         let fuse = &self.world.0.fuse;
         if fuse.blows(Fault::Report { kept: false }) {
             fuse.hold();
