@@ -11,9 +11,10 @@
 //! LOGS/NAMESPACE_NAME_UID/CONTAINER/ATTEMPT.log      a run's log
 //! ```
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use winddown_shared::{Pod, PodUid, error_chain};
+use winddown_engine::files;
+use winddown_shared::{Pod, PodUid};
 
 use super::config::CriConfig;
 
@@ -72,25 +73,7 @@ pub(crate) fn asked(config: &CriConfig, uid: &PodUid, container: &str, attempt: 
     termination_log(config, uid, container, attempt).with_extension("asked")
 }
 
-/// A pod's logs, as `/var/log/pods` has them.
-pub(crate) fn logs(config: &CriConfig, namespace: &str, name: &str, uid: &PodUid) -> PathBuf {
-    config.log_dir.join(format!("{namespace}_{name}_{uid}"))
-}
-
-/// The same for a pod at hand.
+/// A pod's logs.
 pub(crate) fn logs_of(config: &CriConfig, pod: &Pod) -> PathBuf {
-    logs(config, pod.namespace(), pod.name(), pod.uid())
-}
-
-/// A run's log below its pod's logs.
-pub(crate) fn log_file(container: &str, attempt: u32) -> PathBuf {
-    Path::new(container).join(format!("{attempt}.log"))
-}
-
-/// Writes one of the files of [`asked`]. Without a sync: containers do not outlive the machine either.
-pub(crate) fn note_asked(path: &Path) {
-    if let Err(error) = std::fs::write(path, []) {
-        // An agent that is restarted now would ask a second time.
-        tracing::debug!(error = error_chain(&error), path = %path.display(), "not noted that a container was asked to end");
-    }
+    files::pod_logs(&config.log_dir, pod.namespace(), pod.name(), pod.uid())
 }

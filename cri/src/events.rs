@@ -50,7 +50,7 @@ async fn read_events(
         }
         let Some(sandbox) = &event.pod_sandbox_status else { continue };
         let Some(uid) = sandbox.labels.get(labels::POD_UID) else { continue };
-        let Some(entry) = context.entry(&PodUid::new(uid.as_str())) else { continue };
+        let Some(entry) = context.pods.get(&PodUid::new(uid.as_str())) else { continue };
         let known = entry.lock().containers.iter().find_map(|c| {
             let run = c.run.as_ref().filter(|run| *run.id == *event.container_id)?;
             Some((Arc::clone(&c.name), Arc::clone(&run.id)))

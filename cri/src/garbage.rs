@@ -130,7 +130,7 @@ pub(super) async fn forget(
         volumes::remove(&config, &uid)?;
         let (namespace, name) = label;
         if files::is_safe(&namespace) && files::is_safe(&name) {
-            let logs = dirs::logs(&config, &namespace, &name, &uid);
+            let logs = files::pod_logs(&config.log_dir, &namespace, &name, &uid);
             volumes::remove_all(&config.proc_root, &logs)?;
         }
         Ok(())
@@ -177,8 +177,8 @@ pub(super) async fn remove_run(
 ) -> Result<(), CallError> {
     remove_container(context, &dead.id).await?;
     let (namespace, pod) = entry.lock().label.clone();
-    let logs = dirs::logs(&context.config, &namespace, &pod, entry.uid());
-    let log = logs.join(dirs::log_file(name, dead.attempt));
+    let logs = files::pod_logs(&context.config.log_dir, &namespace, &pod, entry.uid());
+    let log = logs.join(files::run_log(name, dead.attempt));
     let message = dirs::termination_log(&context.config, entry.uid(), name, dead.attempt);
     let asked = dirs::asked(&context.config, entry.uid(), name, dead.attempt);
     let work = move || {

@@ -34,12 +34,12 @@ use winddown_engine::disk_notes::Notes;
 use winddown_engine::driver::Driver;
 use winddown_engine::driver::Target;
 use winddown_engine::failure::{blocking, caused, failed};
+use winddown_engine::pods::Pods;
 use winddown_engine::status::status;
 use winddown_engine::unsupported::refused_or_ignored;
 use winddown_engine::{mount_table, stopping};
 use winddown_shared::{
-    Grace, Pod, PodRuntimeStatus, PodStopped, PodUid, PodUidMap, Runtime, RuntimeError, RuntimePod,
-    SyncedPod,
+    Grace, Pod, PodRuntimeStatus, PodStopped, PodUid, Runtime, RuntimeError, RuntimePod, SyncedPod,
 };
 
 mod api;
@@ -94,8 +94,6 @@ pub use winddown_engine::plan::Backoff;
 use client::Client;
 use pod::{InSandbox, PodEntry, PodState, Starting};
 
-/// UIDs of changed pods that a slow reader may fall behind before it has to look at all pods.
-const CHANGES: usize = 1024;
 /// How long a stop waits for the first answer of the runtime.
 const STOP_PATIENCE: Duration = Duration::from_secs(1);
 
@@ -116,7 +114,6 @@ pub struct CriRuntime {
 pub(crate) struct Context {
     pub(crate) config: CriConfig,
     pub(crate) client: Client,
-    pub(crate) changes: broadcast::Sender<PodUid>,
     pub(crate) health: watch::Sender<CriHealth>,
     pub(crate) starts: Semaphore,
     pub(crate) pulls: Semaphore,
@@ -127,7 +124,7 @@ pub(crate) struct Context {
     pub(crate) image_ages: reclaim::ImageAges,
     /// Which runs were asked to end.
     pub(crate) asked: Notes,
-    pods: Mutex<PodUidMap<Arc<PodEntry>>>,
+    pub(crate) pods: Pods<InSandbox>,
     /// Pods whose last sync failed, since the runtime was last there.
     failed: Mutex<HashSet<PodUid>>,
     adopted: AtomicBool,
@@ -161,7 +158,7 @@ impl Runtime for CriRuntime {
     async fn sync_pod(&self, pod: &Pod) -> Result<SyncedPod, RuntimeError> {
         let synced = async {
             self.context.ensure_adopted().await?;
-            let entry = self.context.entry_for(pod.uid());
+            let entry = self.context.pods.get_or_new(pod.uid());
             sync::sync(&self.context, &entry, pod).await
         };
         let synced = synced.await;
@@ -183,7 +180,7 @@ impl Runtime for CriRuntime {
                 None => Err(error),
             };
         }
-        match self.context.entry(uid) {
+        match self.context.pods.get(uid) {
             Some(entry) => {
                 let _in_flight = self.context.cleaning.hold();
                 stopping::stop(&self.context, &entry, pod, grace).await
@@ -194,7 +191,7 @@ impl Runtime for CriRuntime {
 
     async fn clean_pod(&self, uid: &PodUid) -> Result<(), RuntimeError> {
         self.context.ensure_adopted().await?;
-        match self.context.entry(uid) {
+        match self.context.pods.get(uid) {
             Some(entry) => garbage::clean(&self.context, &entry).await,
             None => Ok(()),
         }
@@ -202,25 +199,25 @@ impl Runtime for CriRuntime {
 
     async fn forget_pod(&self, uid: &PodUid) -> Result<(), RuntimeError> {
         self.context.ensure_adopted().await?;
-        let Some(entry) = self.context.entry(uid) else { return Ok(()) };
+        let Some(entry) = self.context.pods.get(uid) else { return Ok(()) };
         garbage::forget(&self.context, &entry).await?;
-        self.context.pods().remove(uid);
+        self.context.pods.remove(uid);
         self.context.failed().remove(uid);
         Ok(())
     }
 
     async fn pod_status(&self, uid: &PodUid) -> Result<PodRuntimeStatus, RuntimeError> {
-        let entry = self.context.entry(uid);
+        let entry = self.context.pods.get(uid);
         if entry.as_ref().is_none_or(|entry| entry.lock().own.alone.is_none()) {
             self.context.ensure_adopted().await?;
         }
-        let entry = self.context.entry(uid);
+        let entry = self.context.pods.get(uid);
         Ok(entry.map(|entry| self.context.status(&entry)).unwrap_or_default())
     }
 
     async fn list_pods(&self) -> Result<Vec<RuntimePod>, RuntimeError> {
         list::list_all(&self.context).await?;
-        Ok(self.context.pods().values().map(|entry| entry.lock().summary(entry.uid())).collect())
+        Ok(self.context.pods.list())
     }
 
     async fn mounts(&self, uid: &PodUid) -> Result<Vec<String>, RuntimeError> {
@@ -230,7 +227,7 @@ impl Runtime for CriRuntime {
     }
 
     fn changes(&self) -> broadcast::Receiver<PodUid> {
-        self.context.changes.subscribe()
+        self.context.pods.changes()
     }
 
     fn supports(&self, pod: &Pod) -> Result<(), RuntimeError> {
@@ -307,24 +304,19 @@ impl Context {
             starts: Semaphore::new(config.parallel_starts.max(1)),
             pulls: Semaphore::new(config.parallel_pulls.max(1)),
             cleaning: garbage::Cleaning::default(),
-            changes: broadcast::Sender::new(CHANGES),
             health: watch::Sender::new(CriHealth::unknown()),
             driver: sandbox::Driver::default(),
             alive,
             stats: stats::Kept::default(),
             image_ages: reclaim::ImageAges::default(),
-            asked: Notes::start(dirs::note_asked),
-            pods: Mutex::default(),
+            asked: Notes::start(),
+            pods: Pods::default(),
             failed: Mutex::default(),
             adopted: AtomicBool::new(false),
             adopting: tokio::sync::Mutex::default(),
             config,
             client,
         }
-    }
-
-    pub(crate) fn pods(&self) -> MutexGuard<'_, PodUidMap<Arc<PodEntry>>> {
-        self.pods.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn failed(&self) -> MutexGuard<'_, HashSet<PodUid>> {
@@ -335,19 +327,8 @@ impl Context {
     pub(crate) fn retry_failed(&self) {
         let failed = std::mem::take(&mut *self.failed());
         for uid in failed {
-            // Fails only without receivers.
-            let _ = self.changes.send(uid);
+            self.pods.announce(uid);
         }
-    }
-
-    pub(crate) fn entry(&self, uid: &PodUid) -> Option<Arc<PodEntry>> {
-        self.pods().get(uid).cloned()
-    }
-
-    pub(crate) fn entry_for(&self, uid: &PodUid) -> Arc<PodEntry> {
-        let mut pods = self.pods();
-        let fresh = || Arc::new(PodEntry::new(uid.clone(), self.changes.clone()));
-        Arc::clone(pods.entry(uid.clone()).or_insert_with(fresh))
     }
 
     /// The pod's containers as they are known to be.

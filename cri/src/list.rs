@@ -46,21 +46,21 @@ pub(super) async fn follow(context: Arc<Context>) {
 /// The runtime did not answer; what is known stays as it is.
 pub(super) async fn list_all(context: &Arc<Context>) -> Result<(), RuntimeError> {
     let before: HashMap<PodUid, u64> = {
-        let pods = context.pods();
+        let pods = context.pods.lock();
         pods.iter().map(|(uid, entry)| (uid.clone(), entry.lock().starts)).collect()
     };
     let mut listed = list(context, labels::managed()).await?;
     let mut entries = Vec::new();
     for (uid, &starts) in &before {
-        let Some(entry) = context.entry(uid) else { continue };
+        let Some(entry) = context.pods.get(uid) else { continue };
         let found = listed.remove(uid.as_str()).unwrap_or_default();
         entries.push((entry, starts, found));
     }
     for (uid, found) in listed {
         let uid = PodUid::new(uid.as_str());
         // One that came up since the listing was asked for is known better by who made it.
-        if context.entry(&uid).is_none() {
-            entries.push((context.entry_for(&uid), 0, found));
+        if context.pods.get(&uid).is_none() {
+            entries.push((context.pods.get_or_new(&uid), 0, found));
         }
     }
     let asked =
@@ -158,7 +158,7 @@ async fn take(context: &Arc<Context>, entry: Arc<PodEntry>, starts: u64, listed:
     }
     ask_last_exits(context, &entry).await;
     ask_address(context, &entry).await;
-    forget_if_nothing(&mut context.pods(), &entry);
+    forget_if_nothing(&mut context.pods.lock(), &entry);
 }
 
 /// Forgets a pod of which nothing is left, unless another task works on it: what that task is about

@@ -10,9 +10,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use winddown_engine::files;
 use winddown_shared::error_chain;
 
-use super::{Context, api, dirs};
+use super::{Context, api};
 
 /// How often the length of the logs is looked at.
 const LOOK: Duration = Duration::from_secs(10);
@@ -49,15 +50,15 @@ fn turn_all(logs: Vec<(Arc<str>, PathBuf)>, max_bytes: u64, max_files: u32) -> V
 }
 
 fn running(context: &Context) -> Vec<(Arc<str>, PathBuf)> {
-    let entries: Vec<_> = context.pods().values().cloned().collect();
+    let entries = context.pods.all();
     let mut all = Vec::new();
     for entry in entries {
         let state = entry.lock();
         let (namespace, name) = &state.label;
-        let logs = dirs::logs(&context.config, namespace, name, entry.uid());
+        let logs = files::pod_logs(&context.config.log_dir, namespace, name, entry.uid());
         for container in &state.containers {
             if let Some(run) = container.run.as_ref().filter(|run| run.is_running()) {
-                let file = dirs::log_file(&container.name, run.attempt);
+                let file = files::run_log(&container.name, run.attempt);
                 all.push((Arc::clone(&run.id), logs.join(file)));
             }
         }

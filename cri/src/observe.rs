@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use winddown_engine::stopping::{KILLED, UNKNOWN_END};
+use winddown_engine::stopping::{KILLED, unknown_end};
 use winddown_shared::{ContainerExit, WallTime};
 
 use super::pod::{self, PodEntry, Run};
@@ -123,14 +123,8 @@ pub(super) fn enter_lost(context: &Context, entry: &PodEntry, name: &str, id: &s
                 true
             }
             Some(run) => {
-                let exit = ContainerExit {
-                    exit_code: 137,
-                    signal: None,
-                    reason: UNKNOWN_END.into(),
-                    message: "the container is gone and its exit code is not known".to_owned(),
-                    started_at: run.started_at,
-                    finished_at: Some(context.config.wall.now()),
-                };
+                let message = "the container is gone and its exit code is not known";
+                let exit = unknown_end(message, run.started_at, context.config.wall.now());
                 finish(run, exit, context);
                 true
             }

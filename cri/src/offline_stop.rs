@@ -37,7 +37,7 @@ pub(super) async fn stop(
     let uid = pod.uid();
     let (config, wanted) = (context.config.clone(), uid.clone());
     let found = blocking(move || Ok(running(&config, &wanted))).await?;
-    let entry = context.entry_for(uid);
+    let entry = context.pods.get_or_new(uid);
     let groups = {
         let (mount, notes) = (context.config.cgroup_mount.clone(), notes_of(&found));
         blocking(move || Ok(pod_groups(&mount, &notes))).await?

@@ -1,6 +1,5 @@
 //! Gives back what no running pod needs: dead containers, unused images, turned logs.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,7 +9,7 @@ use winddown_shared::{Freed, Garbage, RuntimeError};
 
 use super::client::CallError;
 use super::pod::{self, PodEntry};
-use super::{Context, CriRuntime, api, blocking, caused, dirs, garbage, stats, volumes};
+use super::{Context, CriRuntime, api, blocking, dirs, garbage, stats, volumes};
 
 mod images;
 
@@ -24,7 +23,7 @@ impl Garbage for CriRuntime {
     /// its `emptyDir` volumes: how they ended stays known for as long as this agent runs.
     async fn remove_dead_containers(&self) -> Result<Freed, RuntimeError> {
         self.context.ensure_adopted().await?;
-        let entries: Vec<Arc<PodEntry>> = self.context.pods().values().cloned().collect();
+        let entries = self.context.pods.all();
         let (mut freed, mut left) = (Freed::default(), Ok(()));
         for entry in entries {
             told_how_they_ended(&entry).await;
@@ -91,11 +90,9 @@ impl Garbage for CriRuntime {
     }
 
     async fn remove_rotated_logs(&self) -> Result<Freed, RuntimeError> {
-        let entries: Vec<Arc<PodEntry>> = self.context.pods().values().cloned().collect();
-        let places = entries.iter().filter_map(|entry| stats::places(&self.context, entry));
-        let dirs: Vec<PathBuf> = places.flat_map(|pod| pod.logs).map(|(_, path)| path).collect();
-        let what = "giving back the room of turned logs";
-        blocking(move || remove_rotated_logs(&dirs).map_err(|error| caused(what, error))).await
+        let entries = self.context.pods.all();
+        remove_rotated_logs(entries.iter().filter_map(|entry| stats::places(&self.context, entry)))
+            .await
     }
 }
 
@@ -144,7 +141,7 @@ async fn remove_volumes(
 
 /// The images that known pods name, also those whose containers are still to be made.
 fn of_specs(context: &Context) -> Vec<String> {
-    let entries: Vec<Arc<PodEntry>> = context.pods().values().cloned().collect();
+    let entries = context.pods.all();
     let mut names = Vec::new();
     for entry in entries {
         let state = entry.lock();

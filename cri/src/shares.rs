@@ -10,15 +10,13 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use winddown_engine::amounts;
 use winddown_shared::{PodUid, QosClass, error_chain};
 
 use super::Context;
 use super::config::{CgroupDriver, CriConfig};
 use super::pod::{self, PodEntry};
-use super::spec::{self, MAX_SHARES, MIN_SHARES};
-
-/// The smallest and the largest weight of cgroup v2.
-const WEIGHTS: (i64, i64) = (1, 10_000);
+use super::spec;
 
 /// A group and the share that it gets.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,7 +35,7 @@ pub(super) async fn give(context: &Arc<Context>, entry: &PodEntry) {
         return;
     };
     let mut burstable = 0;
-    for other in context.pods().values() {
+    for other in context.pods.all() {
         let state = other.lock();
         let Some(pod) = state.pod.as_ref().filter(|_| state.own.sandbox().is_some()) else {
             continue;
@@ -66,7 +64,7 @@ fn shares(
 ) -> Vec<Share> {
     let class = |qos, milli| {
         let group = spec::class_cgroup(root, driver, qos)?;
-        Some(Share { group, shares: spec::shares(milli) })
+        Some(Share { group, shares: amounts::shares(milli) })
     };
     let mut all: Vec<Share> =
         [class(QosClass::Burstable, burstable), class(QosClass::BestEffort, 0)]
@@ -75,7 +73,7 @@ fn shares(
             .collect();
     if let Some((qos, milli)) = own {
         let group = spec::pod_cgroup(root, driver, uid, qos);
-        all.push(Share { group, shares: spec::shares(milli) });
+        all.push(Share { group, shares: amounts::shares(milli) });
     }
     all
 }
@@ -86,7 +84,7 @@ fn write(config: &CriConfig, shares: &[Share]) -> io::Result<()> {
         let at = |hierarchy: &str, file: &str| {
             config.cgroup_mount.join(hierarchy).join(group).join(file)
         };
-        let unified = (at("", "cpu.weight"), weight(*shares));
+        let unified = (at("", "cpu.weight"), amounts::weight(*shares));
         let v1 = ["cpu", "cpu,cpuacct"].map(|hierarchy| (at(hierarchy, "cpu.shares"), *shares));
         for (path, value) in std::iter::once(unified).chain(v1) {
             if is_other(&path, value) {
@@ -100,13 +98,6 @@ fn write(config: &CriConfig, shares: &[Share]) -> io::Result<()> {
 /// The file is there and says something else.
 fn is_other(path: &Path, value: i64) -> bool {
     fs::read_to_string(path).is_ok_and(|text| text.trim().parse() != Ok(value))
-}
-
-/// The range of shares laid over that of weights, as container runtimes do it.
-fn weight(shares: i64) -> i64 {
-    let (least, most) = WEIGHTS;
-    let shares = shares.clamp(MIN_SHARES, MAX_SHARES);
-    least + (shares - MIN_SHARES) * (most - least) / (MAX_SHARES - MIN_SHARES)
 }
 
 #[cfg(test)]
@@ -166,6 +157,5 @@ mod tests {
         assert_eq!(of(None), classes);
         let own = ("winddown/podu".to_owned(), 2048);
         assert_eq!(of(Some((QosClass::Guaranteed, 2000)))[2], own);
-        assert_eq!((weight(2), weight(1024), weight(MAX_SHARES)), (1, 39, 10_000));
     }
 }

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1 as k8s;
+use winddown_engine::files;
 use winddown_shared::{ContainerKind, Pod, RuntimeError};
 
 use super::{CriConfig, api, dirs, labels};
@@ -14,9 +15,7 @@ mod security;
 mod variables;
 
 pub(crate) use dns::{HostFacts, asks_only_this_host, dns};
-pub(crate) use resources::{
-    MAX_SHARES, MIN_SHARES, cgroup_parent, class_cgroup, pod_cgroup, pods_cgroup, shares,
-};
+pub(crate) use resources::{cgroup_parent, class_cgroup, pod_cgroup, pods_cgroup};
 pub(crate) use security::{sandbox_security, user_of_image};
 pub(crate) use variables::{expand_path, variables};
 
@@ -50,7 +49,7 @@ pub(crate) fn container(start: &Start<'_>) -> Result<api::ContainerConfig, Runti
         winddown_engine::environment::command_line(&alone, &env)
     };
     let kind = (start.kind, start.place);
-    let log = dirs::log_file(&container.name, start.attempt);
+    let log = files::run_log(&container.name, start.attempt);
     Ok(api::ContainerConfig {
         metadata: Some(api::ContainerMetadata {
             name: container.name.clone(),

@@ -11,7 +11,7 @@ use std::time::Duration;
 use winddown_engine::files;
 use winddown_engine::stats::{CgroupDirs, DiskCache, PodPlaces};
 use winddown_shared::{
-    ContainerKind, ContainerStats, ImagePlaces, PodStats, PodStatsSource, PodUid, RuntimeError,
+    ContainerStats, ImagePlaces, PodStats, PodStatsSource, PodUid, RuntimeError,
 };
 
 use super::pod::{Container, PodEntry, PodState};
@@ -54,7 +54,7 @@ impl PodStatsSource for CriRuntime {
     ) -> Result<Vec<(PodUid, PodStats)>, RuntimeError> {
         let context = &self.context;
         context.ensure_adopted().await?;
-        let entries: Vec<Arc<PodEntry>> = context.pods().values().cloned().collect();
+        let entries = context.pods.all();
         if let Some(age) = disk_age {
             let places = entries.iter().filter_map(|entry| places(context, entry)).collect();
             let walk = context.stats.disk.refresh(places, age);
@@ -122,21 +122,13 @@ pub(super) fn places(context: &Context, entry: &PodEntry) -> Option<PodPlaces> {
     })
 }
 
-/// Regular containers first, then the others, each in the spec's order.
 fn running(state: &PodState) -> Vec<Running> {
-    let order = |container: &&Container| match container.kind {
-        ContainerKind::Regular => 0,
-        ContainerKind::Init => 1,
-        ContainerKind::Sidecar => 2,
-    };
-    let mut containers: Vec<&Container> = state.containers.iter().collect();
-    containers.sort_by_key(order);
     let one = |container: &Container| {
-        let run = container.run.as_ref().filter(|run| run.is_running())?;
+        let run = container.run.as_ref()?;
         let (name, id) = (Arc::clone(&container.name), Arc::clone(&run.id));
         Some(Running { name, id, pid: run.own.pid })
     };
-    containers.into_iter().filter_map(one).collect()
+    state.running().into_iter().filter_map(one).collect()
 }
 
 /// Reads the cgroups. Blocks for as long as the kernel takes to add up.
@@ -179,15 +171,6 @@ fn finish(disk: &DiskCache, pod: Measured) -> (PodUid, PodStats) {
     let sum = || of_containers.sum::<Option<u64>>();
     stats.memory_working_set = pod_memory.or_else(sum);
     stats.processes = pod_tasks;
-    if let Some(disk) = disk.get(&uid) {
-        let mut all = disk.on_disk;
-        for container in &mut stats.containers {
-            let logs = disk.logs.iter().find(|(name, _)| *name == container.name);
-            container.logs = logs.map(|(_, used)| *used);
-            all = all.and(container.rootfs.unwrap_or_default());
-        }
-        stats.volumes.clone_from(&disk.volumes);
-        stats.ephemeral = Some(all);
-    }
+    disk.enter(&uid, &mut stats);
     (uid, stats)
 }

@@ -4,6 +4,8 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use winddown_shared::PodUid;
+
 /// Whether a name may be one component of a path. Kubernetes' own names always may; this is what
 /// stands between a forged UID and another pod's files.
 pub fn is_safe(name: &str) -> bool {
@@ -25,6 +27,16 @@ pub fn make_absolute<'a>(
         *path = std::path::absolute(&*path).map_err(|error| (path.clone(), error))?;
         Ok(())
     })
+}
+
+/// A pod's logs below the directory of all, as `/var/log/pods` has them.
+pub fn pod_logs(all: &Path, namespace: &str, name: &str, uid: &PodUid) -> PathBuf {
+    all.join(format!("{namespace}_{name}_{uid}"))
+}
+
+/// A run's log below its pod's logs.
+pub fn run_log(container: &str, attempt: u32) -> PathBuf {
+    Path::new(container).join(format!("{attempt}.log"))
 }
 
 /// Removes a log and the files it was turned into. Says whether there was one.

@@ -10,6 +10,7 @@
 //! A runtime is a crate or a module of its own and implements [`winddown_shared::Runtime`] with these parts.
 
 pub mod action;
+pub mod amounts;
 pub mod disk_notes;
 pub mod driver;
 pub mod entry;
@@ -22,6 +23,7 @@ pub mod oom_score;
 pub mod plan;
 pub mod pod;
 mod pod_resources;
+pub mod pods;
 pub mod probe_client;
 mod prober;
 pub mod probing;

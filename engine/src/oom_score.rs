@@ -6,6 +6,8 @@ use k8s_openapi::api::core::v1 as k8s;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity as Text;
 use winddown_shared::{Pod, QosClass, Quantity};
 
+use crate::amounts::amount;
+
 /// A container's `oom_score_adj`, by the kubelet's rule: guaranteed pods last, best effort first, the
 /// rest by what share of the node's memory (in bytes) they asked for; a sidecar not before the containers
 /// it serves. What the pod asks for as a whole beyond its containers' requests counts for each of them in
@@ -37,7 +39,7 @@ fn rest_per_container(pod: &Pod) -> i64 {
 }
 
 fn memory(amounts: Option<&BTreeMap<String, Text>>) -> Option<i64> {
-    amounts?.get("memory")?.0.parse::<Quantity>().ok().map(Quantity::value)
+    amount(amounts, "memory").map(Quantity::value)
 }
 
 fn burstable(container: &k8s::Container, rest: i64, node_memory: i64) -> i16 {

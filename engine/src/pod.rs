@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
-use winddown_shared::{Pod, PodUid, RuntimePod, WallTime};
+use winddown_shared::{ContainerKind, Pod, PodUid, RuntimePod, WallTime};
 
 use crate::entry::Entry;
 use crate::plan::{self, Backoff, ContainerObservation, ContainerRule};
@@ -120,6 +120,17 @@ impl<B: Boundary> PodState<B> {
         self.take_pod(pod);
         self.stopping = false;
         self.stop = None;
+    }
+
+    /// The containers that run: regular ones first, then the others, each in the spec's order.
+    pub fn running(&self) -> Vec<&Container<B>> {
+        let mut running: Vec<_> = self.containers.iter().filter(|c| c.is_running()).collect();
+        running.sort_by_key(|container| match container.kind {
+            ContainerKind::Regular => 0,
+            ContainerKind::Init => 1,
+            ContainerKind::Sidecar => 2,
+        });
+        running
     }
 
     /// The container of this name.

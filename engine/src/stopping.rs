@@ -15,7 +15,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use tokio::time::{Instant, sleep_until};
 use winddown_shared::{
-    ContainerExit, ContainerKind, Grace, Pod, PodStopped, RuntimeError, StoppedContainer,
+    ContainerExit, ContainerKind, Grace, Pod, PodStopped, RuntimeError, StoppedContainer, WallTime,
     error_chain,
 };
 
@@ -34,7 +34,7 @@ const LAST_CALL: Duration = Duration::from_secs(2);
 /// The exit code of a container that SIGKILL ended.
 pub const KILLED: i32 = 137;
 /// The reason of an end that was not seen; its exit code is made up.
-pub const UNKNOWN_END: &str = "ContainerStatusUnknown";
+const UNKNOWN_END: &str = "ContainerStatusUnknown";
 
 /// Ends all containers of a pod; resolves when none runs.
 ///
@@ -183,6 +183,18 @@ fn finish<B: Boundary>(state: &mut PodState<B>) -> PodStopped {
 /// Whether SIGKILL ended it, from any sender: an earlier agent's request may take effect only now.
 fn was_killed(exit: &ContainerExit) -> bool {
     exit.exit_code == KILLED && &*exit.reason != UNKNOWN_END
+}
+
+/// The end of a container that was not seen; `message` says so.
+pub fn unknown_end(message: &str, started_at: Option<WallTime>, now: WallTime) -> ContainerExit {
+    ContainerExit {
+        exit_code: KILLED,
+        signal: None,
+        reason: UNKNOWN_END.into(),
+        message: message.to_owned(),
+        started_at,
+        finished_at: Some(now),
+    }
 }
 
 /// The default grace of a pod's containers.

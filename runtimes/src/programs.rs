@@ -2,12 +2,11 @@
 //! figures. How a program is run and ended a [`ProgramDriver`] knows: [`process`](crate::process) supervises it,
 //! [`systemd`](crate::systemd) has the service manager do so.
 
-use std::collections::HashMap;
 use std::fs::File;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::{Semaphore, broadcast, watch};
+use tokio::sync::{Semaphore, watch};
 use tokio::time::timeout;
 use winddown_engine::NodeFacts;
 use winddown_engine::action::ActionError;
@@ -15,6 +14,7 @@ use winddown_engine::disk_notes::Notes;
 use winddown_engine::driver::Driver;
 use winddown_engine::driver::Target;
 use winddown_engine::plan;
+use winddown_engine::pods::Pods;
 use winddown_engine::stats::DiskCache;
 use winddown_shared::{Grace, Pod, PodUid, RuntimeError, UnsupportedField};
 use winddown_shim::order::Command;
@@ -31,7 +31,6 @@ pub(crate) mod pod;
 pub(crate) mod pod_record;
 mod runtime;
 pub(crate) mod stats;
-pub(crate) mod stop_marker;
 pub(crate) mod support;
 
 use config::ProcessConfig;
@@ -40,16 +39,12 @@ pub(crate) use winddown_engine::failure::{blocking, caused, failed};
 use pod::{Boot, PodEntry, PodState, Run, Starting};
 use stats::Traces;
 
-/// UIDs of changed pods that a slow reader may fall behind before it has to look at all pods.
-const CHANGES: usize = 1024;
-
 /// Runs pods as programs of the host, in the way of `D`.
 ///
 /// Dropping it stops nothing: the containers go on, and the next one that is opened finds them.
 #[derive(Debug)]
 pub struct ProgramRuntime<D> {
     pub(crate) context: Arc<Context<D>>,
-    pods: Mutex<HashMap<PodUid, Arc<PodEntry>>>,
     disk: DiskCache,
     /// Held for as long as this agent uses the state directory.
     _lock: File,
@@ -61,7 +56,7 @@ pub struct ProgramRuntime<D> {
 #[derive(Debug)]
 pub(crate) struct Context<D> {
     pub(crate) config: ProcessConfig,
-    pub(crate) changes: broadcast::Sender<PodUid>,
+    pub(crate) pods: Pods<Boot>,
     pub(crate) starts: Semaphore,
     pub(crate) alive: watch::Receiver<()>,
     pub(crate) boot_id: String,
@@ -157,32 +152,8 @@ pub(crate) trait ProgramDriver: Sized + Send + Sync + 'static {
 
 impl<D> ProgramRuntime<D> {
     /// `alive` is the other end of the context's.
-    pub(crate) fn assemble(
-        context: Arc<Context<D>>,
-        pods: HashMap<PodUid, Arc<PodEntry>>,
-        lock: File,
-        alive: watch::Sender<()>,
-    ) -> Self {
-        let (pods, disk) = (Mutex::new(pods), DiskCache::default());
-        Self { context, pods, disk, _lock: lock, _alive: alive }
-    }
-
-    fn pods(&self) -> MutexGuard<'_, HashMap<PodUid, Arc<PodEntry>>> {
-        self.pods.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn entries(&self) -> Vec<Arc<PodEntry>> {
-        self.pods().values().cloned().collect()
-    }
-
-    fn entry(&self, uid: &PodUid) -> Option<Arc<PodEntry>> {
-        self.pods().get(uid).cloned()
-    }
-
-    fn entry_for(&self, pod: &Pod) -> Arc<PodEntry> {
-        let mut pods = self.pods();
-        let fresh = || self.context.new_entry(pod.uid());
-        Arc::clone(pods.entry(pod.uid().clone()).or_insert_with(fresh))
+    pub(crate) fn assemble(context: Arc<Context<D>>, lock: File, alive: watch::Sender<()>) -> Self {
+        Self { context, disk: DiskCache::default(), _lock: lock, _alive: alive }
     }
 }
 
@@ -264,18 +235,13 @@ impl<D> Context<D> {
         driver: D,
     ) -> Self {
         Self {
-            changes: broadcast::Sender::new(CHANGES),
+            pods: Pods::default(),
             starts: Semaphore::new(config.parallel_starts.max(1)),
-            asked: stop_marker::notes(),
+            asked: Notes::start(),
             config,
             alive,
             boot_id,
             driver,
         }
-    }
-
-    /// A pod of which nothing is known yet.
-    pub(crate) fn new_entry(&self, uid: &PodUid) -> Arc<PodEntry> {
-        Arc::new(PodEntry::new(uid.clone(), self.changes.clone()))
     }
 }

@@ -1,21 +1,13 @@
 //! CPU, memory and the out-of-memory score, as the kubelet computes them.
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use k8s_openapi::api::core::v1 as k8s;
-use k8s_openapi::apimachinery::pkg::api::resource::Quantity as Text;
+use winddown_engine::amounts::{PERIOD, amount, quota, shares};
 use winddown_engine::oom_score::oom_score_adj;
 use winddown_shared::{Pod, PodUid, QosClass, Quantity};
 
 use super::super::{CgroupDriver, api};
-
-/// The length of a CPU quota's period, in microseconds.
-const PERIOD: i64 = 100_000;
-/// The least and the most CPU shares there are.
-pub(crate) const MIN_SHARES: i64 = 2;
-pub(crate) const MAX_SHARES: i64 = 262_144;
-const MIN_QUOTA: i64 = 1000;
 
 /// What a container may use.
 pub(super) fn resources(
@@ -26,9 +18,9 @@ pub(super) fn resources(
     let resources = container.resources.as_ref();
     let limits = resources.and_then(|r| r.limits.as_ref());
     let requests = resources.and_then(|r| r.requests.as_ref());
-    let cpu_limit = quantity(limits, "cpu").map(Quantity::milli_value);
+    let cpu_limit = amount(limits, "cpu").map(Quantity::milli_value);
     // A limit without a request is a request.
-    let cpu_request = quantity(requests, "cpu").map(Quantity::milli_value).or(cpu_limit);
+    let cpu_request = amount(requests, "cpu").map(Quantity::milli_value).or(cpu_limit);
     let hugepages = limits.into_iter().flatten().filter_map(|(name, text)| {
         let page_size = page_size(name.strip_prefix("hugepages-")?)?;
         let limit = u64::try_from(text.0.parse::<Quantity>().ok()?.value()).ok()?;
@@ -36,9 +28,9 @@ pub(super) fn resources(
     });
     api::LinuxContainerResources {
         cpu_shares: shares(cpu_request.unwrap_or(0)),
-        cpu_quota: cpu_limit.map_or(0, quota),
+        cpu_quota: cpu_limit.filter(|&milli| milli > 0).map_or(0, quota),
         cpu_period: PERIOD,
-        memory_limit_in_bytes: quantity(limits, "memory").map_or(0, Quantity::value),
+        memory_limit_in_bytes: amount(limits, "memory").map_or(0, Quantity::value),
         oom_score_adj: i64::from(oom_score_adj(pod, container, node_memory)),
         hugepage_limits: hugepages.collect(),
     }
@@ -105,19 +97,6 @@ fn place(group: &str, driver: CgroupDriver) -> PathBuf {
     let name = group.trim_end_matches(".slice");
     let ends = name.match_indices('-').map(|(at, _)| at).chain([name.len()]);
     ends.map(|end| format!("{}.slice", &name[..end])).collect()
-}
-
-fn quantity(map: Option<&BTreeMap<String, Text>>, name: &str) -> Option<Quantity> {
-    map?.get(name)?.0.parse().ok()
-}
-
-/// CPU shares for a request in thousandths of a processor.
-pub(crate) fn shares(milli: i64) -> i64 {
-    (milli.saturating_mul(1024) / 1000).clamp(MIN_SHARES, MAX_SHARES)
-}
-
-fn quota(milli: i64) -> i64 {
-    if milli <= 0 { 0 } else { (milli.saturating_mul(PERIOD) / 1000).max(MIN_QUOTA) }
 }
 
 /// `2Mi` becomes `2MB`, as the kernel names its files.

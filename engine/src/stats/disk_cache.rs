@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::time::Instant;
-use winddown_shared::{DiskUse, PodUid, PodUidMap, VolumeStats};
+use winddown_shared::{DiskUse, PodStats, PodUid, PodUidMap, VolumeStats};
 
 use super::disk::{Budget, walk};
 
@@ -30,11 +30,11 @@ pub struct PodPlaces {
 
 /// What of a pod takes how much room.
 #[derive(Clone, Debug, Default)]
-pub struct PodDisk {
-    pub logs: Vec<(Arc<str>, DiskUse)>,
-    pub volumes: Vec<VolumeStats>,
+struct PodDisk {
+    logs: Vec<(Arc<str>, DiskUse)>,
+    volumes: Vec<VolumeStats>,
     /// All of it that is on a disk.
-    pub on_disk: DiskUse,
+    on_disk: DiskUse,
 }
 
 /// Of each pod, when it was measured and what was found.
@@ -50,9 +50,22 @@ pub struct DiskCache {
 
 impl DiskCache {
     /// What is known of a pod.
-    pub fn get(&self, uid: &PodUid) -> Option<Arc<PodDisk>> {
+    fn get(&self, uid: &PodUid) -> Option<Arc<PodDisk>> {
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         known.get(uid).map(|(_, disk)| Arc::clone(disk))
+    }
+
+    /// Enters what is known of a pod. What its containers have written beside that is entered already.
+    pub fn enter(&self, uid: &PodUid, stats: &mut PodStats) {
+        let Some(disk) = self.get(uid) else { return };
+        let mut all = disk.on_disk;
+        for container in &mut stats.containers {
+            let logs = disk.logs.iter().find(|(name, _)| *name == container.name);
+            container.logs = logs.map(|(_, used)| *used);
+            all = all.and(container.rootfs.unwrap_or_default());
+        }
+        stats.volumes.clone_from(&disk.volumes);
+        stats.ephemeral = Some(all);
     }
 
     /// Measures the pods of which nothing younger than `age` is known, and forgets all others than these

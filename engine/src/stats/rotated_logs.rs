@@ -5,22 +5,25 @@ use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-use winddown_shared::Freed;
+use winddown_shared::{Freed, RuntimeError};
 
-/// Why logs are left.
-#[derive(Debug, thiserror::Error)]
-#[error("cannot remove {}", .path.display())]
-pub struct LogsLeft {
-    path: PathBuf,
-    #[source]
-    source: io::Error,
-}
+use super::PodPlaces;
+use crate::failure::{blocking, caused};
 
-/// Removes `0.log.1` and its like from directories of container logs; `0.log` stays. Blocks.
+/// Removes `0.log.1` and its like of these pods; `0.log` stays.
 ///
 /// # Errors
 /// One could not be removed; all others are.
-pub fn remove_rotated_logs(dirs: &[PathBuf]) -> Result<Freed, LogsLeft> {
+pub async fn remove_rotated_logs(
+    pods: impl IntoIterator<Item = PodPlaces>,
+) -> Result<Freed, RuntimeError> {
+    let logs = pods.into_iter().flat_map(|pod| pod.logs);
+    let dirs: Vec<PathBuf> = logs.map(|(_, path)| path).collect();
+    let what = "giving back the room of turned logs";
+    blocking(move || remove(&dirs).map_err(|error| caused(what, error))).await
+}
+
+fn remove(dirs: &[PathBuf]) -> Result<Freed, RuntimeError> {
     let mut freed = Freed::default();
     let mut left = Ok(());
     for entry in dirs.iter().flat_map(|dir| fs::read_dir(dir).into_iter().flatten().flatten()) {
@@ -33,7 +36,9 @@ pub fn remove_rotated_logs(dirs: &[PathBuf]) -> Result<Freed, LogsLeft> {
         match fs::remove_file(&path) {
             Ok(()) => freed += Freed { items: 1, bytes },
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(source) => left = Err(LogsLeft { path, source }),
+            Err(error) => {
+                left = Err(caused(format!("cannot remove {}", path.display()), error));
+            }
         }
     }
     left.map(|()| freed)
@@ -59,11 +64,11 @@ mod tests {
         }
         std::os::unix::fs::symlink("/etc/passwd", at("1.log.1")).unwrap();
         let dirs = [root.path().to_owned(), at("nowhere")];
-        let freed = remove_rotated_logs(&dirs).unwrap();
+        let freed = remove(&dirs).unwrap();
         assert_eq!(freed.items, 2);
         assert!(freed.bytes >= 20_000 && Path::new("/etc/passwd").exists());
         assert!(!at("0.log.1").exists() && !at("12.log.3").exists());
         assert_eq!(fs::read_dir(root.path()).unwrap().count(), 6);
-        assert_eq!(remove_rotated_logs(&dirs).unwrap(), Freed::default());
+        assert_eq!(remove(&dirs).unwrap(), Freed::default());
     }
 }

@@ -1,6 +1,5 @@
 //! Takes over what an earlier agent left running.
 
-use std::collections::HashMap;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -20,7 +19,7 @@ use crate::programs::adopt::{self, FoundPod};
 use crate::programs::config::ProcessConfig;
 use crate::programs::open::{self, OpenError};
 use crate::programs::pod::{self, Run};
-use crate::programs::{exits, paths, stop_marker};
+use crate::programs::{exits, paths};
 
 /// How often a supervisor that is only just starting is looked at again, every 20 ms.
 const STARTING_ROUNDS: usize = 100;
@@ -49,7 +48,6 @@ pub(crate) async fn open(config: ProcessConfig) -> Result<ProcessRuntime, OpenEr
     }
     let (alive_end, alive) = watch::channel(());
     let context = Arc::new(Context::new(config, boot_id, alive, Supervisors { cgroups }));
-    let mut pods = HashMap::with_capacity(found.len());
     for pod in found {
         let (mut watched, uid) = (Vec::new(), pod.uid.clone());
         let entry = adopt::enter(&context, pod, |name, attempt| {
@@ -62,9 +60,8 @@ pub(crate) async fn open(config: ProcessConfig) -> Result<ProcessRuntime, OpenEr
         for (watched, ended) in watched {
             watcher::watch(&context, &entry, watched, ended);
         }
-        pods.insert(entry.uid().clone(), entry);
     }
-    Ok(ProcessRuntime::assemble(context, pods, lock, alive_end))
+    Ok(ProcessRuntime::assemble(context, lock, alive_end))
 }
 
 /// What is on disk. Kills what dead supervisors left.
@@ -171,7 +168,7 @@ fn resume(
     let started_at = started.map_or(found.record.created_at, |started| started.started_at);
     let backoff = Duration::from_millis(found.record.backoff_ms);
     let is_of_earlier_boot = started.is_none_or(|started| started.boot_id != context.boot_id);
-    let asked = stop_marker::was_asked(&found.dir);
+    let asked = paths::asked(&found.dir).exists();
     let mut run = pod::run((uid, name, found.number), started_at, backoff);
     run.adopt(asked);
     run.own.cgroups.clone_from(&found.record.cgroups);

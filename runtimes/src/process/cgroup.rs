@@ -28,7 +28,6 @@ mod amounts;
 mod place;
 
 use amounts::Entry;
-pub(crate) use amounts::weight;
 use place::{Controller, Hierarchy, Places};
 
 /// `cgroup2`'s magic number in statfs.

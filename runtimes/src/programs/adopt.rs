@@ -56,7 +56,7 @@ pub(crate) fn enter<A, D>(
     found: FoundPod<A>,
     mut resume: impl FnMut(&Arc<str>, A) -> Result<Option<Run>, OpenError>,
 ) -> Result<Arc<PodEntry>, OpenError> {
-    let entry = context.new_entry(&found.uid);
+    let entry = context.pods.get_or_new(&found.uid);
     let mut state = entry.lock();
     for (name, attempts) in found.containers {
         // What part it plays the pod's record says, if that is there.

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use winddown_engine::plan;
+use winddown_engine::{files, plan};
 use winddown_shared::{Pod, RuntimeError};
 use winddown_shim::members;
 use winddown_shim::order::Order;
@@ -33,8 +33,8 @@ impl Draft {
     ) -> Result<Option<Self>, RuntimeError> {
         let config = &context.config;
         let Some(found) = plan::find(pod, name) else { return Ok(None) };
-        let logs = paths::logs(config, pod.namespace(), pod.name(), pod.uid());
-        let log = paths::log_file(&logs, name, number);
+        let logs = files::pod_logs(&config.log_dir, pod.namespace(), pod.name(), pod.uid());
+        let log = logs.join(files::run_log(name, number));
         let dir = paths::container(config, pod.uid(), name).join(number.to_string());
         let order = launch::order(config, pod, &found, &dir, log.clone(), cgroups.clone())?;
         let record = AttemptRecord {

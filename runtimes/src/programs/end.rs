@@ -33,7 +33,7 @@ pub(super) async fn end<D: ProgramDriver>(
         if is_first {
             D::ask(context, entry, target).await;
             let container = paths::container(&context.config, entry.uid(), &target.name);
-            context.asked.take(container.join(target.attempt.to_string()));
+            context.asked.take(paths::asked(&container.join(target.attempt.to_string())));
         }
         grace.over().await;
     };

@@ -4,24 +4,15 @@ use std::path::Path;
 use std::time::Duration;
 
 use winddown_engine::files;
-use winddown_engine::stopping::UNKNOWN_END;
-use winddown_shared::{ContainerExit, WallTime};
+use winddown_engine::stopping::unknown_end;
+use winddown_shared::ContainerExit;
 use winddown_shim::record::{self, AttemptRecord, ExitRecord};
 
 use super::config::ProcessConfig;
 use super::pod::{PodEntry, Run};
 
-/// The report of a run whose end was not observed.
-pub(crate) fn unknown_exit(started_at: Option<WallTime>, now: WallTime) -> ContainerExit {
-    ContainerExit {
-        exit_code: 137,
-        signal: None,
-        reason: UNKNOWN_END.into(),
-        message: "the container ended and its exit code was not recorded".to_owned(),
-        started_at,
-        finished_at: Some(now),
-    }
-}
+/// The message of a run whose end was not observed.
+const UNOBSERVED: &str = "the container ended and its exit code was not recorded";
 
 /// What the supervisor wrote down.
 fn recorded_exit(record: ExitRecord) -> ContainerExit {
@@ -54,7 +45,7 @@ pub(crate) fn enter(
             let ran = Duration::from_millis(record.ran_ms);
             (recorded_exit(record), ran)
         }
-        None => (unknown_exit(run.started_at, config.wall.now()), Duration::ZERO),
+        None => (unknown_end(UNOBSERVED, run.started_at, config.wall.now()), Duration::ZERO),
     };
     run.own.main = None;
     run.finish(exit, (ran, Duration::ZERO), asked, &config.backoff);
@@ -73,7 +64,7 @@ pub(crate) fn enter_past(
     let since = exit.as_ref().map_or(Duration::ZERO, |exit| {
         Duration::try_from(now.duration_since(exit.finished_at)).unwrap_or_default()
     });
-    let exit = exit.map_or_else(|| unknown_exit(run.started_at, now), recorded_exit);
+    let exit = exit.map_or_else(|| unknown_end(UNOBSERVED, run.started_at, now), recorded_exit);
     run.finish(exit, (ran, since), asked, &config.backoff);
 }
 

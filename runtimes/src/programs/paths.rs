@@ -21,12 +21,8 @@ pub(crate) fn container(config: &ProcessConfig, uid: &PodUid, name: &str) -> Pat
     pod(config, uid).join(name)
 }
 
-/// A pod's logs, as `/var/log/pods` has them.
-pub(crate) fn logs(config: &ProcessConfig, namespace: &str, name: &str, uid: &PodUid) -> PathBuf {
-    config.log_dir.join(format!("{namespace}_{name}_{uid}"))
-}
-
-/// One attempt's log below the pod's.
-pub(crate) fn log_file(logs: &Path, container: &str, attempt: u32) -> PathBuf {
-    logs.join(container).join(format!("{attempt}.log"))
+/// The file of an attempt that says that it was asked to end, kept so that an agent that is killed in the middle of a
+/// stop does not ask again when it is back: many programs take a second SIGTERM for "at once".
+pub(crate) fn asked(attempt: &Path) -> PathBuf {
+    attempt.join("asked")
 }

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use winddown_engine::files;
 use winddown_engine::pod::{self, Boundary};
 use winddown_shared::{PodUid, WallTime};
 use winddown_shim::procfs::Process;
@@ -81,7 +82,8 @@ pub(crate) fn places(
     if state.any_running() {
         return None;
     }
-    let logs = state.pod.as_ref().map(|p| paths::logs(config, p.namespace(), p.name(), uid));
+    let logs =
+        state.pod.as_ref().map(|p| files::pod_logs(&config.log_dir, p.namespace(), p.name(), uid));
     // Records last: while they are there, what is left of the pod can be found.
     let whole = pod_record::whole_path(config, uid);
     Some(logs.into_iter().chain(whole).chain([paths::pod(config, uid)]).collect())

@@ -18,10 +18,10 @@ const REMOVALS: usize = 8;
 impl<D: ProgramDriver> Runtime for ProgramRuntime<D> {
     async fn sync_pod(&self, pod: &Pod) -> Result<SyncedPod, RuntimeError> {
         let has_started =
-            self.entry(pod.uid()).is_some_and(|entry| pod::has_started(&entry.lock()));
+            self.context.pods.get(pod.uid()).is_some_and(|entry| pod::has_started(&entry.lock()));
         let unsupported = self.context.driver.unsupported(pod);
         let ignored = refused_or_ignored(pod, unsupported, has_started)?;
-        let entry = self.entry_for(pod);
+        let entry = self.context.pods.get_or_new(pod.uid());
         entry.lock().want(pod);
         let again_in = sync::pass(&self.context, &entry, pod).await?;
         let status = status(&entry.lock(), D::SCHEME);
@@ -34,14 +34,14 @@ impl<D: ProgramDriver> Runtime for ProgramRuntime<D> {
         pod: Option<&Pod>,
         grace: Grace,
     ) -> Result<PodStopped, RuntimeError> {
-        match self.entry(uid) {
+        match self.context.pods.get(uid) {
             Some(entry) => stopping::stop(&self.context, &entry, pod, grace).await,
             None => Ok(PodStopped::default()),
         }
     }
 
     async fn clean_pod(&self, uid: &PodUid) -> Result<(), RuntimeError> {
-        if self.entry(uid).is_none() {
+        if self.context.pods.get(uid).is_none() {
             return Ok(());
         }
         D::free(&self.context, uid).await?;
@@ -55,23 +55,23 @@ impl<D: ProgramDriver> Runtime for ProgramRuntime<D> {
     }
 
     async fn forget_pod(&self, uid: &PodUid) -> Result<(), RuntimeError> {
-        let Some(entry) = self.entry(uid) else { return Ok(()) };
+        let Some(entry) = self.context.pods.get(uid) else { return Ok(()) };
         let Some(places) = pod::places(&entry.lock(), &self.context.config, uid) else {
             return Err(failed(format!("pod {uid} still runs: stop it before it is forgotten")));
         };
         D::free(&self.context, uid).await?;
         blocking(move || places.iter().try_for_each(remove_all)).await?;
-        self.pods().remove(uid);
+        self.context.pods.remove(uid);
         Ok(())
     }
 
     async fn pod_status(&self, uid: &PodUid) -> Result<PodRuntimeStatus, RuntimeError> {
-        let entry = self.entry(uid);
+        let entry = self.context.pods.get(uid);
         Ok(entry.map(|entry| status(&entry.lock(), D::SCHEME)).unwrap_or_default())
     }
 
     async fn list_pods(&self) -> Result<Vec<RuntimePod>, RuntimeError> {
-        Ok(self.pods().values().map(|entry| entry.lock().summary(entry.uid())).collect())
+        Ok(self.context.pods.list())
     }
 
     async fn mounts(&self, uid: &PodUid) -> Result<Vec<String>, RuntimeError> {
@@ -81,7 +81,7 @@ impl<D: ProgramDriver> Runtime for ProgramRuntime<D> {
     }
 
     fn changes(&self) -> broadcast::Receiver<PodUid> {
-        self.context.changes.subscribe()
+        self.context.pods.changes()
     }
 
     fn supports(&self, pod: &Pod) -> Result<(), RuntimeError> {

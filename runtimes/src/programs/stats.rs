@@ -7,12 +7,12 @@ use std::time::Duration;
 use winddown_engine::files;
 use winddown_engine::stats::{CgroupDirs, PodPlaces, remove_rotated_logs};
 use winddown_shared::{
-    ContainerKind, ContainerStats, Freed, Garbage, PodStats, PodStatsSource, PodUid, RuntimeError,
+    ContainerStats, Freed, Garbage, PodStats, PodStatsSource, PodUid, RuntimeError,
 };
 
 use super::config::ProcessConfig;
 use super::pod::{PodEntry, PodState};
-use super::{Context, ProgramDriver, ProgramRuntime, blocking, caused, paths};
+use super::{Context, ProgramDriver, ProgramRuntime, blocking, paths};
 
 pub(crate) mod processes;
 
@@ -41,7 +41,7 @@ impl<D: ProgramDriver> PodStatsSource for ProgramRuntime<D> {
         &self,
         disk_age: Option<Duration>,
     ) -> Result<Vec<(PodUid, PodStats)>, RuntimeError> {
-        let entries = self.entries();
+        let entries = self.context.pods.all();
         let config = &self.context.config;
         if let Some(age) = disk_age {
             let places = entries.iter().filter_map(|entry| places(config, entry)).collect();
@@ -55,12 +55,7 @@ impl<D: ProgramDriver> PodStatsSource for ProgramRuntime<D> {
         let proc_root = config.proc_root.clone();
         let mut measured = blocking(move || Ok(measure(&proc_root, running))).await?;
         for (uid, stats) in &mut measured {
-            let Some(disk) = self.disk.get(uid) else { continue };
-            for container in &mut stats.containers {
-                let logs = disk.logs.iter().find(|(name, _)| *name == container.name);
-                container.logs = logs.map(|(_, used)| *used);
-            }
-            stats.ephemeral = Some(disk.on_disk);
+            self.disk.enter(uid, stats);
         }
         Ok(measured)
     }
@@ -76,7 +71,7 @@ impl<D: ProgramDriver> Garbage for ProgramRuntime<D> {
     async fn remove_dead_containers(&self) -> Result<Freed, RuntimeError> {
         let config = &self.context.config;
         let logs: Vec<PathBuf> =
-            self.entries().iter().flat_map(|entry| logs_of_dead(config, entry)).collect();
+            self.context.pods.all().iter().flat_map(|entry| logs_of_dead(config, entry)).collect();
         blocking(move || {
             let removed = logs.iter().filter(|log| files::remove_log(log)).count();
             Ok(Freed { items: u64::try_from(removed).unwrap_or(u64::MAX), bytes: 0 })
@@ -85,14 +80,9 @@ impl<D: ProgramDriver> Garbage for ProgramRuntime<D> {
     }
 
     async fn remove_rotated_logs(&self) -> Result<Freed, RuntimeError> {
-        let entries = self.entries();
-        let places = entries.iter().filter_map(|entry| places(&self.context.config, entry));
-        let dirs: Vec<PathBuf> = places.flat_map(|pod| pod.logs).map(|(_, path)| path).collect();
-        let removal = move || {
-            let what = || "giving back the room of turned logs".to_owned();
-            remove_rotated_logs(&dirs).map_err(|e| caused(what(), e))
-        };
-        blocking(removal).await
+        let entries = self.context.pods.all();
+        remove_rotated_logs(entries.iter().filter_map(|entry| places(&self.context.config, entry)))
+            .await
     }
 }
 
@@ -119,7 +109,7 @@ fn logs_of_dead(config: &ProcessConfig, entry: &PodEntry) -> Vec<PathBuf> {
     let runs = state.containers.iter().filter_map(|c| Some((&c.name, c.run.as_ref()?.attempt)));
     let both = runs.flat_map(|(name, last)| {
         let attempts = last.saturating_sub(1)..=last;
-        attempts.map(|attempt| paths::log_file(&logs, name, attempt)).collect::<Vec<_>>()
+        attempts.map(|attempt| logs.join(files::run_log(name, attempt))).collect::<Vec<_>>()
     });
     both.collect()
 }
@@ -128,23 +118,15 @@ fn logs_of_dead(config: &ProcessConfig, entry: &PodEntry) -> Vec<PathBuf> {
 fn logs_of(config: &ProcessConfig, entry: &PodEntry) -> Option<PathBuf> {
     let state = entry.lock();
     let pod = state.pod.as_ref()?;
-    Some(paths::logs(config, pod.namespace(), pod.name(), entry.uid()))
+    Some(files::pod_logs(&config.log_dir, pod.namespace(), pod.name(), entry.uid()))
 }
 
-/// Regular containers first, then the others, each in the spec's order.
 fn running<D: ProgramDriver>(context: &Context<D>, uid: &PodUid, state: &PodState) -> Running {
-    let order = |kind| match kind {
-        ContainerKind::Regular => 0,
-        ContainerKind::Init => 1,
-        ContainerKind::Sidecar => 2,
-    };
-    let mut containers: Vec<_> = state.containers.iter().filter(|c| c.is_running()).collect();
-    containers.sort_by_key(|c| order(c.kind));
     let one = |container: &super::pod::Container| {
         let traces = context.driver.traces(uid, &container.name, container.run.as_ref()?);
         Some((Arc::clone(&container.name), traces))
     };
-    containers.into_iter().filter_map(one).collect()
+    state.running().into_iter().filter_map(one).collect()
 }
 
 /// Reads what the containers use: of their cgroups, and what those do not tell of their processes.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use tokio::time::timeout;
-use winddown_shared::{ContainerKind, PodUid, RuntimeError, error_chain};
+use winddown_shared::{ContainerKind, RuntimeError, error_chain};
 use winddown_shim::record::{self, AttemptRecord, ExitRecord};
 
 use super::attempt::{Attempt, UNIT, UnitRecord};
@@ -17,7 +17,7 @@ use crate::programs::adopt::{self, FoundPod};
 use crate::programs::config::ProcessConfig;
 use crate::programs::open::OpenError;
 use crate::programs::pod::{self, Container, PodEntry, Run};
-use crate::programs::{caused, exits, stop_marker};
+use crate::programs::{caused, exits, paths};
 
 /// How long the ends of containers that ended meanwhile may hold up the agent's start.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -46,7 +46,7 @@ pub(crate) fn find(config: &ProcessConfig) -> Result<Vec<FoundPod<FoundAttempt>>
             return Ok(None);
         };
         let exit = record::read(&attempt.dir.join(record::EXIT));
-        let asked = stop_marker::was_asked(&attempt.dir);
+        let asked = paths::asked(&attempt.dir).exists();
         Ok(Some(FoundAttempt { attempt, record, unit, exit, asked }))
     })
 }
@@ -57,9 +57,8 @@ pub(crate) async fn adopt<U: ServiceUnits>(
     context: &Arc<Context<U>>,
     found: Vec<FoundPod<FoundAttempt>>,
     listed: Vec<(String, UnitView)>,
-) -> Result<HashMap<PodUid, Arc<PodEntry>>, OpenError> {
+) -> Result<(), OpenError> {
     let mut listed: HashMap<String, UnitView> = listed.into_iter().collect();
-    let mut pods = HashMap::with_capacity(found.len());
     let mut ended = Vec::new();
     for pod in found {
         let mut loaded = Vec::new();
@@ -77,17 +76,15 @@ pub(crate) async fn adopt<U: ServiceUnits>(
             listed.remove(&attempt.log_unit);
             ended.extend(follow(context, &entry, attempt, view));
         }
-        pods.insert(entry.uid().clone(), entry);
     }
     for (attempt, view) in unrecorded(context, &mut listed) {
         tracing::warn!(
             unit = attempt.unit,
             "a container of which there is no record: only its UID is known"
         );
-        let fresh = || context.new_entry(&attempt.uid);
-        let entry = pods.entry(attempt.uid.clone()).or_insert_with(fresh);
-        enter_unrecorded(context, entry, &attempt);
-        ended.extend(follow(context, entry, attempt, view));
+        let entry = context.pods.get_or_new(&attempt.uid);
+        enter_unrecorded(context, &entry, &attempt);
+        ended.extend(follow(context, &entry, attempt, view));
     }
     // Hooks, and log writers without a container.
     for unit in listed.keys().filter(|unit| names::parse(unit).is_some()) {
@@ -101,7 +98,7 @@ pub(crate) async fn adopt<U: ServiceUnits>(
     }
     // Those that ended while no agent ran are entered before anyone asks.
     let _ = timeout(PATIENCE, join_all(ended)).await;
-    Ok(pods)
+    Ok(())
 }
 
 /// Takes the containers, and the writers of their logs, out of what is listed.
@@ -200,7 +197,7 @@ fn enter_unrecorded<U>(context: &Context<U>, entry: &PodEntry, attempt: &Attempt
             state.containers.push(Container::new(name, ContainerKind::Regular));
         }
     }
-    let asked = stop_marker::was_asked(&attempt.dir);
+    let asked = paths::asked(&attempt.dir).exists();
     pod::enter(entry, &attempt.container, run_of(&record, attempt, asked));
 }
 

@@ -10,6 +10,7 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1 as api;
 use rustix::fs::{MemfdFlags, memfd_create};
 use serde::{Deserialize, Serialize};
+use winddown_engine::amounts::{amount, shares, weight};
 use winddown_engine::{plan, stopping};
 use winddown_shared::{Pod, PodUid, Quantity, RuntimeError};
 use winddown_shim::order::Command;
@@ -17,7 +18,6 @@ use winddown_shim::record::{self, AttemptRecord, RecordError};
 
 use super::units::{JournalMarks, Keep, NewUnit, UnitLimits, UnitOutput};
 use super::{Context, names};
-use crate::process::cgroup::weight;
 use crate::programs::config::ProcessConfig;
 use crate::programs::draft::Draft;
 use crate::programs::{caused, launch, paths};
@@ -114,7 +114,7 @@ impl Attempt {
         main.after = Some(self.log_unit.clone());
         let pipes = (out_read.into(), error_read.into());
         let log = self.log_unit(config, pod, &record.log, pipes);
-        let pod_weight = positive(weight(pod.fit_requests().cpu_milli())).unwrap_or(1);
+        let pod_weight = positive(weight(shares(pod.fit_requests().cpu_milli()))).unwrap_or(1);
         Ok(Some(Prepared { record, is_new, log, main, pod_weight }))
     }
 
@@ -226,10 +226,6 @@ const NO_LIMIT: Option<u64> = Some(u64::MAX);
 /// A container's limits, as the kubelet sets them.
 fn limits(container: &api::Container) -> UnitLimits {
     let resources = container.resources.as_ref();
-    let amount = |map: Option<&std::collections::BTreeMap<String, _>>, name: &str| {
-        let quantity: &k8s_openapi::apimachinery::pkg::api::resource::Quantity = map?.get(name)?;
-        quantity.0.parse::<Quantity>().ok()
-    };
     let limits = resources.and_then(|r| r.limits.as_ref());
     let requests = resources.and_then(|r| r.requests.as_ref());
     let cpu_limit = amount(limits, "cpu");
@@ -237,7 +233,7 @@ fn limits(container: &api::Container) -> UnitLimits {
     UnitLimits {
         memory_max: amount(limits, "memory").and_then(|q| positive(q.value())),
         cpu_milli: cpu_limit.and_then(|q| positive(q.milli_value())),
-        cpu_weight: positive(weight(cpu)),
+        cpu_weight: positive(weight(shares(cpu))),
         tasks_max: NO_LIMIT,
     }
 }

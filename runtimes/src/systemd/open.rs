@@ -41,8 +41,8 @@ pub(crate) async fn open<U: ServiceUnits>(
     let (alive_end, alive) = watch::channel(());
     let context = Arc::new(Context::new(config, boot_id, alive, Services::new(units)));
     listen::listen(&context, changes);
-    let pods = adopt::adopt(&context, found, listed).await?;
-    Ok(SystemdRuntime::assemble(context, pods, lock, alive_end))
+    adopt::adopt(&context, found, listed).await?;
+    Ok(SystemdRuntime::assemble(context, lock, alive_end))
 }
 
 /// The service manager executes the program, so a path that means "this process" has to be resolved. After

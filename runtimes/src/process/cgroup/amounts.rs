@@ -4,15 +4,10 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1 as api;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity as Text;
+use winddown_engine::amounts::{self, PERIOD, amount, shares, weight};
 use winddown_shared::{Pod, Quantity};
 
 use super::place::Controller;
-
-/// Length of a CPU period, in microseconds; the kernel's default.
-const PERIOD: i64 = 100_000;
-/// The shortest quota that the kernel takes.
-const MIN_QUOTA: i64 = 1000;
-const SHARES: std::ops::RangeInclusive<i64> = 2..=262_144;
 
 /// A file of a cgroup, and what to write. One that the kernel may lack is `optional`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,8 +32,7 @@ pub(super) fn of_container(
             let milli = |quantity: Option<Quantity>| quantity.map_or(0, Quantity::milli_value);
             // A limit without a request is a request.
             let mut entries = share(milli(amount(requests, "cpu").or(limit)), is_v2);
-            let quota = milli(limit).saturating_mul(PERIOD) / 1000;
-            let quota = quota.max(MIN_QUOTA);
+            let quota = amounts::quota(milli(limit));
             entries.extend(match (limit, is_v2) {
                 (None, _) => Vec::new(),
                 (Some(_), true) => vec![entry("cpu.max", format!("{quota} {PERIOD}"))],
@@ -108,18 +102,9 @@ pub(super) fn limits(
         .filter(move |(name, _)| has(name))
 }
 
-/// CPU shares (1024 per CPU, 2..=262144) mapped to a weight (1..=10000).
-pub(crate) fn weight(milli: i64) -> i64 {
-    1 + ((shares(milli) - SHARES.start()) * 9999) / (SHARES.end() - SHARES.start())
-}
-
-fn shares(milli: i64) -> i64 {
-    (milli.saturating_mul(1024) / 1000).clamp(*SHARES.start(), *SHARES.end())
-}
-
 fn share(milli: i64, is_v2: bool) -> Vec<Entry> {
     vec![match is_v2 {
-        true => entry("cpu.weight", weight(milli).to_string()),
+        true => entry("cpu.weight", weight(shares(milli)).to_string()),
         false => entry("cpu.shares", shares(milli).to_string()),
     }]
 }
@@ -137,24 +122,11 @@ fn limit(map: Option<&BTreeMap<String, Text>>, name: &str) -> Option<Quantity> {
     amount(map, name).filter(|quantity| quantity.milli_value() > 0)
 }
 
-fn amount(map: Option<&BTreeMap<String, Text>>, name: &str) -> Option<Quantity> {
-    map?.get(name)?.0.parse().ok()
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::json;
 
     use super::*;
-
-    #[test]
-    fn cpu_requests_map_to_weights_as_the_kubelet_maps_them() {
-        for (milli, expected) in
-            [(0, 1), (100, 4), (500, 20), (1000, 39), (4000, 157), (i64::MAX, 10_000)]
-        {
-            assert_eq!(weight(milli), expected, "{milli} m");
-        }
-    }
 
     #[test]
     fn limits_and_requests_become_what_the_kernel_reads_on_both_versions() {

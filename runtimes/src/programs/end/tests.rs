@@ -5,13 +5,12 @@ use serde_json::json;
 use tokio::sync::{broadcast, watch};
 use winddown_engine::action::ActionError;
 use winddown_engine::probing::ProbeState;
-use winddown_engine::stopping::stop_to_restart;
+use winddown_engine::stopping::{stop_to_restart, unknown_end};
 use winddown_shared::{Pod, PodUid, UnsupportedField, WallClock, WallTime};
 use winddown_shim::order::Command;
 
 use super::*;
 use crate::programs::config::{ProcessConfig, ShimCommand};
-use crate::programs::exits;
 use crate::programs::pod::{self, Run, Starting};
 use crate::programs::stats::Traces;
 
@@ -73,7 +72,7 @@ impl ProgramDriver for Faulty {
         if round > 0 || context.driver.tries.fetch_add(1, Ordering::SeqCst) < context.driver.fails {
             return;
         }
-        let exit = exits::unknown_exit(None, WallTime::default());
+        let exit = unknown_end("", None, WallTime::default());
         if let Some(run) = entry.lock().run(&target.name, &target.id) {
             run.finish(exit, (Duration::ZERO, Duration::ZERO), false, &context.config.backoff);
         }
