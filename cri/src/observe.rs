@@ -94,6 +94,7 @@ pub(super) fn enter(context: &Context, entry: &PodEntry, seen: &ObservedContaine
     let Some(name) = status.labels.get(labels::CONTAINER_NAME) else { return false };
     let ended = {
         let mut state = entry.lock();
+        let stops = state.stop.is_some();
         let Some(run) = state.run(name, &status.id) else { return false };
         if pod::is_settled(run) {
             return true;
@@ -102,7 +103,7 @@ pub(super) fn enter(context: &Context, entry: &PodEntry, seen: &ObservedContaine
         let exited = status.state() == api::ContainerState::ContainerExited;
         if exited {
             run.undone = never_ran(status) && !run.own.refused;
-            finish(run, exit(status, &seen.message), context);
+            finish(run, exit(status, &seen.message), stops, context);
         }
         exited
     };
@@ -116,6 +117,7 @@ pub(super) fn enter(context: &Context, entry: &PodEntry, seen: &ObservedContaine
 pub(super) fn enter_lost(context: &Context, entry: &PodEntry, name: &str, id: &str) {
     let is_news = {
         let mut state = entry.lock();
+        let stops = state.stop.is_some();
         match state.run(name, id).filter(|run| !pod::is_settled(run)) {
             // The kernel reported how it ended; there is no better source.
             Some(run) if run.end.is_some() => {
@@ -125,7 +127,7 @@ pub(super) fn enter_lost(context: &Context, entry: &PodEntry, name: &str, id: &s
             Some(run) => {
                 let message = "the container is gone and its exit code is not known";
                 let exit = unknown_end(message, run.started_at, context.config.wall.now());
-                finish(run, exit, context);
+                finish(run, exit, stops, context);
                 true
             }
             None => false,
@@ -157,6 +159,7 @@ pub(super) fn enter_early(
         if shares || !state.stopping {
             return false;
         }
+        let stops = state.stop.is_some();
         let Some(run) = state.run(name, id).filter(|run| run.end.is_none()) else { return false };
         let exit = ContainerExit {
             exit_code,
@@ -166,7 +169,7 @@ pub(super) fn enter_early(
             started_at: run.started_at,
             finished_at: Some(context.config.wall.now()),
         };
-        finish(run, exit, context);
+        finish(run, exit, stops, context);
         run.own.early = true;
     }
     entry.announce();
@@ -183,7 +186,8 @@ pub(super) fn time(nanoseconds: i64) -> Option<WallTime> {
     (nanoseconds > 0).then(|| WallTime::from_nanosecond(i128::from(nanoseconds)).ok())?
 }
 
-fn finish(run: &mut Run, exit: ContainerExit, context: &Context) {
+/// Enters an end; `stops`: the pod is being stopped, or was.
+fn finish(run: &mut Run, exit: ContainerExit, stops: bool, context: &Context) {
     let length = |from: Option<WallTime>, to: Option<WallTime>| {
         let (from, to) = (from?, to?);
         Duration::try_from(to.duration_since(from)).ok()
@@ -194,7 +198,9 @@ fn finish(run: &mut Run, exit: ContainerExit, context: &Context) {
     run.own.direct = None;
     // One that ended by itself while it was about to be killed was not.
     run.forced &= exit.exit_code == KILLED;
-    run.finish(exit, (ran, since), false, &context.config.backoff);
+    // Else it was ended to be started again.
+    let asked = stops && run.signalled_at.is_some();
+    run.finish(exit, (ran, since), asked, &context.config.backoff);
 }
 
 fn exit(status: &api::ContainerStatus, message: &str) -> ContainerExit {

@@ -25,6 +25,7 @@ macro_rules! common_scenarios {
             a_pod_survives_the_agent_and_is_adopted_as_it_is
             an_unconfigured_pod_can_be_ended_by_its_uid_alone
             a_container_that_crashes_is_started_again_after_a_while
+            an_end_that_was_asked_for_is_no_crash
             init_containers_come_first_and_sidecars_go_last
             an_init_container_that_fails_for_good_fails_the_pod
             an_unknown_pod_is_stopped_and_has_no_containers
@@ -147,6 +148,18 @@ pub(crate) async fn a_container_that_crashes_is_started_again_after_a_while<S: S
     let seen = sync_until(&runtime, &pod, |c| c[0].restart_count >= 3).await;
     assert!(seen[0].last_exit.is_some());
     stop(&runtime, &pod, 5).await;
+}
+
+/// A pod whose stop was called off comes back at once, however often.
+pub(crate) async fn an_end_that_was_asked_for_is_no_crash<S: Stage>(stage: &S) {
+    let pod = pod("web", &one(&stage.container("main", POLITE)));
+    let runtime = stage.open().await;
+    for round in 0..3 {
+        let synced = runtime.sync_pod(&pod).await.unwrap();
+        assert!(is_running(&synced.status.containers[0]), "{round}: {synced:?}");
+        stage.hears(&pod).await;
+        stop(&runtime, &pod, 20).await;
+    }
 }
 
 pub(crate) async fn init_containers_come_first_and_sidecars_go_last<S: Stage>(stage: &S) {
