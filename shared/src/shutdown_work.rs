@@ -38,9 +38,10 @@ type Begin = Arc<dyn Fn(WorkContext) -> BoxFuture<'static, Result<(), WorkError>
 /// A point of a shutdown.
 ///
 /// A group is named by a priority: it is the one that ends pods of that priority. Where groups are roles,
-/// ordinary pods are 0, system pods [`SYSTEM_CRITICAL_PRIORITY`](crate::SYSTEM_CRITICAL_PRIORITY) and those
-/// of the node [`SYSTEM_NODE_CRITICAL_PRIORITY`](crate::SYSTEM_NODE_CRITICAL_PRIORITY); the control plane is
-/// one above that, etcd two. A group without pods has its place all the same.
+/// ordinary pods have one for each of their priorities, system pods
+/// [`SYSTEM_CRITICAL_PRIORITY`](crate::SYSTEM_CRITICAL_PRIORITY), before which all ordinary pods have ended,
+/// and those of the node [`SYSTEM_NODE_CRITICAL_PRIORITY`](crate::SYSTEM_NODE_CRITICAL_PRIORITY); the control
+/// plane is one above that, etcd two. A group without pods has its place all the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ShutdownPoint {
     /// Before the first group, while pods are not ready any more.
