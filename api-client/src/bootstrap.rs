@@ -120,7 +120,7 @@ impl Renewal {
                     let text = error_chain(&error);
                     if said.as_ref() != Some(&text) {
                         tracing::warn!("no new certificate yet: {text}");
-                        self.say_unsigned(&text);
+                        self.log_unsigned(&text);
                     }
                     said = Some(text);
                     // A person said no: that is not changed by asking every ten seconds.
@@ -152,7 +152,7 @@ impl Renewal {
         let key = self.store.pending_key().await?;
         let waiting = |name: &str| {
             tracing::info!(request = name, "waiting for the certificate to be approved");
-            self.say_unsigned(&format!(
+            self.log_unsigned(&format!(
                 "certificate signing request {name} waits to be approved: \
                  kubectl certificate approve {name}"
             ));
@@ -177,7 +177,7 @@ impl Renewal {
         Ok(())
     }
 
-    fn say_unsigned(&self, why: &str) {
+    fn log_unsigned(&self, why: &str) {
         if self.shared.now().is_none() {
             self.shared.health.set(ApiState::Unsigned { why: why.into() });
         }

@@ -64,7 +64,7 @@ struct Status {
 }
 
 /// What it wrote until it ended.
-struct Said {
+struct CommandOutput {
     status: ExitStatus,
     out: Vec<u8>,
     err: Vec<u8>,
@@ -151,7 +151,7 @@ impl Plugin {
         self.take(&said.out, assembly)
     }
 
-    async fn output(&self) -> Result<Said, CredentialsError> {
+    async fn output(&self) -> Result<CommandOutput, CredentialsError> {
         let mut command = Command::new(&self.command);
         command
             .args(&self.args)
@@ -176,7 +176,7 @@ impl Plugin {
         let (out, err, status) =
             tokio::try_join!(read(out, LARGEST_ANSWER), read(err, LARGEST_COMPLAINT), child.wait())
                 .map_err(failed)?;
-        Ok(Said { status, out, err })
+        Ok(CommandOutput { status, out, err })
     }
 
     fn take(

@@ -149,7 +149,7 @@ impl Health {
             }
             let lasted = now.saturating_duration_since(health.since);
             let was = std::mem::replace(health, ApiHealth { state, since: now });
-            say(&was.state, &health.state, lasted);
+            log_change(&was.state, &health.state, lasted);
             true
         });
     }
@@ -188,7 +188,7 @@ fn read_date(date: &str) -> Option<Timestamp> {
     jiff::fmt::rfc2822::DateTimeParser::new().parse_timestamp(date).ok()
 }
 
-fn say(was: &ApiState, state: &ApiState, lasted: Duration) {
+fn log_change(was: &ApiState, state: &ApiState, lasted: Duration) {
     match (was, state) {
         (_, ApiState::Unknown) => {}
         (ApiState::Unknown, ApiState::Connected) => {

@@ -206,8 +206,8 @@ impl Connection {
         self.shared.now().and_then(|current| current.material.certificate.clone())
     }
 
-    /// Whether the API server's certificate is verified: not with `insecure-skip-tls-verify`, where whoever
-    /// answers at its address gets the credentials.
+    /// Whether the API server's certificate is verified: not with `insecure-skip-tls-verify`, where any server
+    /// that answers at its address gets the credentials.
     pub fn verifies_server(&self) -> bool {
         self.shared.verifies_server()
     }

@@ -286,7 +286,7 @@ impl Shared {
             }
             Err(error) => {
                 // They may be in the middle of being written.
-                self.say_once(error_chain(&error));
+                self.log_once(error_chain(&error));
                 None
             }
         }
@@ -387,7 +387,7 @@ impl Shared {
         RequestError::Unsigned { why }
     }
 
-    fn say_once(&self, text: String) {
+    fn log_once(&self, text: String) {
         let mut looked = self.looked();
         if looked.said.as_ref() != Some(&text) {
             tracing::warn!("newer credentials cannot be used, so the earlier ones stay: {text}");

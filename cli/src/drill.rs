@@ -257,7 +257,7 @@ impl Drill {
             TextFormat::Text => {
                 out.line("")?;
                 out.text(&winddown_render::report::text(&report, out.color))?;
-                out.line(&last_words(outcome.as_ref()))?;
+                out.line(&closing_line(outcome.as_ref()))?;
             }
         }
         Ok(report.outcome)
@@ -285,7 +285,7 @@ impl Drill {
             out.progress_over(&format!("starting the pods: {up} of {wanted}"));
             if up >= wanted || begun.elapsed() > START {
                 out.progress_over("");
-                return if say { tell_started(&status, wanted, begun, out) } else { Ok(()) };
+                return if say { print_started(&status, wanted, begun, out) } else { Ok(()) };
             }
             let _ = timeout(Duration::from_secs(1), changes.changed()).await;
         }
@@ -348,7 +348,7 @@ fn is_up(pod: &winddown_control::api::PodStatus) -> bool {
     ready || pod.state == PodState::Finished
 }
 
-fn tell_started(
+fn print_started(
     status: &Status,
     wanted: usize,
     begun: Instant,
@@ -372,7 +372,7 @@ fn named(namespace: &str, name: &str) -> String {
     clean(&format!("{namespace}/{name}")).into_owned()
 }
 
-fn last_words(outcome: Option<&ShutdownOutcome>) -> String {
+fn closing_line(outcome: Option<&ShutdownOutcome>) -> String {
     match outcome {
         Some(outcome) if outcome.late.is_empty() => {
             let took = duration(outcome.took);

@@ -44,7 +44,7 @@ pub(super) async fn run(
 
 /// Resolves when standard output is a pipe whose reader is gone. Cancel-safe.
 async fn reader_gone() {
-    let (told, gone) = oneshot::channel();
+    let (printer, gone) = oneshot::channel();
     // A thread of its own, asleep until then, that the end does not wait for. Of files and the like
     // nothing is ever told.
     std::thread::spawn(move || {
@@ -57,7 +57,7 @@ async fn reader_gone() {
                 Ok(_) => break,
             }
         }
-        let _ = told.send(());
+        let _ = printer.send(());
     });
     if gone.await.is_err() {
         std::future::pending::<()>().await;
@@ -69,12 +69,12 @@ async fn lines(
     form: OutputFormat,
     out: &mut Output,
 ) -> Result<Exit, CommandError> {
-    let mut told = Told { form, last: None };
+    let mut printer = Printer { form, last: None };
     let mut lines = client.watch().await?;
     loop {
         let gone = match lines.next::<Status>().await {
             Ok(Some(status)) => {
-                told.tell(status, out)?;
+                printer.print(status, out)?;
                 continue;
             }
             Ok(None) => None,
@@ -101,13 +101,13 @@ async fn reconnect(client: &Client) -> Result<Lines, ClientError> {
 }
 
 /// What the reader was told.
-struct Told {
+struct Printer {
     form: OutputFormat,
     last: Option<Status>,
 }
 
-impl Told {
-    fn tell(&mut self, status: Status, out: &mut Output) -> Result<(), CommandError> {
+impl Printer {
+    fn print(&mut self, status: Status, out: &mut Output) -> Result<(), CommandError> {
         match self.form {
             OutputFormat::Json => out.json_line(&status)?,
             OutputFormat::Yaml => {

@@ -44,7 +44,7 @@ pub use controller::{
 };
 pub use cordon::{CORDONED_BY, CordonReason, TAINT, TAINTED_BY};
 pub use desired::NodeFacts;
-pub use handle::{NodeHandle, NodeState, NotTold};
+pub use handle::{NodeHandle, NodeState, NotDelivered};
 pub use lease::{LEASE_NAMESPACE, LeaseError, LeaseTimes, LeaseTimesError};
 pub use managed_keys::LAST_APPLIED;
 pub use ping::{NoPing, Ping, PingTimes};

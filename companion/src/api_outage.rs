@@ -38,7 +38,7 @@ impl ApiOutage {
     }
 
     /// Resolves when it does not fail. Cancel-safe.
-    pub(super) async fn mended(&self) {
+    pub(super) async fn recovered(&self) {
         // The sender lives as long as `self`.
         let _ = self.0.subscribe().wait_for(Option::is_none).await;
     }

@@ -163,7 +163,7 @@ pub(super) fn stopped(before: &[Arc<str>], after: &api::Pod) -> Vec<StoppedConta
         let found = containers_of(status).into_iter().find(|one| *one.name == **name)?;
         let exit = found.state.as_ref()?.terminated.as_ref()?;
         let reason = exit.reason.as_deref().unwrap_or_default();
-        Some(StoppedContainer::told(Arc::clone(name), exit.exit_code, reason))
+        Some(StoppedContainer::from_exit_code(Arc::clone(name), exit.exit_code, reason))
     };
     before.iter().filter_map(ended).collect()
 }

@@ -102,7 +102,7 @@ impl<A: EndPods, N: LocalNode> Core<A, N> {
             tokio::select! {
                 () = sleep(wait) => {}
                 // A request was answered: a caller may be waiting for the watch.
-                () = self.outage.mended() => sleep(wait.min(SOON)).await,
+                () = self.outage.recovered() => sleep(wait.min(SOON)).await,
             }
         }
     }

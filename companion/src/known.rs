@@ -94,9 +94,9 @@ impl Known {
         // What comes late shows what was stopped as it was; a container that was started since is another.
         let stopped = entry.stopped && !facts::runs_another(&entry.newest, &pod);
         (entry.newest, entry.gone, entry.stopped, entry.listed) = (pod, false, stopped, true);
-        entry.tell();
+        entry.notify();
         drop(pods);
-        self.tell(uid);
+        self.notify(uid);
         matters
     }
 
@@ -105,9 +105,9 @@ impl Known {
         let mut pods = self.lock();
         let Some(entry) = pods.get_mut(uid).filter(|entry| !entry.gone) else { return false };
         entry.gone = true;
-        entry.tell();
+        entry.notify();
         drop(pods);
-        self.tell(uid.clone());
+        self.notify(uid.clone());
         true
     }
 
@@ -176,7 +176,7 @@ impl Known {
         if let Some(entry) = self.lock().get_mut(uid) {
             entry.stopped = true;
         }
-        self.tell(uid.clone());
+        self.notify(uid.clone());
     }
 
     /// Resolves when nothing runs that only the kubelet ends well. Cancel-safe.
@@ -226,7 +226,7 @@ impl Known {
         }
     }
 
-    fn tell(&self, uid: PodUid) {
+    fn notify(&self, uid: PodUid) {
         // Fails only without receivers.
         let _ = self.changes.send(uid);
     }
@@ -256,7 +256,7 @@ impl Entry {
         !self.gone && !self.stopped && !self.newest.is_mirror() && facts::runs(&self.newest)
     }
 
-    fn tell(&mut self) {
+    fn notify(&mut self) {
         if let Some(news) = &self.news {
             if news.receiver_count() == 0 {
                 self.news = None;

@@ -48,5 +48,5 @@ pub use config::{CompanionConfig, WithoutApi};
 pub use follow::Follower;
 pub use kubelet_root::KubeletRoot;
 pub use local_node::{Holds, Inside, LocalNode, NoLocalNode, Unasked};
-pub use rights::{NEEDS, Need, NotSaid, READ_BUDGETS, may_taint, missing_rights};
+pub use rights::{NEEDS, Need, READ_BUDGETS, RightsUnknown, may_taint, missing_rights};
 pub use runtime::{KubeletRuntime, companion};

@@ -46,7 +46,7 @@ pub const READ_BUDGETS: Need =
 /// The API server did not say what is allowed.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("the API server does not say what it allows: {why}")]
-pub struct NotSaid {
+pub struct RightsUnknown {
     /// What happened, for people.
     pub why: String,
 }
@@ -55,7 +55,7 @@ pub struct NotSaid {
 ///
 /// # Errors
 /// The API server cannot be asked.
-pub async fn missing_rights(client: &kube::Client, node: &str) -> Result<Vec<Need>, NotSaid> {
+pub async fn missing_rights(client: &kube::Client, node: &str) -> Result<Vec<Need>, RightsUnknown> {
     let reviews: Api<SelfSubjectAccessReview> = Api::all(client.clone());
     let ask = async |need: Need| -> Result<Option<Need>, kube::Error> {
         let answer = reviews.create(&PostParams::default(), &need.review(node)).await?;
@@ -63,7 +63,7 @@ pub async fn missing_rights(client: &kube::Client, node: &str) -> Result<Vec<Nee
     };
     match try_join_all(NEEDS.map(ask)).await {
         Ok(answers) => Ok(answers.into_iter().flatten().collect()),
-        Err(error) => Err(NotSaid { why: refusal::text(&error) }),
+        Err(error) => Err(RightsUnknown { why: refusal::text(&error) }),
     }
 }
 
@@ -72,7 +72,7 @@ pub async fn missing_rights(client: &kube::Client, node: &str) -> Result<Vec<Nee
 ///
 /// # Errors
 /// The API server cannot be asked, or does not know the node.
-pub async fn may_taint(client: &kube::Client, node: &str) -> Result<bool, NotSaid> {
+pub async fn may_taint(client: &kube::Client, node: &str) -> Result<bool, RightsUnknown> {
     let nodes: Api<Node> = Api::all(client.clone());
     let asked = async {
         let taints = nodes.get(node).await?.spec.and_then(|spec| spec.taints).unwrap_or_default();
@@ -84,7 +84,7 @@ pub async fn may_taint(client: &kube::Client, node: &str) -> Result<bool, NotSai
     match asked.await {
         Ok(_) => Ok(true),
         Err(error) if Refusal::of(&error) == Refusal::NotAllowed => Ok(false),
-        Err(error) => Err(NotSaid { why: refusal::text(&error) }),
+        Err(error) => Err(RightsUnknown { why: refusal::text(&error) }),
     }
 }
 

@@ -26,7 +26,7 @@ use super::started_again::EndedPast;
 
 mod asking;
 
-use asking::Told;
+use asking::StopRequest;
 
 /// Between two tries to stop containers through the runtime, at first and at most.
 const TRY_AGAIN: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(1)];
@@ -94,7 +94,7 @@ impl<A: EndPods, N: LocalNode> Core<A, N> {
         };
         let before = facts::running(&pod);
         let inside = facts::runtime_uid(&pod);
-        let told = Told::default();
+        let told = StopRequest::default();
         if pod.is_mirror() {
             self.stop_mirror(&pod, &inside, &grace, &told).await?;
         } else {
@@ -127,7 +127,7 @@ impl<A: EndPods, N: LocalNode> Core<A, N> {
     /// API server hears a second or two later. While the node goes down its containers' ends are enough if
     /// they came after the API server had taken the pod's: the sandbox needs as long again where many pods
     /// end. `ran`: something of it did.
-    async fn gone(&self, uid: &PodUid, inside: &PodUid, mut ran: bool, told: &Told) {
+    async fn gone(&self, uid: &PodUid, inside: &PodUid, mut ran: bool, told: &StopRequest) {
         let mut ran_when_told = false;
         let mut looks = self.looks.subscribe();
         let mut news = self.known.news(uid);
@@ -155,7 +155,7 @@ impl<A: EndPods, N: LocalNode> Core<A, N> {
                             return;
                         }
                     }
-                    Err(unasked) if is_after(said_at) => return self.say_unasked(unasked),
+                    Err(unasked) if is_after(said_at) => return self.log_unasked(unasked),
                     Err(_) => {}
                 }
             }
@@ -175,7 +175,7 @@ impl<A: EndPods, N: LocalNode> Core<A, N> {
     }
 
     /// Resolves when the pod was ended through the container runtime.
-    async fn without_api(&self, pod: &Pod, inside: &PodUid, mut grace: Grace, told: &Told) {
+    async fn without_api(&self, pod: &Pod, inside: &PodUid, mut grace: Grace, told: &StopRequest) {
         let (begun, whole) = (Instant::now(), grace.remaining());
         tokio::select! {
             () = self.outage.given_up(begun, whole) => {}
@@ -239,7 +239,7 @@ impl<A: EndPods, N: LocalNode> Core<A, N> {
         inside: &PodUid,
         grace: &Grace,
         over: bool,
-        told: &Told,
+        told: &StopRequest,
     ) -> bool {
         let why = match over {
             true => "the kubelet has not ended the pod in time",
@@ -274,7 +274,7 @@ impl<A: EndPods, N: LocalNode> Core<A, N> {
         pod: &Pod,
         inside: &PodUid,
         grace: &Grace,
-        told: &Told,
+        told: &StopRequest,
     ) -> Result<(), RuntimeError> {
         let left = |why: &str| RuntimeError::Failed {
             what: format!(
@@ -355,7 +355,7 @@ impl<A: EndPods, N: LocalNode> Core<A, N> {
         }
     }
 
-    fn say_unasked(&self, error: &Unasked) {
+    fn log_unasked(&self, error: &Unasked) {
         if !self.unasked.swap(true, Ordering::Relaxed) {
             tracing::warn!(
                 "the container runtime cannot be asked whether pods are gone, so what the API \

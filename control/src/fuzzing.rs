@@ -11,10 +11,10 @@ use super::fake::FakeAgent;
 use super::{Limits, Peer, Server};
 use crate::api::ErrorBody;
 
-/// Sends the bytes to a server with a stand-in behind it, as somebody who may only look and as root. Panics
+/// Sends the bytes to a server with a stand-in behind it, as a user who may only look and as root. Panics
 /// if a law is broken.
 pub fn conversation(request: &[u8]) {
-    // Nobody waits: the clock goes on when all rest.
+    // No task waits for real time: the clock goes on when all rest.
     let mut runtime = tokio::runtime::Builder::new_current_thread();
     let runtime = runtime.enable_time().start_paused(true).build();
     let Ok(runtime) = runtime else { return };

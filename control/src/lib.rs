@@ -24,7 +24,7 @@
 //! configured group. What changes the node's state also needs the credentials of root or of that
 //! group, so that a socket opened wider by hand stays harmless. Connections, watchers, sizes and waits are bounded
 //! by [`Limits`]: a client that sends nothing or reads nothing loses its connection and holds up
-//! nobody.
+//! no other.
 //!
 //! # Design
 //! The server knows the agent only as [`AgentApi`], so it is tested against a stand-in.
@@ -132,7 +132,7 @@ pub trait AgentApi: Send + Sync + 'static {
     /// Takes an operator's notice that the node goes away, in place of an earlier one, and answers
     /// with the progress of ending the pods.
     ///
-    /// The notice stays in force until it is withdrawn or the node goes down, whoever listens.
+    /// The notice stays in force until it is withdrawn or the node goes down, with or without a listener.
     ///
     /// # Errors
     /// [`ErrorCode::BadRequest`] when it names no time, or one that is over;

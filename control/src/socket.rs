@@ -72,7 +72,7 @@ impl ControlSocket {
     /// as none: a process has it that was given a user and no group, which makes it no operator.
     ///
     /// A socket left behind by an agent that died is replaced; one with a living agent behind it is
-    /// not. Nobody else can connect at any moment: the socket gets its mode and group before it
+    /// not. No other user can connect at any moment: the socket gets its mode and group before it
     /// gets its name. The directory is made if it is missing.
     ///
     /// # Errors
@@ -187,7 +187,7 @@ async fn refuse_if_alive(path: &Path) -> Result<(), SocketError> {
     match UnixStream::connect(path).await {
         Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => Ok(()),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        // A full queue (EAGAIN) has somebody behind it as well.
+        // A full queue (EAGAIN) has a listener behind it as well.
         _ => Err(SocketError::InUse { path: path.to_owned() }),
     }
 }

@@ -24,7 +24,7 @@ pub(super) async fn exec(
         Ok(answer) if answer.exit_code == 0 => Ok(()),
         Ok(answer) => Err(ActionError::Failed {
             command: command.join(" "),
-            how: how_it_ended(answer.exit_code, &last_words(&answer.stdout, &answer.stderr)),
+            how: how_it_ended(answer.exit_code, &output_tail(&answer.stdout, &answer.stderr)),
         }),
         Err(error) if error.is_deadline_of_the_runtime() => Err(ActionError::Timeout),
         Err(error) => Err(ActionError::Unasked {
@@ -48,9 +48,9 @@ fn how_it_ended(code: i32, output: &str) -> String {
 }
 
 /// The end of what a command said, for a message.
-fn last_words(stdout: &[u8], stderr: &[u8]) -> String {
-    let said = if stderr.is_empty() { stdout } else { stderr };
-    let end = &said[said.len().saturating_sub(256)..];
+fn output_tail(stdout: &[u8], stderr: &[u8]) -> String {
+    let output = if stderr.is_empty() { stdout } else { stderr };
+    let end = &output[output.len().saturating_sub(256)..];
     String::from_utf8_lossy(end).trim().to_owned()
 }
 

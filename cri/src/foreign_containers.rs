@@ -127,7 +127,7 @@ impl PodContainers {
             let answer = self.client.container_status(request).await;
             let answer = answer.map_err(|error| caused("asking how a container ended", error))?;
             let status = answer.status.unwrap_or_default();
-            Ok(StoppedContainer::told(name, status.exit_code, &status.reason))
+            Ok(StoppedContainer::from_exit_code(name, status.exit_code, &status.reason))
         });
         join_all(asked).await.into_iter().collect()
     }

@@ -27,7 +27,7 @@ pub(super) async fn follow(context: Arc<Context>) {
         let now = look(&context, &before).await;
         let is_back = now.reachable && !before.reachable;
         if now != before {
-            tell(&before, &now);
+            log_change(&before, &now);
             context.health.send_replace(now.clone());
         }
         if is_back {
@@ -93,7 +93,7 @@ async fn version(context: &Context) -> Option<String> {
     answer.ok().map(|v| format!("{} {}", v.runtime_name, v.runtime_version))
 }
 
-fn tell(before: &CriHealth, now: &CriHealth) {
+fn log_change(before: &CriHealth, now: &CriHealth) {
     if now.reachable != before.reachable || now.message != before.message {
         if now.is_well() {
             tracing::info!(log_kind = "runtimeReady", version = %now.version, "the container runtime is ready");

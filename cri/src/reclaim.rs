@@ -26,7 +26,7 @@ impl Garbage for CriRuntime {
         let entries = self.context.pods.all();
         let (mut freed, mut left) = (Freed::default(), Ok(()));
         for entry in entries {
-            told_how_they_ended(&entry).await;
+            note_exits(&entry).await;
             let dead = garbage::take_dead(&mut entry.lock());
             let mut held: Option<Arc<str>> = None;
             for (name, dead) in dead {
@@ -98,7 +98,7 @@ impl Garbage for CriRuntime {
 
 /// Waits, not for long, until the runtime has said how the containers of a stopped pod ended: the kernel
 /// tells sooner, and a container that is gone cannot be asked about.
-async fn told_how_they_ended(entry: &PodEntry) {
+async fn note_exits(entry: &PodEntry) {
     let runs = garbage::over(&entry.lock());
     let told = async {
         for (name, id) in &runs {

@@ -132,7 +132,9 @@ async fn ask(context: &Context) -> Result<Option<CgroupDriver>, CallError> {
     }
     if !context.client.lacks(Optional::RuntimeConfig) {
         match context.client.runtime_config().await {
-            Ok(answer) => return Ok(answer.linux.map(|linux| said(linux.cgroup_driver()))),
+            Ok(answer) => {
+                return Ok(answer.linux.map(|linux| cgroup_driver(linux.cgroup_driver())));
+            }
             Err(error) if error.is_unimplemented() => {}
             Err(error) => return Err(error),
         }
@@ -141,7 +143,7 @@ async fn ask(context: &Context) -> Result<Option<CgroupDriver>, CallError> {
     Ok(answer.info.get("config").and_then(|json| of_containerd(json)))
 }
 
-fn said(driver: api::CgroupDriver) -> CgroupDriver {
+fn cgroup_driver(driver: api::CgroupDriver) -> CgroupDriver {
     match driver {
         api::CgroupDriver::Systemd => CgroupDriver::Systemd,
         api::CgroupDriver::Cgroupfs => CgroupDriver::Cgroupfs,

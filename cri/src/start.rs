@@ -59,13 +59,13 @@ pub(super) async fn start(
         }
         Err(StartError::Runtime(error)) => return Err(error),
         Err(StartError::NotYet(message)) => {
-            say_trouble(pod, name, CONFIG_ERROR, &message);
+            log_trouble(pod, name, CONFIG_ERROR, &message);
             if let Some(container) = entry.lock().container(name) {
                 container.wait(CONFIG_ERROR, message, SOON);
             }
         }
         Err(StartError::Trouble(reason, message)) => {
-            say_trouble(pod, name, reason, &message);
+            log_trouble(pod, name, reason, &message);
             if let Some(container) = entry.lock().container(name) {
                 container.fail(reason, message, &context.config.retry);
             }
@@ -74,7 +74,7 @@ pub(super) async fn start(
     Ok(None)
 }
 
-fn say_trouble(pod: &Pod, container: &str, reason: &'static str, why: &str) {
+fn log_trouble(pod: &Pod, container: &str, reason: &'static str, why: &str) {
     let pod = pod.label();
     tracing::warn!(%pod, %container, reason, "cannot start container {container} of pod {pod}: {why}");
 }

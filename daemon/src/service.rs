@@ -251,7 +251,7 @@ impl Service {
             let progress = shutdown.progress();
             critical::spawn(
                 "a shutdown's progress",
-                companion::say_going_down(progress, going_down),
+                companion::log_going_down(progress, going_down),
             );
         }
         let node = Node::builder(Arc::new(runs.runtime))

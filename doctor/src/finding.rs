@@ -48,7 +48,7 @@ pub struct Finding {
     pub title: String,
     /// What was seen: values, files with their lines, answers.
     pub evidence: Vec<String>,
-    /// The commands that mend it, in order; empty when there is nothing to mend.
+    /// The commands that fix it, in order; empty when there is nothing to fix.
     pub fix: Vec<String>,
     /// Why the check matters.
     pub why: &'static str,
@@ -144,7 +144,7 @@ impl Finding {
         }
     }
 
-    /// The same finding with one more command that mends it.
+    /// The same finding with one more command that fixes it.
     #[must_use]
     pub(super) fn fix(mut self, command: impl Into<String>) -> Self {
         self.fix.push(command.into());

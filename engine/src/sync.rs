@@ -38,7 +38,7 @@ pub async fn pass<D: Driver>(
         let now = Instant::now();
         let next = plan::plan(&rules, &entry.lock().seen(&rules, now));
         for &i in &next.stop {
-            tell_outdated::<D>(entry, pod, &rules[i].name);
+            log_outdated::<D>(entry, pod, &rules[i].name);
             end_failing(driver, entry, pod, &rules[i].name);
         }
         let mut again_in = next.again_in;
@@ -119,7 +119,7 @@ async fn post_start<D: Driver>(
 }
 
 /// Says once of a run why it is ended, if that is its image.
-fn tell_outdated<D: Driver>(entry: &Entry<D>, pod: &Pod, name: &str) {
+fn log_outdated<D: Driver>(entry: &Entry<D>, pod: &Pod, name: &str) {
     let mut state = entry.lock();
     let Some(container) = state.container(name).filter(|c| c.is_outdated()) else { return };
     if container.run.as_ref().is_some_and(|run| !run.ending) {

@@ -243,7 +243,7 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
             return;
         }
         if self.may_give_back(act, now) {
-            self.tell_met(act);
+            self.log_met(act);
             self.begin_giving_back(act);
         } else if !self.pending_reclaim.is_awaited(act.signal, now) {
             self.evict(act).await;
@@ -277,7 +277,7 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
         }
     }
 
-    fn tell_met(&self, act: &Act) {
+    fn log_met(&self, act: &Act) {
         if self.policy.shadow {
             return;
         }

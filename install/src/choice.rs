@@ -1,4 +1,4 @@
-//! Which runtime a machine gets where nobody says.
+//! Which runtime a machine gets where none is given.
 
 use std::fmt;
 use std::path::Path;

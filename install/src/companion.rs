@@ -71,7 +71,7 @@ pub(super) fn find(root: &Path, live: bool, asked: &Companion) -> Result<Beside,
     field("kubeconfig", &kubeconfig.display().to_string(), &of_kubeconfig);
     field("containerRuntimeEndpoint", &endpoint, &of_endpoint);
     if let Some(name) = kubelet.option("--hostname-override") {
-        field("nodeName", name, &told(&kubelet, "--hostname-override"));
+        field("nodeName", name, &origin(&kubelet, "--hostname-override"));
     }
     text.push_str(&periods_text(said.as_ref()));
     let file = said.as_ref().and_then(|said| kubelet.file_to_change(root, said));
@@ -136,7 +136,7 @@ fn kubeconfig(
         return Ok((file.clone(), "named by --kubeconfig".to_owned()));
     }
     if let Some(file) = kubelet.kubeconfig() {
-        return Ok((file.to_owned(), told(kubelet, "--kubeconfig")));
+        return Ok((file.to_owned(), origin(kubelet, "--kubeconfig")));
     }
     // A kubelet whose arguments are not to be had.
     let found = only_credentials(root, asked)?;
@@ -157,7 +157,7 @@ fn endpoint(
     }
     // The kubelet's own option wins over its files.
     if let Some(address) = kubelet.option(OPTION) {
-        return Ok((with_scheme(address), told(kubelet, OPTION)));
+        return Ok((with_scheme(address), origin(kubelet, OPTION)));
     }
     if let Some(said) = said.and_then(|said| said.endpoint.as_ref()) {
         return Ok((with_scheme(&said.value), format!("containerRuntimeEndpoint in {said}")));
@@ -182,7 +182,7 @@ fn with_scheme(address: &str) -> String {
 }
 
 /// Where an option of the kubelet comes from.
-fn told(kubelet: &Kubelet, option: &str) -> String {
+fn origin(kubelet: &Kubelet, option: &str) -> String {
     match kubelet.is_known() {
         true if kubelet.is_k3s() => format!("as {} tells its kubelet", kubelet.name()),
         true => format!("{option} of {}", kubelet.name()),

@@ -12,7 +12,7 @@ use std::time::Duration;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum InstallError {
-    /// Files of somebody else are where ours belong. Nothing was changed.
+    /// Foreign files are where ours belong. Nothing was changed.
     #[error("{} in the way, nothing was changed:{}", files(.0.len()), Lines(.0))]
     Conflicts(Vec<Conflict>),
     /// A file could not be written, read or removed.
@@ -116,7 +116,7 @@ pub enum InstallError {
     },
 }
 
-/// One file of somebody else.
+/// One foreign file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Conflict {
     /// The path, without the root.

@@ -153,7 +153,7 @@ pub fn install_on(
         .map(|step| step.change)
         .collect();
     match host {
-        Some(host) => tell_systemd(host, options, choices.packaged, &mut report)?,
+        Some(host) => reload_systemd(host, options, choices.packaged, &mut report)?,
         None => report.notes.push(
             "systemd does not run there: the files are all there is to do, the next boot uses them"
                 .to_owned(),
@@ -324,7 +324,7 @@ fn carry_out(tree: &Tree, plan: &Plan, old: &Record) -> Result<(), InstallError>
     Ok(())
 }
 
-fn tell_systemd(
+fn reload_systemd(
     host: &dyn Host,
     options: &InstallOptions,
     packaged: bool,

@@ -35,7 +35,7 @@ pub enum Action {
     Created,
     /// It was ours, with another content or mode.
     Updated,
-    /// It was somebody else's and had to go (`--force`).
+    /// A foreign file was replaced (`--force`).
     Replaced,
     /// It was as it should be, or is the operator's.
     Kept,

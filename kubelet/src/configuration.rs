@@ -28,13 +28,13 @@ pub struct Configuration {
     /// The files, in the order in which they are read. At least one.
     pub files: Vec<PathBuf>,
     /// `shutdownGracePeriod`.
-    pub period: Option<Said<String>>,
+    pub period: Option<Located<String>>,
     /// `shutdownGracePeriodCriticalPods`.
-    pub critical: Option<Said<String>>,
+    pub critical: Option<Located<String>>,
     /// `shutdownGracePeriodByPodPriority`.
-    pub by_priority: Option<Said<Vec<PriorityPeriod>>>,
+    pub by_priority: Option<Located<Vec<PriorityPeriod>>>,
     /// `containerRuntimeEndpoint`.
-    pub endpoint: Option<Said<String>>,
+    pub endpoint: Option<Located<String>>,
     /// Its feature gate switches graceful shutdown off.
     pub off_by_gate: bool,
     /// The file that could not be read, and why. The kubelet does not start with it.
@@ -43,7 +43,7 @@ pub struct Configuration {
 
 /// A value, and where it stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Said<T> {
+pub struct Located<T> {
     /// What was said.
     pub value: T,
     /// The file.
@@ -117,24 +117,24 @@ impl Configuration {
     fn add(&mut self, root: &Path, file: &Path) -> Result<(), String> {
         let text = read(&below(root, file)).map_err(|error| error.to_string())?;
         let fields: Fields = serde_saphyr::from_str(&text).map_err(|error| first_line(&error))?;
-        fn said<T>(
-            kept: &mut Option<Said<T>>,
+        fn located<T>(
+            kept: &mut Option<Located<T>>,
             value: Option<T>,
             name: &str,
             file: &Path,
             text: &str,
         ) {
             if let Some(value) = value {
-                *kept = Some(Said { value, file: file.to_owned(), line: line_of(text, name) });
+                *kept = Some(Located { value, file: file.to_owned(), line: line_of(text, name) });
             }
         }
-        said(&mut self.period, fields.shutdown_grace_period, PERIOD, file, &text);
+        located(&mut self.period, fields.shutdown_grace_period, PERIOD, file, &text);
         let critical = fields.shutdown_grace_period_critical_pods;
-        said(&mut self.critical, critical, CRITICAL, file, &text);
+        located(&mut self.critical, critical, CRITICAL, file, &text);
         let groups = fields.shutdown_grace_period_by_pod_priority;
-        said(&mut self.by_priority, groups, BY_PRIORITY, file, &text);
+        located(&mut self.by_priority, groups, BY_PRIORITY, file, &text);
         let endpoint = fields.container_runtime_endpoint.filter(|address| !address.is_empty());
-        said(&mut self.endpoint, endpoint, "containerRuntimeEndpoint", file, &text);
+        located(&mut self.endpoint, endpoint, "containerRuntimeEndpoint", file, &text);
         if let Some(graceful) = fields.feature_gates.and_then(|gates| gates.graceful) {
             self.off_by_gate = !graceful;
         }
@@ -142,17 +142,17 @@ impl Configuration {
     }
 
     /// The groups by priority, if there are any: they count and not the two periods.
-    fn groups(&self) -> Option<&Said<Vec<PriorityPeriod>>> {
+    fn groups(&self) -> Option<&Located<Vec<PriorityPeriod>>> {
         self.by_priority.as_ref().filter(|groups| !groups.value.is_empty())
     }
 
     /// `shutdownGracePeriod`, if it is not zero.
-    fn total(&self) -> Option<&Said<String>> {
+    fn total(&self) -> Option<&Located<String>> {
         self.period.as_ref().filter(|period| !is_zero(&period.value))
     }
 
     /// The field by which the kubelet ends pods at a shutdown, with its place; none if it does not.
-    pub fn ends_pods(&self) -> Option<Said<String>> {
+    pub fn ends_pods(&self) -> Option<Located<String>> {
         if self.off_by_gate {
             return None;
         }
@@ -190,14 +190,14 @@ impl Configuration {
 
 // === impl Said ===
 
-impl<T> Said<T> {
-    fn as_if<U>(&self, value: U) -> Said<U> {
-        Said { value, file: self.file.clone(), line: self.line }
+impl<T> Located<T> {
+    fn as_if<U>(&self, value: U) -> Located<U> {
+        Located { value, file: self.file.clone(), line: self.line }
     }
 }
 
 /// Where it stands: `/var/lib/kubelet/config.yaml:12`.
-impl<T> fmt::Display for Said<T> {
+impl<T> fmt::Display for Located<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.file.display())?;
         self.line.map_or(Ok(()), |line| write!(f, ":{line}"))

@@ -17,7 +17,7 @@ mod tests;
 
 use std::path::{Path, PathBuf};
 
-pub use configuration::{Configuration, Said};
+pub use configuration::{Configuration, Located};
 pub use periods::{Periods, PriorityPeriod};
 
 use command_line::{cgroup_unit, option};

@@ -44,13 +44,13 @@ const CHANGING: [&str; 12] = [
 /// What was said a short time ago.
 #[derive(Debug, Default)]
 pub(super) struct Calm {
-    said: HashMap<u64, Said>,
+    said: HashMap<u64, Written>,
     /// When lines whose minute is over were last looked for.
     pruned: Option<Instant>,
 }
 
 #[derive(Debug)]
-struct Said {
+struct Written {
     written: Instant,
     window: Duration,
     held: Option<Held>,
@@ -74,7 +74,7 @@ pub(super) enum Verdict {
 
 impl Calm {
     /// Judges a line that was said now.
-    pub(super) fn hear(&mut self, line: Line, now: Instant) -> Verdict {
+    pub(super) fn judge(&mut self, line: Line, now: Instant) -> Verdict {
         // Who asks for details wants them all; a decision that changes the state is news each time.
         let always = line.kind.map_or(line.level() > Level::INFO, |kind| !kind.repeats);
         if always {
@@ -85,7 +85,7 @@ impl Calm {
         match self.said.entry(key(&line)) {
             std::collections::hash_map::Entry::Vacant(free) => {
                 if known < MOST {
-                    free.insert(Said { written: now, window: WINDOW, held: None });
+                    free.insert(Written { written: now, window: WINDOW, held: None });
                 }
                 Verdict::Write(line)
             }
@@ -125,7 +125,7 @@ impl Calm {
         self.said.len()
     }
 
-    fn take(&mut self, now: Instant, which: impl Fn(&Said) -> bool) -> Vec<Line> {
+    fn take(&mut self, now: Instant, which: impl Fn(&Written) -> bool) -> Vec<Line> {
         let mut due: Vec<Held> = Vec::new();
         for said in self.said.values_mut().filter(|said| which(said)) {
             if let Some(held) = said.held.take() {
@@ -134,7 +134,7 @@ impl Calm {
             }
         }
         due.sort_by_key(|held| held.last);
-        due.into_iter().map(|held| held.told(now)).collect()
+        due.into_iter().map(|held| held.into_line(now)).collect()
     }
 
     fn prune(&mut self, now: Instant) {
@@ -149,7 +149,7 @@ impl Calm {
 
 // === impl Said ===
 
-impl Said {
+impl Written {
     fn is_over(&self, now: Instant) -> bool {
         now.duration_since(self.written) >= self.window
     }
@@ -165,7 +165,7 @@ impl Said {
 // === impl Held ===
 
 impl Held {
-    fn told(self, now: Instant) -> Line {
+    fn into_line(self, now: Instant) -> Line {
         let ago = now.duration_since(self.last);
         counted(self.line, self.times.saturating_sub(1), Some(ago))
     }

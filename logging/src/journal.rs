@@ -56,7 +56,7 @@ impl Journal {
         Ok(Self { socket, address: address.to_owned(), lost: AtomicU64::new(0) })
     }
 
-    /// Lines that the journal had no room for and that nobody was told of yet.
+    /// Lines that the journal had no room for and that were not reported yet.
     #[cfg(test)]
     pub(super) fn lost(&self) -> u64 {
         self.lost.load(Ordering::Relaxed)

@@ -137,7 +137,7 @@ impl Log {
 
 impl<S: Subscriber> Layer<S> for Log {
     fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
-        let verdict = self.calm().hear(Line::of(event), Instant::now());
+        let verdict = self.calm().judge(Line::of(event), Instant::now());
         match verdict {
             Verdict::Write(line) => self.0.sink.write(&line),
             Verdict::Held => self.0.held.notify_one(),

@@ -27,7 +27,7 @@ impl Terminal {
 impl Sink for Terminal {
     fn write(&self, line: &Line) {
         let text = render(line, self.started.elapsed().as_secs_f64(), self.colour);
-        // Nobody is left to be told that standard error is gone.
+        // Standard error is gone: there is no place left to report it to.
         let _ = std::io::stderr().lock().write_all(text.as_bytes());
     }
 }

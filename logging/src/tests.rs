@@ -293,7 +293,7 @@ async fn a_flood_of_different_lines_is_all_written_and_not_all_remembered() {
     let template = lines(|| tracing::warn!("x")).remove(0);
     for n in 0..100_000 {
         let line = Line { text: n.to_string(), ..template.clone() };
-        assert!(matches!(calm.hear(line, Instant::now()), Verdict::Write(_)));
+        assert!(matches!(calm.judge(line, Instant::now()), Verdict::Write(_)));
         if n % 100 == 0 {
             tokio::time::advance(Duration::from_millis(100)).await;
         }
@@ -305,18 +305,18 @@ async fn a_flood_of_different_lines_is_all_written_and_not_all_remembered() {
 async fn after_a_flood_the_same_is_again_not_said_more_than_once_a_minute() {
     let mut calm = Calm::default();
     let template = lines(|| tracing::warn!("x")).remove(0);
-    let mut hear = |text: String| {
-        matches!(calm.hear(Line { text, ..template.clone() }, Instant::now()), Verdict::Held)
+    let mut judge = |text: String| {
+        matches!(calm.judge(Line { text, ..template.clone() }, Instant::now()), Verdict::Held)
     };
     for second in 0..10 {
         for n in 0..1000 {
-            assert!(!hear(format!("line {n} of second {second}")));
+            assert!(!judge(format!("line {n} of second {second}")));
         }
         tokio::time::advance(Duration::from_secs(1)).await;
     }
     tokio::time::advance(Duration::from_secs(3600)).await;
-    assert!(!hear("the runtime does not answer".to_owned()));
-    assert!(hear("the runtime does not answer".to_owned()), "said twice at once");
+    assert!(!judge("the runtime does not answer".to_owned()));
+    assert!(judge("the runtime does not answer".to_owned()), "said twice at once");
 }
 
 #[test]

@@ -65,7 +65,7 @@ pub(super) struct Found {
 }
 
 impl Found {
-    /// What an operator may want to mend: resources of which nothing is left for the pods.
+    /// What an operator may want to fix: resources of which nothing is left for the pods.
     pub(super) fn warnings(&self) -> impl Iterator<Item = String> {
         let gone = |(name, whole): &(&ResourceName, i64)| {
             *whole > 0 && self.view.allocatable.get(name) == 0
@@ -125,7 +125,7 @@ impl Fit {
     }
 
     /// Takes over the Node object as the API server has it now.
-    pub(super) fn hear(&self, server: Option<Arc<ServerNode>>) {
+    pub(super) fn set_server_node(&self, server: Option<Arc<ServerNode>>) {
         *self.0.server.lock().unwrap_or_else(PoisonError::into_inner) = server;
         if let Some(found) = self.found() {
             self.find(found.whole.clone(), Arc::clone(&found.own));

@@ -128,7 +128,7 @@ impl<R: Runtime> Node<R> {
 
 fn one_pod(snapshot: &PodSnapshot, said: Option<&StatusEntry>) -> Option<api::PodStatus> {
     let pod = snapshot.pod.as_ref().or(said.map(|s| &s.pod))?;
-    let mut told = told(pod, said.map(|s| &*s.status));
+    let mut told = pod_status(pod, said.map(|s| &*s.status));
     told.state = state(snapshot.lifecycle);
     told.grace_left_seconds = grace_left(snapshot);
     Some(told)
@@ -144,7 +144,7 @@ fn waiting(entry: &StatusEntry) -> api::PodStatus {
     api::PodStatus {
         state: api::PodState::Waiting,
         wanted_containers: containers,
-        ..told(&entry.pod, Some(&entry.status))
+        ..pod_status(&entry.pod, Some(&entry.status))
     }
 }
 
@@ -162,7 +162,7 @@ fn without_manifest(pod: &RuntimePod, lifecycle: Option<Lifecycle>) -> api::PodS
     }
 }
 
-fn told(pod: &Pod, status: Option<&kube::PodStatus>) -> api::PodStatus {
+fn pod_status(pod: &Pod, status: Option<&kube::PodStatus>) -> api::PodStatus {
     let containers = status.map(containers).unwrap_or_default();
     let counted = containers.iter().filter(|c| c.kind != "init");
     let text = |field: Option<&String>| field.cloned().unwrap_or_default();

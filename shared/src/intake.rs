@@ -195,13 +195,13 @@ impl<R: Runtime> Intake<R> {
         // A source that is slow must not hide what runs.
         let read = desired.wait_for(Option::is_some);
         if tokio::time::timeout(SOURCE_PATIENCE, read).await.is_err() {
-            self.tell_running();
+            self.publish_running();
         }
         loop {
             let wanted = desired.borrow_and_update().clone();
             if let Some(wanted) = &wanted {
                 self.apply(wanted).await;
-                self.tell_running();
+                self.publish_running();
                 self.passes.send_modify(|n| *n += 1);
             }
             loop {
@@ -246,7 +246,7 @@ impl<R: Runtime> Intake<R> {
                 tokio::pin!(listing);
                 tokio::select! {
                     listed = &mut listing => listed,
-                    () = self.tell_what_may_run(desired, silent_at) => listing.await,
+                    () = self.publish_may_run(desired, silent_at) => listing.await,
                 }
             };
             match listed {
@@ -264,7 +264,7 @@ impl<R: Runtime> Intake<R> {
     }
 
     /// Tells the workers from `at` on what the source wants, for as long as it changes.
-    async fn tell_what_may_run(
+    async fn publish_may_run(
         &self,
         desired: &mut watch::Receiver<Option<Arc<DesiredPods>>>,
         at: Instant,
@@ -283,7 +283,7 @@ impl<R: Runtime> Intake<R> {
 
     /// Tells the workers what runs: a shutdown ends that too which was not handed to them. Once for
     /// each listing, as the workers know what has ended since.
-    fn tell_running(&mut self) {
+    fn publish_running(&mut self) {
         if let Some(runtime_only) = self.listed.take() {
             self.workers.note_running(RunningPods { pods: Vec::new(), runtime_only, known: true });
         }

@@ -127,7 +127,7 @@ pub struct StoppedContainer {
 impl StoppedContainer {
     /// How a kubelet or a container runtime tells the end: SIGKILL is all that is left to see of a grace that ran
     /// out, unless the kernel killed for want of memory.
-    pub fn told(name: impl Into<Arc<str>>, exit_code: i32, reason: &str) -> Self {
+    pub fn from_exit_code(name: impl Into<Arc<str>>, exit_code: i32, reason: &str) -> Self {
         Self { name: name.into(), exit_code, forced: exit_code == 137 && reason != "OOMKilled" }
     }
 }

@@ -132,7 +132,7 @@ impl<R: Runtime> RuntimeSyncer<R> {
         self.listed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn say(
+    fn publish(
         &self,
         pod: &Pod,
         runtime: &PodRuntimeStatus,
@@ -156,12 +156,12 @@ impl<R: Runtime> RuntimeSyncer<R> {
 
     /// Says how a pod stands that is ending and of which nothing was said: it was asked to end before this agent
     /// ever looked at it. Does not end, and holds up nothing.
-    async fn say_what_ends(&self, pod: &Pod) -> Infallible {
+    async fn publish_ending(&self, pod: &Pod) -> Infallible {
         if self.statuses.get(pod.uid()).is_none()
             && let Ok(now) = self.runtime.pod_status(pod.uid()).await
             && now.any_running()
         {
-            self.say(pod, &now, false, None);
+            self.publish(pod, &now, false, None);
         }
         std::future::pending().await
     }
@@ -182,7 +182,7 @@ impl<R: Runtime> RuntimeSyncer<R> {
     }
 
     /// Tells what a running pod asks for and does not get, once for each change of that.
-    fn tell_ignored(&self, pod: &Pod, ignored: &[UnsupportedField]) {
+    fn log_ignored(&self, pod: &Pod, ignored: &[UnsupportedField]) {
         let fields: Vec<String> =
             ignored.iter().map(|one| format!("{}: {}", one.field, one.why)).collect();
         let mut told = self.ignored.lock().unwrap_or_else(PoisonError::into_inner);
@@ -220,16 +220,16 @@ impl<R: Runtime> PodSyncer for RuntimeSyncer<R> {
         let left = self.active_time_left(&pod).await;
         if left == Some(Duration::ZERO) {
             self.recorder.record(&Event::DeadlineExceeded { pod: pod.label().clone() });
-            let ended = Some(deadline::words());
+            let ended = Some(deadline::exceeded());
             return Ok(Synced { terminal: true, ended, again_in: None });
         }
         match self.runtime.sync_pod(&pod).await {
             Ok(synced) => {
-                let phase = self.say(&pod, &synced.status, false, None);
+                let phase = self.publish(&pod, &synced.status, false, None);
                 let terminal = phase.is_some_and(Phase::is_terminal);
                 let mut ignored = synced.ignored;
                 ignored.extend(self.given.differ(&pod, &synced.status));
-                self.tell_ignored(&pod, &ignored);
+                self.log_ignored(&pod, &ignored);
                 let again_in = synced.again_in.into_iter().chain(left).min();
                 Ok(Synced { terminal, again_in, ended: None })
             }
@@ -244,7 +244,7 @@ impl<R: Runtime> PodSyncer for RuntimeSyncer<R> {
     async fn sync_terminating_pod(&self, pod: Pod, stop: Stop) -> Result<PodStopped, SyncError> {
         let stopped = tokio::select! {
             stopped = self.runtime.stop_pod(pod.uid(), Some(&pod), stop.until) => stopped,
-            never = self.say_what_ends(&pod) => match never {},
+            never = self.publish_ending(&pod) => match never {},
         };
         let stopped = stopped.map_err(|e| SyncError::caused_by("error killing pod", e))?;
         let left =
@@ -258,7 +258,7 @@ impl<R: Runtime> PodSyncer for RuntimeSyncer<R> {
                 names.join(", ")
             )));
         }
-        self.say(&pod, &left, true, stop.status.as_ref());
+        self.publish(&pod, &left, true, stop.status.as_ref());
         Ok(stopped)
     }
 

@@ -65,7 +65,7 @@ pub struct WorkerTimes {
     pub retry_first: Duration,
     /// … up to this.
     pub retry_most: Duration,
-    /// The retry of a failure that will soon mend itself.
+    /// The retry of a failure that soon passes.
     pub retry_transient: Duration,
 }
 

@@ -217,7 +217,7 @@ impl Journal {
     fn take_failures(&mut self) {
         let failed = self.places.iter_mut().filter_map(|place| {
             let why = place.writer.last().failed?;
-            place.tell(&why)
+            place.warn_once(&why)
         });
         self.header.warnings.extend(failed);
     }
@@ -277,7 +277,7 @@ impl Place {
             return Err(None);
         }
         if self.left(until).is_zero() {
-            return Err(self.tell("the disk is too slow"));
+            return Err(self.warn_once("the disk is too slow"));
         }
         self.writer.put(record);
         self.written(record, until).await
@@ -301,8 +301,8 @@ impl Place {
         self.overdue = answer.is_err();
         match answer {
             Ok(Written { failed: None, .. }) => Ok(()),
-            Ok(Written { failed: Some(why), .. }) => Err(self.tell(&why)),
-            Err(_) => Err(self.tell("the disk does not answer in time")),
+            Ok(Written { failed: Some(why), .. }) => Err(self.warn_once(&why)),
+            Err(_) => Err(self.warn_once("the disk does not answer in time")),
         }
     }
 
@@ -311,7 +311,7 @@ impl Place {
         until.map_or(self.patience, |until| until.saturating_duration_since(Instant::now()))
     }
 
-    fn tell(&mut self, why: &str) -> Option<String> {
+    fn warn_once(&mut self, why: &str) -> Option<String> {
         if std::mem::replace(&mut self.told, true) {
             return None;
         }

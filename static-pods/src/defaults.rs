@@ -1,4 +1,4 @@
-//! The API's defaults, which nobody fills in for a pod that comes from a file.
+//! The API's defaults, which no API server fills in for a pod that comes from a file.
 
 use std::collections::BTreeMap;
 

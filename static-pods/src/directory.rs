@@ -11,8 +11,8 @@ use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 use winddown_shared::{WallClock, error_chain};
 
+use super::problem_log::ProblemLog;
 use super::scan::{SETTLE, Scanner};
-use super::telling::Telling;
 use super::watch::{self as events, DirectoryWatch};
 use super::writers::{OthersMayWrite, others_may_write};
 use super::{DesiredManifests, ManifestProblem};
@@ -24,7 +24,7 @@ const PAUSE: Duration = Duration::from_millis(200);
 /// A file system that takes longer than this to answer is reported.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// The first state waits for files that have yet to settle, for at most this many looks. A file
-/// that somebody keeps writing to does not hold up the others for ever.
+/// that is written to all the time does not hold up the others for ever.
 const FIRST_LOOKS: u32 = 4;
 
 /// Watches a directory of manifests and publishes what it asks for.
@@ -37,7 +37,7 @@ pub struct ManifestDirectory {
     rescan: Duration,
     wall: WallClock,
     desired: watch::Sender<Arc<DesiredManifests>>,
-    telling: Telling,
+    problem_log: ProblemLog,
     others: Vec<OthersMayWrite>,
 }
 
@@ -55,8 +55,11 @@ impl ManifestDirectory {
         let (desired, receiver) = watch::channel(Arc::default());
         let scanner = Scanner::new(directory.clone(), node_name.to_owned());
         let scanner = Arc::new(Mutex::new(scanner));
-        let telling = Telling::default();
-        (Self { directory, scanner, rescan, wall, desired, telling, others: Vec::new() }, receiver)
+        let problem_log = ProblemLog::default();
+        (
+            Self { directory, scanner, rescan, wall, desired, problem_log, others: Vec::new() },
+            receiver,
+        )
     }
 
     /// Looks at once, then whenever something changes, until `stop` is cancelled.
@@ -159,16 +162,16 @@ impl ManifestDirectory {
     }
 
     fn publish(&mut self, mut desired: DesiredManifests) {
-        // Nobody else writes: what is read here is still so when it is replaced.
+        // There is no other writer: what is read here is still so when it is replaced.
         let current = Arc::clone(&self.desired.borrow());
-        self.telling.tell(&current.errors, &desired.errors, Instant::now());
+        self.problem_log.log(&current.errors, &desired.errors, Instant::now());
         if current.generation == 0 || !is_same(&current, &desired) {
             desired.generation = current.generation + 1;
             self.desired.send_replace(Arc::new(desired));
         }
     }
 
-    /// Everything stays as it was, but nobody shall take it for certain.
+    /// Everything stays as it was, but is no longer certain.
     fn report_silence(&mut self) {
         let current = Arc::clone(&self.desired.borrow());
         let mut desired = DesiredManifests { complete: false, ..(*current).clone() };

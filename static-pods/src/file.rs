@@ -110,7 +110,7 @@ impl Stamp {
         }
     }
 
-    /// Whether nobody wrote to the file in the second before `now`. A clock that was set back says no.
+    /// Whether the file was not written to in the second before `now`. A clock that was set back says no.
     pub(super) fn rests(&self, now: WallTime) -> bool {
         let last = self.modified.0.max(self.changed.0);
         now.as_second().saturating_sub(last) >= 2

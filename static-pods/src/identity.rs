@@ -55,7 +55,7 @@ pub(super) fn full_name(name: &str, node_name: &str) -> String {
     format!("{name}-{}", node_name.to_ascii_lowercase())
 }
 
-/// A pod from a file is not ended because its node has problems: nobody would start it elsewhere.
+/// A pod from a file is not ended because its node has problems: it would not start elsewhere.
 fn tolerate_no_execute(spec: &mut api::PodSpec) {
     let tolerations = spec.tolerations.get_or_insert_default();
     let all = api::Toleration {

@@ -1,16 +1,16 @@
 //! Pods from a directory of manifests.
 //!
 //! [`read_manifest`] turns one file into a pod, strictly. [`ManifestDirectory`] watches a directory
-//! and publishes what it asks for as a state, [`DesiredManifests`]: whoever reads it late misses
+//! and publishes what it asks for as a state, [`DesiredManifests`]: a late reader misses
 //! nothing but the steps in between.
 
 mod defaults;
 mod directory;
 mod file;
 mod identity;
+mod problem_log;
 mod read;
 mod scan;
-mod telling;
 #[cfg(test)]
 mod tests;
 mod validate;

@@ -1,7 +1,7 @@
 mod directory;
+mod problem_log;
 mod reading;
 mod scan;
-mod telling;
 
 use std::path::Path;
 

@@ -52,7 +52,7 @@ pub fn others_may_write(directory: &Path) -> io::Result<Vec<OthersMayWrite>> {
     Ok(found)
 }
 
-/// Who beside root and `own` may write. In a sticky directory above nobody replaces what is another's.
+/// Who beside root and `own` may write. In a sticky directory above, users replace only their own files.
 fn writers(facts: &Metadata, own: u32, is_above: bool) -> Option<Writers> {
     let mode = facts.mode();
     let is_sticky = is_above && mode & 0o1000 != 0;

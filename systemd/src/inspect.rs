@@ -169,7 +169,10 @@ impl Inspector {
             for listed in all.into_iter().take(limit) {
                 // A scope that has ended since is skipped.
                 if let Ok(unit) = self.properties(listed.6.as_ref(), UNIT).await {
-                    seen.push(ScopeView { name: listed.0, before: views::words(&unit, "Before") });
+                    seen.push(ScopeView {
+                        name: listed.0,
+                        before: views::strings(&unit, "Before"),
+                    });
                 }
             }
             Ok((count, seen))

@@ -51,7 +51,7 @@ struct Screen {
     /// Lines that the next drawing goes over.
     drawn: usize,
     /// Groups whose start and end were told, where there are no bars.
-    told: Vec<(bool, bool)>,
+    printed: Vec<(bool, bool)>,
 }
 
 impl Screen {
@@ -59,7 +59,7 @@ impl Screen {
         if progress.phase == ProgressPhase::Idle {
             return Ok(());
         }
-        if out.terminal { self.draw(progress, out) } else { self.tell(progress, out) }
+        if out.terminal { self.draw(progress, out) } else { self.print_changes(progress, out) }
     }
 
     fn draw(&mut self, progress: &Progress, out: &mut Output) -> Result<(), DrillError> {
@@ -78,9 +78,9 @@ impl Screen {
         Ok(())
     }
 
-    fn tell(&mut self, progress: &Progress, out: &mut Output) -> Result<(), DrillError> {
-        self.told.resize(progress.groups.len(), (false, false));
-        for (group, (started, ended)) in progress.groups.iter().zip(&mut self.told) {
+    fn print_changes(&mut self, progress: &Progress, out: &mut Output) -> Result<(), DrillError> {
+        self.printed.resize(progress.groups.len(), (false, false));
+        for (group, (started, ended)) in progress.groups.iter().zip(&mut self.printed) {
             if group.pods == 0 {
                 continue;
             }

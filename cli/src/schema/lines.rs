@@ -12,17 +12,17 @@ pub(super) fn shutdown() -> Value {
         "One pod.",
         &["name", "graceSeconds"],
         &json!({
-            "name": said("string", "metadata.name."),
-            "graceSeconds": said("integer", "The time between its SIGTERM and SIGKILL."),
+            "name": field("string", "metadata.name."),
+            "graceSeconds": field("integer", "The time between its SIGTERM and SIGKILL."),
         }),
     );
     let group = object(
         "Pods that are ended together.",
         &["priority", "shutdownGracePeriodSeconds", "pods"],
         &json!({
-            "priority": said("integer", "The lowest priority that falls into the group."),
-            "name": said("string", "What its pods are for, where that puts them together."),
-            "shutdownGracePeriodSeconds": said("integer", "The group's time."),
+            "priority": field("integer", "The lowest priority that falls into the group."),
+            "name": field("string", "What its pods are for, where that puts them together."),
+            "shutdownGracePeriodSeconds": field("integer", "The group's time."),
             "pods": {"type": "array", "items": pod},
         }),
     );
@@ -32,7 +32,7 @@ pub(super) fn shutdown() -> Value {
         &["groups", "periodRequested"],
         &json!({
             "id": echoed(),
-            "periodRequested": said("string", "The time of all groups together, as 30s."),
+            "periodRequested": field("string", "The time of all groups together, as 30s."),
             "groups": {"type": "array", "items": group, "description": "In the order of their end."},
         }),
     )
@@ -59,25 +59,25 @@ pub(super) fn preemption() -> Value {
             "text",
         ],
         &json!({
-            "name": said("string", "metadata.name."),
-            "namespace": said("string", "metadata.namespace."),
-            "qos": said("string", "Guaranteed, Burstable or BestEffort."),
-            "critical": said("boolean", "A static pod, or of a system priority class."),
-            "preemptable": said("boolean", "Whether the arriving pod may end it."),
-            "priority": said_or_null("integer", "spec.priority; null when unset."),
-            "cpuMilli": said("integer", "What it asked for, in thousandths of a CPU."),
-            "memoryBytes": said("integer", "What it asked for, in bytes."),
+            "name": field("string", "metadata.name."),
+            "namespace": field("string", "metadata.namespace."),
+            "qos": field("string", "Guaranteed, Burstable or BestEffort."),
+            "critical": field("boolean", "A static pod, or of a system priority class."),
+            "preemptable": field("boolean", "Whether the arriving pod may end it."),
+            "priority": nullable_field("integer", "spec.priority; null when unset."),
+            "cpuMilli": field("integer", "What it asked for, in thousandths of a CPU."),
+            "memoryBytes": field("integer", "What it asked for, in bytes."),
             "frees": {
                 "type": "object",
                 "additionalProperties": {"type": "integer"},
                 "description": "What its end would give back, by resource.",
             },
-            "distance": said("number", "How far what it frees is from what is lacking."),
-            "terminating": said("boolean", "It is ending already."),
-            "taken": said("boolean", "It is one of the victims."),
-            "reason": said("string", "Why it would end or stay, in one word."),
-            "criterion": said("string", "By what another pod is the better choice."),
-            "text": said("string", "The same for people."),
+            "distance": field("number", "How far what it frees is from what is lacking."),
+            "terminating": field("boolean", "It is ending already."),
+            "taken": field("boolean", "It is one of the victims."),
+            "reason": field("string", "Why it would end or stay, in one word."),
+            "criterion": field("string", "By what another pod is the better choice."),
+            "text": field("string", "The same for people."),
         }),
     );
     line(
@@ -91,9 +91,9 @@ pub(super) fn preemption() -> Value {
                 "items": {"type": "string"},
                 "description": "The pods that would end, in that order.",
             },
-            "error": said_or_null("string", "Why no pod would end."),
-            "strategy": said("string", "With --explain: how they were chosen."),
-            "shown": said_or_null(
+            "error": nullable_field("string", "Why no pod would end."),
+            "strategy": field("string", "With --explain: how they were chosen."),
+            "shown": nullable_field(
                 "string",
                 "With --explain: the last criterion by which no set is better.",
             ),
@@ -112,13 +112,13 @@ pub(super) fn eviction() -> Value {
         "One pod of the ranking.",
         &["namespace", "name", "priority", "usage", "request", "exceedsRequest", "verdict"],
         &json!({
-            "namespace": said("string", "metadata.namespace."),
-            "name": said("string", "metadata.name."),
-            "priority": said("integer", "spec.priority, 0 when unset."),
-            "usage": said_or_null("integer", "What it uses; null when it was not measured."),
-            "request": said("integer", "What it asked for."),
-            "exceedsRequest": said_or_null("boolean", "Whether it uses more than it asked for."),
-            "verdict": said("string", "What would be made of it."),
+            "namespace": field("string", "metadata.namespace."),
+            "name": field("string", "metadata.name."),
+            "priority": field("integer", "spec.priority, 0 when unset."),
+            "usage": nullable_field("integer", "What it uses; null when it was not measured."),
+            "request": field("integer", "What it asked for."),
+            "exceedsRequest": nullable_field("boolean", "Whether it uses more than it asked for."),
+            "verdict": field("string", "What would be made of it."),
         }),
     );
     line(
@@ -157,10 +157,10 @@ fn echoed() -> Value {
     json!({"description": "The case's own `id`, whatever it is; absent when it has none."})
 }
 
-fn said(kind: &str, description: &str) -> Value {
+fn field(kind: &str, description: &str) -> Value {
     json!({"type": kind, "description": description})
 }
 
-fn said_or_null(kind: &str, description: &str) -> Value {
+fn nullable_field(kind: &str, description: &str) -> Value {
     json!({"type": [kind, "null"], "description": description})
 }

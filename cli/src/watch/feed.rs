@@ -11,7 +11,7 @@ use winddown_control::{Client, ClientError, Lines};
 const WAITING: usize = 4;
 
 /// What is heard of the agent.
-pub(super) enum Heard {
+pub(super) enum FeedEvent {
     /// The node as it is now.
     Status(Box<Status>),
     /// It does not answer; it is asked again.
@@ -21,22 +21,25 @@ pub(super) enum Heard {
 }
 
 /// Listens until the receiver goes away. `first` is what the first question came to.
-pub(super) fn listen(client: &Client, first: Result<Lines, ClientError>) -> mpsc::Receiver<Heard> {
-    let (heard, receiver) = mpsc::channel(WAITING);
+pub(super) fn listen(
+    client: &Client,
+    first: Result<Lines, ClientError>,
+) -> mpsc::Receiver<FeedEvent> {
+    let (events, receiver) = mpsc::channel(WAITING);
     let client = client.clone();
     tokio::spawn(async move {
         let mut answer = first;
         loop {
             let error = match answer {
-                Ok(lines) => match tell(lines, &heard).await {
+                Ok(lines) => match follow(lines, &events).await {
                     Some(error) => error,
                     None => return,
                 },
                 Err(error) => error,
             };
             let again = error.may_come_back();
-            let told = if again { Heard::Gone(error) } else { Heard::Failed(error) };
-            if heard.send(told).await.is_err() || !again {
+            let printer = if again { FeedEvent::Gone(error) } else { FeedEvent::Failed(error) };
+            if events.send(printer).await.is_err() || !again {
                 return;
             }
             sleep(RETRY).await;
@@ -47,10 +50,10 @@ pub(super) fn listen(client: &Client, first: Result<Lines, ClientError>) -> mpsc
 }
 
 /// Tells every picture; why there are no more, or none when the receiver is gone.
-async fn tell(mut lines: Lines, heard: &mpsc::Sender<Heard>) -> Option<ClientError> {
+async fn follow(mut lines: Lines, events: &mpsc::Sender<FeedEvent>) -> Option<ClientError> {
     loop {
         match lines.next::<Status>().await {
-            Ok(Some(status)) => heard.send(Heard::Status(Box::new(status))).await.ok()?,
+            Ok(Some(status)) => events.send(FeedEvent::Status(Box::new(status))).await.ok()?,
             Ok(None) => return Some(lines.closed()),
             Err(error) => return Some(error),
         }

@@ -7,7 +7,7 @@ use futures_util::StreamExt;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::{Instant, sleep_until};
 
-use super::feed::{self, Heard};
+use super::feed::{self, FeedEvent};
 use super::terminal::Terminal;
 use crate::{CommandError, Exit, Output};
 use winddown_control::Client;
@@ -20,7 +20,7 @@ const SECOND: Duration = Duration::from_secs(1);
 /// while nothing changes and nothing is counted down.
 pub(super) async fn run(client: &Client, out: &Output) -> Result<Exit, CommandError> {
     let first = client.watch().await;
-    // What asking again cannot mend is an error before the screen is taken.
+    // An error that a retry cannot fix is reported before the screen is taken.
     let first = match first {
         Err(error) if !error.may_come_back() => return Err(error.into()),
         other => other,
@@ -35,7 +35,7 @@ pub(super) async fn run(client: &Client, out: &Output) -> Result<Exit, CommandEr
         view.draw(&mut terminal)?;
         let act = tokio::select! {
             () = ends.next() => Act::Quit,
-            told = heard.recv() => view.hear(told)?,
+            printer = heard.recv() => view.handle(printer)?,
             typed = next_key(&mut keys) => view.key(&typed),
             _ = resized.recv() => Act::Draw,
             () = view.second() => Act::Draw,
@@ -46,8 +46,8 @@ pub(super) async fn run(client: &Client, out: &Output) -> Result<Exit, CommandEr
             Act::Quit => return Ok(view.exit()),
         }
         // Pictures that came meanwhile are drawn as one.
-        while let Ok(told) = heard.try_recv() {
-            view.hear(Some(told))?;
+        while let Ok(printer) = heard.try_recv() {
+            view.handle(Some(printer))?;
         }
     }
 }
@@ -118,16 +118,16 @@ impl View {
         Self { blocks: speaks_utf8(), status, at, gone, skipped: 0, page: 0 }
     }
 
-    fn hear(&mut self, told: Option<Heard>) -> Result<Act, CommandError> {
-        match told {
-            Some(Heard::Status(status)) => {
+    fn handle(&mut self, printer: Option<FeedEvent>) -> Result<Act, CommandError> {
+        match printer {
+            Some(FeedEvent::Status(status)) => {
                 (self.status, self.gone, self.at) = (Some(*status), None, Instant::now());
             }
-            Some(Heard::Gone(error)) => {
+            Some(FeedEvent::Gone(error)) => {
                 let since = self.gone.take().map_or_else(Instant::now, |(.., since)| since);
                 self.gone = Some((error.to_string(), error.hint(), since));
             }
-            Some(Heard::Failed(error)) => return Err(error.into()),
+            Some(FeedEvent::Failed(error)) => return Err(error.into()),
             None => return Ok(Act::Quit),
         }
         Ok(Act::Draw)

@@ -10,9 +10,9 @@ fn picture(revision: u64) -> Status {
 fn watch(form: OutputFormat) -> String {
     let sink = Sink::default();
     let mut out = Output::plain(sink.clone(), std::io::sink());
-    let mut told = Told { form, last: None };
+    let mut printer = Printer { form, last: None };
     for revision in 1..=2 {
-        told.tell(picture(revision), &mut out).unwrap();
+        printer.print(picture(revision), &mut out).unwrap();
     }
     sink.text()
 }
@@ -65,7 +65,7 @@ fn a_panic_gives_the_terminal_back_before_it_is_told() {
         .spawn()
         .unwrap();
     let mut reader = std::fs::File::from(master);
-    let told = std::thread::spawn(move || {
+    let printer = std::thread::spawn(move || {
         let (mut all, mut bytes) = (Vec::new(), [0; 4096]);
         // The end of a terminal is an error, not an end of file.
         while let Ok(read @ 1..) = reader.read(&mut bytes) {
@@ -76,12 +76,12 @@ fn a_panic_gives_the_terminal_back_before_it_is_told() {
     assert!(!child.wait().unwrap().success());
     assert_eq!(tcgetattr(&slave).unwrap().local_modes, before, "still raw");
     drop(slave);
-    let told = told.join().unwrap();
-    let drawn = told.find("drawn").expect("drawn");
-    let back = told.find("\x1b[?1049l").expect("the usual screen");
-    let panic = told.find("as the test wants it").expect("the panic");
-    assert!(drawn < back && back < panic, "{told:?}");
-    assert!(told[..panic].contains("\x1b[?25h"), "the cursor is hidden: {told:?}");
+    let printer = printer.join().unwrap();
+    let drawn = printer.find("drawn").expect("drawn");
+    let back = printer.find("\x1b[?1049l").expect("the usual screen");
+    let panic = printer.find("as the test wants it").expect("the panic");
+    assert!(drawn < back && back < panic, "{printer:?}");
+    assert!(printer[..panic].contains("\x1b[?25h"), "the cursor is hidden: {printer:?}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -103,7 +103,7 @@ impl Queue {
                 Weight::Routine => state.routine.push_back(queued),
                 Weight::Decision => state.decisions.push_back(queued),
             }
-            self.tell(&state);
+            self.publish_left(&state);
         }
         self.arrived.notify_one();
     }
@@ -136,7 +136,7 @@ impl Queue {
             Fate::Refused => &mut counts.refused,
         };
         *count += 1;
-        self.tell(&state);
+        self.publish_left(&state);
     }
 
     pub(super) fn counts(&self) -> EventCounts {
@@ -167,11 +167,11 @@ impl Queue {
         let queue = if take_decision { &mut state.decisions } else { &mut state.routine };
         let queued = queue.pop_front()?;
         state.in_flight += usize::from(to_write);
-        self.tell(&state);
+        self.publish_left(&state);
         Some(queued)
     }
 
-    fn tell(&self, state: &State) {
+    fn publish_left(&self, state: &State) {
         self.left.send_replace(state.len() + state.in_flight);
     }
 

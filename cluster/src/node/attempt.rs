@@ -18,7 +18,7 @@ pub(super) struct Attempt {
     /// The inputs that were last written.
     done: Option<u64>,
     /// The outage was logged.
-    said: bool,
+    desired: bool,
 }
 
 /// A quiet time after which a dispute with another writer counts as over.
@@ -42,7 +42,7 @@ impl Attempt {
 
     fn new(failures: Backoff) -> Self {
         let fights = Backoff::new(Duration::from_secs(1), Duration::from_secs(300));
-        Self { failures, fights, fought: None, not_before: None, done: None, said: false }
+        Self { failures, fights, fought: None, not_before: None, done: None, desired: false }
     }
 
     /// Whether it may be tried now.
@@ -76,7 +76,7 @@ impl Attempt {
             }
             self.not_before = Some(now + self.fights.after_failure(None));
         }
-        std::mem::take(&mut self.said)
+        std::mem::take(&mut self.desired)
     }
 
     /// Records a failed write. Returns whether it is the first of an outage, to be logged.
@@ -92,6 +92,6 @@ impl Attempt {
         // A conflict is normal: the write is retried at once with a fresh copy of the object.
         let at_once = first && refusal == Refusal::Conflict;
         self.not_before = (!at_once).then_some(now + wait);
-        refusal != Refusal::Conflict && !std::mem::replace(&mut self.said, true)
+        refusal != Refusal::Conflict && !std::mem::replace(&mut self.desired, true)
     }
 }

@@ -13,7 +13,7 @@ use winddown_shared::WallClock;
 use super::conditions::{self, Health};
 use super::desired::NodeFacts;
 use super::events::starting;
-use super::handle::{NodeHandle, NodeState, Wishes};
+use super::handle::{DesiredState, NodeHandle, NodeState};
 use super::lease::{LEASE_NAMESPACE, LeaseTimes};
 use super::ping::{Answer, NoPing, Ping, PingTimes, watch_over};
 use super::server::Server;
@@ -123,7 +123,7 @@ struct Core {
     settings: NodeSettings,
     events: Option<Events>,
     facts: watch::Receiver<NodeFacts>,
-    wishes: watch::Receiver<Wishes>,
+    desired: watch::Receiver<DesiredState>,
     answers: watch::Receiver<Answer>,
     server: Server,
     state: watch::Sender<NodeState>,
@@ -204,12 +204,16 @@ impl<P: Ping> NodeControllerBuilder<P> {
     pub fn build(self) -> Result<(NodeController<P>, NodeHandle), NodeSettingsError> {
         let Self { api, leases, name, facts, clock, settings, ping, events } = self;
         let settings = settings.checked(&name)?;
-        let (wishes, said) = watch::channel(Wishes::new());
+        let (desired, receiver) = watch::channel(DesiredState::new());
         let (answers, answered) = watch::channel(Answer::Waiting);
         let server = Server::new();
         let state = watch::Sender::new(NodeState::default());
-        let handle =
-            NodeHandle::new(Arc::new(wishes), state.subscribe(), server.subscribe(), clock.clone());
+        let handle = NodeHandle::new(
+            Arc::new(desired),
+            state.subscribe(),
+            server.subscribe(),
+            clock.clone(),
+        );
         let core = Core {
             api,
             leases,
@@ -218,7 +222,7 @@ impl<P: Ping> NodeControllerBuilder<P> {
             settings,
             events,
             facts,
-            wishes: said,
+            desired: receiver,
             answers: answered,
             server,
             state,
@@ -238,17 +242,17 @@ impl Core {
 
     /// What the conditions are made of, now.
     fn health(&self) -> Health {
-        let wishes = self.wishes.borrow();
+        let desired = self.desired.borrow();
         let now = tokio::time::Instant::now();
         let unanswered = self.answers.borrow().problem(now, self.settings.ping);
-        let unready = wishes.ready.as_ref().err().cloned();
+        let unready = desired.ready.as_ref().err().cloned();
         let whole = self.settings.scope == NodeScope::Whole;
         let lacking = self.facts.borrow().lacking().filter(|_| whole).map(Into::into);
         Health {
             not_ready: unready.into_iter().chain(unanswered).chain(lacking).collect(),
-            shutting_down: wishes.shutting_down.is_some(),
-            draining: wishes.draining,
-            pressure: wishes.pressure,
+            shutting_down: desired.shutting_down.is_some(),
+            draining: desired.draining,
+            pressure: desired.pressure,
         }
     }
 

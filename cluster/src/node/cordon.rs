@@ -74,22 +74,27 @@ pub(super) enum Step {
 /// * One of ours that another party took away is not set again for the same reason in the same boot.
 /// * Our own is undone when nothing asks for it any more and the node is `ready`, also after a restart or
 ///   a boot.
-pub(super) fn decide(barrier: Barrier, wish: Option<&Mark>, node: &Node, ready: bool) -> Step {
+pub(super) fn decide(
+    barrier: Barrier,
+    wanted_mark: Option<&Mark>,
+    node: &Node,
+    ready: bool,
+) -> Step {
     let is_set = barrier.is_set(node);
     let Some(mark) = barrier.mark_of(node) else {
-        return match wish {
-            Some(wish) if !is_set => Step::Set(wish.clone()),
+        return match wanted_mark {
+            Some(wanted_mark) if !is_set => Step::Set(wanted_mark.clone()),
             _ => Step::Nothing,
         };
     };
     let ours = is_set && !mark.released && !barrier.is_of_others(node);
-    match wish {
+    match wanted_mark {
         Some(_) if ours => Step::Nothing,
-        Some(wish) if wish.is_same(&mark) && mark.released => Step::Nothing,
-        Some(wish) if wish.is_same(&mark) => Step::Release(mark),
+        Some(wanted_mark) if wanted_mark.is_same(&mark) && mark.released => Step::Nothing,
+        Some(wanted_mark) if wanted_mark.is_same(&mark) => Step::Release(mark),
         // Whatever that mark was about is over: this is another reason.
         Some(_) if is_set => Step::Forget,
-        Some(wish) => Step::Set(wish.clone()),
+        Some(wanted_mark) => Step::Set(wanted_mark.clone()),
         None if ours && ready => Step::Undo,
         None if ours => Step::Nothing,
         None => Step::Forget,

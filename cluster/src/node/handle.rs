@@ -13,7 +13,7 @@ use super::cordon::CordonReason;
 /// Sets the node's state. Cheap to clone; no call blocks or needs the API server.
 #[derive(Clone, Debug)]
 pub struct NodeHandle {
-    wishes: Arc<watch::Sender<Wishes>>,
+    desired: Arc<watch::Sender<DesiredState>>,
     state: watch::Receiver<NodeState>,
     node: watch::Receiver<Option<Arc<Node>>>,
     clock: WallClock,
@@ -49,11 +49,11 @@ pub struct NodeState {
 /// Not everything was delivered to the API server in time. Sending continues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the API server does not know the node's conditions and cordon yet")]
-pub struct NotTold;
+pub struct NotDelivered;
 
 /// What was said through the handle.
 #[derive(Clone, Debug)]
-pub(super) struct Wishes {
+pub(super) struct DesiredState {
     /// Goes up with every change.
     pub(super) generation: u64,
     /// Goes up with every change that interrupts a write under way.
@@ -69,29 +69,29 @@ pub(super) struct Wishes {
 
 impl NodeHandle {
     pub(super) fn new(
-        wishes: Arc<watch::Sender<Wishes>>,
+        desired: Arc<watch::Sender<DesiredState>>,
         state: watch::Receiver<NodeState>,
         node: watch::Receiver<Option<Arc<Node>>>,
         clock: WallClock,
     ) -> Self {
-        Self { wishes, state, node, clock }
+        Self { desired, state, node, clock }
     }
 
     /// Whether the node can run pods, and if not, why: the text is the Ready condition's message.
     /// Before the first call the node is not ready.
     pub fn set_ready(&self, ready: Result<(), String>) {
         let ready = ready.map_err(Into::into);
-        self.change(false, |wishes| std::mem::replace(&mut wishes.ready, ready.clone()) != ready);
+        self.change(false, |desired| std::mem::replace(&mut desired.ready, ready.clone()) != ready);
     }
 
     /// The node is going down, or is not any more. Both conditions of a shutdown, Ready and the
     /// cordon are written at once, beside whatever else happens; [`flush`](Self::flush) waits for it.
     pub fn set_shutting_down(&self, on: bool) {
         let now = self.clock.now();
-        self.change(true, |wishes| {
-            let changed = wishes.shutting_down.is_some() != on;
+        self.change(true, |desired| {
+            let changed = desired.shutting_down.is_some() != on;
             if changed {
-                wishes.shutting_down = on.then_some(now);
+                desired.shutting_down = on.then_some(now);
             }
             changed
         });
@@ -100,11 +100,11 @@ impl NodeHandle {
     /// How far an operator's drain of this node is.
     pub fn set_draining(&self, draining: Draining) {
         let now = self.clock.now();
-        self.change(true, |wishes| {
-            let changed = std::mem::replace(&mut wishes.draining, draining) != draining;
-            wishes.draining_since = match draining {
+        self.change(true, |desired| {
+            let changed = std::mem::replace(&mut desired.draining, draining) != draining;
+            desired.draining_since = match draining {
                 Draining::No => None,
-                _ => wishes.draining_since.or(Some(now)),
+                _ => desired.draining_since.or(Some(now)),
             };
             changed
         });
@@ -112,7 +112,9 @@ impl NodeHandle {
 
     /// Which resources are short.
     pub fn set_pressure(&self, pressure: Pressure) {
-        self.change(false, |wishes| std::mem::replace(&mut wishes.pressure, pressure) != pressure);
+        self.change(false, |desired| {
+            std::mem::replace(&mut desired.pressure, pressure) != pressure
+        });
     }
 
     /// Waits until the API server has everything that was set so far, except labels and taints, or
@@ -121,13 +123,13 @@ impl NodeHandle {
     ///
     /// # Errors
     /// It does not know by `deadline`.
-    pub async fn flush(&self, deadline: Instant) -> Result<(), NotTold> {
-        let said = self.wishes.borrow().generation;
+    pub async fn flush(&self, deadline: Instant) -> Result<(), NotDelivered> {
+        let desired = self.desired.borrow().generation;
         let mut state = self.state.clone();
-        let told = state.wait_for(|state| state.acknowledged >= said);
+        let told = state.wait_for(|state| state.acknowledged >= desired);
         match timeout_at(deadline, told).await {
             Ok(Ok(_)) => Ok(()),
-            _ => Err(NotTold),
+            _ => Err(NotDelivered),
         }
     }
 
@@ -144,12 +146,12 @@ impl NodeHandle {
         self.state.clone()
     }
 
-    fn change(&self, urgent: bool, change: impl FnOnce(&mut Wishes) -> bool) {
-        self.wishes.send_if_modified(|wishes| {
-            let changed = change(wishes);
+    fn change(&self, urgent: bool, change: impl FnOnce(&mut DesiredState) -> bool) {
+        self.desired.send_if_modified(|desired| {
+            let changed = change(desired);
             if changed {
-                wishes.generation += 1;
-                wishes.urgent += u64::from(urgent);
+                desired.generation += 1;
+                desired.urgent += u64::from(urgent);
             }
             changed
         });
@@ -158,7 +160,7 @@ impl NodeHandle {
 
 // === impl Wishes ===
 
-impl Wishes {
+impl DesiredState {
     pub(super) fn new() -> Self {
         Self {
             generation: 1,

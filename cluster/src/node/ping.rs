@@ -64,16 +64,16 @@ pub(super) async fn watch_over<P: Ping>(
             Some(answer) => answer,
             None => {
                 let late = format!("no answer within {}", humane(times.timeout));
-                say(answers, Err(late), asked + times.timeout);
+                record(answers, Err(late), asked + times.timeout);
                 call.await
             }
         };
-        say(answers, answer, Instant::now());
+        record(answers, answer, Instant::now());
         ticker.next().await;
     }
 }
 
-fn say(answers: &watch::Sender<Answer>, answer: Result<(), String>, now: Instant) {
+fn record(answers: &watch::Sender<Answer>, answer: Result<(), String>, now: Instant) {
     answers.send_if_modified(|known| {
         let new = match (&known, &answer) {
             (Answer::Waiting, _) => true,

@@ -51,9 +51,9 @@ pub(crate) struct Known {
     /// It cannot be made literal as it is.
     pub(crate) refused: bool,
     /// The last status that the controller itself submitted.
-    pub(crate) said: Option<Arc<api::PodStatus>>,
+    pub(crate) submitted: Option<Arc<api::PodStatus>>,
     /// It was the last word.
-    pub(crate) last_said: bool,
+    pub(crate) final_submitted: bool,
     /// The API has taken the final delete; what is left of the object are its finalizers.
     pub(crate) removed: bool,
     /// The last failure that was told, so that it is not told again.
@@ -341,8 +341,8 @@ impl Known {
             given: None,
             told_deadline: None,
             refused: false,
-            said: None,
-            last_said: false,
+            submitted: None,
+            final_submitted: false,
             removed: false,
             failure: None,
             left_alone: false,
@@ -387,11 +387,11 @@ impl Known {
     }
 
     /// Whether to submit this status: it is news, and the last word was not said.
-    pub(crate) fn say(&mut self, status: &Arc<api::PodStatus>, last: bool) -> bool {
-        let is_news = !self.last_said && (last || self.said.as_ref() != Some(status));
+    pub(crate) fn note_status(&mut self, status: &Arc<api::PodStatus>, last: bool) -> bool {
+        let is_news = !self.final_submitted && (last || self.submitted.as_ref() != Some(status));
         if is_news {
-            self.last_said = last;
-            self.said = Some(status.clone());
+            self.final_submitted = last;
+            self.submitted = Some(status.clone());
         }
         is_news
     }

@@ -16,7 +16,7 @@ pub(crate) struct PodView<'a> {
     /// A newer pod of this name waits for its end.
     pub(crate) is_replaced: bool,
     /// Its last word was said, perhaps by an earlier agent.
-    pub(crate) last_word: bool,
+    pub(crate) final_status: bool,
     /// What is done with pods that run here and the API was never seen to have.
     pub(crate) orphans: OrphanPolicy,
 }
@@ -78,7 +78,7 @@ fn when_wanted(view: PodView<'_>) -> PodAction {
         Some(given) if is_up_to_date(&given.pod, &known.pod) => PodAction::Nothing,
         Some(_) => PodAction::Change,
         // A predecessor wakes it when it is forgotten.
-        None if view.last_word || view.has_predecessor => PodAction::Nothing,
+        None if view.final_status || view.has_predecessor => PodAction::Nothing,
         None if ran_and_may_not_run_again(known) => PodAction::Lost,
         None => PodAction::Give,
     }
@@ -91,7 +91,7 @@ fn when_deleting(view: PodView<'_>) -> PodAction {
     if runs(known) {
         return ending(known);
     }
-    let has_end = known.given.is_some() || view.last_word || is_terminal(&known.pod);
+    let has_end = known.given.is_some() || view.final_status || is_terminal(&known.pod);
     match known.removed {
         true => PodAction::Nothing,
         false if has_end => PodAction::Remove,

@@ -21,7 +21,7 @@ pub(crate) async fn remove<A: PodApi, T: StatusSide, R>(
     uid: PodUid,
 ) -> Outcome {
     tokio::select! {
-        () = parts.statuses.told(&uid) => {}
+        () = parts.statuses.delivered(&uid) => {}
         () = parts.cancel.cancelled() => return Outcome::Done,
     }
     let Ok(_permit) = parts.removals.acquire().await else { return Outcome::Done };

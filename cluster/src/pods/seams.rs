@@ -22,7 +22,7 @@ pub trait StatusSide: Send + Sync + 'static {
     fn submit(&self, update: StatusUpdate);
 
     /// The API server has this object. Called with every object that the watch or a list brings, so
-    /// that a foreign change of what this node owns is mended.
+    /// that a foreign change of what this node owns is undone.
     fn api_saw(&self, pod: &Pod);
 
     /// The object is gone from the API for sure: nothing more is to be told.
@@ -30,18 +30,18 @@ pub trait StatusSide: Send + Sync + 'static {
 
     /// Resolves when the API server has acknowledged what was last submitted for the pod, when there is
     /// nothing to tell, and when its object is gone. Dropping the future changes nothing.
-    fn told(&self, uid: &PodUid) -> impl Future<Output = ()> + Send;
+    fn delivered(&self, uid: &PodUid) -> impl Future<Output = ()> + Send;
 
-    /// Resolves when what an earlier agent has said last is known: before that, [`last_word`] may not know
+    /// Resolves when what an earlier agent has said last is known: before that, [`final_status`] may not know
     /// it. Nothing is created before it resolves, or half a minute has passed.
     ///
-    /// [`last_word`]: Self::last_word
+    /// [`final_status`]: Self::last_word
     fn recalled(&self) -> impl Future<Output = ()> + Send {
         async {}
     }
 
     /// The last word about a pod that has ended, if it was said, also before a restart of the agent.
-    fn last_word(&self, uid: &PodUid) -> Option<Arc<api::PodStatus>>;
+    fn final_status(&self, uid: &PodUid) -> Option<Arc<api::PodStatus>>;
 }
 
 /// Makes a pod literal before the node has it: environment, ConfigMaps, Secrets, volumes.

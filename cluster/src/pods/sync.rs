@@ -50,7 +50,7 @@ impl<A: PodApi, T: StatusSide, R: Prepare> Parts<A, T, R> {
             known: &known,
             has_predecessor: namesakes.first().is_some_and(|first| first != uid),
             is_replaced: namesakes.last().is_some_and(|last| last != uid),
-            last_word: known.last_said || self.statuses.last_word(uid).is_some(),
+            final_status: known.final_submitted || self.statuses.final_status(uid).is_some(),
             orphans: self.config.orphans,
         });
         tracing::trace!(pod = %known.pod.label(), ?step, "next step");
@@ -67,7 +67,7 @@ impl<A: PodApi, T: StatusSide, R: Prepare> Parts<A, T, R> {
             PodAction::Lost => {
                 let status =
                     controller_status::lost(&known.pod, known.is_deleting(), self.api_time());
-                self.say(&known.pod, Arc::new(status), true);
+                self.submit(&known.pod, Arc::new(status), true);
                 None
             }
             PodAction::Remove => {
@@ -105,13 +105,13 @@ impl<A: PodApi, T: StatusSide, R: Prepare> Parts<A, T, R> {
         };
         // Of one that may be gone there is nothing to be told before it was looked up.
         if presence == ApiPresence::Present {
-            self.say(&given.pod, last, true);
+            self.submit(&given.pod, last, true);
         }
     }
 
     async fn give(&self, pod: &Pod) -> Outcome {
         if let Some(why) = self.config.hold_back.as_ref().and_then(|hold_back| hold_back()) {
-            self.say_waiting(pod, Waits::Node, why);
+            self.submit_waiting(pod, Waits::Node, why);
             return Outcome::At(Instant::now() + HELD_BACK);
         }
         match self.prepare.prepare(pod).await {
@@ -210,7 +210,7 @@ impl<A: PodApi, T: StatusSide, R: Prepare> Parts<A, T, R> {
             let label = pod.label();
             tracing::warn!(pod = %label, error = text, "pod {label} cannot be prepared yet: {text}");
         }
-        self.say_waiting(pod, Waits::Config, &text);
+        self.submit_waiting(pod, Waits::Config, &text);
         match error {
             PrepareError::Invalid { .. } => {
                 self.known.mark(pod.uid(), |known| known.refused = true);
@@ -221,14 +221,14 @@ impl<A: PodApi, T: StatusSide, R: Prepare> Parts<A, T, R> {
         }
     }
 
-    fn say_waiting(&self, pod: &Pod, why: Waits, message: &str) {
+    fn submit_waiting(&self, pod: &Pod, why: Waits, message: &str) {
         if let Some(status) = controller_status::waiting(pod, why, message) {
-            self.say(pod, Arc::new(status), false);
+            self.submit(pod, Arc::new(status), false);
         }
     }
 
-    fn say(&self, pod: &Pod, status: Arc<api::PodStatus>, last: bool) {
-        if self.known.mark(pod.uid(), |known| known.say(&status, last)) == Some(true) {
+    fn submit(&self, pod: &Pod, status: Arc<api::PodStatus>, last: bool) {
+        if self.known.mark(pod.uid(), |known| known.note_status(&status, last)) == Some(true) {
             let generation = pod.metadata.generation;
             let pod = pod.label().clone();
             self.statuses.submit(StatusUpdate { pod, status, last, generation });

@@ -165,7 +165,7 @@ impl Outbox {
 
     /// Resolves when the API has what was last submitted for the pod, or the pod is gone from it. At
     /// once when nothing was submitted. Cancel-safe.
-    pub async fn told(&self, uid: &PodUid) {
+    pub async fn delivered(&self, uid: &PodUid) {
         let waiter = self.lock().wait_for(uid);
         if let Some(waiter) = waiter {
             // An error says that the pod is gone.
@@ -174,12 +174,12 @@ impl Outbox {
     }
 
     /// What was said last of a pod of which nothing runs any more, by this agent or the one before it.
-    pub fn last_word(&self, uid: &PodUid) -> Option<Arc<api::PodStatus>> {
-        self.lock().last_word(uid)
+    pub fn final_status(&self, uid: &PodUid) -> Option<Arc<api::PodStatus>> {
+        self.lock().final_status(uid)
     }
 
     /// Resolves when the last words that an earlier agent has left are known here, or cannot be read.
-    /// Until then [`last_word`](Self::last_word) may not know them. Cancel-safe.
+    /// Until then [`final_status`](Self::last_word) may not know them. Cancel-safe.
     pub async fn recalled(&self) {
         // The sender lives as long as this.
         let _ = self.0.recalled.subscribe().wait_for(|recalled| *recalled).await;
@@ -285,12 +285,12 @@ impl StatusSide for Outbox {
         Outbox::gone(self, uid);
     }
 
-    fn told(&self, uid: &PodUid) -> impl Future<Output = ()> + Send {
-        Outbox::told(self, uid)
+    fn delivered(&self, uid: &PodUid) -> impl Future<Output = ()> + Send {
+        Outbox::delivered(self, uid)
     }
 
-    fn last_word(&self, uid: &PodUid) -> Option<Arc<api::PodStatus>> {
-        Outbox::last_word(self, uid)
+    fn final_status(&self, uid: &PodUid) -> Option<Arc<api::PodStatus>> {
+        Outbox::final_status(self, uid)
     }
 
     fn recalled(&self) -> impl Future<Output = ()> + Send {

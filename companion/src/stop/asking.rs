@@ -18,7 +18,7 @@ const WORTH_TELLING: Duration = Duration::from_secs(1);
 
 /// When the pod was asked to end, and by what way.
 #[derive(Debug, Default)]
-pub(super) struct Told {
+pub(super) struct StopRequest {
     /// The API server took its end.
     accepted: OnceLock<Instant>,
     /// The container runtime was asked.
@@ -70,7 +70,7 @@ fn whole(left: Duration) -> Duration {
 
 // === impl Told ===
 
-impl Told {
+impl StopRequest {
     pub(super) fn accepted_at(&self) -> Option<Instant> {
         self.accepted.get().copied()
     }
@@ -103,7 +103,7 @@ impl Told {
 
 impl<A: EndPods, N: LocalNode> Core<A, N> {
     /// Asks for what is to be asked for, for ever: that the pod is gone is seen elsewhere.
-    pub(super) async fn ask(&self, pod: &Pod, mut grace: Grace, told: &Told) -> Infallible {
+    pub(super) async fn ask(&self, pod: &Pod, mut grace: Grace, told: &StopRequest) -> Infallible {
         if self.known.look(pod.uid()).is_none_or(|view| view.gone) || facts::has_ended(pod) {
             return pending().await;
         }
@@ -140,7 +140,7 @@ impl<A: EndPods, N: LocalNode> Core<A, N> {
     }
 
     /// Evicts the pod: when its grace is over. None: it has to be deleted.
-    async fn evict(&self, pod: &Pod, grace: &mut Grace, told: &Told) -> Option<Instant> {
+    async fn evict(&self, pod: &Pod, grace: &mut Grace, told: &StopRequest) -> Option<Instant> {
         let begun = Instant::now();
         let mut deadline = begun + self.config.consent(grace.remaining());
         let mut backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(2));

@@ -67,7 +67,7 @@ pub enum ApiState {
     Unauthorized,
     /// The certificate that it wants has not been signed yet.
     Unsigned,
-    /// Nobody has asked anything yet, or the word is one of a later version.
+    /// No request was made yet, or the value is one of a later version.
     #[default]
     #[serde(other)]
     Unknown,

@@ -31,7 +31,7 @@ pub struct ShutdownPlan {
     /// What plug-ins do before, between and after the groups, in that order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub work: Vec<PlannedWork>,
-    /// What an operator may want to mend, for people.
+    /// What an operator may want to fix, for people.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
 }

@@ -37,7 +37,7 @@ pub struct PodStatus {
     /// Where the pod is in its life.
     #[serde(default)]
     pub state: PodState,
-    /// The pod's `Ready` condition: whoever balances load may send it requests. False from the moment
+    /// The pod's `Ready` condition: load balancers may send it requests. False from the moment
     /// the node's shutdown begins, whatever the containers say.
     #[serde(default)]
     pub ready: bool,

@@ -13,13 +13,13 @@ use super::Measured;
 /// What the runtime last said, by container id.
 #[derive(Debug, Default)]
 pub(super) struct Layers {
-    known: Mutex<HashMap<String, Told>>,
+    known: Mutex<HashMap<String, LayerUse>>,
     /// When it was asked, and who asks.
     asked: tokio::sync::Mutex<Option<Instant>>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Told {
+struct LayerUse {
     layer: Option<DiskUse>,
     memory: Option<u64>,
 }
@@ -37,7 +37,7 @@ impl Layers {
         };
         let request = api::ListContainerStatsRequest { filter: Some(filter) };
         let told = match context.client.list_container_stats(request).await {
-            Ok(answer) => answer.stats.into_iter().filter_map(told).collect(),
+            Ok(answer) => answer.stats.into_iter().filter_map(layer_use).collect(),
             Err(error) => {
                 tracing::debug!(
                     error = error_chain(&error),
@@ -63,11 +63,11 @@ impl Layers {
     }
 }
 
-fn told(stats: api::ContainerStats) -> Option<(String, Told)> {
+fn layer_use(stats: api::ContainerStats) -> Option<(String, LayerUse)> {
     let layer = stats.writable_layer.and_then(|layer| {
         let inodes = layer.inodes_used.map_or(0, |inodes| inodes.value);
         Some(DiskUse { bytes: layer.used_bytes?.value, inodes })
     });
     let memory = stats.memory.and_then(|memory| memory.working_set_bytes).map(|bytes| bytes.value);
-    Some((stats.attributes?.id, Told { layer, memory }))
+    Some((stats.attributes?.id, LayerUse { layer, memory }))
 }

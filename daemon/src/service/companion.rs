@@ -94,7 +94,7 @@ fn node_settings(config: &Config) -> NodeSettings {
 
 /// Says whether the node goes down, from a shutdown's first group on, and that it stays up when a shutdown
 /// is called off or when the one of an earlier agent does not go on. Ends with the node.
-pub(super) async fn say_going_down(
+pub(super) async fn log_going_down(
     mut progress: watch::Receiver<Progress>,
     going_down: watch::Sender<bool>,
 ) {
@@ -178,7 +178,7 @@ mod tests {
     async fn a_node_goes_down_from_the_first_group_on_and_stays_up_when_that_is_called_off() {
         let (progress, told) = watch::channel(Progress::default());
         let (tx, mut down) = watch::channel(false);
-        tokio::spawn(say_going_down(told, tx));
+        tokio::spawn(log_going_down(told, tx));
         let said_within = async |down: &mut watch::Receiver<bool>, seconds| {
             let changed = timeout(Duration::from_secs(seconds), down.changed()).await;
             changed.ok().map(|_| *down.borrow_and_update())

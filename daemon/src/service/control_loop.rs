@@ -43,7 +43,7 @@ impl ControlLoop {
         let patience = tokio::time::sleep(UNAVAILABLE_AFTER);
         tokio::pin!(patience);
         loop {
-            self.say_status();
+            self.notify_status();
             if !ready && (super::is_settled(&*self.inhibitor) || patience.is_elapsed()) {
                 ready = true;
                 self.notifier.ready();
@@ -93,7 +93,7 @@ impl ControlLoop {
         ticks
     }
 
-    fn say_status(&self) {
+    fn notify_status(&self) {
         let state = self.inhibitor.state().borrow().clone();
         let wanted = policy_of(&self.configured.configuration().config.shutdown).delay_wanted();
         self.notifier.status(&status_line(&state.lock, state.delay, wanted));

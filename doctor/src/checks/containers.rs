@@ -298,8 +298,12 @@ pub(super) fn starts(facts: &Facts) -> Option<Finding> {
     );
     // That the agent was not asked is said by another check.
     let status = facts.agent.known()?;
-    let stuck: Vec<String> =
-        status.pods.iter().filter_map(|pod| Some((pod, cause(status, pod)?))).map(told).collect();
+    let stuck: Vec<String> = status
+        .pods
+        .iter()
+        .filter_map(|pod| Some((pod, cause(status, pod)?)))
+        .map(pod_and_cause)
+        .collect();
     if stuck.is_empty() {
         return None;
     }
@@ -313,7 +317,7 @@ pub(super) fn starts(facts: &Facts) -> Option<Finding> {
     )
 }
 
-fn told((pod, cause): (&PodStatus, String)) -> String {
+fn pod_and_cause((pod, cause): (&PodStatus, String)) -> String {
     format!("{}/{}: {cause}", pod.namespace, pod.name)
 }
 
@@ -336,10 +340,14 @@ fn cause(status: &Status, pod: &PodStatus) -> Option<String> {
     }
     let name = format!("{}/{}", pod.namespace, pod.name);
     let failed = status.decisions.iter().rev();
-    let failed = failed.take_while(|told| told.pod != name || told.kind != "podAdmitted");
-    let failed = failed.filter(|told| told.pod == name && told.kind == "syncFailed");
-    let text =
-        failed.map(|told| told.fields.get("error").and_then(|error| error.as_str())).next()?;
+    let failed = failed.take_while(|pod_and_cause| {
+        pod_and_cause.pod != name || pod_and_cause.kind != "podAdmitted"
+    });
+    let failed = failed
+        .filter(|pod_and_cause| pod_and_cause.pod == name && pod_and_cause.kind == "syncFailed");
+    let text = failed
+        .map(|pod_and_cause| pod_and_cause.fields.get("error").and_then(|error| error.as_str()))
+        .next()?;
     Some(text.unwrap_or("the last attempt failed").to_owned())
 }
 

@@ -201,7 +201,7 @@ pub(super) fn delay(facts: &Facts) -> Option<Finding> {
     if on_disk >= wanted {
         return Some(finding.saw("logind has not read the file again").fix(RELOAD_LOGIND));
     }
-    let mended = mend_delay(facts, finding, setting.map(|setting| &*setting.file), wanted);
+    let mended = fix_delay(facts, finding, setting.map(|setting| &*setting.file), wanted);
     Some(if facts.live { mended.fix(RELOAD_LOGIND) } else { mended })
 }
 
@@ -297,7 +297,7 @@ fn said_of_lock(status: &Status) -> String {
 }
 
 /// What gives the delay, by the file that sets it now.
-fn mend_delay(facts: &Facts, finding: Finding, file: Option<&Path>, wanted: Duration) -> Finding {
+fn fix_delay(facts: &Facts, finding: Finding, file: Option<&Path>, wanted: Duration) -> Finding {
     let name = file.and_then(Path::file_name);
     let ours = name.is_none_or(|name| name == drop_in::NAME);
     let Some(file) = file.filter(|_| !ours) else {

@@ -190,7 +190,7 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
         if act.resource() == Resource::Memory {
             self.memory.note_pressure_eviction(now);
         }
-        self.tell_met(act);
+        self.log_met(act);
         self.ask(Order {
             pod: victim.clone(),
             cause: act.cause,
@@ -234,7 +234,7 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
         let wait = NO_VICTIM_FIRST.saturating_mul(1 << times.min(10)).min(NO_VICTIM_MOST);
         *hold = Some(Hold { until: now + wait, times: times.saturating_add(1) });
         if times == 0 {
-            self.tell_met(act);
+            self.log_met(act);
             let (signal, pods) = (act.cause, choice.considered.len());
             tracing::warn!(%signal, pods, "the node runs short and there is no pod to evict");
         }

@@ -25,7 +25,7 @@ pub(super) struct FinalReport {
 }
 
 /// What the API server does not know.
-struct NotTold {
+struct Undelivered {
     /// The pods whose last status it is.
     pods: Vec<PodLabel>,
     /// That the node goes down.
@@ -33,7 +33,7 @@ struct NotTold {
     events: usize,
 }
 
-impl NotTold {
+impl Undelivered {
     fn is_any(&self) -> bool {
         self.node || self.events > 0 || !self.pods.is_empty()
     }
@@ -48,14 +48,14 @@ impl FinalReport {
         ShutdownWork::new(PluginName::of("cluster"), what, point, None, move |context| {
             let report = Arc::clone(&report);
             async move {
-                let left = report.tell(context).await;
+                let left = report.deliver(context).await;
                 if left.is_empty() { Ok(()) } else { Err(WorkError::NotTold(left)) }
             }
         })
     }
 
     /// Names the pods whose last status was not told.
-    async fn tell(&self, context: WorkContext) -> Vec<PodLabel> {
+    async fn deliver(&self, context: WorkContext) -> Vec<PodLabel> {
         let WorkContext { until, clean, .. } = context;
         let begun = Instant::now();
         let until = match self.cluster.api().state {
@@ -64,7 +64,7 @@ impl FinalReport {
         };
         self.cluster.change(|changing| changing.clean = Clean::Down { clean });
         // The last changes may not have reached the outbox yet.
-        self.statuses.all().iter().for_each(|entry| self.say(entry));
+        self.statuses.all().iter().for_each(|entry| self.submit(entry));
         let telling = async {
             let left = self.flush(until.min(begun + SILENT)).await;
             let answers = self.cluster.last_contact().is_some_and(|at| at >= begun);
@@ -86,7 +86,7 @@ impl FinalReport {
     }
 
     /// What is not told by then.
-    async fn flush(&self, until: Instant) -> NotTold {
+    async fn flush(&self, until: Instant) -> Undelivered {
         let pods = async {
             let Some(side) = self.cluster.pods() else { return Vec::new() };
             side.outbox.flush(until).await
@@ -94,10 +94,10 @@ impl FinalReport {
         let node = self.cluster.node().flush(until);
         let events = self.cluster.events().flush(until);
         let (pods, node, events) = tokio::join!(pods, node, events);
-        NotTold { pods, node: node.is_err(), events }
+        Undelivered { pods, node: node.is_err(), events }
     }
 
-    fn say(&self, entry: &StatusEntry) {
+    fn submit(&self, entry: &StatusEntry) {
         use winddown_cluster::status::update_of;
         let Some(side) = self.cluster.pods() else { return };
         if !entry.pod.is_static() {

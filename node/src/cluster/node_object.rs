@@ -37,7 +37,7 @@ pub(super) struct NodeTeller<R: Runtime> {
 impl<R: Runtime> NodeTeller<R> {
     /// Starts the tasks.
     pub(super) fn start(self) {
-        let heard = hear_of_node(Arc::clone(&self.core), self.cluster.clone());
+        let heard = follow_node(Arc::clone(&self.core), self.cluster.clone());
         critical::spawn("reader of the Node object", heard);
         self.core.count(self.cluster.api_changes());
         critical::spawn("teller of the cluster", self.run());
@@ -69,7 +69,7 @@ impl<R: Runtime> NodeTeller<R> {
                 node.set_pressure(Pressure { memory, disk, pid });
             }
             found.mark_unchanged();
-            self.tell_facts(last, unprotected_by);
+            self.publish_facts(last, unprotected_by);
             if known_now {
                 self.cluster.node().set_ready(Ok(()));
             }
@@ -86,7 +86,7 @@ impl<R: Runtime> NodeTeller<R> {
         }
     }
 
-    fn tell_facts(&self, last: String, unprotected: Option<String>) {
+    fn publish_facts(&self, last: String, unprotected: Option<String>) {
         let found = self.core.fit.found();
         self.cluster.change(|changing| {
             if let Some(found) = found {
@@ -103,11 +103,11 @@ impl<R: Runtime> NodeTeller<R> {
 }
 
 /// Follows the Node object as the API server has it: others label and taint it.
-async fn hear_of_node<R: Runtime>(core: Arc<Core<R>>, cluster: Membership) {
+async fn follow_node<R: Runtime>(core: Arc<Core<R>>, cluster: Membership) {
     let mut node = cluster.node().server_node();
     loop {
         let now = node.borrow_and_update().clone();
-        core.fit.hear(now);
+        core.fit.set_server_node(now);
         tokio::select! {
             () = core.stop.cancelled() => return,
             changed = node.changed() => if changed.is_err() { return },

@@ -87,7 +87,7 @@ impl PodsWork {
         let (ready, is_ready) = watch::channel(false);
         let after_boot = AfterBoot::new(side.ended.clone(), self.policy, wall.clone());
         critical::spawn("statuses after a boot", after_boot.run(client, is_ready, stop.clone()));
-        critical::spawn("state of the API server", hear_the_api(cluster.clone(), stop.clone()));
+        critical::spawn("state of the API server", follow_the_api(cluster.clone(), stop.clone()));
         tokio::spawn(
             stop.clone().run_until_cancelled_owned(name_runtime(cluster.clone(), self.runtime)),
         );
@@ -134,7 +134,7 @@ async fn name_runtime(cluster: Membership, mut runtime: watch::Receiver<String>)
 }
 
 /// Tells those who wait for the API server that it answers again, and the mirrors whose they are.
-async fn hear_the_api(cluster: Membership, stop: CancellationToken) {
+async fn follow_the_api(cluster: Membership, stop: CancellationToken) {
     let Some(side) = cluster.pods() else { return };
     let mut health = cluster.0.connection.health();
     let mut node = cluster.0.node.state();

@@ -119,7 +119,7 @@ impl Measured {
         let Ok(turn) = Arc::clone(&self.walks).try_lock_owned() else { return };
         let (runtime, walked) = (Arc::clone(&self.runtime), self.walked.clone());
         tokio::spawn(async move {
-            if told(runtime.figures(Some(DISK_AGE)).await).is_some() {
+            if or_warn(runtime.figures(Some(DISK_AGE)).await).is_some() {
                 walked.send_replace(Some(Instant::now()));
             }
             drop(turn);
@@ -146,13 +146,13 @@ impl Signals for Measured {
         if wanted == Wanted::Disk && !self.has_walked().await {
             return Vec::new();
         }
-        let Some(figures) = told(self.runtime.figures(None).await) else { return Vec::new() };
+        let Some(figures) = or_warn(self.runtime.figures(None).await) else { return Vec::new() };
         let mut figures: HashMap<PodUid, PodStats> = figures.into_iter().collect();
         pods.iter().map(|pod| figures.remove(pod.uid())).collect()
     }
 }
 
-fn told(figures: Result<Figures, RuntimeError>) -> Option<Figures> {
+fn or_warn(figures: Result<Figures, RuntimeError>) -> Option<Figures> {
     figures
         .inspect_err(|error| {
             tracing::warn!(why = error_chain(error), "the runtime does not say what pods use");

@@ -27,7 +27,7 @@ pub(super) struct StallPlaces {
 
 /// What came of listening.
 #[derive(Debug)]
-enum Told {
+enum StallEvent {
     /// The kernel tells of this place from now on.
     Armed(PsiPlace, Armed),
     /// It does not.
@@ -46,28 +46,28 @@ struct Listening {
 pub(super) async fn wake(places: StallPlaces, wake: &Notify) {
     let mut unarmed = Vec::new();
     let tell = |told| match told {
-        Told::Pressed => {
+        StallEvent::Pressed => {
             tracing::debug!("tasks wait for memory: eviction looks at once");
             wake.notify_one();
         }
-        Told::Armed(place, Armed { trigger, as_asked }) => {
+        StallEvent::Armed(place, Armed { trigger, as_asked }) => {
             unarmed.clear();
             tracing::info!(%place, %trigger, as_asked, "waits for memory wake eviction");
         }
         // A cgroup that is not there is tried again and again; that is said once.
-        Told::Unarmed(place, error) if !unarmed.contains(&place) => {
+        StallEvent::Unarmed(place, error) if !unarmed.contains(&place) => {
             let why = error_chain(&error);
             tracing::info!(%place, why, "waits for memory here do not wake eviction");
             unarmed.push(place);
         }
-        Told::Unarmed(..) => {}
+        StallEvent::Unarmed(..) => {}
     };
     follow(places, tell).await;
 }
 
 /// Listens to the node's cgroup; while that tells nothing, to the whole machine, trying the cgroup
 /// again. Ends when the kernel tells nothing of either and never will.
-async fn follow(places: StallPlaces, mut tell: impl FnMut(Told)) {
+async fn follow(places: StallPlaces, mut tell: impl FnMut(StallEvent)) {
     let wanted = match &*places.node {
         "/" => PsiPlace::Node,
         cgroup => PsiPlace::Cgroup(cgroup.to_owned()),
@@ -116,19 +116,19 @@ async fn follow(places: StallPlaces, mut tell: impl FnMut(Told)) {
 async fn listen(
     places: &StallPlaces,
     place: &PsiPlace,
-    tell: &mut impl FnMut(Told),
+    tell: &mut impl FnMut(StallEvent),
 ) -> Result<Listening, bool> {
     let (at, of) = (places.clone(), place.clone());
     let start = move || PsiWatch::start(&at.proc, &at.cgroup, &of, PsiTrigger::default());
     let Ok(started) = tokio::task::spawn_blocking(start).await else { return Err(true) };
     match started {
         Ok((watch, armed)) => {
-            tell(Told::Armed(place.clone(), armed));
+            tell(StallEvent::Armed(place.clone(), armed));
             Ok(Listening { place: place.clone(), watch })
         }
         Err(error) => {
             let may_come = matches!(error, Unarmed::Missing { .. } | Unarmed::NoWaiting { .. });
-            tell(Told::Unarmed(place.clone(), error));
+            tell(StallEvent::Unarmed(place.clone(), error));
             Err(may_come)
         }
     }
@@ -138,10 +138,10 @@ async fn listen(
 
 impl Listening {
     /// Passes the next alarm on. False: nothing will be told any more. Cancel-safe.
-    async fn next(&self, tell: &mut impl FnMut(Told)) -> bool {
+    async fn next(&self, tell: &mut impl FnMut(StallEvent)) -> bool {
         let pressed = self.watch.pressed().await;
         match pressed {
-            true => tell(Told::Pressed),
+            true => tell(StallEvent::Pressed),
             false => {
                 tracing::debug!(place = %self.place, "waits for memory are not told here any more");
             }

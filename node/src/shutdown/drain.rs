@@ -39,7 +39,7 @@ impl<R: Runtime> Joined<R> {
             node.drained.send_replace(Draining::Done);
             drop(turn);
             // Last: an agent that is stopped after that does not begin it again, and the drain can be ended.
-            tell_end(&report, &tx);
+            send_end(&report, &tx);
         });
         Ok(rx)
     }
@@ -101,7 +101,7 @@ impl<R: Runtime> Joined<R> {
             seconds: planned.deadline.as_secs_f64(),
             pods_unknown,
         });
-        let told = tokio::spawn(tell_pods(self.core.recorders.decisions.listen(), events.clone()));
+        let told = tokio::spawn(send_pods(self.core.recorders.decisions.listen(), events.clone()));
         let cancel = CancellationToken::new();
         let report = drain(&Arc::new(self.core.workers.clone()), order, &cancel).await;
         told.abort();
@@ -132,7 +132,7 @@ impl Recorder for Tell {
     fn record(&self, event: &Event) {
         self.recorder.record(event);
         if let Event::GroupStarted { .. } | Event::GroupEnded { .. } = event
-            && let Some(told) = told(event)
+            && let Some(told) = drain_event(event)
         {
             let _ = self.events.send(told);
         }
@@ -140,7 +140,7 @@ impl Recorder for Tell {
 }
 
 /// An event in words, for an operator who follows the drain.
-pub(super) fn told(event: &Event) -> Option<DrainEvent> {
+pub(super) fn drain_event(event: &Event) -> Option<DrainEvent> {
     Some(match event {
         Event::GroupStarted { priority, name, pods, allowed } => DrainEvent::GroupStarted {
             priority: *priority,
@@ -165,21 +165,21 @@ pub(super) fn told(event: &Event) -> Option<DrainEvent> {
 }
 
 /// Passes on what the workers record about pods.
-async fn tell_pods(
+async fn send_pods(
     mut happened: mpsc::UnboundedReceiver<Event>,
     events: mpsc::UnboundedSender<DrainEvent>,
 ) {
     while let Some(event) = happened.recv().await {
         // Groups are told by the drain itself: a shutdown's are not its own.
         if let Event::PodStopped { .. } = event
-            && let Some(told) = told(&event)
+            && let Some(told) = drain_event(&event)
         {
             let _ = events.send(told);
         }
     }
 }
 
-fn tell_end(report: &ShutdownReport, events: &mpsc::UnboundedSender<DrainEvent>) {
+fn send_end(report: &ShutdownReport, events: &mpsc::UnboundedSender<DrainEvent>) {
     let pods = || report.groups.iter().flat_map(|group| &group.pods);
     let left = |end: PodEnd| matches!(end, PodEnd::Left | PodEnd::Ending);
     for pod in pods().filter(|pod| left(pod.end)) {

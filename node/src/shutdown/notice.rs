@@ -60,7 +60,7 @@ impl<R: Runtime> Joined<R> {
         let node = Arc::clone(self);
         tokio::spawn(async move {
             tokio::select! {
-                () = node.tell(happened, &events, begun) => {}
+                () = node.forward(happened, &events, begun) => {}
                 () = sleep_until(until + AFTER_THE_END) => {
                     let (left, unknown) = node.left();
                     let ended = pods.saturating_sub(left);
@@ -127,7 +127,7 @@ impl<R: Runtime> Joined<R> {
     }
 
     /// Passes on what happens until the run is over.
-    async fn tell(
+    async fn forward(
         &self,
         mut happened: mpsc::UnboundedReceiver<Event>,
         events: &mpsc::UnboundedSender<DrainEvent>,
@@ -147,7 +147,7 @@ impl<R: Runtime> Joined<R> {
                 Event::ShutdownCancelled { .. } => Some(self.left().0),
                 _ => None,
             };
-            if let Some(told) = drain::told(&event) {
+            if let Some(told) = drain::drain_event(&event) {
                 let _ = events.send(told);
             }
             if let Some(left) = left {

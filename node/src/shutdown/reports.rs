@@ -67,15 +67,15 @@ fn entry(report: &ShutdownReport) -> ReportEntry {
         id: report.id(),
         boot_id: report.boot_id.clone(),
         started_at: Some(report.started_at),
-        trigger: word(&report.trigger),
-        outcome: word(&report.outcome),
+        trigger: json_name(&report.trigger),
+        outcome: json_name(&report.outcome),
         pods: report.groups.iter().map(|g| g.pods.len()).sum(),
         took_seconds: report.took.as_secs_f64(),
     }
 }
 
 /// The word an enum has in JSON.
-fn word(value: &impl serde::Serialize) -> String {
+fn json_name(value: &impl serde::Serialize) -> String {
     let json = serde_json::to_value(value).ok();
     json.and_then(|v| v.as_str().map(str::to_owned)).unwrap_or_default()
 }

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use winddown_shared::{WallClock, WallTime};
 
 use super::http::{Answer, AskError, Endpoint, Question, date};
-use super::poll::{Service, Told};
+use super::poll::{Announced, Service};
 use super::seen::CloudEvent;
 use crate::{Announcement, When};
 
@@ -114,7 +114,7 @@ impl Aws {
 }
 
 impl Service for Aws {
-    async fn ask(&mut self) -> Result<Told, AskError> {
+    async fn ask(&mut self) -> Result<Announced, AskError> {
         let bad = |path: &str| {
             let path = path.to_owned();
             |why| AskError::Content { path, why }
@@ -127,12 +127,12 @@ impl Service for Aws {
         if let Some(spot) = &spot
             && spot.not_before > Some(now)
         {
-            return Ok(Told { events: vec![spot.clone()], server_time });
+            return Ok(Announced { events: vec![spot.clone()], server_time });
         }
         let (events, later) = self.get(EVENTS).await?;
         let events = events.map(|body| scheduled(&body)).transpose().map_err(bad(EVENTS))?;
         let events = events.into_iter().flatten().chain(spot).collect();
-        Ok(Told { events, server_time: later.or(server_time) })
+        Ok(Announced { events, server_time: later.or(server_time) })
     }
 }
 

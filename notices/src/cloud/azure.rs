@@ -8,7 +8,7 @@ use hyper::{Method, StatusCode};
 use serde::Deserialize;
 
 use super::http::{Answer, AskError, Endpoint, Question, date};
-use super::poll::{Service, Told};
+use super::poll::{Announced, Service};
 use super::seen::CloudEvent;
 use crate::{Announcement, When};
 
@@ -77,7 +77,7 @@ impl Azure {
 }
 
 impl Service for Azure {
-    async fn ask(&mut self) -> Result<Told, AskError> {
+    async fn ask(&mut self) -> Result<Announced, AskError> {
         let name = match &self.name {
             Some(name) => name.clone(),
             None => {
@@ -90,7 +90,7 @@ impl Service for Azure {
         self.answered = true;
         let events = scheduled(&answer.body, &name)
             .map_err(|why| AskError::Content { path: EVENTS.to_owned(), why })?;
-        Ok(Told { events, server_time: answer.server_time() })
+        Ok(Announced { events, server_time: answer.server_time() })
     }
 }
 

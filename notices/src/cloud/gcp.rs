@@ -9,7 +9,7 @@ use std::time::Duration;
 use hyper::{Method, StatusCode};
 
 use super::http::{AskError, Endpoint, Question};
-use super::poll::{Service, Told};
+use super::poll::{Announced, Service};
 use super::seen::CloudEvent;
 use crate::{Announcement, When};
 
@@ -54,7 +54,7 @@ impl Gcp {
 }
 
 impl Service for Gcp {
-    async fn ask(&mut self) -> Result<Told, AskError> {
+    async fn ask(&mut self) -> Result<Announced, AskError> {
         let path = self.value.path();
         // Taken: after a failure the value itself is asked for again, without waiting for a change.
         let (asked, within) = match self.seen.take() {
@@ -80,7 +80,7 @@ impl Service for Gcp {
         let event = |announced| CloudEvent { id: path.to_owned(), not_before: None, announced };
         let events = announced.map(event).into_iter().collect();
         self.seen = answer.etag().filter(|etag| is_plain(etag)).map(str::to_owned);
-        Ok(Told { events, server_time: answer.server_time() })
+        Ok(Announced { events, server_time: answer.server_time() })
     }
 }
 

@@ -21,12 +21,12 @@ const AGREE: Duration = Duration::from_secs(2);
 /// One metadata service.
 pub(super) trait Service: Send {
     /// What it announces now, all questions asked. Bounded in time.
-    fn ask(&mut self) -> impl Future<Output = Result<Told, AskError>> + Send;
+    fn ask(&mut self) -> impl Future<Output = Result<Announced, AskError>> + Send;
 }
 
 /// An answer.
 #[derive(Debug, Default, PartialEq)]
-pub(super) struct Told {
+pub(super) struct Announced {
     /// What is announced, in any order.
     pub(super) events: Vec<CloudEvent>,
     /// The service's own clock, which its dates go by.

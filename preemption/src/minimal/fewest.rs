@@ -41,7 +41,7 @@ pub(super) fn find(items: &mut Items, known: &[usize], effort: &mut Effort) -> F
             return Fewest { set: fallback, is_proven };
         }
         let best: Vec<usize> = (0..size).collect();
-        if let Some(set) = swaps::mend(items, best, effort) {
+        if let Some(set) = swaps::repair(items, best, effort) {
             return Fewest { set, is_proven };
         }
         let outcome = match by_two_kinds(items, size, effort) {
@@ -102,7 +102,7 @@ fn by_two_kinds(items: &Items, size: usize, effort: &mut Effort) -> Outcome {
             are_too_few = false;
             freed_by_the_best(items, kinds, &scores(items, &weighed.weights));
             let best = kinds.iter().flat_map(|(members, number)| &members[..*number]);
-            if let Some(set) = swaps::mend(items, best.copied().collect(), effort) {
+            if let Some(set) = swaps::repair(items, best.copied().collect(), effort) {
                 return Outcome::Found(set);
             }
         }

@@ -35,7 +35,11 @@ pub(super) fn improve(items: &Items, mut set: Vec<usize>, effort: &mut Effort) -
 }
 
 /// Tries to make a set enough that is not.
-pub(super) fn mend(items: &Items, mut set: Vec<usize>, effort: &mut Effort) -> Option<Vec<usize>> {
+pub(super) fn repair(
+    items: &Items,
+    mut set: Vec<usize>,
+    effort: &mut Effort,
+) -> Option<Vec<usize>> {
     for _ in 0..ROUNDS {
         let left = items.left(&set);
         let lack = |left: &mut dyn Iterator<Item = i64>| -> u64 {

@@ -8,7 +8,7 @@ use winddown_shutdown::{
 };
 
 /// The pods of which the cluster does not know yet that they have ended.
-pub(super) fn not_told(report: &ShutdownReport) -> Option<String> {
+pub(super) fn undelivered(report: &ShutdownReport) -> Option<String> {
     const NAMED: usize = 5;
     let all = &report.statuses_not_told;
     if all.is_empty() {

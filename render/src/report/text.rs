@@ -48,7 +48,7 @@ fn render(out: &mut String, report: &ShutdownReport, paint: Paint) -> fmt::Resul
     for (said, is_done) in report.work.iter().map(sentences::work) {
         writeln!(out, "{}", if is_done { said } else { paint.with(WARN, &said) })?;
     }
-    if let Some(said) = sentences::not_told(report) {
+    if let Some(said) = sentences::undelivered(report) {
         writeln!(out, "\n{}", paint.with(WARN, &said))?;
     }
     for warning in &report.warnings {

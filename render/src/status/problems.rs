@@ -1,4 +1,4 @@
-//! What an operator should know and can mend.
+//! What an operator should know and can fix.
 
 use winddown_shared::WAITING_FOR_PREEMPTION;
 use winddown_shared::display::{clean, seconds};

@@ -50,10 +50,10 @@ pub(crate) struct Cgroups {
 /// on CPU, memory and tasks. Reads and changes nothing.
 pub fn unenforced(proc_root: &Path, cgroup_mount: &Path, pid: u32) -> Vec<String> {
     let places = place::look((proc_root, cgroup_mount), &pid.to_string());
-    said(&places.missing)
+    reasons(&places.missing)
 }
 
-fn said(missing: &[(Controller, String)]) -> Vec<String> {
+fn reasons(missing: &[(Controller, String)]) -> Vec<String> {
     missing.iter().map(|(controller, why)| format!("{}: {why}", controller.name())).collect()
 }
 
@@ -90,7 +90,7 @@ impl Cgroups {
 
     /// What is not enforced, and why, for people.
     pub(crate) fn missing(&self) -> Option<String> {
-        (!self.missing.is_empty()).then(|| said(&self.missing).join("; "))
+        (!self.missing.is_empty()).then(|| reasons(&self.missing).join("; "))
     }
 
     /// A limit of the pod that would not be enforced.

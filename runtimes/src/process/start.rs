@@ -95,7 +95,7 @@ impl<'a> Attempt<'a> {
             let entry = self.starting.entry();
             let launching = || entry.lock();
             launching().own.push(Arc::clone(&supervisor));
-            let said = self.hear(&supervisor, report);
+            let said = self.await_report(&supervisor, report);
             launching().own.retain(|s| !Arc::ptr_eq(s, &supervisor));
             if said.is_err() {
                 // Whatever went wrong, nothing of the attempt may stay behind.
@@ -164,7 +164,11 @@ impl<'a> Attempt<'a> {
     }
 
     /// Waits for the supervisor's word and enters the run.
-    fn hear(&self, supervisor: &Arc<Process>, mut report: Report) -> Result<(), RuntimeError> {
+    fn await_report(
+        &self,
+        supervisor: &Arc<Process>,
+        mut report: Report,
+    ) -> Result<(), RuntimeError> {
         let config = &self.context.config;
         let line = report.line(config.start_timeout).map_err(|e| {
             if e.kind() == io::ErrorKind::TimedOut {

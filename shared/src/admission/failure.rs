@@ -89,7 +89,7 @@ impl AdmissionFailure {
     }
 
     /// The resource and how much of it other pods have to give back, always more than 0; `None` for
-    /// a failure that no amount mends.
+    /// a failure that no amount fixes.
     #[must_use]
     pub fn shortfall(&self) -> Option<(&ResourceName, i64)> {
         let Self::InsufficientResource { resource, requested, used, capacity } = self else {

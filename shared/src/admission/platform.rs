@@ -1,4 +1,4 @@
-//! What no pod's end can mend: the machine is of the wrong kind.
+//! What no pod's end can fix: the machine is of the wrong kind.
 
 use super::Rejection;
 use super::node_view::{NodeView, OS_LABEL};

@@ -24,8 +24,8 @@ pub(super) struct CompletionReceiver<T>(Arc<Shared<T>>);
 
 #[derive(Debug)]
 struct Shared<T> {
-    word: Mutex<Option<Completion<T>>>,
-    told: Notify,
+    value: Mutex<Option<Completion<T>>>,
+    completed: Notify,
 }
 
 /// What those who wait are told.
@@ -40,35 +40,35 @@ enum Completion<T> {
 
 impl<T: Clone + Default> CompletionSender<T> {
     pub(super) fn new() -> Self {
-        Self(Arc::new(Shared { word: Mutex::new(None), told: Notify::new() }))
+        Self(Arc::new(Shared { value: Mutex::new(None), completed: Notify::new() }))
     }
 
     pub(super) fn waiter(&self) -> CompletionReceiver<T> {
         CompletionReceiver(Arc::clone(&self.0))
     }
 
-    /// What was told, once it was.
-    pub(super) fn told(&self) -> Option<T> {
+    /// The value, once it is there.
+    pub(super) fn value(&self) -> Option<T> {
         match &*self.0.lock() {
-            Some(Completion::Done(word)) => Some(word.clone()),
+            Some(Completion::Done(value)) => Some(value.clone()),
             Some(Completion::Gone) | None => None,
         }
     }
 
-    /// Tells everyone. The first word stands.
-    pub(super) fn tell(&self, word: T) {
-        self.0.tell(Completion::Done(word));
+    /// Completes it for all waiters. The first value stands.
+    pub(super) fn complete(&self, value: T) {
+        self.0.complete(Completion::Done(value));
     }
 
-    /// Tells everyone that the workers are gone.
+    /// Tells all waiters that the workers are gone.
     pub(super) fn give_up(&self) {
-        self.0.tell(Completion::Gone);
+        self.0.complete(Completion::Gone);
     }
 }
 
 impl<T: Clone + Default> Drop for CompletionSender<T> {
     fn drop(&mut self) {
-        self.tell(T::default());
+        self.complete(T::default());
     }
 }
 
@@ -78,16 +78,16 @@ impl<T: Clone> CompletionReceiver<T> {
     /// Resolves when the word is told, or with `None` when the workers are gone. Cancel-safe.
     pub(super) async fn wait(self) -> Option<T> {
         loop {
-            let told = self.0.told.notified();
-            tokio::pin!(told);
+            let completed = self.0.completed.notified();
+            tokio::pin!(completed);
             // From here on no word is missed, also one between the look and the wait.
-            told.as_mut().enable();
+            completed.as_mut().enable();
             match &*self.0.lock() {
-                Some(Completion::Done(word)) => return Some(word.clone()),
+                Some(Completion::Done(value)) => return Some(value.clone()),
                 Some(Completion::Gone) => return None,
                 None => {}
             }
-            told.await;
+            completed.await;
         }
     }
 }
@@ -96,15 +96,15 @@ impl<T: Clone> CompletionReceiver<T> {
 
 impl<T> Shared<T> {
     fn lock(&self) -> MutexGuard<'_, Option<Completion<T>>> {
-        self.word.lock().unwrap_or_else(PoisonError::into_inner)
+        self.value.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn tell(&self, word: Completion<T>) {
+    fn complete(&self, value: Completion<T>) {
         let mut slot = self.lock();
         if slot.is_none() {
-            *slot = Some(word);
+            *slot = Some(value);
             drop(slot);
-            self.told.notify_waiters();
+            self.completed.notify_waiters();
         }
     }
 }

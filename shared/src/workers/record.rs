@@ -225,7 +225,7 @@ impl Record {
         if let Some(ending) = self.ending.as_mut() {
             ending.in_flight = None;
             ending.acknowledged = true;
-            ending.done.tell(stopped);
+            ending.done.complete(stopped);
         }
     }
 

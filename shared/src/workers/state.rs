@@ -388,7 +388,7 @@ fn already_stopped(record: &Record) -> Option<KillWait> {
     if record.may_run() {
         return None;
     }
-    let stopped = record.ending.as_ref().and_then(|e| e.done.told());
+    let stopped = record.ending.as_ref().and_then(|e| e.done.value());
     Some(KillWait::Done(stopped.unwrap_or_default()))
 }
 

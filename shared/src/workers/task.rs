@@ -53,8 +53,8 @@ pub(super) async fn run<S: PodSyncer>(inner: Arc<Inner<S>>, uid: PodUid, generat
             inner.observer.step_ended(operation, took);
         }
         match done.told {
-            Some(Told::Event(event)) => inner.recorder.record(&event),
-            Some(Told::Failure { pod, error }) => inner.recorder.record(&Event::SyncFailed {
+            Some(StepReport::Event(event)) => inner.recorder.record(&event),
+            Some(StepReport::Failure { pod, error }) => inner.recorder.record(&Event::SyncFailed {
                 pod,
                 error,
                 again_in: followup.again_in,
@@ -93,11 +93,11 @@ pub(super) async fn run_timer<S: PodSyncer>(inner: Arc<Inner<S>>) {
 /// A step that was carried out.
 struct Done {
     outcome: Outcome,
-    told: Option<Told>,
+    told: Option<StepReport>,
 }
 
 /// What others are told of a step.
-enum Told {
+enum StepReport {
     Event(Event),
     /// Complete once it is known when the step is tried again.
     Failure {
@@ -139,7 +139,7 @@ async fn terminate<S: PodSyncer>(syncer: &S, pod: Pod, stop: Stop, since: Instan
             let (took, remark) = (since.elapsed(), stopped.remark.clone());
             let event = Event::PodStopped { pod: label, took, forced, remark };
             let outcome = Outcome::Stopped(Arc::new(stopped));
-            Done { outcome, told: Some(Told::Event(event)) }
+            Done { outcome, told: Some(StepReport::Event(event)) }
         }
         Err(error) => Done::failed(label, &error),
     }
@@ -167,7 +167,7 @@ impl Done {
     }
 
     fn failed(pod: PodLabel, error: &SyncError) -> Self {
-        let told = Told::Failure { pod, error: error_chain(error) };
+        let told = StepReport::Failure { pod, error: error_chain(error) };
         Self { outcome: Outcome::Failed(error.retry), told: Some(told) }
     }
 }

@@ -23,7 +23,7 @@ pub(super) fn by_role(groups: &mut [Group], total: Duration, later: Duration) {
             Duration::from_secs(if index < ordinary { total - later } else { later });
     }
     let wishes: Vec<u64> =
-        groups.iter().map(|group| longest_wish(group).as_secs().min(total)).collect();
+        groups.iter().map(|group| longest_request(group).as_secs().min(total)).collect();
     let (ordinary, others) = wishes.split_at(ordinary);
     let kept = later.min(others.iter().sum());
     let mut shares = share::level(ordinary, total - kept);
@@ -66,11 +66,11 @@ pub(super) fn shrink(groups: &mut [Group], drain: Duration, available: Duration)
 
 /// The longest time any pod of the group asks for, within the group's period.
 fn useful_time(group: &Group) -> Duration {
-    longest_wish(group).min(group.configured)
+    longest_request(group).min(group.configured)
 }
 
 /// The longest time any pod of the group asks for; zero without pods.
-fn longest_wish(group: &Group) -> Duration {
+fn longest_request(group: &Group) -> Duration {
     let longest =
         group.pods.iter().map(|planned| planned.pod.own_grace().unwrap_or(group.configured)).max();
     longest.map_or(Duration::ZERO, |longest| whole_seconds(longest).max(Grace::SHORTEST))

@@ -77,8 +77,8 @@ impl Plan {
         }
         let (usual, chosen): (Vec<Cut<'_>>, Vec<Cut<'_>>) =
             self.cuts().partition(|cut| cut.wants == DEFAULT_GRACE);
-        warnings.extend(told(&chosen, NAMED));
-        warnings.extend(told(&usual, 1));
+        warnings.extend(cut_warnings(&chosen, NAMED));
+        warnings.extend(cut_warnings(&usual, 1));
         warnings.extend(self.without_priority());
         warnings
     }
@@ -107,7 +107,7 @@ impl Plan {
 }
 
 /// Up to `named` pods one by one, more of them together.
-fn told(cuts: &[Cut<'_>], named: usize) -> Vec<PlanWarning> {
+fn cut_warnings(cuts: &[Cut<'_>], named: usize) -> Vec<PlanWarning> {
     if cuts.len() <= named {
         let one = |cut: &Cut<'_>| PlanWarning::GraceCut {
             pod: cut.planned.pod.label().clone(),

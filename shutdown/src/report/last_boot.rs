@@ -64,7 +64,7 @@ pub fn last_boot(evidence: Evidence) -> LastBoot {
         None => boot != boot_id,
     };
     let report = report.filter(|report| of_it(&report.boot_id));
-    let record = record.filter(|record| of_it(&record.report.boot_id) && tells(record));
+    let record = record.filter(|record| of_it(&record.report.boot_id) && ends_a_boot(record));
     match (report, record, previous) {
         (Some(report), Some(record), _) if is_of_later_run(&record, &report) => {
             LastBoot::Recorded(Box::new(report_of(record)))
@@ -121,7 +121,7 @@ impl LastBoot {
 
 /// Whether a record tells how a boot ended: one of a run that was called off does not, nor does a
 /// rehearsal's.
-fn tells(record: &RunRecord) -> bool {
+fn ends_a_boot(record: &RunRecord) -> bool {
     record.phase != RunPhase::Cancelled
         && !matches!(record.report.trigger, Trigger::Drain | Trigger::Drill)
 }

@@ -97,7 +97,7 @@ impl<K: PodKiller> Run<'_, K> {
             self.groups[place.group].pods[place.pod].end_unseen();
         }
         self.finish_what_is_over();
-        self.tell_progress();
+        self.publish_progress();
     }
 
     /// Marks pods that were never listed as unknown.

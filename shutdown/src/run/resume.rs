@@ -51,7 +51,7 @@ impl<K: PodKiller> Run<'_, K> {
             self.shorten();
         }
         self.ask_the_overdue();
-        self.tell_progress();
+        self.publish_progress();
     }
 
     /// If either run has a group of unknown pods, both get one.
@@ -123,7 +123,7 @@ impl<K: PodKiller> Run<'_, K> {
         }
     }
 
-    pub(super) fn tell_progress(&self) {
+    pub(super) fn publish_progress(&self) {
         let (now, begun) = (Instant::now(), self.order.started);
         for (index, group) in self.groups.iter().enumerate() {
             let count = |end| group.pods.iter().filter(|pod| pod.end == end).count();

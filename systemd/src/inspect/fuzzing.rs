@@ -12,6 +12,6 @@ pub(crate) fn laws(message: &Message) {
     let Ok(properties) = body.deserialize::<HashMap<String, OwnedVariant>>() else { return };
     let seen = views::service(&properties, &properties);
     assert_ne!(seen.watchdog, Duration::MAX, "no watchdog is zero");
-    let listed = views::words(&properties, "After");
+    let listed = views::strings(&properties, "After");
     assert_eq!(listed, seen.after);
 }

@@ -138,9 +138,9 @@ pub(super) fn service(unit: &Properties, service: &Properties) -> ServiceView {
         unit_file_state: text(unit, "UnitFileState"),
         need_daemon_reload: matches!(value(unit, "NeedDaemonReload"), Some(Variant::Bool(true))),
         fragment_path: text(unit, "FragmentPath"),
-        drop_in_paths: words(unit, "DropInPaths"),
-        after: words(unit, "After"),
-        before: words(unit, "Before"),
+        drop_in_paths: strings(unit, "DropInPaths"),
+        after: strings(unit, "After"),
+        before: strings(unit, "Before"),
         timeout_stop: span(service, "TimeoutStopUSec"),
         watchdog: watchdog(service),
         fd_store_max: number(service, "FileDescriptorStoreMax"),
@@ -167,7 +167,7 @@ pub(super) fn slice(slice: &Properties) -> SliceView {
 }
 
 /// A list of texts.
-pub(super) fn words(properties: &Properties, name: &str) -> Vec<String> {
+pub(super) fn strings(properties: &Properties, name: &str) -> Vec<String> {
     match value(properties, name) {
         Some(Variant::Array(array)) => array
             .iter()

@@ -103,7 +103,7 @@ impl BusLogin {
         let messages = MessageStream::from(&connection);
         let (tx, heard) = mpsc::channel(QUEUE);
         let (owner_tx, owner_rx) = oneshot::channel();
-        let reader = AbortOnDrop(tokio::spawn(signal_verification::hear(
+        let reader = AbortOnDrop(tokio::spawn(signal_verification::read_signals(
             messages,
             signal_verification::SignalVerifier::new(connection.is_bus()),
             owner_rx,

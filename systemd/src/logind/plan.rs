@@ -11,7 +11,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 use winddown_shared::ShutdownKind;
 
-use super::session::{Heard, Listed};
+use super::session::{Listed, LogindEvent};
 
 /// How often the state is read while a shutdown is under way. systemd 256 and later call one off
 /// without a signal, and no pod may be asked to end for a shutdown that no longer is.
@@ -163,9 +163,9 @@ impl Facts {
     }
 
     /// Takes what was heard.
-    pub(super) fn hear(&mut self, heard: Heard) {
+    pub(super) fn observe(&mut self, heard: LogindEvent) {
         match heard {
-            Heard::Prepare { begins, kind, at } => {
+            LogindEvent::Prepare { begins, kind, at } => {
                 // Newer login managers send two signals for one event, the one with the kind
                 // first: keep its kind and its earlier arrival.
                 let earlier = self.hint.filter(|hint| hint.begins == begins);
@@ -179,15 +179,15 @@ impl Facts {
                 });
                 self.unread = true;
             }
-            Heard::Changed { at } => {
+            LogindEvent::Changed { at } => {
                 self.changed.get_or_insert(at);
                 self.unread = true;
             }
-            Heard::Gone => {
+            LogindEvent::Gone => {
                 self.forget_session();
                 self.gone = true;
             }
-            Heard::Back => self.forget_session(),
+            LogindEvent::Back => self.forget_session(),
         }
     }
 

@@ -26,7 +26,7 @@ pub(crate) struct Session<C> {
     /// Makes calls.
     pub(crate) calls: C,
     /// What is heard, in the order of arrival; ends with the connection.
-    pub(crate) heard: mpsc::Receiver<Heard>,
+    pub(crate) heard: mpsc::Receiver<LogindEvent>,
 }
 
 /// The calls. Each is bounded in time by the implementer, and dropping one is safe: a lock granted
@@ -54,7 +54,7 @@ pub(crate) trait LoginCalls: Send + Sync + 'static {
 
 /// Something the login manager, or the bus about it, told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Heard {
+pub(crate) enum LogindEvent {
     /// `PrepareForShutdown`, from the owner of the name. A hint: the property has the last word.
     Prepare {
         /// What it said.

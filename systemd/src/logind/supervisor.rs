@@ -14,7 +14,7 @@ use winddown_shared::{InhibitorState, LockState, error_chain};
 use self::steps::{StepResult, carry_out};
 use super::plan::{Facts, Meaning, Step, WHILE_PREPARING};
 use super::raise_inhibit_delay::Raised;
-use super::session::{CallError, Heard, Listed, LoginCalls, LoginManager, Session};
+use super::session::{CallError, Listed, LoginCalls, LoginManager, LogindEvent, Session};
 use super::{InhibitorConfig, Request};
 
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
@@ -82,7 +82,7 @@ pub(super) struct Keeper {
 /// What woke the supervisor.
 enum Woken {
     Done(Step, Result<StepResult, CallError>),
-    Heard(Option<Heard>),
+    LogindEvent(Option<LogindEvent>),
     Asked(Option<Request>),
     Look,
     Recheck,
@@ -150,7 +150,7 @@ impl Keeper {
                     biased;
                     // First, so that a hung call does not keep a signal from being confirmed:
                     // the call is dropped and made again later.
-                    event = heard.recv() => Woken::Heard(event),
+                    event = heard.recv() => Woken::LogindEvent(event),
                     asked = self.requests.recv() => Woken::Asked(asked),
                     (step, outcome) = work => Woken::Done(step, outcome),
                     () = sleep_until(recheck_at), if step.is_none() => Woken::Recheck,
@@ -159,8 +159,8 @@ impl Keeper {
                 }
             };
             match woken {
-                Woken::Heard(Some(event)) => self.hear(event),
-                Woken::Heard(None) => {
+                Woken::LogindEvent(Some(event)) => self.observe(event),
+                Woken::LogindEvent(None) => {
                     return Some(CallError::Connection {
                         call: "listen",
                         detail: "closed by the other side".to_owned(),
@@ -192,14 +192,16 @@ impl Keeper {
         }
     }
 
-    fn hear(&mut self, event: Heard) {
+    fn observe(&mut self, event: LogindEvent) {
         match event {
-            Heard::Gone => tracing::warn!("logind left the bus"),
-            Heard::Back => tracing::info!("logind is a new process; looking at everything again"),
-            Heard::Prepare { begins, .. } => tracing::debug!(begins, "shutdown signal"),
-            Heard::Changed { .. } => tracing::debug!("a property of logind's changed"),
+            LogindEvent::Gone => tracing::warn!("logind left the bus"),
+            LogindEvent::Back => {
+                tracing::info!("logind is a new process; looking at everything again");
+            }
+            LogindEvent::Prepare { begins, .. } => tracing::debug!(begins, "shutdown signal"),
+            LogindEvent::Changed { .. } => tracing::debug!("a property of logind's changed"),
         }
-        self.facts.hear(event);
+        self.facts.observe(event);
         if !self.facts.fresh {
             self.fresh = None;
         }

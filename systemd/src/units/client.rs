@@ -273,13 +273,13 @@ async fn connect(
     // Read from the first moment on: an unread stream would hold up the answers.
     let messages = MessageStream::from(&connection);
     let (end, ended) = oneshot::channel();
-    let (tell_owner, owner) = oneshot::channel();
+    let (send_owner, owner) = oneshot::channel();
     tokio::spawn(read(connection.clone(), messages, Arc::clone(signals), owner, end));
     let trusted = match connection.is_bus() {
         true => TrustedSender::Owner(subscribe_to_bus(&connection).await?),
         false => TrustedSender::Peer,
     };
-    let _ = tell_owner.send(trusted);
+    let _ = send_owner.send(trusted);
     subscribe(&connection).await?;
     Ok((connection, ended))
 }

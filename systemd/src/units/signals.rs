@@ -68,7 +68,7 @@ impl UnitSignals {
 
     /// Announces that changes may have been missed.
     pub(super) fn missed(&self) {
-        self.tell(UnitChange::Missed);
+        self.send(UnitChange::Missed);
     }
 
     /// Stores all properties of a unit, and returns its state.
@@ -118,7 +118,7 @@ impl UnitSignals {
         };
         // The unit's own interface comes last and completes the service's.
         if interface == UNIT {
-            self.tell(UnitChange::Seen { unit: unit.into(), view });
+            self.send(UnitChange::Seen { unit: unit.into(), view });
         }
     }
 
@@ -127,11 +127,11 @@ impl UnitSignals {
         let Ok((unit, _)) = body.deserialize::<(String, OwnedObjectPath)>() else { return };
         if unit.starts_with(&self.prefix) {
             self.known().remove(&unit);
-            self.tell(UnitChange::Vanished { unit: unit.into() });
+            self.send(UnitChange::Vanished { unit: unit.into() });
         }
     }
 
-    fn tell(&self, change: UnitChange) {
+    fn send(&self, change: UnitChange) {
         // Fails only without receivers.
         let _ = self.changes.send(change);
     }

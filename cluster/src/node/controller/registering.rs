@@ -105,7 +105,7 @@ impl Core {
 
     /// Whether a Node object that is not there is to be made.
     fn may_create(&self) -> bool {
-        if self.wishes.borrow().shutting_down.is_some() {
+        if self.desired.borrow().shutting_down.is_some() {
             return false;
         }
         let known_before = self.state.borrow().uid.is_some();

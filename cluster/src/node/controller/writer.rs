@@ -18,7 +18,7 @@ use crate::node::conditions;
 use crate::node::cordon::{self, Barrier, CordonReason, FIELD_MANAGER, Mark};
 use crate::node::events::changes;
 use crate::node::fault::Fault;
-use crate::node::handle::Wishes;
+use crate::node::handle::DesiredState;
 use crate::node::patch;
 use winddown_api_client::refusal::Refusal;
 
@@ -126,8 +126,8 @@ impl<'a> Writer<'a> {
         if !heartbeat && self.is_settled(&node) {
             return Next::Idle;
         }
-        let said = self.core.wishes.borrow().clone();
-        let plan = self.plan(&node, &said, heartbeat, now);
+        let desired = self.core.desired.borrow().clone();
+        let plan = self.plan(&node, &desired, heartbeat, now);
         for (kind, patch) in [
             (Kind::Status, plan.status),
             (Kind::Cordon, plan.cordon),
@@ -157,7 +157,7 @@ impl<'a> Writer<'a> {
         if !self.registration.is_due(now) {
             return Next::At(self.registration.waits_until().unwrap_or(now));
         }
-        let generation = self.core.wishes.borrow().generation;
+        let generation = self.core.desired.borrow().generation;
         match self.core.register().await {
             Registered::Yes => {
                 if self.registration.succeeded(self.inputs, true, now) {
@@ -187,19 +187,19 @@ impl<'a> Writer<'a> {
         }
     }
 
-    fn plan(&mut self, node: &Node, said: &Wishes, heartbeat: bool, now: Instant) -> Plan {
+    fn plan(&mut self, node: &Node, desired: &DesiredState, heartbeat: bool, now: Instant) -> Plan {
         let core = self.core;
         let wanted = core.wanted(conditions::of(node));
-        let wish = core.cordon_wish(said);
+        let wanted_mark = core.desired_mark(desired);
         let whole = core.settings.scope == NodeScope::Whole;
         let ready = core.is_ready(node);
-        let barrier = |barrier, wish| {
-            let step = cordon::decide(barrier, wish, node, ready);
+        let barrier = |barrier, wanted_mark| {
+            let step = cordon::decide(barrier, wanted_mark, node, ready);
             cordon::patch(barrier, &step, node)
         };
-        let cordon = barrier(Barrier::Cordon, wish.as_ref());
+        let cordon = barrier(Barrier::Cordon, wanted_mark.as_ref());
         // Where this agent runs the pods itself, it refuses those that come.
-        let own_taint = barrier(Barrier::Taint, wish.as_ref().filter(|_| !whole));
+        let own_taint = barrier(Barrier::Taint, wanted_mark.as_ref().filter(|_| !whole));
         let time = Time(core.clock.now());
         let (status, metadata, taints) = {
             // They must not be borrowed again in here: a change that waits for this read would
@@ -218,7 +218,7 @@ impl<'a> Writer<'a> {
             |kind: Kind, patch: &Option<Value>| patch.is_none() || self.refused[kind as usize];
         if status.is_none() && is_done(Kind::Cordon, &cordon) && is_done(Kind::OwnTaint, &own_taint)
         {
-            core.acknowledge(said.generation);
+            core.acknowledge(desired.generation);
         }
         let mut plan = Plan::default();
         plan.status = self.due(Kind::Status, status, now, &mut plan.wake);
@@ -331,8 +331,8 @@ impl Core {
         }
     }
 
-    fn cordon_wish(&self, said: &Wishes) -> Option<Mark> {
-        let (reason, since) = said.cordon()?;
+    fn desired_mark(&self, desired: &DesiredState) -> Option<Mark> {
+        let (reason, since) = desired.cordon()?;
         let wanted = match reason {
             CordonReason::Shutdown => self.settings.cordon_on_shutdown,
             CordonReason::Drain => self.settings.cordon_on_drain,

@@ -13,24 +13,24 @@ impl Core {
         let mut answers = self.answers.clone();
         // The first answer decides whether the node begins as ready; it comes within the timeout.
         let _ = answers.wait_for(|answer| !answer.is_waiting()).await;
-        let mut wishes = self.wishes.clone();
+        let mut desired = self.desired.clone();
         let mut facts = self.facts.clone();
         let mut nodes = self.server.subscribe();
         let mut writer = Writer::new(self);
         loop {
-            if is_new(&wishes) || is_new(&facts) || is_new(&answers) {
+            if is_new(&desired) || is_new(&facts) || is_new(&answers) {
                 writer.inputs_changed();
             }
-            wishes.mark_unchanged();
+            desired.mark_unchanged();
             facts.mark_unchanged();
             answers.mark_unchanged();
             nodes.mark_unchanged();
-            let urgent = wishes.borrow().urgent;
-            let mut interrupt = wishes.clone();
+            let urgent = desired.borrow().urgent;
+            let mut interrupt = desired.clone();
             let next = tokio::select! {
                 biased;
                 // An interrupted write may have taken effect or not; the next round checks.
-                Ok(_) = interrupt.wait_for(|wishes| wishes.urgent != urgent) => Next::Again,
+                Ok(_) = interrupt.wait_for(|desired| desired.urgent != urgent) => Next::Again,
                 next = writer.round() => next,
             };
             let wake = match next {
@@ -39,7 +39,7 @@ impl Core {
                 Next::Idle => None,
             };
             tokio::select! {
-                Ok(()) = wishes.changed() => writer.inputs_changed(),
+                Ok(()) = desired.changed() => writer.inputs_changed(),
                 Ok(()) = facts.changed() => writer.inputs_changed(),
                 Ok(()) = answers.changed() => writer.inputs_changed(),
                 Ok(()) = nodes.changed() => {}

@@ -63,33 +63,43 @@ fn every_combination_of_wish_and_node_has_one_step() {
     let drain = mark(BOOT, Drain);
     for barrier in BOTH {
         let (now, of) = (shutdown(), |set, mark: Option<&Mark>| server(barrier, set, mark));
-        let wish = Some(&now);
+        let wanted_mark = Some(&now);
         let cordon = Step::Set(shutdown());
         let table = [
             ("nothing asked, nothing there", None, of(false, None), Step::Nothing),
             ("a person's cordon stays", None, of(true, None), Step::Nothing),
-            ("asked, and free", wish, of(false, None), cordon.clone()),
-            ("asked, and a person was first", wish, of(true, None), Step::Nothing),
-            ("asked, and done", wish, of(true, Some(&now)), Step::Nothing),
-            ("asked, and done for another reason", wish, of(true, Some(&drain)), Step::Nothing),
+            ("asked, and free", wanted_mark, of(false, None), cordon.clone()),
+            ("asked, and a person was first", wanted_mark, of(true, None), Step::Nothing),
+            ("asked, and done", wanted_mark, of(true, Some(&now)), Step::Nothing),
+            (
+                "asked, and done for another reason",
+                wanted_mark,
+                of(true, Some(&drain)),
+                Step::Nothing,
+            ),
             (
                 "asked, and still there from before the boot",
-                wish,
+                wanted_mark,
                 of(true, Some(&old)),
                 Step::Nothing,
             ),
-            ("taken back meanwhile", wish, of(false, Some(&now)), Step::Release(shutdown())),
-            ("taken back and noted", wish, of(false, Some(&released(now.clone()))), Step::Nothing),
+            ("taken back meanwhile", wanted_mark, of(false, Some(&now)), Step::Release(shutdown())),
+            (
+                "taken back and noted",
+                wanted_mark,
+                of(false, Some(&released(now.clone()))),
+                Step::Nothing,
+            ),
             (
                 "taken back and made anew",
-                wish,
+                wanted_mark,
                 of(true, Some(&released(now.clone()))),
                 Step::Nothing,
             ),
-            ("taken back at an earlier boot", wish, of(false, Some(&old)), cordon.clone()),
+            ("taken back at an earlier boot", wanted_mark, of(false, Some(&old)), cordon.clone()),
             (
                 "taken over at an earlier boot",
-                wish,
+                wanted_mark,
                 of(true, Some(&released(old.clone()))),
                 Step::Forget,
             ),
@@ -103,8 +113,8 @@ fn every_combination_of_wish_and_node_has_one_step() {
                 Step::Forget,
             ),
         ];
-        for (what, wish, node, step) in table {
-            assert_eq!(decide(barrier, wish, &node, true), step, "{barrier:?}: {what}");
+        for (what, wanted_mark, node, step) in table {
+            assert_eq!(decide(barrier, wanted_mark, &node, true), step, "{barrier:?}: {what}");
         }
     }
 }

@@ -179,15 +179,15 @@ proptest! {
         acts in prop::collection::vec(0..5_u8, 0..30),
     ) {
         let mut server = json!({ "metadata": { "uid": "u1" } });
-        let mut wish = false;
+        let mut wanted_mark = false;
         let mut person = None;
-        let step = |server: &mut Value, wish: bool| {
+        let step = |server: &mut Value, wanted_mark: bool| {
             let mark = Mark {
                 boot: BOOT.into(), since: "s".into(),
                 reason: CordonReason::Shutdown, released: false,
             };
             let seen = node(server.clone());
-            let step = cordon::decide(barrier, wish.then_some(&mark), &seen, true);
+            let step = cordon::decide(barrier, wanted_mark.then_some(&mark), &seen, true);
             if let Some(patch) = cordon::patch(barrier, &step, &seen) {
                 merge(server, &patch);
             }
@@ -200,7 +200,7 @@ proptest! {
                     if barrier.is_set(&node(server.clone())) != on {
                         // Taking back one's own cordon is no word against the shutdown's.
                         let ours = barrier.mark_of(&node(server.clone())).is_some();
-                        person = (on || ours || !wish).then_some(on);
+                        person = (on || ours || !wanted_mark).then_some(on);
                         server["spec"] = match barrier {
                             Barrier::Cordon => json!({ "unschedulable": on }),
                             Barrier::Taint if on => {
@@ -212,22 +212,22 @@ proptest! {
                 }
                 2 => {
                     // A new shutdown may cordon what a person had uncordoned before it.
-                    if !wish && person == Some(false) {
+                    if !wanted_mark && person == Some(false) {
                         person = None;
                     }
-                    wish = true;
+                    wanted_mark = true;
                 }
-                3 => wish = false,
-                _ => step(&mut server, wish),
+                3 => wanted_mark = false,
+                _ => step(&mut server, wanted_mark),
             }
             // The agent sees every change: it watches the node.
-            step(&mut server, wish);
-            step(&mut server, wish);
+            step(&mut server, wanted_mark);
+            step(&mut server, wanted_mark);
             let is = barrier.is_set(&node(server.clone()));
             if let Some(on) = person {
                 prop_assert_eq!(is, on, "after a person said so");
             } else {
-                prop_assert_eq!(is, wish);
+                prop_assert_eq!(is, wanted_mark);
             }
         }
     }

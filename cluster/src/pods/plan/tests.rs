@@ -18,7 +18,7 @@ struct Case {
     known: Known,
     has_predecessor: bool,
     is_replaced: bool,
-    last_word: bool,
+    final_status: bool,
     orphans: OrphanPolicy,
 }
 
@@ -47,7 +47,7 @@ impl Case {
             known: known.get(pod.uid()).unwrap(),
             has_predecessor: false,
             is_replaced: false,
-            last_word: false,
+            final_status: false,
             orphans: OrphanPolicy::Stop,
         }
     }
@@ -89,7 +89,7 @@ impl Case {
     }
 
     /// The node was told to end it, by a deadline that is `later` now than it was then.
-    fn told(self, later: Duration) -> Self {
+    fn delivered(self, later: Duration) -> Self {
         self.with(|case| {
             let deadline = case.known.deadline.unwrap();
             case.known.told_deadline = Some(deadline);
@@ -102,7 +102,7 @@ impl Case {
             known: &self.known,
             has_predecessor: self.has_predecessor,
             is_replaced: self.is_replaced,
-            last_word: self.last_word,
+            final_status: self.final_status,
             orphans: self.orphans,
         })
     }
@@ -120,7 +120,11 @@ fn a_pod_that_is_wanted() {
         ("unknown, ran, may run again", Case::new("Running"), PodAction::Give),
         ("unknown, ran, may not", Case::never("Running"), PodAction::Lost),
         ("unknown, never ran", Case::never("Pending"), PodAction::Give),
-        ("its end was said", Case::new("Running").with(|c| c.last_word = true), PodAction::Nothing),
+        (
+            "its end was said",
+            Case::new("Running").with(|c| c.final_status = true),
+            PodAction::Nothing,
+        ),
         (
             "an older one is there",
             Case::new("Pending").with(|c| c.has_predecessor = true),
@@ -158,16 +162,20 @@ fn a_pod_that_is_being_deleted() {
         ("unknown", Case::deleting("Pending"), PodAction::Lost),
         (
             "unknown, its end was said",
-            Case::deleting("Pending").with(|c| c.last_word = true),
+            Case::deleting("Pending").with(|c| c.final_status = true),
             PodAction::Remove,
         ),
         ("unknown, the API knows its end", Case::deleting("Succeeded"), PodAction::Remove),
         (
             "runs, and the node knows",
-            Case::deleting("Running").given(false).told(Duration::ZERO),
+            Case::deleting("Running").given(false).delivered(Duration::ZERO),
             PodAction::Nothing,
         ),
-        ("never postponed", Case::deleting("Running").given(false).told(S), PodAction::Nothing),
+        (
+            "never postponed",
+            Case::deleting("Running").given(false).delivered(S),
+            PodAction::Nothing,
+        ),
         (
             "removed, finalizers are left",
             Case::deleting("Running").given(true).with(|c| c.known.removed = true),
@@ -181,7 +189,7 @@ fn a_pod_that_is_being_deleted() {
 
 #[test]
 fn a_grace_that_was_shortened_is_told_again() {
-    let shorter = Case::deleting("Running").given(false).told(Duration::ZERO).with(|case| {
+    let shorter = Case::deleting("Running").given(false).delivered(Duration::ZERO).with(|case| {
         case.known.deadline = case.known.deadline.map(|deadline| deadline - S);
     });
     assert_eq!(shorter.step(), PodAction::End);

@@ -90,7 +90,7 @@ pub(super) async fn attempt<A: StatusApi>(
     deadline: Duration,
     wall: &WallClock,
 ) -> Outcome {
-    match tell(api, job, deadline, wall).await {
+    match send(api, job, deadline, wall).await {
         Ok(told) => told,
         Err(Fault::Gone) => Outcome::Gone,
         Err(Fault::Stale) => Outcome::Stale,
@@ -99,7 +99,7 @@ pub(super) async fn attempt<A: StatusApi>(
     }
 }
 
-async fn tell<A: StatusApi>(
+async fn send<A: StatusApi>(
     api: &A,
     job: &Job,
     deadline: Duration,
@@ -197,17 +197,17 @@ fn read(answer: Result<api::Pod, kube::Error>) -> Result<Pod, Fault> {
         Refusal::OtherUid | Refusal::Conflict | Refusal::AlreadyExists | Refusal::Expired => {
             Fault::Stale
         }
-        Refusal::Invalid | Refusal::NotAllowed => Fault::Refused(words_of(&error)),
+        Refusal::Invalid | Refusal::NotAllowed => Fault::Refused(final_statuses_of(&error)),
         Refusal::Busy { after } => {
             let busy = matches!(&error, kube::Error::Api(s) if s.code == TOO_MANY_REQUESTS);
-            Fault::Later { after: after.or(busy.then_some(BUSY)), error: words_of(&error) }
+            Fault::Later { after: after.or(busy.then_some(BUSY)), error: final_statuses_of(&error) }
         }
-        Refusal::NoAnswer => Fault::Later { after: None, error: words_of(&error) },
+        Refusal::NoAnswer => Fault::Later { after: None, error: final_statuses_of(&error) },
     })
 }
 
 /// The server's own words, where there are any.
-fn words_of(error: &kube::Error) -> String {
+fn final_statuses_of(error: &kube::Error) -> String {
     match error {
         kube::Error::Api(status) => format!("{} ({})", status.message, status.code),
         error => refusal::text(error),

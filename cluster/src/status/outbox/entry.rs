@@ -122,7 +122,7 @@ impl Entry {
         self.said.as_ref().map_or(0, |said| said.turn)
     }
 
-    pub(super) fn is_told(&self) -> bool {
+    pub(super) fn is_delivered(&self) -> bool {
         self.told >= self.turn()
     }
 
@@ -133,7 +133,7 @@ impl Entry {
 
     pub(super) fn class(&self) -> Class {
         match &self.said {
-            Some(said) if !self.is_told() => said.class(),
+            Some(said) if !self.is_delivered() => said.class(),
             _ => Class::Usual,
         }
     }

@@ -137,10 +137,10 @@ impl State {
 
     pub(super) fn wait_for(&mut self, uid: &PodUid) -> Option<oneshot::Receiver<()>> {
         let entry = self.entries.get_mut(uid)?;
-        if entry.is_told() { None } else { Some(entry.wait()) }
+        if entry.is_delivered() { None } else { Some(entry.wait()) }
     }
 
-    pub(super) fn last_word(&self, uid: &PodUid) -> Option<Arc<api::PodStatus>> {
+    pub(super) fn final_status(&self, uid: &PodUid) -> Option<Arc<api::PodStatus>> {
         let said = self.entries.get(uid)?.said.as_ref()?;
         if said.last { Some(said.status.clone()) } else { None }
     }
@@ -151,7 +151,7 @@ impl State {
         now: Instant,
     ) -> Vec<(PodLabel, oneshot::Receiver<()>)> {
         self.try_again(|why| why != Why::Asked, now);
-        let open = self.entries.values_mut().filter(|entry| !entry.is_told());
+        let open = self.entries.values_mut().filter(|entry| !entry.is_delivered());
         open.map(|entry| (entry.pod.clone(), entry.wait())).collect()
     }
 
@@ -237,7 +237,7 @@ impl State {
             return Some(Job {
                 ticket,
                 pod: entry.pod.clone(),
-                news: !entry.is_told(),
+                news: !entry.is_delivered(),
                 said,
                 in_api: entry.in_api.clone(),
                 not_taken: entry.not_taken.clone(),
@@ -277,13 +277,13 @@ impl State {
                 }
                 entry.acknowledge(job.said.turn);
                 let done =
-                    entry.is_told() && entry.on_disk.is_some() && is_settled(entry, &job.said);
+                    entry.is_delivered() && entry.on_disk.is_some() && is_settled(entry, &job.said);
                 if done {
                     entry.on_disk = None;
                 }
                 if self.keeps && entry.is_last() && entry.kept_turn < entry.turn() {
                     entry.place = Place::Keeping;
-                } else if entry.dirty || !entry.is_told() {
+                } else if entry.dirty || !entry.is_delivered() {
                     self.line_up(uid);
                 }
                 done

@@ -47,9 +47,9 @@ impl Agent {
         self.driver.await.unwrap();
     }
 
-    async fn told(&self, name: &str) {
+    async fn delivered(&self, name: &str) {
         let uid = PodUid::new(name);
-        let told = self.outbox.told(&uid);
+        let told = self.outbox.delivered(&uid);
         tokio::time::timeout(Duration::from_secs(600), told).await.expect("told in time");
     }
 

@@ -125,17 +125,17 @@ fn dirs(name: &str) -> Vec<PathBuf> {
 }
 
 /// Listens beside the test.
-fn followed(places: StallPlaces) -> UnboundedReceiver<Told> {
+fn followed(places: StallPlaces) -> UnboundedReceiver<StallEvent> {
     let (tell, told) = unbounded_channel();
     tokio::spawn(follow(places, move |said| drop(tell.send(said))));
     told
 }
 
 /// The next place that the kernel tells of.
-async fn armed(told: &mut UnboundedReceiver<Told>) -> (PsiPlace, Armed) {
+async fn armed(told: &mut UnboundedReceiver<StallEvent>) -> (PsiPlace, Armed) {
     let next = async {
         loop {
-            if let Told::Armed(place, armed) = told.recv().await.expect("it goes on") {
+            if let StallEvent::Armed(place, armed) = told.recv().await.expect("it goes on") {
                 return (place, armed);
             }
         }
@@ -143,8 +143,9 @@ async fn armed(told: &mut UnboundedReceiver<Told>) -> (PsiPlace, Armed) {
     timeout(LONG, next).await.expect("the kernel tells of nothing")
 }
 
-async fn pressed(told: &mut UnboundedReceiver<Told>) {
-    let next = async { while !matches!(told.recv().await.expect("it goes on"), Told::Pressed) {} };
+async fn pressed(told: &mut UnboundedReceiver<StallEvent>) {
+    let next =
+        async { while !matches!(told.recv().await.expect("it goes on"), StallEvent::Pressed) {} };
     timeout(LONG, next).await.expect("nobody was woken");
 }
 
@@ -260,8 +261,8 @@ async fn a_cgroup_that_never_comes_is_tried_ever_more_rarely() {
     tokio::time::sleep(Duration::from_secs(125)).await;
     let mut tries = 0;
     while let Ok(said) = told.try_recv() {
-        assert!(matches!(&said, Told::Unarmed(..)), "{said:?}");
-        tries += usize::from(matches!(said, Told::Unarmed(PsiPlace::Cgroup(_), _)));
+        assert!(matches!(&said, StallEvent::Unarmed(..)), "{said:?}");
+        tries += usize::from(matches!(said, StallEvent::Unarmed(PsiPlace::Cgroup(_), _)));
     }
     // After 1, 3, 7, 15, 31, 61, 91 and 121 s.
     assert_eq!(tries, 9);

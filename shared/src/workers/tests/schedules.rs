@@ -272,7 +272,7 @@ fn everyone_who_waits_for_an_end_is_told_once_it_is_there() {
             .map(|waiter| thread::spawn(move || drop(block_on(waiter.wait()))))
             .collect();
         // Told, and dropped: both at the same time as the waits begin.
-        teller.tell(Arc::default());
+        teller.complete(Arc::default());
         let late = teller.waiter();
         drop(teller);
         drop(block_on(late.wait()));

@@ -5,7 +5,7 @@ use zbus::Message;
 use zbus::names::{OwnedUniqueName, UniqueName};
 
 use super::signal_verification::{SignalVerifier, Verdict};
-use crate::logind::session::Heard;
+use crate::logind::session::LogindEvent;
 
 const LOGIND: &str = ":1.7";
 
@@ -21,12 +21,12 @@ pub(crate) fn laws(message: &Message) {
         let mut judge = SignalVerifier::new(true);
         judge.owner_is(owner.clone());
         match judge.judge(message, at) {
-            Verdict::Believed(Heard::Prepare { .. }) => {
+            Verdict::Believed(LogindEvent::Prepare { .. }) => {
                 assert!(owner.is_some() && sender == Some(LOGIND), "{sender:?} was believed");
                 let path = header.path().map(|path| path.as_str());
                 assert_eq!(path, Some("/org/freedesktop/login1"));
             }
-            Verdict::Believed(Heard::Changed { .. }) => {
+            Verdict::Believed(LogindEvent::Changed { .. }) => {
                 assert!(owner.is_some() && sender == Some(LOGIND), "{sender:?} was believed");
             }
             Verdict::Believed(_) => assert_eq!(sender, Some("org.freedesktop.DBus")),
@@ -35,6 +35,6 @@ pub(crate) fn laws(message: &Message) {
         }
     }
     let verdict = SignalVerifier::new(true).judge(message, at);
-    let prepares = matches!(verdict, Verdict::Believed(Heard::Prepare { .. }));
+    let prepares = matches!(verdict, Verdict::Believed(LogindEvent::Prepare { .. }));
     assert!(!prepares, "nobody is believed before the owner is known");
 }

@@ -20,7 +20,7 @@ use zbus::message::{Header, Type};
 use zbus::names::{OwnedUniqueName, UniqueName};
 use zbus::{Connection, MatchRule, Message, MessageStream, Variant, fdo};
 
-use super::super::session::Heard;
+use super::super::session::LogindEvent;
 use super::LOGIN1;
 
 const LOGIN_PATH: &str = "/org/freedesktop/login1";
@@ -73,7 +73,7 @@ pub(super) enum Verdict {
     /// None of our business.
     Other,
     /// Verified.
-    Believed(Heard),
+    Believed(LogindEvent),
     /// It looks like a signal of the login manager and is not one.
     Refused(&'static str),
 }
@@ -123,7 +123,7 @@ impl SignalVerifier {
                 .map(|(begins, metadata)| (begins, kind(&metadata)))
         };
         match read {
-            Ok((begins, kind)) => Verdict::Believed(Heard::Prepare { begins, kind, at }),
+            Ok((begins, kind)) => Verdict::Believed(LogindEvent::Prepare { begins, kind, at }),
             Err(_) => Verdict::Refused("malformed body"),
         }
     }
@@ -147,7 +147,7 @@ impl SignalVerifier {
         if interface == LOGIN_INTERFACE
             && (changed.keys().any(tells) || invalidated.iter().any(tells))
         {
-            return Verdict::Believed(Heard::Changed { at });
+            return Verdict::Believed(LogindEvent::Changed { at });
         }
         Verdict::Other
     }
@@ -178,7 +178,7 @@ impl SignalVerifier {
             return Verdict::Other;
         }
         let owner: Owner = UniqueName::try_from(new).ok().map(|name| name.to_owned().into());
-        let event = if owner.is_some() { Heard::Back } else { Heard::Gone };
+        let event = if owner.is_some() { LogindEvent::Back } else { LogindEvent::Gone };
         self.owner = Some(owner);
         Verdict::Believed(event)
     }
@@ -246,11 +246,11 @@ async fn user_of(connection: &Connection, sender: &OwnedUniqueName) -> Option<u3
 ///
 /// Reads from the beginning, also while the connection is being set up: a peer that floods us could
 /// otherwise fill the queue and keep the answers out.
-pub(super) async fn hear(
+pub(super) async fn read_signals(
     mut messages: MessageStream,
     mut judge: SignalVerifier,
     owner: oneshot::Receiver<Owner>,
-    heard: mpsc::Sender<Heard>,
+    heard: mpsc::Sender<LogindEvent>,
     mut refusals: Refusals,
 ) {
     let mut owner = pin!(owner);

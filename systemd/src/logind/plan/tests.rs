@@ -5,7 +5,7 @@ use tokio::time::Instant;
 use winddown_shared::ShutdownKind;
 
 use super::{Facts, Meaning, Step};
-use crate::logind::session::{Heard, Listed};
+use crate::logind::session::{Listed, LogindEvent};
 use std::time::Duration;
 
 const WANTED: Duration = Duration::from_secs(30);
@@ -75,15 +75,15 @@ fn happen(facts: &mut Facts, world: &mut World, what: &Happens) {
                 world.preparing = begins;
             }
             let kind = ShutdownKind::Unknown;
-            facts.hear(Heard::Prepare { begins, kind, at: Instant::now() });
+            facts.observe(LogindEvent::Prepare { begins, kind, at: Instant::now() });
         }
         Happens::Change(preparing) => {
             world.preparing = preparing.unwrap_or(world.preparing);
-            facts.hear(Heard::Changed { at: Instant::now() });
+            facts.observe(LogindEvent::Changed { at: Instant::now() });
         }
         Happens::Property(preparing) => world.preparing = preparing,
-        Happens::Restart => facts.hear(Heard::Back),
-        Happens::Leave => facts.hear(Heard::Gone),
+        Happens::Restart => facts.observe(LogindEvent::Back),
+        Happens::Leave => facts.observe(LogindEvent::Gone),
         Happens::Reconnect => facts.forget_session(),
         Happens::Recheck => facts.recheck(),
         Happens::Release => {
@@ -179,18 +179,18 @@ fn whatever_a_version_tells_and_in_which_order_a_shutdown_begins_once_and_ends_o
                 let plain = ShutdownKind::Unknown;
                 let (when, heard) = match told {
                     Plain(when, begins) => {
-                        (when, Heard::Prepare { begins, kind: plain, at: at(when) })
+                        (when, LogindEvent::Prepare { begins, kind: plain, at: at(when) })
                     }
                     WithKind(when, begins) => {
-                        (when, Heard::Prepare { begins, kind: power_off, at: at(when) })
+                        (when, LogindEvent::Prepare { begins, kind: power_off, at: at(when) })
                     }
-                    Changed(when) => (when, Heard::Changed { at: at(when) }),
+                    Changed(when) => (when, LogindEvent::Changed { at: at(when) }),
                     Due => {
                         facts.unread = true;
                         return facts.preparing_is(preparing, at(9));
                     }
                 };
-                facts.hear(heard);
+                facts.observe(heard);
                 assert_eq!(facts.next_step(), Some(Step::ReadPreparing), "{told:?}");
                 facts.preparing_is(preparing, at(when))
             };
@@ -214,9 +214,9 @@ fn whatever_a_version_tells_and_in_which_order_a_shutdown_begins_once_and_ends_o
 fn what_arrives_before_the_state_is_read_is_read_once_and_keeps_the_first_words_time() {
     let zero = Instant::now();
     let at = |millis| zero + Duration::from_millis(millis);
-    let prepare = |kind, millis| Heard::Prepare { begins: true, kind, at: at(millis) };
+    let prepare = |kind, millis| LogindEvent::Prepare { begins: true, kind, at: at(millis) };
     let (named, plain) = (ShutdownKind::Reboot, ShutdownKind::Unknown);
-    let changed = |millis| Heard::Changed { at: at(millis) };
+    let changed = |millis| LogindEvent::Changed { at: at(millis) };
     let orders = [
         [changed(1), prepare(named, 2), prepare(plain, 3)],
         [prepare(named, 1), prepare(plain, 2), changed(3)],
@@ -224,15 +224,15 @@ fn what_arrives_before_the_state_is_read_is_read_once_and_keeps_the_first_words_
     ];
     for order in orders {
         let mut facts = settled();
-        order.into_iter().for_each(|heard| facts.hear(heard));
+        order.into_iter().for_each(|heard| facts.observe(heard));
         assert_eq!(facts.preparing_is(true, at(500)), Meaning::Begins);
         assert_eq!((facts.since, facts.kind), (Some(at(1)), named), "{order:?}");
         // The time of a change that was about something else is not kept for the next shutdown.
-        facts.hear(changed(600));
+        facts.observe(changed(600));
         assert_eq!(facts.preparing_is(false, at(600)), Meaning::Ends);
-        facts.hear(changed(700));
+        facts.observe(changed(700));
         assert_eq!(facts.preparing_is(false, at(700)), Meaning::Same);
-        facts.hear(prepare(plain, 9000));
+        facts.observe(prepare(plain, 9000));
         assert_eq!(facts.preparing_is(true, at(9001)), Meaning::Begins);
         assert_eq!(facts.since, Some(at(9000)), "{order:?}");
     }

@@ -7,7 +7,7 @@ use winddown_shared::{Inhibitor as _, LockState, ShutdownKind};
 
 use super::scripted::{Act, Scripted};
 use super::{Rig, secs};
-use crate::logind::session::Heard;
+use crate::logind::session::LogindEvent;
 
 const READ: &str = "get PreparingForShutdown";
 
@@ -137,7 +137,7 @@ async fn a_new_login_manager_that_knows_of_no_shutdown_calls_the_old_one_off() {
     login.prepare(true).await;
     rig.until("preparing", |s| s.preparing).await;
     login.set_preparing(false);
-    login.tell(Heard::Back).await;
+    login.tell(LogindEvent::Back).await;
     rig.until("called off", |s| !s.preparing).await;
     rig.until_held().await;
 }

@@ -12,7 +12,7 @@ use winddown_shared::{Inhibitor as _, LockState};
 use super::scripted::{Act, Scripted};
 use super::{Rig, secs};
 use crate::LockStore;
-use crate::logind::session::{Heard, Listed};
+use crate::logind::session::{Listed, LogindEvent};
 
 /// Notes what the store is asked.
 #[derive(Default)]
@@ -163,12 +163,12 @@ async fn a_lock_that_survived_a_restart_of_logind_is_kept() {
     let login = Scripted::giving(secs(30));
     let mut rig = Rig::settled(&login, secs(30)).await;
     login.clear_trace();
-    login.tell(Heard::Gone).await;
+    login.tell(LogindEvent::Gone).await;
     rig.until("waiting", |s| s.lock != LockState::Held).await;
     rig.quiet().await;
     assert!(login.trace().is_empty(), "a login manager that was stopped is not started by us");
     assert!(rig.why().contains("left the bus"));
-    login.tell(Heard::Back).await;
+    login.tell(LogindEvent::Back).await;
     rig.until_held().await;
     assert_eq!(login.held(), [true], "the same lock");
     assert_eq!(login.count("inhibit"), 0);
@@ -180,7 +180,7 @@ async fn a_lock_that_logind_lost_in_its_restart_is_replaced_before_it_is_dropped
     let mut rig = Rig::settled(&login, secs(30)).await;
     login.clear_trace();
     login.list_as(&[Listed::No]);
-    login.tell(Heard::Back).await;
+    login.tell(LogindEvent::Back).await;
     rig.until("replaced", |_| login.held() == [false, true]).await;
     rig.until_held().await;
     let expected = [

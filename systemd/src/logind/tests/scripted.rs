@@ -11,7 +11,7 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 use winddown_shared::ShutdownKind;
 
-use crate::logind::session::{CallError, Heard, Listed, LoginCalls, LoginManager, Session};
+use crate::logind::session::{CallError, Listed, LoginCalls, LoginManager, LogindEvent, Session};
 
 /// What a call does when it is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,7 +48,7 @@ struct World {
     once: HashMap<&'static str, Act>,
     trace: Vec<String>,
     times: Vec<(String, Instant)>,
-    sessions: Vec<mpsc::Sender<Heard>>,
+    sessions: Vec<mpsc::Sender<LogindEvent>>,
 }
 
 pub(super) struct ScriptedCalls(Scripted);
@@ -110,16 +110,16 @@ impl Scripted {
 
     /// Signal only.
     pub(super) async fn say(&self, begins: bool, kind: ShutdownKind) {
-        self.tell(Heard::Prepare { begins, kind, at: Instant::now() }).await;
+        self.tell(LogindEvent::Prepare { begins, kind, at: Instant::now() }).await;
     }
 
     /// Property only, told of as a change of a property.
     pub(super) async fn change(&self, preparing: bool) {
         self.set_preparing(preparing);
-        self.tell(Heard::Changed { at: Instant::now() }).await;
+        self.tell(LogindEvent::Changed { at: Instant::now() }).await;
     }
 
-    pub(super) async fn tell(&self, heard: Heard) {
+    pub(super) async fn tell(&self, heard: LogindEvent) {
         let last = self.world().sessions.last().cloned();
         last.expect("a session").send(heard).await.expect("somebody listens");
     }
@@ -168,7 +168,7 @@ impl Scripted {
         let at = Instant::now();
         for session in &world.sessions {
             let kind = ShutdownKind::Unknown;
-            let _ = session.try_send(Heard::Prepare { begins: true, kind, at });
+            let _ = session.try_send(LogindEvent::Prepare { begins: true, kind, at });
         }
     }
 

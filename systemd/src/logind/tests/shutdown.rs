@@ -7,7 +7,7 @@ use winddown_shared::{Inhibitor as _, LockState, ShutdownKind};
 
 use super::scripted::{Act, Scripted};
 use super::{Rig, secs};
-use crate::logind::session::Heard;
+use crate::logind::session::LogindEvent;
 
 const READ: &str = "get PreparingForShutdown";
 
@@ -272,7 +272,7 @@ async fn the_state_is_read_twice_a_second_in_a_shutdown_and_not_while_logind_is_
     login.clear_trace();
     tokio::time::sleep(Duration::from_millis(2100)).await;
     assert_eq!(login.count(READ), 4, "{:?}", login.trace());
-    login.tell(Heard::Gone).await;
+    login.tell(LogindEvent::Gone).await;
     rig.quiet().await;
     assert_eq!(login.count(READ), 4, "that would start it");
 }

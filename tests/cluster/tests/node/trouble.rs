@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 use winddown_apiserver::{ApiServer, Fault};
-use winddown_cluster::node::NotTold;
+use winddown_cluster::node::NotDelivered;
 
 use crate::node::harness::*;
 
@@ -15,7 +15,7 @@ async fn a_shutdown_that_begins_without_the_server_is_told_when_it_is_back() {
     server.cut_off().await.unwrap();
     agent.handle.set_shutting_down(true);
     let told = agent.handle.flush(Instant::now() + Duration::from_millis(300)).await;
-    assert_eq!(told, Err(NotTold));
+    assert_eq!(told, Err(NotDelivered));
     server.come_back().await.unwrap();
     agent.told().await;
     let has = node(&server);

@@ -78,7 +78,7 @@ async fn a_pod_runs_takes_a_label_and_goes_as_soon_as_it_has_ended() {
     world.onlooker.pods.delete("web", &with_grace(600)).await.unwrap();
     let last = world.onlooker.gone("web").await;
     assert!(began.elapsed() < Duration::from_secs(300), "not after its grace");
-    has_last_word(&last);
+    has_final_status(&last);
     let graces = world.memory.graces("web");
     assert!(matches!(graces[..], [one] if one.as_secs().abs_diff(600) < 120), "{graces:?}");
     until("the node forgets it", async || world.memory.pods().is_empty()).await;
@@ -92,7 +92,7 @@ async fn an_evicted_pod_ends_with_the_servers_reason_in_its_last_status() {
     let params = EvictParams { delete_options: Some(with_grace(600)), ..EvictParams::default() };
     world.onlooker.pods.evict("web", &params).await.unwrap();
     let last = world.onlooker.gone("web").await;
-    has_last_word(&last);
+    has_final_status(&last);
     let conditions = last.status.unwrap().conditions.unwrap();
     let target = conditions.iter().find(|one| one.type_ == "DisruptionTarget").unwrap();
     assert_eq!(target.reason.as_deref(), Some("EvictionByEvictionAPI"));
@@ -131,7 +131,7 @@ async fn two_hundred_pods_come_run_and_go() {
         world.onlooker.pods.delete(name, &with_grace(600)).await.unwrap();
     }
     for name in &names {
-        has_last_word(&world.onlooker.gone(name).await);
+        has_final_status(&world.onlooker.gone(name).await);
     }
     let gone = began.elapsed();
     println!("{PODS} pods: made in {made:?}, all Running at {running:?}, all gone at {gone:?}");
@@ -140,7 +140,7 @@ async fn two_hundred_pods_come_run_and_go() {
 }
 
 /// The object was removed after its status had said how the pod ended.
-fn has_last_word(last: &Pod) {
+fn has_final_status(last: &Pod) {
     assert_eq!(phase_of(last), "Succeeded", "{last:?}");
     let containers = last.status.as_ref().unwrap().container_statuses.as_ref().unwrap();
     assert!(containers[0].state.as_ref().unwrap().terminated.is_some(), "{last:?}");

@@ -49,7 +49,7 @@ fn failed(pod: &api::Pod) -> StatusUpdate {
 
 async fn told(outbox: &Outbox, pod: &api::Pod) {
     let uid = Pod::new(pod.clone()).unwrap().uid().clone();
-    if timeout(LONG, outbox.told(&uid)).await.is_err() {
+    if timeout(LONG, outbox.delivered(&uid)).await.is_err() {
         panic!("not told within {LONG:?}: {:?}", outbox.stats());
     }
 }

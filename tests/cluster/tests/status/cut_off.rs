@@ -169,7 +169,7 @@ async fn what_has_changed_while_the_node_was_down_is_not_written_to() {
     until_empty(&home).await;
     assert_eq!(in_api(&server, "b")["status"]["phase"], "Running");
     assert_eq!(in_api(&server, "c")["status"]["phase"], "Failed");
-    assert!(agent.outbox.last_word(pods[2].uid()).is_some());
-    assert_eq!(agent.outbox.last_word(pods[0].uid()), None);
+    assert!(agent.outbox.final_status(pods[2].uid()).is_some());
+    assert_eq!(agent.outbox.final_status(pods[0].uid()), None);
     agent.cut().await;
 }

@@ -148,7 +148,7 @@ async fn the_cause_survives_a_clean_exit() {
     let there = node.until_phase("Failed").await;
     assert_eq!(there["status"]["reason"], "Terminated");
     assert_eq!(there["status"]["containerStatuses"][0]["state"]["terminated"]["exitCode"], 0);
-    assert!(node.agent.outbox.last_word(pod.uid()).is_some());
+    assert!(node.agent.outbox.final_status(pod.uid()).is_some());
     node.stop().await;
 }
 

@@ -84,7 +84,7 @@ async fn a_pod_that_was_made_anew_survives_conflicts_and_not_found() {
         in_api(&server, "web")["status"],
         json!({ "phase": "Running", "qosClass": "BestEffort" })
     );
-    assert_eq!(agent.outbox.last_word(old.uid()), None);
+    assert_eq!(agent.outbox.final_status(old.uid()), None);
     agent.cut().await;
 }
 

@@ -36,7 +36,7 @@ impl Agent {
     }
 
     pub(crate) async fn told(&self, pod: &PodLabel) {
-        timeout(LONG, self.outbox.told(&pod.uid)).await.expect("told in time");
+        timeout(LONG, self.outbox.delivered(&pod.uid)).await.expect("told in time");
     }
 
     pub(crate) async fn flush(&self, within: Duration) -> Vec<String> {

@@ -8,7 +8,7 @@ use super::{Outcome, State, Why};
 impl State {
     pub(in super::super) fn stats(&self) -> OutboxStats {
         OutboxStats {
-            unacknowledged: self.entries.values().filter(|entry| !entry.is_told()).count(),
+            unacknowledged: self.entries.values().filter(|entry| !entry.is_delivered()).count(),
             waiting: self.ready.len() + self.to_keep.len() + self.keeping,
             backing_off: self.later.len(),
             in_flight: self.in_flight,
@@ -36,7 +36,7 @@ impl State {
         if let Some(since) = self.silent_since.take() {
             tracing::debug!(
                 after = ?now.duration_since(since),
-                pods = self.entries.values().filter(|entry| !entry.is_told()).count(),
+                pods = self.entries.values().filter(|entry| !entry.is_delivered()).count(),
                 "the API server takes statuses again"
             );
             self.try_silent(now);

@@ -31,7 +31,7 @@ async fn statuses_that_could_not_be_sent_arrive_after_the_boot_and_nothing_is_do
     assert_eq!(api.phase("replaced"), "Pending");
     until(|| std::fs::read_dir(home.path()).unwrap().count() == 0).await;
     agent.outbox.recalled().await;
-    let last = agent.outbox.last_word(&PodUid::new("last")).expect("until the object is gone");
+    let last = agent.outbox.final_status(&PodUid::new("last")).expect("until the object is gone");
     assert_eq!(last.phase.as_deref(), Some("Failed"));
     agent.cut().await;
 
@@ -54,7 +54,7 @@ async fn a_last_word_is_on_disk_before_it_is_sent() {
 
     api.set_takes(Duration::ZERO);
     let agent = Agent::start(&api, Some(home.path()));
-    agent.told("a").await;
+    agent.delivered("a").await;
     until(|| api.phase("a") == "Failed").await;
     until(|| !home.path().join("a.json").exists()).await;
     agent.cut().await;
@@ -69,7 +69,7 @@ async fn a_last_word_waits_for_a_disk_that_hangs_and_not_for_long() {
     let api = FakeApi::with(&["a", "b"]);
     let agent = Agent::of(&api, Outbox::with_spool(&config, Some(spool)));
     agent.outbox.submit(running("b"));
-    agent.told("b").await;
+    agent.delivered("b").await;
     let before = api.tries().len();
     agent.outbox.submit(ended("a"));
     disk.until_hanging().await;
@@ -77,7 +77,7 @@ async fn a_last_word_waits_for_a_disk_that_hangs_and_not_for_long() {
     assert_eq!(api.tries().len(), before, "not before it is on disk");
     // A blocking call is under way, so that the paused clock has to be moved by hand.
     tokio::time::advance(Duration::from_millis(1100)).await;
-    agent.told("a").await;
+    agent.delivered("a").await;
     assert_eq!(api.phase("a"), "Failed");
     disk.go_on();
     agent.cut().await;
@@ -96,7 +96,7 @@ async fn what_was_kept_does_not_replace_what_was_said_since() {
     let (outbox, driver) = Outbox::new(&config(Some(home.path())));
     outbox.submit(says("a", json!({ "phase": "Running", "message": "new" })));
     let agent = Agent::of(&api, (outbox, driver));
-    agent.told("a").await;
+    agent.delivered("a").await;
     agent.outbox.recalled().await;
     until(|| std::fs::read_dir(home.path()).unwrap().count() == 0).await;
     let messages: Vec<_> =
@@ -134,7 +134,7 @@ async fn a_last_word_of_a_pod_that_has_not_ended_in_the_api_stays_until_the_pod_
     let agent = Agent::start(&api, Some(home.path()));
     // A static pod that is stopped and comes back has no terminal phase.
     agent.outbox.submit(StatusUpdate { last: true, ..running("mirror") });
-    agent.told("mirror").await;
+    agent.delivered("mirror").await;
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert!(home.path().join("mirror.json").exists());
     agent.outbox.gone(&PodUid::new("mirror"));
@@ -151,7 +151,7 @@ async fn a_full_disk_delays_no_status() {
     let api = FakeApi::with(&["a", "b"]);
     let agent = Agent::of(&api, Outbox::with_spool(&config, Some(spool)));
     agent.outbox.submit(ended("a"));
-    agent.told("a").await;
+    agent.delivered("a").await;
     assert_eq!(api.phase("a"), "Failed");
     api.set_down(true);
     agent.outbox.submit(running("b"));

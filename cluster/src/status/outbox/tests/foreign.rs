@@ -10,7 +10,7 @@ async fn foreign_changes_to_our_fields_are_reverted() {
     let ready =
         json!({ "phase": "Running", "conditions": [{ "type": "Ready", "status": "True" }] });
     agent.outbox.submit(says("a", ready.clone()));
-    agent.told("a").await;
+    agent.delivered("a").await;
     let theirs = json!({ "phase": "Running", "conditions": [
         { "type": "Ready", "status": "False", "reason": "NodeNotReady" },
         { "type": "example.com/theirs", "status": "True" }] });
@@ -28,7 +28,7 @@ async fn our_own_write_in_the_watch_is_no_change() {
     let api = FakeApi::with(&["a"]);
     let agent = Agent::start(&api, None);
     agent.outbox.submit(running("a"));
-    agent.told("a").await;
+    agent.delivered("a").await;
     let tries = api.tries().len();
     agent.outbox.api_saw(&api.get_pod("a"));
     tokio::time::sleep(Duration::from_secs(60)).await;
@@ -42,7 +42,7 @@ async fn an_event_from_before_our_write_does_not_undo_what_is_known() {
     let agent = Agent::start(&api, None);
     agent.outbox.api_saw(&old);
     agent.outbox.submit(running("a"));
-    agent.told("a").await;
+    agent.delivered("a").await;
     agent.outbox.api_saw(&old);
     tokio::time::sleep(Duration::from_secs(60)).await;
     assert_eq!(api.patched().len(), 1);
@@ -53,7 +53,7 @@ async fn a_fight_over_a_field_becomes_ever_slower() {
     let api = FakeApi::with(&["a"]);
     let agent = Agent::start(&api, None);
     agent.outbox.submit(says("a", json!({ "phase": "Running", "message": "ours" })));
-    agent.told("a").await;
+    agent.delivered("a").await;
     for _ in 0..3600 {
         agent.outbox.api_saw(&api.put("a", &json!({ "phase": "Running", "message": "theirs" })));
         tokio::time::sleep(Duration::from_secs(1)).await;
@@ -68,7 +68,7 @@ async fn what_the_server_does_not_take_over_is_not_sent_for_ever() {
     api.strip("message");
     let agent = Agent::start(&api, None);
     agent.outbox.submit(says("a", json!({ "phase": "Running", "message": "m" })));
-    agent.told("a").await;
+    agent.delivered("a").await;
     let written = api.patched().len();
     assert!(written <= 2, "once more, in case the first was made of what was out of date");
     for _ in 0..100 {
@@ -87,7 +87,7 @@ async fn what_others_have_failed_stays_failed() {
     let agent = Agent::start(&api, None);
     agent.outbox.api_saw(&seen);
     agent.outbox.submit(running("a"));
-    agent.told("a").await;
+    agent.delivered("a").await;
     assert_eq!(api.phase("a"), "Failed");
     assert!(api.patched().is_empty());
 }

@@ -10,13 +10,13 @@ async fn the_latest_status_is_sent_and_those_before_it_are_not() {
         outbox.submit(says("a", json!({ "phase": "Running", "message": message })));
     }
     let agent = Agent::of(&api, (outbox, driver));
-    agent.told("a").await;
+    agent.delivered("a").await;
     let patches = api.patches();
     assert_eq!(patches.len(), 1);
     assert_eq!(patches[0].1["status"]["message"], "3");
     // The same words again are no news.
     agent.outbox.submit(says("a", json!({ "phase": "Running", "message": "3" })));
-    agent.told("a").await;
+    agent.delivered("a").await;
     assert_eq!(api.patches().len(), 1);
     assert_eq!(agent.outbox.stats().unacknowledged, 0);
 }
@@ -29,7 +29,7 @@ async fn a_status_that_changes_while_it_is_sent_is_sent_again() {
     agent.outbox.submit(running("a"));
     tokio::time::sleep(Duration::from_millis(1500)).await;
     agent.outbox.submit(ended("a"));
-    agent.told("a").await;
+    agent.delivered("a").await;
     assert_eq!(api.phase("a"), "Failed");
     assert_eq!(api.patched(), ["a", "a"]);
 }
@@ -41,7 +41,7 @@ async fn what_the_api_already_has_needs_no_request() {
     let agent = Agent::start(&api, None);
     agent.outbox.api_saw(&seen);
     agent.outbox.submit(running("a"));
-    agent.told("a").await;
+    agent.delivered("a").await;
     assert!(api.tries().is_empty());
 }
 
@@ -51,7 +51,7 @@ async fn a_pod_that_the_watch_has_brought_is_not_read_again() {
     let agent = Agent::start(&api, None);
     agent.outbox.api_saw(&api.get_pod("a"));
     agent.outbox.submit(running("a"));
-    agent.told("a").await;
+    agent.delivered("a").await;
     assert_eq!((api.gets(), api.patched().len()), (0, 1));
 }
 
@@ -97,10 +97,10 @@ async fn one_hanging_pod_delays_no_other() {
     tokio::time::sleep(Duration::from_millis(1)).await;
     agent.outbox.submit(running("b"));
     let start = Instant::now();
-    agent.told("b").await;
+    agent.delivered("b").await;
     assert!(start.elapsed() < Duration::from_secs(1));
     assert_eq!(agent.flush(Duration::from_secs(2)).await, ["a"]);
-    agent.told("a").await;
+    agent.delivered("a").await;
     assert!(start.elapsed() >= Duration::from_secs(299), "the server named the time");
 }
 
@@ -108,12 +108,12 @@ async fn one_hanging_pod_delays_no_other() {
 async fn waiters_are_released_when_the_pod_is_gone_and_an_unknown_pod_is_not_awaited() {
     let api = FakeApi::with(&[]);
     let agent = Agent::start(&api, None);
-    agent.told("nobody-said-anything").await;
+    agent.delivered("nobody-said-anything").await;
     api.set_down(true);
     agent.outbox.submit(running("a"));
     let told = tokio::spawn({
         let outbox = agent.outbox.clone();
-        async move { outbox.told(&PodUid::new("a")).await }
+        async move { outbox.delivered(&PodUid::new("a")).await }
     });
     tokio::time::sleep(Duration::from_secs(5)).await;
     assert!(!told.is_finished());

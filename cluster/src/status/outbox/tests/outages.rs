@@ -19,7 +19,7 @@ async fn a_silent_server_is_tried_ever_more_slowly_and_all_go_out_when_it_answer
     api.set_down(false);
     let back = Instant::now();
     for name in ["a", "b", "c"] {
-        agent.told(name).await;
+        agent.delivered(name).await;
     }
     assert!(back.elapsed() <= Duration::from_secs(10));
     assert_eq!(agent.outbox.stats().silent_since, None);
@@ -36,7 +36,7 @@ async fn a_server_that_hangs_is_given_up_and_asked_again() {
     agent.outbox.submit(running("a"));
     tokio::time::sleep(Duration::from_secs(11)).await;
     api.set_takes(Duration::ZERO);
-    agent.told("a").await;
+    agent.delivered("a").await;
     assert_eq!(api.phase("a"), "Running");
 }
 
@@ -50,7 +50,7 @@ async fn a_new_status_does_not_wait_out_the_back_off_of_the_old_one() {
     api.set_down(false);
     let start = Instant::now();
     agent.outbox.submit(ended("a"));
-    agent.told("a").await;
+    agent.delivered("a").await;
     assert!(start.elapsed() < Duration::from_millis(10));
     assert_eq!(api.patched(), ["a"], "the older status is not sent any more");
 }
@@ -64,7 +64,7 @@ async fn what_the_server_asks_to_wait_is_waited_even_for_a_new_status() {
     let start = Instant::now();
     tokio::time::sleep(Duration::from_secs(1)).await;
     agent.outbox.submit(ended("a"));
-    agent.told("a").await;
+    agent.delivered("a").await;
     assert!(start.elapsed() >= Duration::from_secs(29));
     assert_eq!(api.phase("a"), "Failed");
 }
@@ -76,7 +76,7 @@ async fn a_conflict_is_read_anew_and_tried_again() {
     agent.outbox.api_saw(&api.get_pod("a"));
     api.fail([Fault::Stale]);
     agent.outbox.submit(running("a"));
-    agent.told("a").await;
+    agent.delivered("a").await;
     assert_eq!((api.gets(), api.phase("a").as_str()), (1, "Running"));
 }
 
@@ -88,10 +88,10 @@ async fn a_pod_of_the_same_name_that_came_later_is_never_written_to() {
     agent.outbox.api_saw(&api.get_pod("a"));
     api.replace("a");
     agent.outbox.submit(ended("a"));
-    agent.told("a").await;
+    agent.delivered("a").await;
     assert_eq!(api.phase("a"), "Pending");
     assert!(api.patched().is_empty());
-    assert_eq!(agent.outbox.last_word(&PodUid::new("a")), None, "it is gone");
+    assert_eq!(agent.outbox.final_status(&PodUid::new("a")), None, "it is gone");
 }
 
 #[tokio::test(start_paused = true)]
@@ -116,7 +116,7 @@ async fn flush_says_who_is_not_told_and_returns_at_the_deadline() {
     let api = FakeApi::with(&["a", "b"]);
     let agent = Agent::start(&api, None);
     agent.outbox.submit(running("a"));
-    agent.told("a").await;
+    agent.delivered("a").await;
     api.set_down(true);
     agent.outbox.submit(running("b"));
     let start = Instant::now();
@@ -137,6 +137,6 @@ async fn waiting_entries_are_retried_when_another_request_is_answered() {
     api.set_down(false);
     let start = Instant::now();
     agent.outbox.api_answers();
-    agent.told("a").await;
+    agent.delivered("a").await;
     assert!(start.elapsed() < Duration::from_millis(10));
 }

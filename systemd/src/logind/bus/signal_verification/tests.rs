@@ -12,7 +12,7 @@ use zbus::{DynamicType, Message, Variant};
 use super::{
     CHANGED, LOGIN_INTERFACE, LOGIN_PATH, PLAIN, PROPERTIES, SignalVerifier, Verdict, WITH_METADATA,
 };
-use crate::logind::session::Heard;
+use crate::logind::session::LogindEvent;
 
 const LOGIND: &str = ":1.7";
 const OTHER: &str = ":1.8";
@@ -57,7 +57,7 @@ fn the_owners_signal_is_believed_and_carries_the_time_it_came() {
     let at = Instant::now();
     for begins in [true, false] {
         let kind = ShutdownKind::Unknown;
-        let believed = Verdict::Believed(Heard::Prepare { begins, kind, at });
+        let believed = Verdict::Believed(LogindEvent::Prepare { begins, kind, at });
         assert_eq!(judge().judge(&signal(LOGIND, PLAIN, &begins), at), believed);
     }
 }
@@ -110,7 +110,7 @@ fn the_metadata_tell_the_kind_and_odd_metadata_tell_nothing() {
     for (key, value, kind) in cases {
         let body = (true, HashMap::from([(key, value)]));
         let verdict = judge().judge(&signal(LOGIND, WITH_METADATA, &body), at);
-        assert_eq!(verdict, Verdict::Believed(Heard::Prepare { begins: true, kind, at }));
+        assert_eq!(verdict, Verdict::Believed(LogindEvent::Prepare { begins: true, kind, at }));
     }
 }
 
@@ -123,7 +123,7 @@ fn change(sender: &str, path: &str, interface: &str, new: &str, named: &str) -> 
 #[test]
 fn a_change_of_the_managers_properties_counts_if_it_may_be_about_a_shutdown() {
     let at = Instant::now();
-    let changed = Verdict::Believed(Heard::Changed { at });
+    let changed = Verdict::Believed(LogindEvent::Changed { at });
     let session = "/org/freedesktop/login1/session/c1";
     let cases = [
         (LOGIN_PATH, LOGIN_INTERFACE, "ScheduledShutdown", "Docked", true),
@@ -148,7 +148,7 @@ fn a_change_that_another_sender_tells_of_is_refused_and_so_is_a_malformed_one() 
     assert_eq!(SignalVerifier::new(true).judge(&told(LOGIND), at), Verdict::Other);
     assert_eq!(
         SignalVerifier::new(false).judge(&told(OTHER), at),
-        Verdict::Believed(Heard::Changed { at })
+        Verdict::Believed(LogindEvent::Changed { at })
     );
     for body in [&("", true), &(LOGIN_INTERFACE, true)] {
         let malformed = signal_at(LOGIND, LOGIN_PATH, PROPERTIES, CHANGED, body);
@@ -165,11 +165,11 @@ fn only_the_bus_itself_can_tell_of_a_new_owner() {
     assert!(refused(&judge.judge(&signal(OTHER, PLAIN, &true), at)));
     let driver = "org.freedesktop.DBus";
     assert_eq!(judge.judge(&owner_change(driver, "some.Name", OTHER), at), Verdict::Other);
-    let back = Verdict::Believed(Heard::Back);
+    let back = Verdict::Believed(LogindEvent::Back);
     assert_eq!(judge.judge(&owner_change(driver, login1, OTHER), at), back);
     assert!(refused(&judge.judge(&signal(LOGIND, PLAIN, &true), at)));
     assert!(!refused(&judge.judge(&signal(OTHER, PLAIN, &true), at)));
-    let gone = Verdict::Believed(Heard::Gone);
+    let gone = Verdict::Believed(LogindEvent::Gone);
     assert_eq!(judge.judge(&owner_change(driver, login1, ""), at), gone);
     assert!(refused(&judge.judge(&signal(OTHER, PLAIN, &true), at)));
 }

@@ -9,7 +9,7 @@ use winddown_shared::PodUid;
 
 use super::agent::{Agent, Onlooker, until};
 use super::cut::Cut;
-use super::{has_last_word, phase_of, with_grace};
+use super::{has_final_status, phase_of, with_grace};
 use crate::RealApi;
 use crate::in_memory::InMemory;
 
@@ -112,7 +112,7 @@ async fn two_lives(
 
     let last = onlooker.gone(&name("goes")).await;
     if memory.has_created(&PodUid::new(last.metadata.uid.clone().unwrap())) {
-        has_last_word(&last);
+        has_final_status(&last);
     }
     let failed = onlooker.until_phase(&name("fails"), "Failed").await;
     let ended = failed.status.unwrap().container_statuses.unwrap().remove(0).state.unwrap();

@@ -58,7 +58,7 @@ struct Boot {
 
 /// What the API server was not told in time.
 #[derive(Debug, PartialEq, Eq)]
-struct NotTold {
+struct NotDelivered {
     pods: Vec<String>,
     node: bool,
 }
@@ -97,9 +97,9 @@ async fn down_and_back(name: &'static str, cut: CutAt, way: Way) {
 
     let left = boot.go_down(&machine, cut, way).await;
     let expected = match cut {
-        CutAt::Never | CutAt::T0UntilTheEnd => NotTold { pods: vec![], node: false },
-        CutAt::T0 => NotTold { pods: PODS.map(str::to_owned).into(), node: true },
-        CutAt::T1 => NotTold { pods: vec![SECOND.to_owned()], node: false },
+        CutAt::Never | CutAt::T0UntilTheEnd => NotDelivered { pods: vec![], node: false },
+        CutAt::T0 => NotDelivered { pods: PODS.map(str::to_owned).into(), node: true },
+        CutAt::T1 => NotDelivered { pods: vec![SECOND.to_owned()], node: false },
     };
     assert_eq!(left, expected, "{name}");
     machine.is_as_told(&left).await;
@@ -170,7 +170,7 @@ impl Machine {
     }
 
     /// The API has what it was told, and nothing else.
-    async fn is_as_told(&self, left: &NotTold) {
+    async fn is_as_told(&self, left: &NotDelivered) {
         for name in PODS {
             let pod = self.onlooker.pods.get(name).await.unwrap();
             if left.pods.iter().any(|left| left == name) {
@@ -189,7 +189,7 @@ impl Machine {
 
 impl Boot {
     /// Ends the pods in two groups and says so, then switches off.
-    async fn go_down(self, machine: &Machine, cut: CutAt, way: Way) -> NotTold {
+    async fn go_down(self, machine: &Machine, cut: CutAt, way: Way) -> NotDelivered {
         if matches!(cut, CutAt::T0 | CutAt::T0UntilTheEnd) {
             machine.proxy.set(way);
         }
@@ -220,7 +220,7 @@ impl Boot {
         assert!(Instant::now() < reserve + LATE, "{:?} too late", reserve.elapsed());
         let mut pods: Vec<_> = pods.iter().map(|pod| pod.name.to_string()).collect();
         pods.sort();
-        let left = NotTold { pods, node: node.is_err() };
+        let left = NotDelivered { pods, node: node.is_err() };
         self.off().await;
         left
     }
@@ -231,7 +231,7 @@ impl Boot {
         self.ended.note(pod.label(), "shutdown");
         self.memory.end_by_the_node(&pod);
         let outbox = &self.agent.outbox;
-        until("it is said", async || outbox.last_word(pod.uid()).is_some()).await;
+        until("it is said", async || outbox.final_status(pod.uid()).is_some()).await;
     }
 
     /// Removes what the boot before has left in the API.

@@ -267,11 +267,11 @@ impl StatusSide for World {
         });
     }
 
-    async fn told(&self, _: &PodUid) {
+    async fn delivered(&self, _: &PodUid) {
         let _ = self.0.acks.subscribe().wait_for(|on| *on).await;
     }
 
-    fn last_word(&self, uid: &PodUid) -> Option<Arc<api::PodStatus>> {
+    fn final_status(&self, uid: &PodUid) -> Option<Arc<api::PodStatus>> {
         assert_ne!(uid.as_str(), "panic", "as the scenario wants it");
         self.with(|state| state.last_words.get(uid.as_str()).cloned())
     }

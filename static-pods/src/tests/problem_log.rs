@@ -10,7 +10,7 @@ use tracing_subscriber::prelude::*;
 use winddown_shared::WallTime;
 
 use crate::ManifestProblem;
-use crate::telling::{MOST, Telling};
+use crate::problem_log::{MOST, ProblemLog};
 
 /// Every event as a line: its level and its message.
 struct Lines(Arc<Mutex<Vec<String>>>);
@@ -29,14 +29,14 @@ impl<S: Subscriber> Layer<S> for Lines {
 
 /// What is told, and the clock.
 struct Ear {
-    telling: Telling,
+    problem_log: ProblemLog,
     now: Instant,
     before: Vec<ManifestProblem>,
 }
 
 impl Ear {
     fn new() -> Self {
-        Self { telling: Telling::default(), now: Instant::now(), before: Vec::new() }
+        Self { problem_log: ProblemLog::default(), now: Instant::now(), before: Vec::new() }
     }
 
     /// The lines for a look that finds this wrong.
@@ -45,7 +45,7 @@ impl Ear {
         let take = Arc::clone(&lines);
         let log = Lines(take);
         tracing::subscriber::with_default(tracing_subscriber::registry().with(log), || {
-            self.telling.tell(&self.before, &problems, self.now);
+            self.problem_log.log(&self.before, &problems, self.now);
         });
         self.before = problems;
         let lines = lines.lock().unwrap();

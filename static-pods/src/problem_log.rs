@@ -14,7 +14,7 @@ const MINUTE: Duration = Duration::from_secs(60);
 
 /// Tells the log.
 #[derive(Debug, Default)]
-pub(super) struct Telling {
+pub(super) struct ProblemLog {
     minute: Option<Minute>,
     /// Problems that were not named and of which nothing has been said yet.
     unnamed: HashSet<ManifestProblem>,
@@ -29,15 +29,10 @@ struct Minute {
     counted: bool,
 }
 
-impl Telling {
+impl ProblemLog {
     /// Says at `at` what is wrong `now` that was not wrong `before`, what was held back a minute ago, and
     /// when nothing is wrong any more.
-    pub(super) fn tell(
-        &mut self,
-        before: &[ManifestProblem],
-        now: &[ManifestProblem],
-        at: Instant,
-    ) {
+    pub(super) fn log(&mut self, before: &[ManifestProblem], now: &[ManifestProblem], at: Instant) {
         self.minute.take_if(|minute| at.duration_since(minute.began) >= MINUTE);
         if before != now {
             self.name_new(before, now, at);
