@@ -117,13 +117,15 @@ impl NodeHandle {
         });
     }
 
-    /// Waits until the API server has everything that was set so far, except labels and taints, or
-    /// has answered that there is no Node object, which this agent does not create. Cancel-safe;
-    /// sending continues.
+    /// Waits until the API server has everything that was set so far and what the facts say now, except
+    /// labels and taints, or has answered that there is no Node object, which this agent does not create.
+    /// What failed before is tried again at once. Cancel-safe; sending continues.
     ///
     /// # Errors
     /// It does not know by `deadline`.
     pub async fn flush(&self, deadline: Instant) -> Result<(), NotDelivered> {
+        // The controller acknowledges only what it reads after a change.
+        self.change(false, |_| true);
         let desired = self.desired.borrow().generation;
         let mut state = self.state.clone();
         let told = state.wait_for(|state| state.acknowledged >= desired);
@@ -158,7 +160,7 @@ impl NodeHandle {
     }
 }
 
-// === impl Wishes ===
+// === impl DesiredState ===
 
 impl DesiredState {
     pub(super) fn new() -> Self {

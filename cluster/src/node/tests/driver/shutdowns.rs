@@ -1,5 +1,6 @@
 //! The node goes down.
 
+use k8s_openapi::api::core::v1::NodeCondition;
 use serde_json::json;
 
 use super::*;
@@ -80,6 +81,21 @@ async fn a_shutdown_without_an_api_server_is_not_held_up() {
     agent.told().await;
     assert!(back.elapsed() <= Duration::from_secs(15), "{:?}", back.elapsed());
     assert_eq!(ready_is(&ledger).1, "node is shutting down");
+}
+
+/// What a shutdown writes last is a condition of the facts.
+#[tokio::test(start_paused = true)]
+async fn what_the_facts_say_is_written_before_a_flush_resolves() {
+    let ledger = Ledger::new();
+    let agent = Agent::ready(&ledger).await;
+    let clean = NodeCondition {
+        type_: "winddown.dev/CleanShutdown".into(),
+        status: "True".into(),
+        ..NodeCondition::default()
+    };
+    agent.facts.send_modify(|facts| facts.conditions.push(clean));
+    agent.told().await;
+    assert_eq!(ledger.condition("winddown.dev/CleanShutdown")["status"], "True");
 }
 
 /// The API server comes back in the middle of the shutdown of a node that it has never heard of.
