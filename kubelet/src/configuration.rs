@@ -188,7 +188,7 @@ impl Configuration {
     }
 }
 
-// === impl Said ===
+// === impl Located ===
 
 impl<T> Located<T> {
     fn as_if<U>(&self, value: U) -> Located<U> {

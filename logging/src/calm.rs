@@ -147,7 +147,7 @@ impl Calm {
     }
 }
 
-// === impl Said ===
+// === impl Written ===
 
 impl Written {
     fn is_over(&self, now: Instant) -> bool {

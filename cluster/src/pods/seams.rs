@@ -35,7 +35,7 @@ pub trait StatusSide: Send + Sync + 'static {
     /// Resolves when what an earlier agent has said last is known: before that, [`final_status`] may not know
     /// it. Nothing is created before it resolves, or half a minute has passed.
     ///
-    /// [`final_status`]: Self::last_word
+    /// [`final_status`]: Self::final_status
     fn recalled(&self) -> impl Future<Output = ()> + Send {
         async {}
     }

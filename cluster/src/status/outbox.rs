@@ -179,7 +179,7 @@ impl Outbox {
     }
 
     /// Resolves when the last words that an earlier agent has left are known here, or cannot be read.
-    /// Until then [`final_status`](Self::last_word) may not know them. Cancel-safe.
+    /// Until then [`final_status`](Self::final_status) may not know them. Cancel-safe.
     pub async fn recalled(&self) {
         // The sender lives as long as this.
         let _ = self.0.recalled.subscribe().wait_for(|recalled| *recalled).await;

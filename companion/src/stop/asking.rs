@@ -68,7 +68,7 @@ fn whole(left: Duration) -> Duration {
     Duration::from_secs((left + ON_THE_WAY).as_secs().max(1))
 }
 
-// === impl Told ===
+// === impl StopRequest ===
 
 impl StopRequest {
     pub(super) fn accepted_at(&self) -> Option<Instant> {
