@@ -3,7 +3,7 @@
 #
 # The numbers are the order. Below 50 are those that wait most of the time: they run more tests at once than
 # there are processors; of those of pressure, which measure how fast the agent is, not as many. The others
-# compute, and suite.sh gives them what the waiting ones leave.
+# compute, and run beside them one after the other.
 set -eu
 case $CARGO_PKG_NAME:${1##*/} in
 winddown-node-tests:all-*) order=00 threads=6 ;;

@@ -14,9 +14,9 @@ export CARGO_TERM_COLOR=never
 begun=$(date +%s)
 # Programs of tests that run at once: of those that wait most of the time, and of those that compute.
 waiting=4
-computing=2
+computing=1
 # Emulated machines compute all the time.
-[ -z "${WINDDOWN_LONG:-}" ] || waiting=1 computing=1
+[ -z "${WINDDOWN_LONG:-}" ] || waiting=1
 
 # The roots come from a mirror while cargo compiles. A test that needs one waits for it, and says what is
 # the matter where it cannot be made.
@@ -61,8 +61,7 @@ job=${1%.sh}
     { print name ": " $0; fflush() }
 '
 RUN
-# What computes takes the time that the nodes leave.
-printf '%s\0' "$WINDDOWN_JOBS"/[5-9]*.sh | nice xargs -0 -n 1 -P "$computing" sh "$WINDDOWN_JOBS/run" &
+printf '%s\0' "$WINDDOWN_JOBS"/[5-9]*.sh | xargs -0 -n 1 -P "$computing" sh "$WINDDOWN_JOBS/run" &
 printf '%s\0' "$WINDDOWN_JOBS"/[0-4]*.sh | xargs -0 -n 1 -P "$waiting" sh "$WINDDOWN_JOBS/run"
 wait $!
 cat "$WINDDOWN_JOBS"/*.log >"$log"

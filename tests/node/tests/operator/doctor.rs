@@ -22,7 +22,7 @@ async fn a_healthy_node_is_well_and_each_harm_is_named_and_mended_as_the_doctor_
     scenario.node.run(&["systemctl", "restart", "systemd-logind"]).await?;
     let delay = becomes(&scenario, WARNING, "delay").await?;
     assert!(delay["evidence"].to_string().contains(drop_in), "{delay}");
-    mend(&scenario, &delay).await?;
+    fix(&scenario, &delay).await?;
     becomes_well(&scenario).await?;
 
     let kubelet = "/var/lib/kubelet/config.yaml";
@@ -34,19 +34,19 @@ async fn a_healthy_node_is_well_and_each_harm_is_named_and_mended_as_the_doctor_
 
     scenario.node.run(&["systemctl", "disable", "winddown"]).await?;
     let finding = becomes(&scenario, WARNING, "boot").await?;
-    mend(&scenario, &finding).await?;
+    fix(&scenario, &finding).await?;
     becomes_well(&scenario).await?;
 
     scenario.node.run(&["systemctl", "stop", "winddown"]).await?;
     becomes(&scenario, PROBLEM, "lock").await?;
     let finding = becomes(&scenario, PROBLEM, "agent").await?;
-    mend(&scenario, &finding).await?;
+    fix(&scenario, &finding).await?;
     becomes_well(&scenario).await?;
 
     let mask = "systemctl mask --now systemd-logind dbus-org.freedesktop.login1";
     scenario.node.run(&["sh", "-c", mask]).await?;
     let finding = becomes(&scenario, PROBLEM, "logind").await?;
-    mend(&scenario, &finding).await?;
+    fix(&scenario, &finding).await?;
     becomes_well(&scenario).await
 }
 
@@ -75,7 +75,7 @@ async fn becomes_well(scenario: &Scenario) -> TestResult {
 }
 
 /// Types what the doctor says, word for word.
-async fn mend(scenario: &Scenario, finding: &Value) -> TestResult {
+async fn fix(scenario: &Scenario, finding: &Value) -> TestResult {
     for command in finding["fix"].as_array().into_iter().flatten() {
         let command = command.as_str().ok_or("a fix is not a text")?;
         // What only looks.
