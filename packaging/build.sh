@@ -157,7 +157,7 @@ check_libc() {
     newest=$(objdump -T "$root"/usr/bin/* | grep -o 'GLIBC_[0-9.]*' | sort -uV | tail -n 1)
     [ -n "$newest" ] || die "$programs: not linked with glibc: a tarball can be made of them"
     [ "$(printf 'GLIBC_2.34\n%s\n' "$newest" | sort -V | tail -n 1)" = GLIBC_2.34 ] ||
-        die "$programs needs $newest, programs/Cargo.toml promises libc6 2.34: mend one of them"
+        die "$programs needs $newest, programs/Cargo.toml promises libc6 2.34: fix one of them"
 }
 
 make_deb() {

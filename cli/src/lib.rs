@@ -129,7 +129,7 @@ pub enum Command {
     /// The report is written before the node goes down. It is read from the running agent, or from
     /// the state directory when no agent answers.
     Report(ReportArgs),
-    /// Look whether this node is protected: what would break it, how to mend it
+    /// Look whether this node is protected: what would break it, how to fix it
     ///
     /// Nothing is changed. Works with and without a running agent, as root and not: what cannot be
     /// seen is said, and what hangs is a finding.

@@ -57,7 +57,7 @@ fn push(text: &mut String, finding: &Finding, first: bool, view: &View) {
         lines(text, finding.why, DETAIL_AT, view.width);
     }
     for (index, command) in finding.fix.iter().enumerate() {
-        detail(text, if index == 0 { "mend" } else { "" }, view.color);
+        detail(text, if index == 0 { "fix" } else { "" }, view.color);
         // Never broken: it is there to be copied.
         text.push_str(&clean(command));
         text.push('\n');

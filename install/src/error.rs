@@ -49,7 +49,7 @@ pub enum InstallError {
         path: PathBuf,
     },
     /// The configuration that is to be used has an error.
-    #[error("the configuration {} is not usable: mend it and run winddown install again", .path.display())]
+    #[error("the configuration {} is not usable: fix it and run winddown install again", .path.display())]
     Config {
         /// The file, with the root in front.
         path: PathBuf,

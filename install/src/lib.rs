@@ -413,9 +413,9 @@ fn advise(
             "the unit is not for the process runtime any more; its restart kills pods of that runtime"
                 .to_owned(),
         );
-        report.next.push(
-            "winddown drain && systemctl restart winddown && winddown drain --withdraw".to_owned(),
-        );
+        report
+            .next
+            .push("winddown drain && systemctl restart winddown && winddown undrain".to_owned());
     } else if live && !options.start {
         report.next.push(
             if report.changes.iter().any(|c| c.path == UNIT && c.action == Action::Created) {

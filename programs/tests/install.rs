@@ -372,7 +372,7 @@ fn changing_to_a_container_runtime_never_restarts_the_agent_over_running_pods() 
     let options = InstallOptions { start: true, runtime: Runtime::Cri, ..image.options() };
     let report = install_on(&options, Some(&host)).unwrap();
     assert_eq!(host.0.take(), ["systemctl daemon-reload"]);
-    let next = "winddown drain && systemctl restart winddown && winddown drain --withdraw";
+    let next = "winddown drain && systemctl restart winddown && winddown undrain";
     assert_eq!(report.next[0], next);
 }
 

@@ -36,7 +36,7 @@ fn manifests(old: Option<&Status>, new: &Status, lines: &mut Vec<String>) {
         these.iter().filter(|problem| !those.contains(problem)).cloned().collect()
     };
     lines.extend(missing_in(&now, &before).iter().map(|problem| format!("problem {problem}")));
-    lines.extend(missing_in(&before, &now).iter().map(|problem| format!("mended {problem}")));
+    lines.extend(missing_in(&before, &now).iter().map(|problem| format!("fixed {problem}")));
 }
 
 fn lock(status: &Status) -> String {

@@ -78,7 +78,7 @@ pub(super) fn page() -> Page {
     page.heading("EXIT STATUS");
     page.text(
         "0 when it was asked to end. systemd starts it again after any other end, except 2 (the command \
-         line is wrong) and 3 (the configuration is invalid), which trying again cannot mend.",
+         line is wrong) and 3 (the configuration is invalid), which trying again cannot fix.",
     );
     page.heading("SEE ALSO");
     page.text(

@@ -90,7 +90,7 @@ pub(super) fn limits(facts: &Facts) -> Option<Finding> {
             .saw_all(missing)
             .fix(format!("set `runtime: systemd` in {}", facts.config.file.display()))
             .fix(format!("winddown drain && {}", facts.install("--runtime systemd --start")))
-            .fix("winddown drain --withdraw")
+            .fix("winddown undrain")
     })
 }
 

@@ -37,7 +37,7 @@ pub(super) fn config(facts: &Facts) -> Option<Finding> {
                 CHECK
                     .problem("the configuration is wrong")
                     .saw_all(lines)
-                    .fix(format!("mend {file}, then: winddown config check {file}")),
+                    .fix(format!("fix {file}, then: winddown config check {file}")),
             );
         }
         ConfigRead::Unread(kind, why) => {
@@ -93,7 +93,7 @@ pub(super) fn manifests(facts: &Facts) -> Option<Finding> {
     if found.evidence.len() < manifests.problems.len() {
         found = found.fix("winddown status -o wide    # lists them all");
     }
-    Some(found.fix("mend or remove the file; it is read again at once"))
+    Some(found.fix("fix or remove the file; it is read again at once"))
 }
 
 /// Only root decides what runs. Said only where it is not so.

@@ -201,8 +201,8 @@ pub(super) fn delay(facts: &Facts) -> Option<Finding> {
     if on_disk >= wanted {
         return Some(finding.saw("logind has not read the file again").fix(RELOAD_LOGIND));
     }
-    let mended = fix_delay(facts, finding, setting.map(|setting| &*setting.file), wanted);
-    Some(if facts.live { mended.fix(RELOAD_LOGIND) } else { mended })
+    let fixed = fix_delay(facts, finding, setting.map(|setting| &*setting.file), wanted);
+    Some(if facts.live { fixed.fix(RELOAD_LOGIND) } else { fixed })
 }
 
 /// Which shutdowns end the pods in order here.

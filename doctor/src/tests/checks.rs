@@ -25,7 +25,7 @@ fn a_healthy_node_has_no_finding_but_well() {
 }
 
 /// What is wrong, with what is done to the healthy node, which check finds it, how bad it is, what
-/// its evidence has, and a command that mends it.
+/// its evidence has, and a command that fixes it.
 type Case = (&'static str, fn(&mut Facts), &'static str, Severity, &'static str, &'static str);
 
 fn check(cases: &[Case]) {

@@ -204,7 +204,7 @@ impl<R: Runtime> Joined<R> {
                 "a drain is under way".to_owned()
             }
             GateReason::Drain => {
-                "the node is drained (`winddown drain --withdraw` ends the drain)".to_owned()
+                "the node is drained (`winddown undrain` ends the drain)".to_owned()
             }
         }
     }

@@ -95,7 +95,7 @@ async fn a_damaged_file_is_no_notice() {
         assert!(aggregator.notices().borrow().is_none(), "{damage:?}");
         operator.give(after(5), "").await;
         let (aggregator, _) = open(directory.path(), "boot-1");
-        assert!(aggregator.notices().borrow().is_some(), "the next one mends it");
+        assert!(aggregator.notices().borrow().is_some(), "the next one fixes it");
     }
 }
 

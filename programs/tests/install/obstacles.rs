@@ -157,7 +157,7 @@ fn a_configuration_for_the_other_runtime_or_with_an_error_stops_the_install() {
     let (text, why) = error(&image, &LONG.replace("shutdown", "runtime: cri\nshutdown"));
     assert!(
         text.ends_with(
-            "/etc/winddown/config.yaml is not usable: mend it and run winddown install again"
+            "/etc/winddown/config.yaml is not usable: fix it and run winddown install again"
         ),
         "{text}"
     );

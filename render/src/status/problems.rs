@@ -89,9 +89,9 @@ fn manifests(status: &Status, all: bool, found: &mut Vec<Problem>) {
         }),
     }
     if let Some(last) = found.last_mut().filter(|_| !problems.is_empty()) {
-        let mend = "mend or remove the file; it is read again at once";
+        let fix = "fix or remove the file; it is read again at once";
         let gap = if last.next.is_empty() { "" } else { "; " };
-        last.next.push_str(&format!("{gap}{mend}"));
+        last.next.push_str(&format!("{gap}{fix}"));
     }
 }
 
@@ -109,7 +109,7 @@ fn node(status: &Status, found: &mut Vec<Problem>) {
     if status.admission_closed_by == [ClosedBy::Drain] {
         found.push(Problem {
             text: "the node was drained: its pods are ended and no new one is let in".to_owned(),
-            next: "`winddown drain --withdraw` brings the pods back".to_owned(),
+            next: "`winddown undrain` brings the pods back".to_owned(),
         });
     }
     let (lock, plan) = (&status.lock, &status.shutdown_plan);

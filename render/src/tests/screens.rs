@@ -68,7 +68,7 @@ fn of_very_many_broken_manifests_some_are_shown_and_a_wide_screen_has_them_all()
     let (named, text) = shown(&View { width: None, ..SCREEN });
     assert_eq!(named, 20);
     let rest = "! and 980 more things are wrong in the manifests\n    `winddown status -o wide` lists \
-                them all; mend or remove the file; it is read again at once\n";
+                them all; fix or remove the file; it is read again at once\n";
     assert!(text.contains(rest), "{text}");
     assert_eq!(shown(&View { width: None, wide: true, ..SCREEN }).0, 1000);
 }

@@ -163,9 +163,9 @@ fn a_broken_edit_keeps_the_running_pod_and_touches_no_other() {
     bench.wait(Duration::from_secs(60));
     assert_eq!(bench.look(&[]).errors[0].since, since);
     bench.put("a.yaml", &manifest("web", "ps"));
-    let mended = bench.settle();
-    assert_eq!(errors(&bench, &mended), [""; 0]);
-    assert_ne!(mended.pods[0].uid(), before.pods[0].uid());
+    let fixed = bench.settle();
+    assert_eq!(errors(&bench, &fixed), [""; 0]);
+    assert_ne!(fixed.pods[0].uid(), before.pods[0].uid());
 }
 
 #[test]
