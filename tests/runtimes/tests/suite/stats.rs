@@ -10,7 +10,7 @@ use winddown_shared::{
     error_chain,
 };
 
-use crate::bed::{Act, POLITE, eventually, exit_of, pod, run, stop, sync_until};
+use crate::bed::{Act, POLITE, eventually, exit_of, forget, pod, run, stop, sync_until};
 use crate::containerd::IMAGE;
 use crate::faults::{calls, polite};
 use crate::real::set;
@@ -235,8 +235,7 @@ async fn real_containers_are_measured_in_their_cgroups_and_their_layers() {
         exit_of(&runtime.pod_status(pod.uid()).await.unwrap().containers[1]).unwrap().exit_code,
         0
     );
-    runtime.clean_pod(pod.uid()).await.unwrap();
-    runtime.forget_pod(pod.uid()).await.unwrap();
+    forget(&runtime, &pod).await;
     let freed = runtime.remove_unused_images(Duration::ZERO).await.unwrap();
     assert_eq!(freed.items, 1, "the sandboxes' image stays");
 }
