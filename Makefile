@@ -93,7 +93,7 @@ reboots: ## Reboot a node N times (30) with random pods and faults; rewrites ben
 chaos: ## Play N schedules (500) of random faults on disposable nodes; rewrites benches/reliability.md
 	@tests/node/packages.sh test
 	@$(CARGO) run --quiet --package winddown-node-tests --bin chaos -- $(or $(N),500) \
-		$(if $(SEED),--seed $(SEED)) --into docs/explanation/reliability.md
+		$(if $(SEED),--seed $(SEED)) --into benches/reliability.md
 
 platforms: ## Write the table of what winddown is tried on into README.md
 	@$(CARGO) run --quiet --package winddown-node-tests --bin platforms -- \
