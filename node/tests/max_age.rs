@@ -181,7 +181,8 @@ async fn what_it_does_at_a_shutdown_is_in_the_plan_and_in_the_report() {
     let worked = |status: &Status| status.decisions.iter().any(|told| told.kind == "pluginWorked");
     let status = agent.until("told of the work", worked).await;
     let told = status.decisions.iter().find(|told| told.kind == "pluginWorked").unwrap();
-    assert!(told.text.starts_with("plug-in max-age: write down the ages of the pods: done in"));
+    let done = "plug-in max-age: write down the ages of the pods: done in";
+    assert!(told.text.starts_with(done), "{}", told.text);
     let over = |status: &Status| status.shutdown.phase == Phase::Done;
     agent.until("over", over).await;
     let ages = std::fs::read_to_string(agent.directory.path().join("ages")).unwrap();
