@@ -16,6 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 use winddown_engine::plan;
 use winddown_engine::ready::Ready;
 use winddown_shared::{Pod, RuntimeError};
@@ -233,9 +234,12 @@ impl Report {
             let left = deadline.saturating_duration_since(tokio::time::Instant::now());
             let timeout = Timespec::try_from(left).map_err(|_| io::ErrorKind::InvalidInput)?;
             let mut fds = [PollFd::new(&self.0, PollFlags::IN)];
-            if poll(&mut fds, Some(&timeout))? == 0 {
-                return Err(io::ErrorKind::TimedOut.into());
-            }
+            match poll(&mut fds, Some(&timeout)) {
+                Ok(0) => return Err(io::ErrorKind::TimedOut.into()),
+                // An agent that was stopped and continued has missed nothing.
+                Err(Errno::INTR) => continue,
+                ready => ready?,
+            };
             // One byte at a time: not one more than the line may be taken.
             let mut byte = [0];
             match self.0.read(&mut byte)? {
