@@ -161,7 +161,7 @@ fn a_screen_reader_is_given_landmarks_tables_and_a_name_for_the_picture() {
         }
         let (role, name) = one("table");
         assert_eq!(role, "table");
-        assert!(name.starts_with("Every pod, in the order of the groups."), "{name}");
+        assert!(name.starts_with("Every pod, in the order of the groups"), "{name}");
         let heads = browser.heard("thead th");
         let wanted = ["Pod", "Priority", "Grace", "Asked", "SIGTERM", "Exit", "How it ended"];
         let heads: Vec<_> =

@@ -84,9 +84,9 @@ async fn only_failed_pods_that_this_node_ended_are_removed_and_not_before_it_is_
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     assert_eq!(ended.all(), [], "nothing is left to be done");
+    assert!(ended.flush(Instant::now() + LONG).await);
     cancel.cancel();
     run.await.unwrap();
-    assert!(ended.flush(Instant::now() + LONG).await);
     let next = ended_in("boot-3", &home);
     next.load().await.unwrap();
     assert_eq!(next.all(), []);
