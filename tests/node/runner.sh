@@ -1,9 +1,9 @@
 #!/bin/sh
 # Notes how cargo would run one program of tests, as a script in the directory WINDDOWN_JOBS, for suite.sh.
 #
-# The numbers are the order. Below 50 are those that wait most of the time: they run more tests at once than
-# there are processors; of those of pressure, which measure how fast the agent is, not as many. The others
-# compute, and run beside them one after the other.
+# Those that wait most of the time begin first, beside each other and beside those that compute, and run more
+# tests at once than there are processors. Of those of pressure, which measure how fast the agent is, not as
+# many. The numbers are the order.
 set -eu
 case $CARGO_PKG_NAME:${1##*/} in
 winddown-node-tests:all-*) order=00 threads=6 ;;

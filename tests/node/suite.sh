@@ -12,11 +12,9 @@ log=$target/test.log
 mkdir -p "$target"
 export CARGO_TERM_COLOR=never
 begun=$(date +%s)
-# Programs of tests that run at once: of those that wait most of the time, and of those that compute.
-waiting=4
-computing=1
-# Emulated machines compute all the time.
-[ -z "${WINDDOWN_LONG:-}" ] || waiting=1
+# Programs of tests that run at once: most wait most of the time. Emulated machines compute all the time.
+at_once=4
+[ -z "${WINDDOWN_LONG:-}" ] || at_once=2
 
 # The roots come from a mirror while cargo compiles. A test that needs one waits for it, and says what is
 # the matter where it cannot be made.
@@ -45,7 +43,7 @@ runner="target.'cfg(all())'.runner = ['$PWD/tests/node/runner.sh']"
 cargo test --workspace --no-run || exit
 cargo test --config "$runner" --workspace --tests -- --show-output >/dev/null 2>&1 || exit
 # Examples in the documentation are compiled as they are run.
-printf 'cargo test --workspace --doc --no-fail-fast -- --show-output\n' >"$WINDDOWN_JOBS/50-doc.sh"
+printf 'cargo test --workspace --doc --no-fail-fast -- --show-output\n' >"$WINDDOWN_JOBS/03-doc.sh"
 
 # run JOB: keeps its output and its exit code in files beside it, and shows how far it is. What else passing
 # tests print stays in the log.
@@ -61,9 +59,7 @@ job=${1%.sh}
     { print name ": " $0; fflush() }
 '
 RUN
-printf '%s\0' "$WINDDOWN_JOBS"/[5-9]*.sh | xargs -0 -n 1 -P "$computing" sh "$WINDDOWN_JOBS/run" &
-printf '%s\0' "$WINDDOWN_JOBS"/[0-4]*.sh | xargs -0 -n 1 -P "$waiting" sh "$WINDDOWN_JOBS/run"
-wait $!
+printf '%s\0' "$WINDDOWN_JOBS"/*.sh | xargs -0 -n 1 -P "$at_once" sh "$WINDDOWN_JOBS/run"
 cat "$WINDDOWN_JOBS"/*.log >"$log"
 status=$(cat "$WINDDOWN_JOBS"/*.status | sort -n | tail -n 1)
 # The summary speaks of tests, so lines that name the same test twice count once.
