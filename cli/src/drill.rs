@@ -172,6 +172,8 @@ pub(crate) async fn run(options: DrillOptions, out: &mut Output) -> Result<Outco
         _ = tokio::signal::ctrl_c() => Err(DrillError::Interrupted),
     };
     drill.end_all().await;
+    drop(drill);
+    logind.leave().await;
     result
 }
 

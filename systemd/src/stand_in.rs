@@ -27,11 +27,14 @@ mod locks;
 mod service;
 
 use std::collections::HashMap;
+use std::io;
+use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::watch;
+use tokio::task::JoinSet;
 use tokio::time::Instant;
 use winddown_shared::{ShutdownKind, error_chain};
 use zbus::{Connection, Structure, Variant};
@@ -94,6 +97,8 @@ struct Inner {
     stopping: bool,
     locks: Vec<LockRecord>,
     connections: Vec<Connection>,
+    /// One task for each inhibitor without a bus; none when it has left.
+    peers: Option<JoinSet<()>>,
     behaviour: HashMap<&'static str, Behaviour>,
     calls: Vec<String>,
 }
@@ -113,6 +118,7 @@ impl StandIn {
             stopping: false,
             locks: Vec::new(),
             connections: Vec::new(),
+            peers: Some(JoinSet::new()),
             behaviour: HashMap::new(),
             calls: Vec::new(),
         };
@@ -140,14 +146,27 @@ impl StandIn {
     }
 
     /// How an inhibitor of the same process reaches it, without a bus. Each attempt to connect gets
-    /// a connection of its own. Must be used inside a tokio runtime.
+    /// a connection of its own, and is refused after [`StandIn::leave`]. Must be used inside a tokio
+    /// runtime.
     pub fn peer(&self) -> Bus {
         let stand_in = self.clone();
         Bus::Peer(Arc::new(move || {
-            let (ours, theirs) = std::os::unix::net::UnixStream::pair()?;
-            tokio::spawn(service::serve_peer(stand_in.clone(), ours));
+            let mut inner = stand_in.lock();
+            let peers = inner.peers.as_mut().ok_or(io::ErrorKind::ConnectionRefused)?;
+            let (ours, theirs) = UnixStream::pair()?;
+            while peers.try_join_next().is_some() {}
+            peers.spawn(service::serve_peer(stand_in.clone(), ours));
             Ok(theirs)
         }))
+    }
+
+    /// Hangs up on every peer and accepts no more; resolves when nothing of it runs. zbus panics when a
+    /// runtime ends while a server accepts a peer, so whoever ends the runtime calls this first.
+    pub async fn leave(&self) {
+        let peers = self.lock().peers.take();
+        if let Some(mut peers) = peers {
+            peers.shutdown().await;
+        }
     }
 
     /// Serves on the bus at `address` under the names of logind and systemd, until the result is

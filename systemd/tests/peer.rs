@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use winddown_shared::{Inhibitor as _, InhibitorState, LockState, ShutdownKind};
 use winddown_systemd::stand_in::{Behaviour, StandIn};
-use winddown_systemd::{InhibitorConfig, LogindInhibitor, drop_in};
+use winddown_systemd::{Bus, InhibitorConfig, LogindInhibitor, drop_in};
 
 /// Longer than anything here takes; only a failure waits for it.
 const LIMIT: Duration = Duration::from_secs(20);
@@ -57,6 +57,19 @@ async fn a_shutdown_is_announced_waits_for_the_release_and_tells_its_kind() {
     assert_eq!((outcome.released.len(), outcome.late.len()), (1, 0));
     assert!(!outcome.cancelled);
     assert!(outcome.took < LIMIT, "it did not wait for the delay");
+}
+
+#[tokio::test]
+async fn a_stand_in_that_leaves_hangs_up_in_the_middle_of_a_greeting() {
+    let logind = StandIn::new(Duration::from_secs(30));
+    let Bus::Peer(connect) = logind.peer() else { panic!("no bus is involved") };
+    let mut greeting = connect().expect("it listens");
+    greeting.set_read_timeout(Some(LIMIT)).expect("a socket");
+    tokio::time::timeout(LIMIT, logind.leave()).await.expect("it leaves");
+    let heard = std::io::Read::read(&mut greeting, &mut [0; 1]).expect("it hung up");
+    assert_eq!(heard, 0);
+    let refused = connect().expect_err("it has left");
+    assert_eq!(refused.kind(), std::io::ErrorKind::ConnectionRefused);
 }
 
 #[tokio::test]
