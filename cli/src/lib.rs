@@ -137,8 +137,9 @@ pub enum Command {
     /// End this node's pods in shutdown order; the node stays up
     ///
     /// Progress is shown per group. Interrupting this command does not interrupt the drain: the
-    /// agent goes on. Manifests stay in place, and the pods stay ended until `undrain`, or until the agent is started again or their manifests change. With --deadline the node is
-    /// known to go away at that time: pods get what is left of it, and what cannot fit is cut.
+    /// agent goes on. Manifests stay in place, and the pods stay ended until `undrain`, or until the agent
+    /// is started again or their manifests change. With --deadline the node is known to go away at that
+    /// time: pods get what is left of it, and what cannot fit is cut.
     Drain(DrainArgs),
     /// Let pods in again after a drain: static pods come back
     ///

@@ -69,11 +69,6 @@ pub(super) fn is_replaced_alike(pod: &api::Pod) -> bool {
     })
 }
 
-/// Whether its network is a sandbox's, which has to be given back, and not the host's.
-pub(super) fn has_own_network(pod: &api::Pod) -> bool {
-    !pod.spec.as_ref().and_then(|spec| spec.host_network).unwrap_or(false)
-}
-
 /// The UID by which the container runtime knows the pod.
 pub(super) fn runtime_uid(pod: &Pod) -> PodUid {
     let annotations = pod.metadata.annotations.as_ref().filter(|_| pod.is_mirror());

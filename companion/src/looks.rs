@@ -10,8 +10,8 @@ use winddown_shared::{PodUid, PodUidMap};
 
 use super::local_node::{Inside, LocalNode, Unasked};
 
-/// Between two looks, or twice as long as a look takes: looks are not to be what pods wait for. Container runtimes of before 2023 tell no events, and a look
-/// costs two requests however many pods there are.
+/// Between two looks, or twice as long as a look takes: looks are not to be what pods wait for. Container
+/// runtimes of before 2023 tell no events, and a look costs two requests however many pods there are.
 const BETWEEN: Duration = Duration::from_millis(20);
 
 /// The newest look, for all that wait.

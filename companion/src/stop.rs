@@ -323,7 +323,7 @@ impl<A: EndPods, N: LocalNode> Core<A, N> {
     /// The UID that the container runtime knows, if the pod's sandbox is there and its network is the sandbox's.
     async fn network(&self, uid: &PodUid) -> Option<PodUid> {
         let pod =
-            self.known.look(uid).map(|view| view.pod).filter(|pod| facts::has_own_network(pod))?;
+            self.known.look(uid).map(|view| view.pod).filter(|pod| !pod.is_on_host_network())?;
         let inside = facts::runtime_uid(&pod);
         let has_sandbox = self.has_now(&inside).await.is_some_and(|now| now.has_sandbox);
         has_sandbox.then_some(inside)

@@ -245,7 +245,7 @@ impl Driver for Context {
     /// Hooks and probes ask at the pod's address, if it has its own.
     fn node(&self, state: &PodState) -> NodeFacts {
         let mut facts = self.config.node.clone();
-        if !state.pod.as_ref().is_some_and(spec::is_on_host_network)
+        if !state.pod.as_ref().is_some_and(Pod::is_on_host_network)
             && let Some(ip) = state.ips.first().and_then(|ip| ip.parse().ok())
         {
             facts.address = Some(ip);

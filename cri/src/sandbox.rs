@@ -25,7 +25,7 @@ pub(super) async fn make(
     pod: &Pod,
 ) -> Result<(), RuntimeError> {
     let health = context.health.borrow().clone();
-    if health.reachable && !health.network_ready && !spec::is_on_host_network(pod) {
+    if health.reachable && !health.network_ready && !pod.is_on_host_network() {
         return Err(failed(format!(
             "pod {}: the container runtime's network is not ready ({}): install a CNI plugin and its \
              configuration, or write `hostNetwork: true`",
@@ -58,7 +58,7 @@ pub(super) async fn make(
         state.started_at.get_or_insert(now);
         state.ips.clear();
     }
-    if !spec::is_on_host_network(pod) {
+    if !pod.is_on_host_network() {
         let request = api::PodSandboxStatusRequest { pod_sandbox_id: id, verbose: false };
         let answer = context.client.pod_sandbox_status(request).await;
         let what = || format!("asking for the address of pod {}", pod.label());
@@ -79,7 +79,7 @@ pub(super) async fn config(
 ) -> Result<api::PodSandboxConfig, RuntimeError> {
     let (path, upstream) =
         (context.config.resolv_conf.clone(), context.config.upstream_resolv_conf.clone());
-    let has_own_network = !spec::is_on_host_network(pod);
+    let has_own_network = !pod.is_on_host_network();
     let host = blocking(move || {
         // A node without the file resolves nothing, and neither do its pods.
         let mut resolv_conf = std::fs::read_to_string(path).unwrap_or_default();

@@ -103,7 +103,7 @@ pub(crate) fn sandbox(
     cgroup_parent: String,
     attempt: u32,
 ) -> api::PodSandboxConfig {
-    let is_on_host = is_on_host_network(pod);
+    let is_on_host = pod.is_on_host_network();
     api::PodSandboxConfig {
         metadata: Some(api::PodSandboxMetadata {
             name: pod.name().to_string(),
@@ -123,11 +123,6 @@ pub(crate) fn sandbox(
             sysctls: sysctls(pod),
         }),
     }
-}
-
-/// Whether the pod shares the node's network.
-pub(crate) fn is_on_host_network(pod: &Pod) -> bool {
-    pod.spec.as_ref().is_some_and(|s| s.host_network == Some(true))
 }
 
 /// The name a pod with a network of its own has for itself.

@@ -93,7 +93,7 @@ pub(super) fn write_hosts(
     ips: &[String],
 ) -> Result<(), RuntimeError> {
     let path = dirs::hosts(config, pod.uid());
-    let node = match spec::is_on_host_network(pod) {
+    let node = match pod.is_on_host_network() {
         true => Some(fs::read_to_string(&config.hosts_file).unwrap_or_default()),
         false => None,
     };

@@ -144,6 +144,11 @@ impl Pod {
         self.0.is_runtime_only
     }
 
+    /// Whether the pod shares the node's network: `spec.hostNetwork`, false when unset.
+    pub fn is_on_host_network(&self) -> bool {
+        self.spec.as_ref().is_some_and(|spec| spec.host_network == Some(true))
+    }
+
     /// Whether both are the same object in memory.
     pub fn is_same_object(&self, other: &Pod) -> bool {
         Arc::ptr_eq(&self.0, &other.0)

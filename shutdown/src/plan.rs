@@ -93,9 +93,9 @@ pub struct Shrink {
 /// With groups of priorities, a pod belongs to the last group whose priority is not above its own,
 /// or to the first group; a pod without a priority counts as 0. A driver ([`Role`]) belongs to the last
 /// group that has time: an order that ends it before those whose volumes it serves leaves these
-/// mounted. Otherwise the role decides, and among ordinary pods the priority: each one that they have makes
-/// a group, the lowest together where there are more than eight. In its group a driver ends after the others, which leave it
-/// the time that it asks for, at most a third of the group's. Pods
+/// mounted. Otherwise the role decides, and among ordinary pods the priority: each one that they have
+/// makes a group, the lowest together where there are more than eight. In its group a driver ends after
+/// the others, which leave it the time that it asks for, at most a third of the group's. Pods
 /// that only the runtime knows ([`Pod::is_runtime_only`]) make one more group, the last: what they are
 /// for is not known, so nothing they may be needed for is left when they end. It shares the time there
 /// is with the others.

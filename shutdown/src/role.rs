@@ -87,7 +87,7 @@ impl Role {
         let is_system = priority.is_some_and(|priority| priority >= SYSTEM_CRITICAL_PRIORITY)
             || is_of_daemon_set(pod);
         match is_system {
-            true if is_on_host_network(pod) => Self::Node,
+            true if pod.is_on_host_network() => Self::Node,
             true => Self::System,
             false => Self::Ordinary,
         }
@@ -165,9 +165,4 @@ fn is_static(pod: &Pod) -> bool {
 fn is_of_daemon_set(pod: &Pod) -> bool {
     let owners = pod.metadata.owner_references.as_deref().unwrap_or_default();
     owners.iter().any(|owner| owner.kind == "DaemonSet" && owner.controller == Some(true))
-}
-
-/// Whether the pod shares the node's network.
-pub(crate) fn is_on_host_network(pod: &Pod) -> bool {
-    pod.spec.as_ref().and_then(|spec| spec.host_network).unwrap_or(false)
 }

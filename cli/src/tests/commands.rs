@@ -17,7 +17,7 @@ use winddown_control::api::{
 };
 use winddown_control::{AgentApi, ApiError, ControlSocket, Limits, Server};
 
-const NOBODY: &str = "--socket /nonexistent/winddown.sock";
+const NO_AGENT: &str = "--socket /nonexistent/winddown.sock";
 
 #[test]
 fn without_an_agent_a_command_says_so_what_to_do_and_ends_with_4() {
@@ -30,7 +30,7 @@ fn without_an_agent_a_command_says_so_what_to_do_and_ends_with_4() {
         "plan preemption",
         "config show --running",
     ] {
-        let ran = run(&format!("winddown {NOBODY} {command}"));
+        let ran = run(&format!("winddown {NO_AGENT} {command}"));
         assert_eq!(ran.exit, Exit::AgentUnreachable, "{command}");
         assert_eq!(
             ran.err,
@@ -92,7 +92,7 @@ fn a_directory_and_a_manifest_are_planned_without_an_agent() {
     let manifest = directory.path().join("pod.json");
     std::fs::write(&manifest, "{\"kind\":\"Pod\"}").unwrap();
     for path in [directory.path(), &manifest] {
-        let ran = run(&format!("winddown {NOBODY} plan shutdown -f {}", path.display()));
+        let ran = run(&format!("winddown {NO_AGENT} plan shutdown -f {}", path.display()));
         assert_eq!(ran.exit, Exit::Success, "{}", ran.err);
         assert_eq!(ran.out, "shutdown: no pods to end, at most 30s\n");
     }
@@ -107,7 +107,7 @@ fn a_plan_tells_what_the_configured_clouds_notice_leaves_undone() {
     let world = World { notice: Some(("gcp", Duration::from_secs(30))), ..World::default() };
     let plan = |more: &str| {
         let file = directory.path().display();
-        run_with(&format!("winddown {NOBODY} plan shutdown -f {file} {more}"), &world).out
+        run_with(&format!("winddown {NO_AGENT} plan shutdown -f {file} {more}"), &world).out
     };
     assert!(plan("").ends_with("\n! after a notice of gcp, 30s: web gets 30s\n"), "{}", plan(""));
     let asked = plan("--deadline 5s");
@@ -122,7 +122,7 @@ fn the_last_run_that_ended_a_pod_is_checked_and_not_a_drain_that_found_none() {
         outcome: "forced",
         ..World::default()
     };
-    let ran = run_with(&format!("winddown {NOBODY} report --check"), &world);
+    let ran = run_with(&format!("winddown {NO_AGENT} report --check"), &world);
     assert_eq!((ran.out.as_str(), ran.exit), ("report \"forced\"\n", Exit::PodsLeft));
 }
 
@@ -140,7 +140,7 @@ fn reports_are_read_from_disk_when_no_agent_answers() {
         config_error: false,
         ..World::default()
     };
-    let run = |line: &str| run_with(&format!("winddown {NOBODY} report {line}"), &world);
+    let run = |line: &str| run_with(&format!("winddown {NO_AGENT} report {line}"), &world);
     assert_eq!(run("").out, "report \"latest\"\n");
     // No report is of this boot.
     assert_eq!(run("--boot -1").out, "report \"r4\"\n");
@@ -155,7 +155,8 @@ fn reports_are_read_from_disk_when_no_agent_answers() {
         outcome: "cancelled",
         ..World::default()
     };
-    let run_here = |line: &str| run_with(&format!("winddown {NOBODY} report {line}"), &called_off);
+    let run_here =
+        |line: &str| run_with(&format!("winddown {NO_AGENT} report {line}"), &called_off);
     assert_eq!(run_here("-b 0").out, "report \"r5\"\n");
     assert_eq!(run_here("-b -1").out, "report \"r4\"\n");
     let drain = ReportEntry { trigger: "drain".to_owned(), ..entry("r5", "b3") };
@@ -164,7 +165,7 @@ fn reports_are_read_from_disk_when_no_agent_answers() {
         outcome: "clean",
         ..World::default()
     };
-    let ran = run_with(&format!("winddown {NOBODY} report --boot -1"), &drained);
+    let ran = run_with(&format!("winddown {NO_AGENT} report --boot -1"), &drained);
     assert_eq!(ran.out, "report \"r4\"\n", "a drain is no shutdown");
     let ran = run("--boot -4");
     assert_eq!(ran.exit, Exit::Failure);

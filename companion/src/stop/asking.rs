@@ -149,12 +149,8 @@ impl<A: EndPods, N: LocalNode> Core<A, N> {
             let left = whole(grace.remaining());
             let now = Instant::now();
             let until = (now + REQUEST).min(deadline.max(now + EVICTION_PAUSE));
-            let evicted = timeout_at(until, async {
-                let _turn = self.turns.acquire().await;
-                self.api.evict(pod.label(), left).await
-            });
-            let evicted = evicted.await;
-            let refused = match evicted.unwrap_or_else(|_| Err(Refused::silent("evict the pod"))) {
+            let evicted = self.api.evict(pod.label(), left);
+            let refused = match self.in_turn(evicted, until, "evict the pod").await {
                 Ok(()) => {
                     self.outage.worked();
                     if let Some(by) = &refused_by {
@@ -209,12 +205,8 @@ impl<A: EndPods, N: LocalNode> Core<A, N> {
         loop {
             let left = whole(grace.remaining());
             let now = Instant::now();
-            let deleted = timeout_at(now + REQUEST, async {
-                let _turn = self.turns.acquire().await;
-                self.api.delete(pod.label(), left).await
-            });
-            let deleted = deleted.await;
-            let refused = match deleted.unwrap_or_else(|_| Err(Refused::silent("delete the pod"))) {
+            let deleted = self.api.delete(pod.label(), left);
+            let refused = match self.in_turn(deleted, now + REQUEST, "delete the pod").await {
                 Ok(()) => {
                     self.outage.worked();
                     return now + left;
@@ -229,6 +221,20 @@ impl<A: EndPods, N: LocalNode> Core<A, N> {
             tracing::debug!(pod = %pod.label(), error = refusal::chain(&refused), "the pod is not deleted yet");
             sleep(backoff.after_failure(refused.refusal.retry_after())).await;
         }
+    }
+
+    /// The answer to a request that ends a pod, once it is its turn; silence when there is none by `until`.
+    async fn in_turn(
+        &self,
+        request: impl Future<Output = Result<(), Refused>>,
+        until: Instant,
+        what: &'static str,
+    ) -> Result<(), Refused> {
+        let answer = timeout_at(until, async {
+            let _turn = self.turns.acquire().await;
+            request.await
+        });
+        answer.await.unwrap_or_else(|_| Err(Refused::silent(what)))
     }
 
     fn note(&self, refused: &Refused) {

@@ -6,7 +6,6 @@ use k8s_openapi::api::core::v1 as k8s;
 use winddown_shared::Pod;
 
 use super::super::{CriConfig, api};
-use super::is_on_host_network;
 
 /// What the node's own files say.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -22,7 +21,7 @@ pub(crate) fn dns(config: &CriConfig, pod: &Pod, host: &HostFacts) -> Option<api
         Some("None") => return Some(with_own(api::DnsConfig::default(), spec.dns_config.as_ref())),
         Some("Default") => false,
         Some("ClusterFirstWithHostNet") => true,
-        _ => !is_on_host_network(pod),
+        _ => !pod.is_on_host_network(),
     };
     let host = parse(&host.resolv_conf);
     // Without a cluster there is no name server of its own to ask first.

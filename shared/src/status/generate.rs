@@ -103,8 +103,7 @@ fn pod_ips(input: &StatusInput<'_>, host_ips: &[String]) -> Vec<String> {
     }
     let said = input.previous.and_then(|status| status.pod_ips.as_ref());
     let said: Vec<_> = said.into_iter().flatten().map(|said| said.ip.clone()).collect();
-    let on_host = input.pod.spec.as_ref().is_some_and(|spec| spec.host_network == Some(true));
-    if said.is_empty() && on_host { host_ips.to_vec() } else { said }
+    if said.is_empty() && input.pod.is_on_host_network() { host_ips.to_vec() } else { said }
 }
 
 fn list<T>(all: Vec<String>, one: impl Fn(String) -> T) -> Option<Vec<T>> {

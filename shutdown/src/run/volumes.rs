@@ -10,7 +10,7 @@ use winddown_shared::{Pod, PodKiller};
 
 use super::kills::Wait;
 use super::{Place, REAPING, Run, RunStop};
-use crate::role::{is_driver, is_on_host_network};
+use crate::role::is_driver;
 
 /// The longest wait for the release of a pod's resources, counted from the last pod's exit. After
 /// that it hangs, and the time is better spent on pods that still run.
@@ -23,7 +23,7 @@ impl<K: PodKiller> Run<'_, K> {
     pub(super) fn release(&mut self, place: Place, pod: &Pod) {
         let mounts = holds_mounts(pod);
         // A network plugin keeps a pod's state, such as its address lease, on disk.
-        if !mounts && is_on_host_network(pod) {
+        if !mounts && pod.is_on_host_network() {
             return;
         }
         let now = Instant::now();
