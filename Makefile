@@ -99,10 +99,10 @@ platforms: ## Write the table of what winddown is tried on into README.md
 	@$(CARGO) run --quiet --package winddown-node-tests --bin platforms -- \
 		--into README.md
 
-pod-fields: ## Write runtimes/pod-fields.md: what each runtime makes of each field of a pod
+pod-fields: ## Write docs/pod-fields.md: what each runtime makes of each field of a pod
 	@WINDDOWN_WRITE_PAGES=1 $(CARGO) test --quiet --package winddown-runtimes-tests --test pod_fields the_page
 
-beside-kubelet: ## Write the table of docs/explanation/companion.md: winddown and the kubelet's own shutdown (WINDDOWN_KUBELET=…, …)
+beside-kubelet: ## Write the table of docs/companion.md: winddown and the kubelet's own shutdown (WINDDOWN_KUBELET=…, …)
 	@tests/node/packages.sh test
 	@WINDDOWN_LONG=1 WINDDOWN_WRITE_PAGES=1 $(CARGO) test --quiet --package winddown-cluster-tests --test real_apiserver \
 		-- --nocapture every_scene

@@ -107,10 +107,7 @@ stage_documents() {
     "$binary" completions bash >"$root/usr/share/bash-completion/completions/winddown"
     "$binary" completions fish >"$root/usr/share/fish/vendor_completions.d/winddown.fish"
     "$binary" completions zsh >"$root/usr/share/zsh/vendor-completions/_winddown"
-    # With what its links lead to, as far as operators need it.
     cp -R README.md docs "$doc/"
-    mkdir "$doc/runtimes"
-    cp runtimes/pod-fields.md "$doc/runtimes/"
     "$cargo" run --quiet --locked --package xtask -- inventory "$doc" 9>&- || die "no inventory"
     cp packaging/catalog/winddown.catalog "$root/usr/lib/systemd/catalog/"
     mkdir "$root/usr/share/winddown/schemas" "$root/usr/share/winddown/monitoring"
@@ -191,7 +188,7 @@ make_tarball() {
     mkdir -p "$folder/completions"
     cp "$root"/usr/bin/* LICENSE "$doc/README.md" "$doc/licences.txt" "$doc/winddown.cdx.json" \
         "$folder/"
-    cp -R "$doc/docs" "$doc/runtimes" "$root/usr/share/man" "$root/usr/share/winddown/monitoring" \
+    cp -R "$doc/docs" "$root/usr/share/man" "$root/usr/share/winddown/monitoring" \
         "$root/usr/share/winddown/examples" "$folder/"
     cp "$root/usr/share/bash-completion/completions/winddown" "$folder/completions/winddown.bash"
     cp "$root/usr/share/fish/vendor_completions.d/winddown.fish" "$folder/completions/"

@@ -5,15 +5,18 @@ use std::path::{Path, PathBuf};
 /// The folders of docs/, in the order in which a newcomer reads them.
 const FOLDERS: [&str; 4] = ["tutorials", "how-to", "reference", "explanation"];
 
-/// README.md, docs/README.md and the pages of each folder of docs/, in the order in which they are read.
+/// README.md, docs/README.md, the pages of each folder of docs/, and those beside the folders, in the order in which
+/// they are read.
 pub(crate) fn files(root: &Path) -> Vec<PathBuf> {
     let docs = root.join("docs");
-    let mut files = vec![root.join("README.md"), docs.join("README.md")];
-    for folder in FOLDERS {
-        let entries = std::fs::read_dir(docs.join(folder)).expect(folder);
+    let index = docs.join("README.md");
+    let mut files = vec![root.join("README.md"), index.clone()];
+    for directory in FOLDERS.iter().map(|folder| docs.join(folder)).chain([docs.clone()]) {
+        let entries = std::fs::read_dir(directory).expect("a folder of docs");
         let mut pages: Vec<PathBuf> =
             entries.map(|entry| entry.expect("an entry").path()).collect();
         pages.retain(|page| page.extension().is_some_and(|ending| ending == "md"));
+        pages.retain(|page| *page != index);
         pages.sort();
         files.extend(pages);
     }

@@ -1,4 +1,4 @@
-//! The programs in the READMEs of the libraries and in docs/how-to/embedding.md.
+//! The programs in the READMEs of the libraries and in docs/embedding.md.
 //!
 //! `rustdoc` compiles those of one crate as one, and so all of them are this one's: as tests of the crates that
 //! they are about they took a fifth of what all tests take.
@@ -74,5 +74,5 @@ struct Systemd;
 #[doc = include_str!("../../../yaml/README.md")]
 struct Yaml;
 
-#[doc = include_str!("../../../docs/how-to/embedding.md")]
+#[doc = include_str!("../../../docs/embedding.md")]
 struct Embedding;

@@ -1,5 +1,5 @@
 //! One table of what each runtime makes of each field of a pod (`rows`). It has every field that the API's own types
-//! have, says what the runtimes' checks say, names the tests that show what is done, and is runtimes/pod-fields.md.
+//! have, says what the runtimes' checks say, names the tests that show what is done, and is docs/pod-fields.md.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a failed step is a failed test")]
 
@@ -152,13 +152,10 @@ fn read_sources(directory: &Path, sources: &mut Vec<String>) {
 
 #[test]
 fn the_page_is_that_of_the_table() {
-    let (path, page) = (root().join("runtimes/pod-fields.md"), page::page(&rows::all()));
+    let (path, page) = (root().join("docs/pod-fields.md"), page::page(&rows::all()));
     if std::env::var_os(WRITE).is_some() {
         std::fs::write(&path, &page).unwrap();
     }
     let written = std::fs::read_to_string(&path).unwrap_or_default();
-    assert!(
-        written == page,
-        "runtimes/pod-fields.md is not that of the table: run `make pod-fields`"
-    );
+    assert!(written == page, "docs/pod-fields.md is not that of the table: run `make pod-fields`");
 }

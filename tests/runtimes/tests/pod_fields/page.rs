@@ -7,7 +7,7 @@ use crate::table::{Group, Kind, RUNTIMES, Row, Verdict, left_out};
 const HEAD: &str = "\
 # Fields of a pod
 
-What each [runtime](../docs/reference/runtimes.md) does with each field of a pod. `make pod-fields` writes this page from the table that
+What each [runtime](reference/runtimes.md) does with each field of a pod. `make pod-fields` writes this page from the table that
 the tests check the runtimes against.
 
 * **done**, **yes**: as Kubernetes does it, except for the value that is named.
@@ -19,7 +19,7 @@ first. Values without a meaning (a port of 70000, two handlers in one probe) are
 manifest by the agent. `process` and `systemd` share a column where they agree.
 ";
 
-/// runtimes/pod-fields.md.
+/// docs/pod-fields.md.
 pub(crate) fn page(groups: &[Group]) -> String {
     let mut text = HEAD.to_owned();
     for group in groups {

@@ -10,7 +10,7 @@ use winddown_node_tests::{PodLog, TestPod, in_long_form};
 use super::DOWN;
 use super::machine::{Ends, Machine, WITH_VOLUMES, Wanted};
 
-const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/explanation/companion.md");
+const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/companion.md");
 const MARKS: [&str; 2] = [
     "<!-- Written by `make beside-kubelet`. -->",
     "<!-- End of the shutdowns beside a kubelet. -->",
