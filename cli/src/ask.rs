@@ -8,6 +8,9 @@ use winddown_shared::display::seconds;
 
 use super::{CommandError, Exit, Output};
 
+/// How long threads that wait for a disk may take when a command ends.
+pub(super) const LAST_THREADS: Duration = Duration::from_millis(500);
+
 /// After this long a wait is told, and told again.
 const TICK: Duration = Duration::from_secs(1);
 

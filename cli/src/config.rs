@@ -1,30 +1,28 @@
 //! `winddown config`.
 
+use std::path::Path;
+
 use winddown_shared::display::clean;
 
-use super::{
-    CommandError, ConfigArgs, ConfigCommand, Exit, GlobalArgs, Offline, Output, ask, status,
-};
+use super::{CommandError, ConfigArgs, ConfigCommand, Exit, GlobalArgs, Output, ask, status};
+use winddown_config::{Config, DEFAULT_FILE, Warning, default_yaml};
 use winddown_control::Client;
 use winddown_control::api::ConfigView;
 
 pub(super) fn run(
     global: &GlobalArgs,
     args: &ConfigArgs,
-    offline: &impl Offline,
     out: &mut Output,
 ) -> Result<Exit, CommandError> {
     match &args.command {
         ConfigCommand::Check { file } => {
             let file = file.as_deref().or(global.config.as_deref());
-            let view = offline.load_config(file)?;
+            let view = load(file)?;
             warn(&view, out);
-            let name =
-                if view.file.is_empty() { winddown_config::DEFAULT_FILE } else { &view.file };
-            out.line(&format!("{}: valid{}", clean(name), warnings(view.warnings.len())))?;
+            out.line(&format!("{}: valid{}", clean(&view.file), warnings(view.warnings.len())))?;
         }
         ConfigCommand::Show { running: false } => {
-            let view = offline.load_config(global.config.as_deref())?;
+            let view = load(global.config.as_deref())?;
             warn(&view, out);
             out.text(&view.yaml)?;
         }
@@ -38,9 +36,31 @@ pub(super) fn run(
             });
         }
         ConfigCommand::Schema => out.json(&winddown_config::schema())?,
-        ConfigCommand::Default => out.text(&offline.default_config())?,
+        ConfigCommand::Default => out.text(default_yaml())?,
     }
     Ok(Exit::Success)
+}
+
+/// The configuration that was named, or the one at its usual place, or the defaults where there is none.
+/// With what was noticed in it.
+pub(super) fn configured(global: &GlobalArgs) -> Result<(Config, Vec<Warning>), CommandError> {
+    if let Some(file) = &global.config {
+        return Ok(Config::load(file)?);
+    }
+    match Config::load(Path::new(DEFAULT_FILE)) {
+        Err(error) if error.is_missing() => Ok((Config::default(), Vec::new())),
+        read => Ok(read?),
+    }
+}
+
+fn load(file: Option<&Path>) -> Result<ConfigView, CommandError> {
+    let path = file.unwrap_or(Path::new(DEFAULT_FILE));
+    let (config, warnings) = Config::load(path)?;
+    Ok(ConfigView {
+        file: path.display().to_string(),
+        yaml: config.to_yaml(),
+        warnings: warnings.iter().map(ToString::to_string).collect(),
+    })
 }
 
 fn warn(view: &ConfigView, out: &mut Output) {

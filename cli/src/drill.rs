@@ -25,7 +25,8 @@ use winddown_shutdown::{Outcome, ShutdownReport, Trigger};
 use winddown_systemd::stand_in::{ShutdownOutcome, StandIn};
 use winddown_systemd::{InhibitorConfig, LogindInhibitor};
 
-use crate::{CommandError, Output, TextFormat};
+use crate::ask;
+use crate::{CommandError, DrillArgs, Exit, GlobalArgs, Output, TextFormat};
 use winddown_config::{Config, ConfigError};
 use winddown_control::AgentApi;
 use winddown_control::api::{PodState, Status};
@@ -59,7 +60,7 @@ const BUILT_IN: &[(&str, &str)] = &[
 ///
 /// # Errors
 /// Never in a build that passed its tests.
-pub(crate) fn default_config(directory: Option<&Path>) -> Result<Config, ConfigError> {
+fn default_config(directory: Option<&Path>) -> Result<Config, ConfigError> {
     if directory.is_some() {
         return Ok(Config::default());
     }
@@ -69,23 +70,23 @@ pub(crate) fn default_config(directory: Option<&Path>) -> Result<Config, ConfigE
 
 /// What to rehearse.
 #[derive(Clone, Debug)]
-pub(crate) struct DrillOptions {
+struct DrillOptions {
     /// The directory with the pods; none takes the built-in ones.
-    pub directory: Option<PathBuf>,
+    directory: Option<PathBuf>,
     /// The configuration whose shutdown periods apply.
-    pub config: Config,
+    config: Config,
     /// How long the stand-in waits; none takes what the plan wants.
-    pub delay: Option<Duration>,
+    delay: Option<Duration>,
     /// Keep the pods' logs and state.
-    pub keep: bool,
+    keep: bool,
     /// In any other form than text the report is all that is printed.
-    pub form: TextFormat,
+    form: TextFormat,
 }
 
 /// Why a rehearsal could not be held.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub(crate) enum DrillError {
+pub(super) enum DrillError {
     /// The temporary directory cannot be used.
     #[error("cannot prepare {}", .path.display())]
     Prepare {
@@ -144,11 +145,42 @@ impl From<CommandError> for DrillError {
     }
 }
 
+/// Rehearses a shutdown and shows its progress and its report.
+pub(super) fn run(
+    global: &GlobalArgs,
+    args: &DrillArgs,
+    out: &mut Output,
+) -> Result<Exit, CommandError> {
+    winddown_logging::start_at("error");
+    let config = match &global.config {
+        Some(file) => Config::load(file)?.0,
+        None => default_config(args.directory.as_deref())?,
+    };
+    let options = DrillOptions {
+        directory: args.directory.clone(),
+        config,
+        delay: args.delay,
+        keep: args.keep,
+        form: args.output,
+    };
+    // A whole agent runs here.
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    let result = runtime.block_on(hold(options, out));
+    runtime.shutdown_timeout(ask::LAST_THREADS);
+    match result {
+        Ok(Outcome::Clean) => Ok(Exit::Success),
+        Ok(_) => Ok(Exit::PodsLeft),
+        Err(DrillError::Output(error)) => Err(error),
+        Err(error) => Err(CommandError::failure(error)),
+    }
+}
+
 /// Holds a rehearsal and says how it went.
 ///
 /// # Errors
 /// It could not be held. Pods that had been started are ended.
-pub(crate) async fn run(options: DrillOptions, out: &mut Output) -> Result<Outcome, DrillError> {
+async fn hold(options: DrillOptions, out: &mut Output) -> Result<Outcome, DrillError> {
     let scratch = tempfile::Builder::new()
         .prefix("winddown-drill-")
         .tempdir()

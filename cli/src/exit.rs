@@ -3,8 +3,9 @@
 use std::path::Path;
 use std::process::ExitCode;
 
-use winddown_control::ClientError;
+use winddown_config::ConfigError;
 use winddown_control::api::ErrorCode;
+use winddown_control::{ApiError, ClientError};
 
 /// The exit codes as every `--help` shows them.
 pub(super) const EXIT_CODES: &str = "\
@@ -75,6 +76,11 @@ impl CommandError {
         Self::new(exit, anyhow::Error::msg(message.to_string()))
     }
 
+    /// Failed for a reason that has no number of its own.
+    pub(super) fn failure(error: impl Into<anyhow::Error>) -> Self {
+        Self::new(Exit::Failure, error)
+    }
+
     /// `file` cannot be read, for what `error` says.
     pub(super) fn unreadable(file: &Path, error: std::io::Error) -> Self {
         let what = format!("{}: cannot be read", file.display());
@@ -127,5 +133,19 @@ impl From<ClientError> for CommandError {
         };
         let hint = error.hint();
         Self::new(exit, error).with_hint(hint)
+    }
+}
+
+impl From<ConfigError> for CommandError {
+    fn from(error: ConfigError) -> Self {
+        let hint = error.hint();
+        Self::new(Exit::ConfigInvalid, error).with_hint(hint)
+    }
+}
+
+impl From<ApiError> for CommandError {
+    fn from(error: ApiError) -> Self {
+        let hint = error.hint.clone();
+        Self::failure(error).with_hint(hint)
     }
 }

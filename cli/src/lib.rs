@@ -1,21 +1,18 @@
-//! The command line: what can be typed, and the commands that read or ask the running agent.
-//!
-//! Commands that work without a running agent are behind [`Offline`], which the binary implements.
+//! The command line: what can be typed, and the commands that do it.
 
 mod args;
 mod ask;
 mod become_program;
 mod cases;
-pub mod commands;
 mod config;
 mod doctor;
 mod drain;
 mod drill;
 mod exit;
+mod install;
 mod kill;
 mod lines;
 pub mod man;
-mod offline;
 mod output;
 mod plan;
 mod plan_eviction;
@@ -40,7 +37,6 @@ pub use args::{
     VersionArgs,
 };
 pub use exit::{CommandError, Exit};
-pub use offline::Offline;
 pub use output::{ColorChoice, Output};
 
 use exit::EXIT_CODES;
@@ -176,11 +172,10 @@ pub enum Command {
 
 /// Runs what was typed and says how the process is to end.
 ///
-/// Commands that talk to the agent get a single-threaded runtime of their own; `offline` brings
-/// the rest. An error has been printed when this returns.
-pub fn run(cli: &Cli, offline: &impl Offline) -> Exit {
+/// Each command has a runtime of its own, if it needs one. An error has been printed when this returns.
+pub fn run(cli: &Cli) -> Exit {
     let mut out = Output::stdio(cli.global.color);
-    let result = dispatch(cli, offline, &mut out);
+    let result = dispatch(cli, &mut out);
     out.finish(result)
 }
 
@@ -203,29 +198,29 @@ pub fn definition() -> clap::Command {
     shown
 }
 
-fn dispatch(cli: &Cli, offline: &impl Offline, out: &mut Output) -> Result<Exit, CommandError> {
+fn dispatch(cli: &Cli, out: &mut Output) -> Result<Exit, CommandError> {
     let global = &cli.global;
     match &cli.command {
         Command::Agent(args) => become_program::agent(global, args),
         Command::Status(args) => ask::block_on(status::run(global, args, out)),
         Command::Plan(PlanArgs { command: PlanCommand::Shutdown(args) }) => {
-            plan::run(global, args, offline, out)
+            plan::run(global, args, out)
         }
         Command::Plan(PlanArgs { command: PlanCommand::Preemption(args) }) => {
-            plan_preemption::run(global, args, offline, out)
+            plan_preemption::run(global, args, out)
         }
         Command::Plan(PlanArgs { command: PlanCommand::Eviction(args) }) => {
-            plan_eviction::run(global, args, offline, out)
+            plan_eviction::run(global, args, out)
         }
-        Command::Drill(args) => offline.drill(global, args, out),
-        Command::Report(args) => report::run(global, args, offline, out),
-        Command::Doctor(args) => doctor::run(global, args, offline, out),
+        Command::Drill(args) => drill::run(global, args, out),
+        Command::Report(args) => report::run(global, args, out),
+        Command::Doctor(args) => doctor::run(global, args, out),
         Command::Drain(args) => ask::block_on(drain::run(global, args, out)),
         Command::Undrain(args) => ask::block_on(drain::withdraw(global, args.output, out)),
         Command::Kill(args) => ask::block_on(kill::run(global, args, out)),
-        Command::Install(args) => offline.install(global, args, out),
-        Command::Uninstall(args) => offline.uninstall(global, args, out),
-        Command::Config(args) => config::run(global, args, offline, out),
+        Command::Install(args) => install::install(args, out),
+        Command::Uninstall(args) => install::uninstall(args, out),
+        Command::Config(args) => config::run(global, args, out),
         Command::Schema(args) => schema::run(args, out),
         Command::Man(args) => man::run(args, out),
         Command::Completions(args) => completions(args, out),

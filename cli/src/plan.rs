@@ -1,22 +1,29 @@
 //! `winddown plan`.
 
+mod pods;
+
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 use std::time::Duration;
 
 use super::args::TextFormat;
 use super::{
-    CommandError, Exit, GlobalArgs, Offline, Output, OutputFormat, PlanShutdownArgs, ask,
+    CommandError, Exit, GlobalArgs, Output, OutputFormat, PlanShutdownArgs, ask, config,
     plan_lines, status,
 };
 use winddown_control::Client;
 use winddown_control::api::ShutdownPlan;
+use winddown_node::{plan_view, policy_of};
 use winddown_shared::display::duration;
+use winddown_shutdown::{Policy, plan, plan_within};
+
+/// A plan without groups is no proof that there is nothing to end.
+const OFF: &str = "graceful shutdown is off: a shutdown would end all pods at once; set \
+                   shutdownGracePeriod to protect them";
 
 pub(super) fn run(
     global: &GlobalArgs,
     args: &PlanShutdownArgs,
-    offline: &impl Offline,
     out: &mut Output,
 ) -> Result<Exit, CommandError> {
     if let Some(stray) = &args.stray {
@@ -30,7 +37,7 @@ pub(super) fn run(
         return ask::block_on(async {
             let asked = client.shutdown_plan(args.deadline);
             let mut plan = ask::patiently(out, status::WAITING, asked).await?;
-            if let Some((cloud, time)) = notice(global, args, offline) {
+            if let Some((cloud, time)) = notice(global, args) {
                 warn(&mut plan, cloud, time, &client.shutdown_plan(Some(time)).await?);
             }
             print(&plan, args.output, out)?;
@@ -38,23 +45,44 @@ pub(super) fn run(
         });
     };
     if let Input::Cases(lines) = input(file)? {
-        return plan_lines::run(lines, args.output, offline, out);
+        return plan_lines::run(lines, args.output, out);
     }
-    let mut plan = offline.plan(global, file, args.deadline)?;
-    if let Some((cloud, time)) = notice(global, args, offline) {
-        warn(&mut plan, cloud, time, &offline.plan(global, file, Some(time))?);
+    let mut plan = planned(global, file, args.deadline)?;
+    if let Some((cloud, time)) = notice(global, args) {
+        warn(&mut plan, cloud, time, &planned(global, file, Some(time))?);
     }
     print(&plan, args.output, out)?;
     Ok(Exit::Success)
 }
 
-/// The notice that the configuration counts on, if no other time is asked for.
-fn notice(
+/// Plans the shutdown of the pods described in `manifests`, a file or a directory, under the configuration
+/// that `global` names, for a node that is gone in `within` if that is given.
+fn planned(
     global: &GlobalArgs,
-    args: &PlanShutdownArgs,
-    offline: &impl Offline,
-) -> Option<(&'static str, Duration)> {
-    offline.notice(global).filter(|_| args.deadline.is_none())
+    manifests: &Path,
+    within: Option<Duration>,
+) -> Result<ShutdownPlan, CommandError> {
+    let (config, notes) = config::configured(global)?;
+    let policy: Policy = policy_of(&config.shutdown);
+    let pods = pods::read(manifests, &config)?;
+    let planned = match within {
+        Some(within) => plan_within(&pods, &policy, &[], within),
+        None => plan(&pods, &policy, None),
+    };
+    let mut view = plan_view(&planned, None);
+    view.within_seconds = within.map(|within| within.as_secs_f64());
+    if !policy.is_enabled() {
+        view.warnings.extend(notes.iter().map(ToString::to_string));
+        view.warnings.push(OFF.to_owned());
+    }
+    Ok(view)
+}
+
+/// The cloud that the configuration takes notices from and the least time that one leaves, if no other time
+/// is asked for.
+fn notice(global: &GlobalArgs, args: &PlanShutdownArgs) -> Option<(&'static str, Duration)> {
+    let (config, _) = config::configured(global).ok().filter(|_| args.deadline.is_none())?;
+    config.notices.cloud.map(|cloud| (cloud.as_str(), cloud.notice()))
 }
 
 /// Says what a notice of the cloud leaves undone that a shutdown does not.

@@ -6,14 +6,13 @@ use winddown_shared::display::clean;
 
 use super::args::{PlanEvictionArgs, TextFormat};
 use super::plan::{self, Input};
-use super::{CommandError, Exit, GlobalArgs, Offline, Output, ask, cases, status};
+use super::{CommandError, Exit, GlobalArgs, Output, ask, cases, status};
 use winddown_control::Client;
-use winddown_eviction::Signal;
+use winddown_eviction::{Signal, plan_json_line};
 
 pub(super) fn run(
     global: &GlobalArgs,
     args: &PlanEvictionArgs,
-    offline: &impl Offline,
     out: &mut Output,
 ) -> Result<Exit, CommandError> {
     let Some(file) = args.file.as_deref() else { return ask_agent(global, args, out) };
@@ -23,7 +22,7 @@ pub(super) fn run(
             .with_hint("winddown plan eviction asks the running agent, which measures its pods"));
     };
     let mark = cases::Mark("\"signal\"");
-    let answer = |case: &str| offline.eviction_case(case, args.explain);
+    let answer = |case: &str| plan_json_line(case, args.explain).map_err(CommandError::failure);
     cases::answer_each(cases, mark, out, answer, |answer, out| print(answer, args.output, out))
 }
 

@@ -4,18 +4,18 @@ use std::io::BufRead;
 
 use serde::Deserialize;
 
-use super::{CommandError, Exit, Offline, Output, OutputFormat, cases};
+use super::{CommandError, Exit, Output, OutputFormat, cases};
 use winddown_control::api::PlannedGroup;
+use winddown_shutdown::plan_json_line;
 
 /// Plans one case after the other, so that an endless input gives an endless output.
 pub(super) fn run(
     input: impl BufRead,
     form: OutputFormat,
-    offline: &impl Offline,
     out: &mut Output,
 ) -> Result<Exit, CommandError> {
     let mark = cases::Mark("\"pods\"");
-    let plan = |case: &str| offline.plan_line(case);
+    let plan = |case: &str| plan_json_line(case).map_err(CommandError::failure);
     cases::answer_each(input, mark, out, plan, |planned, out| print(planned, form, out))
 }
 

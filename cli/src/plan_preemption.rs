@@ -2,16 +2,16 @@
 
 use serde::Deserialize;
 
+use winddown_preemption::{PlanOptions, plan_json_line};
 use winddown_shared::display::clean;
 
 use super::args::{PlanPreemptionArgs, TextFormat};
 use super::plan::{self, Input};
-use super::{CommandError, Exit, GlobalArgs, Offline, Output, cases, plan_room};
+use super::{CommandError, Exit, GlobalArgs, Output, cases, plan_room};
 
 pub(super) fn run(
     global: &GlobalArgs,
     args: &PlanPreemptionArgs,
-    offline: &impl Offline,
     out: &mut Output,
 ) -> Result<Exit, CommandError> {
     let Some(file) = args.file.as_deref() else {
@@ -21,7 +21,9 @@ pub(super) fn run(
         return plan_room::run(global, args, Some(file), out);
     };
     let mark = cases::Mark("\"requirements\"");
-    let answer = |case: &str| offline.preemption_case(case, args);
+    let strategy = args.strategy.unwrap_or_default().into();
+    let options = PlanOptions { strategy, explain: args.explain };
+    let answer = |case: &str| plan_json_line(case, &options).map_err(CommandError::failure);
     cases::answer_each(cases, mark, out, answer, |answer, out| print(answer, args.output, out))
 }
 

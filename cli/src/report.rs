@@ -3,19 +3,23 @@
 use std::io::Read;
 use std::path::Path;
 
+use serde::Deserialize;
+
 use super::{
-    CommandError, Exit, GlobalArgs, Offline, Output, ReportArgs, ReportFormat, ask, status,
+    CommandError, Exit, GlobalArgs, Output, ReportArgs, ReportFormat, ask, config, status,
 };
 use winddown_control::api::{Envelope, ReportEntry, ReportList};
 use winddown_control::{Client, ClientError};
+use winddown_node::reports;
+use winddown_render::report;
+use winddown_shutdown::{ReportStore, ShutdownReport};
 
 pub(super) fn run(
     global: &GlobalArgs,
     args: &ReportArgs,
-    offline: &impl Offline,
     out: &mut Output,
 ) -> Result<Exit, CommandError> {
-    let source = Source { client: Client::new(&global.socket), global, offline };
+    let source = Source { client: Client::new(&global.socket), global };
     if args.list {
         let list = source.list(out)?;
         return print_list(&list, args.output, out);
@@ -39,10 +43,10 @@ pub(super) fn run(
     match args.output {
         ReportFormat::Json => out.json(&report)?,
         ReportFormat::Yaml => out.yaml(&report)?,
-        ReportFormat::Svg => out.text(&offline.report_svg(&report)?)?,
-        ReportFormat::Html => out.text(&offline.report_html(&report)?)?,
+        ReportFormat::Svg => out.text(&report::svg(&typed(&report)?))?,
+        ReportFormat::Html => out.text(&report::html(&typed(&report)?))?,
         ReportFormat::Text => {
-            let text = offline.report_text(&report, out.color)?;
+            let text = report::text(&typed(&report)?, out.color);
             out.text(&text)?;
             // A report of another node says nothing of this one.
             let list = match args.file {
@@ -61,23 +65,26 @@ pub(super) fn run(
 }
 
 /// The running agent, or the state directory when no agent answers.
-struct Source<'a, O> {
+struct Source<'a> {
     client: Client,
     global: &'a GlobalArgs,
-    offline: &'a O,
 }
 
-impl<O: Offline> Source<'_, O> {
+impl Source<'_> {
+    fn store(&self) -> Result<ReportStore, CommandError> {
+        Ok(reports::store(&config::configured(self.global)?.0))
+    }
+
     fn list(&self, out: &mut Output) -> Result<ReportList, CommandError> {
         match in_runtime(out, self.client.reports())? {
-            Err(error) if asks_disk(&error) => self.offline.reports(self.global),
+            Err(error) if asks_disk(&error) => Ok(reports::list(&self.store()?)?),
             answer => Ok(answer?),
         }
     }
 
     fn report(&self, id: &str, out: &mut Output) -> Result<serde_json::Value, CommandError> {
         match in_runtime(out, self.client.report(id))? {
-            Err(error) if asks_disk(&error) => self.offline.report(self.global, id),
+            Err(error) if asks_disk(&error) => Ok(reports::find(&self.store()?, id)?),
             answer => Ok(answer?),
         }
     }
@@ -97,6 +104,12 @@ fn in_runtime<T>(
         Ok(Exit::Success)
     })?;
     got.ok_or_else(|| CommandError::message(Exit::Failure, "the agent was not asked"))
+}
+
+fn typed(report: &serde_json::Value) -> Result<ShutdownReport, CommandError> {
+    ShutdownReport::deserialize(report).map_err(|error| {
+        CommandError::failure(anyhow::Error::new(error).context("not a report of this version"))
+    })
 }
 
 /// A report larger than this is not one of ours.

@@ -1,8 +1,8 @@
-//! `winddown doctor` from what is typed to what is printed.
+//! `winddown doctor`: what is printed of findings.
 
-use super::world::{World, run_with};
-use crate::Exit;
-use winddown_doctor::{Area, Finding, Severity};
+use super::world::{Ran, printing};
+use crate::{Exit, TextFormat, doctor};
+use winddown_doctor::{Area, Diagnosis, Finding, Severity};
 
 fn found(severity: Severity) -> Finding {
     let wrong = severity > Severity::Info;
@@ -19,8 +19,9 @@ fn found(severity: Severity) -> Finding {
     }
 }
 
-fn world(severities: &[Severity]) -> World {
-    World { findings: severities.iter().copied().map(found).collect(), ..World::default() }
+fn shown(severities: &[Severity], form: TextFormat) -> Ran {
+    let findings = severities.iter().copied().map(found).collect();
+    printing(|out| doctor::print(&Diagnosis::new("node1", findings), form, out))
 }
 
 #[test]
@@ -37,17 +38,17 @@ fn the_worst_finding_decides_the_exit_code() {
         ),
         (&[Warning, Problem, Problem], Exit::Problems, "node1: 3 checks: 2 problems, 1 warning"),
     ] {
-        let ran = run_with("winddown doctor", &world(severities));
+        let ran = shown(severities, TextFormat::Text);
         assert_eq!((ran.exit, ran.out.lines().last()), (exit, Some(last)), "{severities:?}");
         assert_eq!(ran.err, "", "findings are the result, not an error");
-        let ran = run_with("winddown doctor -o json", &world(severities));
+        let ran = shown(severities, TextFormat::Json);
         assert_eq!(ran.exit, exit, "{severities:?}");
     }
 }
 
 #[test]
 fn the_json_has_the_documented_shape() {
-    let ran = run_with("winddown doctor -o json", &world(&[Severity::Ok, Severity::Warning]));
+    let ran = shown(&[Severity::Ok, Severity::Warning], TextFormat::Json);
     let got: serde_json::Value = serde_json::from_str(&ran.out).unwrap();
     assert_eq!(
         got,

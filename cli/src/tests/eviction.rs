@@ -1,4 +1,4 @@
-//! `plan eviction`, with a stand-in for the ranking.
+//! `plan eviction`, of cases and asked of an agent.
 
 use std::io::Write;
 
@@ -84,7 +84,7 @@ fn plan(text: &str, options: &str) -> super::world::Ran {
     run(&format!("winddown plan eviction -f {} {options}", file.path().display()))
 }
 
-const CASE: &str = r#"{"id":"a","pods":[{"metadata":{"name":"web"}},{"metadata":{"name":"db"}}]}"#;
+const CASE: &str = r#"{"id":"a","signal":"memory.available","pods":[{"metadata":{"name":"db"}},{"metadata":{"name":"web"},"spec":{"containers":[{"name":"c","resources":{"requests":{"memory":"1Mi"}}}]}}],"stats":[{"name":"web","memoryWorkingSetBytes":2097152},{"name":"db","memoryWorkingSetBytes":1}]}"#;
 
 #[test]
 fn each_case_gets_one_line_with_the_order() {

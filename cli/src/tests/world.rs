@@ -1,18 +1,14 @@
 //! Commands without a process around them: what they print, and what they find.
 
 use std::io::{self, Write};
-use std::path::Path;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use clap::Parser;
+use serde_json::json;
+use tempfile::TempDir;
+use winddown_shutdown::{ReportStore, ShutdownReport};
 
-use crate::{
-    Cli, CommandError, DoctorArgs, DrillArgs, Exit, GlobalArgs, InstallArgs, Offline, Output,
-    PlanPreemptionArgs, UninstallArgs, dispatch,
-};
-use winddown_control::api::{ConfigView, PlannedGroup, ReportEntry, ReportList, ShutdownPlan};
-use winddown_doctor::{Diagnosis, Finding};
+use crate::{Cli, CommandError, Exit, Output, dispatch};
 
 /// What a command printed and how it ended.
 pub(super) struct Ran {
@@ -22,14 +18,15 @@ pub(super) struct Ran {
 }
 
 pub(super) fn run(line: &str) -> Ran {
-    run_with(line, &World::default())
+    let cli = Cli::try_parse_from(line.split_whitespace()).expect(line);
+    printing(|output| dispatch(&cli, output))
 }
 
-pub(super) fn run_with(line: &str, world: &World) -> Ran {
+/// What a command prints.
+pub(super) fn printing(command: impl FnOnce(&mut Output) -> Result<Exit, CommandError>) -> Ran {
     let (out, err) = (Sink::default(), Sink::default());
     let mut output = Output::plain(out.clone(), err.clone());
-    let cli = Cli::try_parse_from(line.split_whitespace()).expect(line);
-    let result = dispatch(&cli, world, &mut output);
+    let result = command(&mut output);
     let exit = output.finish(result);
     Ran { out: out.text(), err: err.text(), exit }
 }
@@ -54,146 +51,63 @@ impl Write for Sink {
     }
 }
 
-/// What a command finds without an agent.
-#[derive(Default)]
-pub(super) struct World {
-    pub(super) reports: Vec<ReportEntry>,
-    pub(super) outcome: &'static str,
-    pub(super) config_error: bool,
-    pub(super) findings: Vec<Finding>,
-    pub(super) notice: Option<(&'static str, Duration)>,
-}
+/// A node without an agent: a configuration, and the reports that were kept.
+pub(super) struct World(TempDir);
 
-impl Offline for World {
-    fn drill(&self, _: &GlobalArgs, _: &DrillArgs, _: &mut Output) -> Result<Exit, CommandError> {
-        Ok(Exit::PodsLeft)
+impl World {
+    /// `config` is what the configuration says besides where reports are.
+    pub(super) fn new(config: &str) -> Self {
+        let world = Self(TempDir::new().unwrap());
+        let kind = "apiVersion: winddown.dev/v1alpha1\nkind: Configuration\n";
+        let state = world.0.path().join("state");
+        let text = format!("{kind}stateDirectory: {}\n{config}", state.display());
+        std::fs::write(world.0.path().join("config.yaml"), text).unwrap();
+        world
     }
 
-    fn install(
+    /// Runs `winddown` with this configuration.
+    pub(super) fn run(&self, line: &str) -> Ran {
+        let config = self.0.path().join("config.yaml");
+        run(&format!("winddown --socket /nonexistent --config {} {line}", config.display()))
+    }
+
+    /// Keeps the report of a run that began `minute` minutes after noon, and says which that is.
+    pub(super) fn keep(&self, minute: u32, boot: &str, trigger: &str, outcome: &str) -> String {
+        self.keep_with(minute, boot, trigger, outcome, &json!([]))
+    }
+
+    /// The same, with pods.
+    pub(super) fn keep_with(
         &self,
-        _: &GlobalArgs,
-        _: &InstallArgs,
-        _: &mut Output,
-    ) -> Result<Exit, CommandError> {
-        Ok(Exit::Success)
+        minute: u32,
+        boot: &str,
+        trigger: &str,
+        outcome: &str,
+        pods: &serde_json::Value,
+    ) -> String {
+        let report: ShutdownReport = serde_json::from_value(json!({
+            "apiVersion": "winddown.dev/v1alpha1",
+            "kind": "ShutdownReport",
+            "version": 1,
+            "trigger": trigger,
+            "bootId": boot,
+            "startedAt": format!("2026-11-20T12:{minute:02}:00Z"),
+            "endedAt": format!("2026-11-20T12:{minute:02}:01Z"),
+            "tookSeconds": 1.0,
+            "budget": { "requestedSeconds": 30.0, "podsSeconds": 30.0, "reserveSeconds": 2.0 },
+            "outcome": outcome,
+            "groups": [{
+                "priority": 0, "configuredSeconds": 20.0, "allowedSeconds": 20.0,
+                "latestEndSeconds": 20.0, "pods": pods,
+            }],
+        }))
+        .unwrap();
+        ReportStore::new(self.reports()).write(&report).unwrap();
+        report.id()
     }
 
-    fn uninstall(
-        &self,
-        _: &GlobalArgs,
-        _: &UninstallArgs,
-        _: &mut Output,
-    ) -> Result<Exit, CommandError> {
-        Ok(Exit::Success)
-    }
-
-    fn diagnose(&self, _: &GlobalArgs, _: &DoctorArgs) -> Result<Diagnosis, CommandError> {
-        Ok(Diagnosis::new("node1", self.findings.clone()))
-    }
-
-    fn plan(
-        &self,
-        _: &GlobalArgs,
-        _: &Path,
-        within: Option<Duration>,
-    ) -> Result<ShutdownPlan, CommandError> {
-        let mut plan = ShutdownPlan::new(30.0);
-        if let Some(within) = within {
-            plan.warnings.push(format!("web gets {}s", within.as_secs()));
-        }
-        plan.groups.push(PlannedGroup::default());
-        Ok(plan)
-    }
-
-    fn notice(&self, _: &GlobalArgs) -> Option<(&'static str, Duration)> {
-        self.notice
-    }
-
-    fn plan_line(&self, line: &str) -> Result<String, CommandError> {
-        let case: serde_json::Value = serde_json::from_str(line).map_err(anyhow::Error::new)?;
-        let Some(pods) = case["pods"].as_array() else {
-            return Err(CommandError::message(Exit::Failure, "pods: missing"));
-        };
-        let pods: Vec<_> = pods
-            .iter()
-            .map(|pod| serde_json::json!({ "name": pod["metadata"]["name"], "graceSeconds": 3 }))
-            .collect();
-        Ok(serde_json::json!({
-            "id": case["id"],
-            "groups": [{ "priority": 0, "shutdownGracePeriodSeconds": 20, "pods": pods }],
-        })
-        .to_string())
-    }
-
-    fn eviction_case(&self, case: &str, explain: bool) -> Result<String, CommandError> {
-        let case: serde_json::Value = serde_json::from_str(case).map_err(anyhow::Error::new)?;
-        let Some(pods) = case["pods"].as_array() else {
-            return Err(CommandError::message(Exit::Failure, "pods: missing"));
-        };
-        let names: Vec<_> = pods.iter().map(|pod| pod["metadata"]["name"].clone()).collect();
-        let explained = |name: &serde_json::Value| {
-            serde_json::json!({
-                "namespace": "default", "name": name, "priority": 5, "usage": 2_097_152,
-                "request": 1_048_576, "exceedsRequest": true, "verdict": "chosen",
-            })
-        };
-        let pods: Option<Vec<_>> = explain.then(|| names.iter().map(explained).collect());
-        Ok(serde_json::json!({ "id": case["id"], "order": names, "pods": pods }).to_string())
-    }
-
-    fn preemption_case(
-        &self,
-        case: &str,
-        args: &PlanPreemptionArgs,
-    ) -> Result<String, CommandError> {
-        let case: serde_json::Value = serde_json::from_str(case).map_err(anyhow::Error::new)?;
-        let candidates = args.explain.then(|| {
-            serde_json::json!([{
-                "name": "a", "namespace": "default", "qos": "Burstable", "priority": 0,
-                "distance": 0.25, "terminating": true, "text": "victim 1",
-            }])
-        });
-        Ok(serde_json::json!({
-            "id": case["id"], "victims": ["a"], "error": null,
-            "candidates": candidates.unwrap_or_else(|| serde_json::json!([])),
-        })
-        .to_string())
-    }
-
-    fn reports(&self, _: &GlobalArgs) -> Result<ReportList, CommandError> {
-        Ok(ReportList { reports: self.reports.clone(), problems: vec!["x.json: empty".to_owned()] })
-    }
-
-    fn report(&self, _: &GlobalArgs, id: &str) -> Result<serde_json::Value, CommandError> {
-        Ok(serde_json::json!({ "id": id, "outcome": self.outcome }))
-    }
-
-    fn report_text(&self, report: &serde_json::Value, _: bool) -> Result<String, CommandError> {
-        Ok(format!("report {}\n", report["id"]))
-    }
-
-    fn report_svg(&self, report: &serde_json::Value) -> Result<String, CommandError> {
-        Ok(format!("<svg id={}/>\n", report["id"]))
-    }
-
-    fn report_html(&self, report: &serde_json::Value) -> Result<String, CommandError> {
-        Ok(format!("<!DOCTYPE html><p>{}</p>\n", report["id"]))
-    }
-
-    fn load_config(&self, file: Option<&Path>) -> Result<ConfigView, CommandError> {
-        if self.config_error {
-            let error = "config.yaml:3: shutdownGracePeriod: not a duration\n\
-                         config.yaml:4: maxPods: must be at least 1";
-            return Err(CommandError::message(Exit::ConfigInvalid, error));
-        }
-        Ok(ConfigView {
-            file: file.map(|file| file.display().to_string()).unwrap_or_default(),
-            yaml: "kind: Configuration\n".to_owned(),
-            warnings: vec!["cgroupDriver is not used".to_owned()],
-        })
-    }
-
-    fn default_config(&self) -> String {
-        "# defaults\n".to_owned()
+    /// Where reports are kept.
+    pub(super) fn reports(&self) -> std::path::PathBuf {
+        winddown_node::reports::directory(&self.0.path().join("state"))
     }
 }

@@ -3,9 +3,8 @@
 use std::process::ExitCode;
 
 use clap::Parser;
-use winddown_cli::commands::Commands;
 use winddown_cli::{Cli, run};
 
 fn main() -> ExitCode {
-    run(&Cli::parse(), &Commands).into()
+    run(&Cli::parse()).into()
 }

@@ -4,7 +4,6 @@ use std::path::{Path, PathBuf};
 
 use winddown_shared::Pod;
 
-use super::failure;
 use crate::{CommandError, Exit};
 use winddown_config::Config;
 use winddown_static_pods::{ManifestError, is_manifest, load_manifest};
@@ -21,7 +20,7 @@ fn in_directory(path: &Path) -> Result<Vec<PathBuf>, CommandError> {
     let mut files = Vec::new();
     let unreadable = |error: std::io::Error| {
         let what = format!("{}: cannot be listed", path.display());
-        failure(anyhow::Error::new(error).context(what))
+        CommandError::failure(anyhow::Error::new(error).context(what))
     };
     for entry in std::fs::read_dir(path).map_err(unreadable)? {
         let entry = entry.map_err(unreadable)?;

@@ -1,0 +1,72 @@
+//! `winddown install` and `winddown uninstall`.
+
+use std::path::{Path, PathBuf};
+
+use winddown_install::{Companion, InstallOptions, Runtime, UninstallOptions};
+
+use super::{CommandError, Exit, InstallArgs, Output, RuntimeChoice, UninstallArgs};
+
+/// Puts units, drop-ins, configuration and directories in place. What was put stays if something cannot be.
+pub(super) fn install(args: &InstallArgs, out: &mut Output) -> Result<Exit, CommandError> {
+    let chosen = match args.runtime {
+        None if !args.companion => Some(
+            winddown_install::choose(&args.root, args.from.as_deref())
+                .map_err(CommandError::failure)?,
+        ),
+        _ => None,
+    };
+    let runtime = match args.runtime {
+        Some(RuntimeChoice::Process) => Runtime::Process,
+        Some(RuntimeChoice::Systemd) => Runtime::Systemd,
+        Some(RuntimeChoice::Cri) => Runtime::Cri,
+        None => chosen.map(|choice| choice.runtime).unwrap_or_default(),
+    };
+    let options = InstallOptions {
+        root: args.root.clone(),
+        runtime,
+        config: args.from.clone(),
+        companion: args.companion.then(|| Companion {
+            kubelet: args.kubelet.clone(),
+            kubeconfig: args.kubeconfig.clone(),
+            endpoint: args.container_runtime_endpoint.clone(),
+        }),
+        bin_dir: args.bin_dir.clone(),
+        enable: !args.no_enable,
+        start: args.start,
+        dry_run: args.dry_run,
+        force: args.force,
+        ..InstallOptions::new(own_directory()?)
+    };
+    let mut report = winddown_install::install(&options).map_err(CommandError::failure)?;
+    report.notes.extend(chosen.map(|choice| choice.to_string()));
+    out.text(&report.to_string())?;
+    Ok(Exit::Success)
+}
+
+/// Takes away what install put in place.
+pub(super) fn uninstall(args: &UninstallArgs, out: &mut Output) -> Result<Exit, CommandError> {
+    let options = UninstallOptions {
+        root: args.root.clone(),
+        purge: args.purge,
+        force: args.force,
+        dry_run: args.dry_run,
+    };
+    let report = winddown_install::uninstall(&options).map_err(CommandError::failure)?;
+    out.text(&report.to_string())?;
+    Ok(Exit::Success)
+}
+
+/// Where the running program lies, whose programs get installed. The kernel knows best; in a chroot without
+/// `/proc`, as installers have, the name it was started by has to do.
+fn own_directory() -> Result<PathBuf, CommandError> {
+    let started_as = || {
+        let name = std::env::args_os().next()?;
+        winddown_install::find_program(&name, &std::env::var_os("PATH").unwrap_or_default())
+    };
+    let program = std::env::current_exe().or_else(|error| started_as().ok_or(error));
+    let program = program.map_err(|error| {
+        let what = "where this program lies: start it by its path";
+        CommandError::failure(anyhow::Error::new(error).context(what))
+    })?;
+    Ok(program.parent().unwrap_or(Path::new("/")).to_owned())
+}
