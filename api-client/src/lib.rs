@@ -25,7 +25,8 @@ mod draft;
 mod error;
 mod exec;
 mod files;
-#[cfg(feature = "fuzzing")]
+#[cfg(debug_assertions)]
+#[doc(hidden)]
 pub mod fuzzing;
 mod health;
 mod in_cluster;

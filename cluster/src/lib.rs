@@ -11,7 +11,8 @@
 
 pub mod after_boot;
 pub mod events;
-#[cfg(feature = "fuzzing")]
+#[cfg(debug_assertions)]
+#[doc(hidden)]
 pub mod fuzzing;
 pub mod mirror;
 pub mod node;

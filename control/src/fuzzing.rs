@@ -11,18 +11,13 @@ use super::fake::FakeAgent;
 use super::{Limits, Peer, Server};
 use crate::api::ErrorBody;
 
-/// Sends the bytes to a server with a stand-in behind it, as a user who may only look and as root. Panics
-/// if a law is broken.
-pub fn conversation(request: &[u8]) {
-    // No task waits for real time: the clock goes on when all rest.
-    let mut runtime = tokio::runtime::Builder::new_current_thread();
-    let runtime = runtime.enable_time().start_paused(true).build();
-    let Ok(runtime) = runtime else { return };
+/// Sends the bytes to a server with a stand-in behind it, as a user who may only look, as root and from the
+/// network. Panics if a law is broken. Waits, so it wants a clock that goes on when all rest.
+pub async fn conversation(request: &[u8]) {
     for may_change in [false, true] {
-        let peer = Peer::Local { uid: 1000, pid: None, may_change };
-        runtime.block_on(said(request, peer));
+        said(request, Peer::Local { uid: 1000, pid: None, may_change }).await;
     }
-    runtime.block_on(said(request, Peer::Network(Ipv4Addr::LOCALHOST.into())));
+    said(request, Peer::Network(Ipv4Addr::LOCALHOST.into())).await;
 }
 
 async fn said(request: &[u8], peer: Peer) {

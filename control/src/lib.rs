@@ -32,10 +32,11 @@
 pub mod api;
 mod client;
 mod connection;
-#[cfg(any(test, feature = "fuzzing"))]
+#[cfg(any(test, debug_assertions))]
 #[path = "tests/fake.rs"]
 mod fake;
-#[cfg(feature = "fuzzing")]
+#[cfg(debug_assertions)]
+#[doc(hidden)]
 pub mod fuzzing;
 pub mod json;
 mod limits;

@@ -87,7 +87,7 @@ impl<A: AgentApi> Server<A> {
     }
 
     /// Serves one request on a connection that is there.
-    #[cfg(feature = "fuzzing")]
+    #[cfg(debug_assertions)]
     pub(super) async fn converse<S>(&self, stream: S, peer: Peer)
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,

@@ -53,7 +53,8 @@ mod events;
 mod exec;
 mod exits;
 mod foreign_containers;
-#[cfg(feature = "fuzzing")]
+#[cfg(debug_assertions)]
+#[doc(hidden)]
 pub mod fuzzing;
 mod garbage;
 mod health;

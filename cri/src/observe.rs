@@ -44,7 +44,7 @@ pub(super) enum Stage {
 
 impl ObservedContainer {
     /// What the runtime says, without a look at the disk.
-    #[cfg(feature = "fuzzing")]
+    #[cfg(debug_assertions)]
     pub(super) fn without_message(status: api::ContainerStatus) -> Self {
         Self { status, process: None, message: String::new() }
     }

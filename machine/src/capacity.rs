@@ -8,7 +8,7 @@ use winddown_engine::meminfo::MemInfo;
 use crate::file::{self, ReadError, Roots};
 
 mod cpu;
-#[cfg(feature = "fuzzing")]
+#[cfg(debug_assertions)]
 pub(crate) mod fuzzing;
 mod huge_pages;
 #[cfg(test)]

@@ -13,7 +13,8 @@
 mod allocatable;
 mod capacity;
 mod file;
-#[cfg(feature = "fuzzing")]
+#[cfg(debug_assertions)]
+#[doc(hidden)]
 pub mod fuzzing;
 pub mod host;
 mod local_node;

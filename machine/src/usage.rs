@@ -14,7 +14,7 @@ use winddown_shared::NodeStats;
 use crate::file::ReadError;
 
 mod cgroups;
-#[cfg(feature = "fuzzing")]
+#[cfg(debug_assertions)]
 pub(crate) mod fuzzing;
 mod kernel;
 mod kernel_file;

@@ -13,7 +13,7 @@
 
 mod aws;
 mod azure;
-#[cfg(feature = "fuzzing")]
+#[cfg(debug_assertions)]
 pub(crate) mod fuzzing;
 mod gcp;
 mod http;

@@ -7,7 +7,7 @@
 //! followed, only a regular file is opened, and nothing of what is no notice is told.
 
 mod content;
-#[cfg(feature = "fuzzing")]
+#[cfg(debug_assertions)]
 pub(crate) mod fuzzing;
 mod watch;
 

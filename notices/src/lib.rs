@@ -27,7 +27,8 @@ mod aggregator;
 mod announcement;
 mod cloud;
 mod file;
-#[cfg(feature = "fuzzing")]
+#[cfg(debug_assertions)]
+#[doc(hidden)]
 pub mod fuzzing;
 mod kept;
 mod operator;

@@ -5,7 +5,8 @@
 //!
 //! A runtime is a module of its own and implements [`winddown_shared::Runtime`].
 
-#[cfg(feature = "fuzzing")]
+#[cfg(debug_assertions)]
+#[doc(hidden)]
 pub mod fuzzing;
 pub mod process;
 mod programs;

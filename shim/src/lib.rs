@@ -22,7 +22,8 @@
 pub mod containers_file;
 pub mod exit;
 pub mod fault;
-#[cfg(feature = "fuzzing")]
+#[cfg(debug_assertions)]
+#[doc(hidden)]
 pub mod fuzzing;
 mod identity;
 mod launcher;

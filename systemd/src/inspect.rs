@@ -4,7 +4,7 @@
 //! "not allowed" from "hangs".
 
 mod error;
-#[cfg(feature = "fuzzing")]
+#[cfg(debug_assertions)]
 pub(crate) mod fuzzing;
 mod proxies;
 mod views;

@@ -12,7 +12,8 @@
 //! No other crate of the workspace speaks D-Bus.
 
 pub mod drop_in;
-#[cfg(feature = "fuzzing")]
+#[cfg(debug_assertions)]
+#[doc(hidden)]
 pub mod fuzzing;
 pub mod inspect;
 mod logind;

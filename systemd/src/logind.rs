@@ -21,7 +21,7 @@ pub use self::bus::Bus;
 use self::bus::BusLogin;
 #[cfg(feature = "stand-in")]
 pub use self::bus::PeerConnector;
-#[cfg(feature = "fuzzing")]
+#[cfg(debug_assertions)]
 pub(crate) use self::bus::fuzzing as bus_fuzzing;
 pub(crate) use self::bus::proxies;
 use self::session::LoginManager;

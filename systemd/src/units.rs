@@ -13,7 +13,7 @@
 
 mod client;
 mod error;
-#[cfg(feature = "fuzzing")]
+#[cfg(debug_assertions)]
 pub(crate) mod fuzzing;
 mod path;
 mod properties;

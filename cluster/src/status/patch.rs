@@ -16,12 +16,12 @@ use k8s_openapi::api::core::v1 as api;
 use serde_json::{Value, json};
 use winddown_shared::WallTime;
 
-#[cfg(any(test, feature = "fuzzing"))]
+#[cfg(any(test, debug_assertions))]
 pub(in crate::status) mod apply;
 mod conditions;
 mod containers;
 mod difference;
-#[cfg(feature = "fuzzing")]
+#[cfg(debug_assertions)]
 pub(crate) mod fuzzing;
 mod merge;
 #[cfg(test)]

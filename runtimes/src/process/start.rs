@@ -139,7 +139,7 @@ impl<'a> Attempt<'a> {
         command.arg0(SHIM);
         command.args(&shim.args).arg("run").arg(&self.draft.dir).env_clear();
         command.stdin(Stdio::piped()).stdout(report_end).stderr(Stdio::from(lock));
-        #[cfg(feature = "fault-points")]
+        #[cfg(debug_assertions)]
         command.envs(std::env::vars_os().filter(|(name, _)| name == "WINDDOWN_FAULT"));
         fault::point("agent-before-supervisor");
         let mut child = command.spawn().map_err(broken("cannot start the supervisor"))?;

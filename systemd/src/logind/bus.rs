@@ -1,6 +1,6 @@
 //! The login manager behind a D-Bus connection.
 
-#[cfg(feature = "fuzzing")]
+#[cfg(debug_assertions)]
 pub(crate) mod fuzzing;
 pub(crate) mod proxies;
 mod signal_verification;

@@ -2,6 +2,7 @@
 
 use crate::Target;
 
+mod control;
 mod documents;
 mod kernel;
 mod numbers;
@@ -46,7 +47,7 @@ pub(crate) static ALL: [Target; 16] = [
     Target {
         name: "control_requests",
         what: "a local user: the control socket",
-        laws: winddown_control::fuzzing::conversation,
+        laws: control::conversation,
         longest: 2048,
         short: 40,
     },
