@@ -81,6 +81,7 @@ impl Pods<'_> {
         let params = WatchParams::default().fields(&format!("spec.nodeName={}", self.node));
         let events = all.watch(&params, &from).await.unwrap();
         let uid = self.uid(self.namespace, self.willing).await;
+        let mut inside = look(&uid).await;
         let answers = json!([
             ["eviction with 20 s", self.evict(self.willing, &uid, 20).await],
             ["deletion with 10 s", self.delete(self.namespace, self.willing, &uid, 10).await],
@@ -90,42 +91,41 @@ impl Pods<'_> {
         let gone = Inside { runs: false, has_sandbox: false };
         let (mut course, mut order) = (Vec::new(), Vec::new());
         let mut events = std::pin::pin!(events);
-        let mut inside = look(&uid).await;
         let mut is_over = false;
         let watching = async {
             while !is_over || inside != gone {
-                tokio::select! {
-                    event = events.next(), if !is_over => {
-                        let (kind, pod) = match event.unwrap().unwrap() {
-                            WatchEvent::Modified(pod) => ("modified", pod),
-                            WatchEvent::Deleted(pod) => ("deleted", pod),
-                            _ => continue,
-                        };
-                        if pod.metadata.uid.as_deref() != Some(&uid) {
-                            continue;
-                        }
-                        is_over = kind == "deleted";
-                        let shown = json!([kind, shown(&pod)]);
-                        if shown[1]["container"] != "running" && !order.contains(&"API: ended") {
-                            order.push("API: ended");
-                        }
-                        if is_over {
-                            order.push("API: gone");
-                        }
-                        if course.last() != Some(&shown) {
-                            course.push(shown);
-                        }
-                    }
-                    () = tokio::time::sleep(BETWEEN) => {
-                        let now = look(&uid).await;
-                        if inside.runs && !now.runs {
-                            order.push("runtime: runs nothing");
-                        }
-                        if inside.has_sandbox && !now.has_sandbox {
-                            order.push("runtime: no sandbox");
-                        }
-                        inside = now;
-                    }
+                let event = tokio::select! {
+                    event = events.next(), if !is_over => Some(event),
+                    () = tokio::time::sleep(BETWEEN) => None,
+                };
+                // What the API server says comes after what it speaks of: on a busy machine both may be there.
+                let now = look(&uid).await;
+                if inside.runs && !now.runs {
+                    order.push("runtime: runs nothing");
+                }
+                if inside.has_sandbox && !now.has_sandbox {
+                    order.push("runtime: no sandbox");
+                }
+                inside = now;
+                let Some(event) = event else { continue };
+                let (kind, pod) = match event.unwrap().unwrap() {
+                    WatchEvent::Modified(pod) => ("modified", pod),
+                    WatchEvent::Deleted(pod) => ("deleted", pod),
+                    _ => continue,
+                };
+                if pod.metadata.uid.as_deref() != Some(&uid) {
+                    continue;
+                }
+                is_over = kind == "deleted";
+                let shown = json!([kind, shown(&pod)]);
+                if shown[1]["container"] != "running" && !order.contains(&"API: ended") {
+                    order.push("API: ended");
+                }
+                if is_over {
+                    order.push("API: gone");
+                }
+                if course.last() != Some(&shown) {
+                    course.push(shown);
                 }
             }
         };
