@@ -270,7 +270,7 @@ fn may_change(peer: Peer) -> Result<(), ApiError> {
     }
     Err(ApiError::new(ErrorCode::Forbidden, "you may look, but not change the node's state")
         .with_hint(
-            "run the command as root, or as a member of the group that controlSocketGroup names",
+            "type it again behind sudo; controlSocketGroup in the configuration lets a group in",
         ))
 }
 

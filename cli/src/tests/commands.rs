@@ -33,9 +33,9 @@ fn without_an_agent_a_command_says_so_what_to_do_and_ends_with_4() {
         assert_eq!(ran.exit, Exit::AgentUnreachable, "{command}");
         assert_eq!(
             ran.err,
-            "error: /nonexistent/winddown.sock: no agent listens here, there is no such socket\n  \
-             next: is the agent running? `systemctl status winddown` tells, \
-             `systemctl start winddown` starts it\n",
+            "error: cannot reach the agent: /nonexistent/winddown.sock does not exist\n  \
+             next: `sudo systemctl start winddown` starts the agent; \
+             `systemctl status winddown` says why it does not run\n",
             "{command}"
         );
         assert_eq!(ran.out, "", "{command}");

@@ -11,19 +11,19 @@ use crate::api::ErrorBody;
 #[non_exhaustive]
 pub enum ClientError {
     /// There is no socket.
-    #[error("{}: no agent listens here, there is no such socket", socket.display())]
+    #[error("cannot reach the agent: {} does not exist", socket.display())]
     Missing {
         /// The socket's path.
         socket: PathBuf,
     },
     /// There is a socket without a listener.
-    #[error("{}: no agent listens here, the one that did is gone", socket.display())]
+    #[error("cannot reach the agent: nothing listens on {}", socket.display())]
     NotListening {
         /// The socket's path.
         socket: PathBuf,
     },
     /// The socket is not for this user.
-    #[error("{}: no permission to talk to the agent", socket.display())]
+    #[error("cannot reach the agent: permission denied on {}", socket.display())]
     Denied {
         /// The socket's path.
         socket: PathBuf,
@@ -31,7 +31,7 @@ pub enum ClientError {
         group: Option<String>,
     },
     /// The agent does not answer.
-    #[error("{}: the agent has not answered within {after:?}", socket.display())]
+    #[error("no answer from the agent on {} within {after:?}", socket.display())]
     Silent {
         /// The socket's path.
         socket: PathBuf,
@@ -39,13 +39,13 @@ pub enum ClientError {
         after: Duration,
     },
     /// The agent went away before it had answered in full.
-    #[error("{}: the agent closed the connection before it had answered", socket.display())]
+    #[error("the agent closed the connection on {} before it answered", socket.display())]
     Closed {
         /// The socket's path.
         socket: PathBuf,
     },
     /// The connection failed for another reason.
-    #[error("{}: cannot talk to the agent", socket.display())]
+    #[error("cannot talk to the agent on {}", socket.display())]
     Io {
         /// The socket's path.
         socket: PathBuf,
@@ -80,14 +80,17 @@ impl ClientError {
     pub fn hint(&self) -> String {
         match self {
             Self::Missing { .. } | Self::NotListening { .. } => {
-                "is the agent running? `systemctl status winddown` tells, \
-                 `systemctl start winddown` starts it"
+                "`sudo systemctl start winddown` starts the agent; \
+                 `systemctl status winddown` says why it does not run"
             }
             Self::Denied { group: Some(group), .. } => {
-                return format!("run the command as root or as a member of group {group}");
+                return format!(
+                    "type it again behind sudo, or join the group that may: \
+                     `sudo usermod -aG {group} $USER`, then log in again"
+                );
             }
             Self::Denied { .. } => {
-                "run the command as root, or as a member of the group that controlSocketGroup names"
+                "type it again behind sudo; controlSocketGroup in the configuration lets a group in"
             }
             Self::Silent { .. } | Self::Closed { .. } => {
                 "`journalctl -u winddown -e` shows what the agent is doing"

@@ -6,7 +6,7 @@ use std::time::Duration;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum InspectError {
-    /// The name has no owner, or there is no bus.
+    /// The name has no owner.
     #[error("{whom} is not there")]
     Absent {
         /// Who was asked.
@@ -14,6 +14,16 @@ pub enum InspectError {
         /// What the bus said.
         #[source]
         source: zbus::Error,
+    },
+    /// There is no bus.
+    #[error(
+        "{whom} is out of reach: no D-Bus answers at {address}; `systemctl start dbus` starts it"
+    )]
+    NoBus {
+        /// Who was to be asked.
+        whom: &'static str,
+        /// Where the bus was looked for.
+        address: String,
     },
     /// The caller may not ask.
     #[error("{whom} may not be asked by this user")]
@@ -60,7 +70,7 @@ impl InspectError {
     /// What kind of silence it is.
     pub fn kind(&self) -> Silence {
         match self {
-            Self::Absent { .. } => Silence::Absent,
+            Self::Absent { .. } | Self::NoBus { .. } => Silence::Absent,
             Self::Denied { .. } => Silence::Denied,
             Self::Silent { .. } => Silence::Silent,
             Self::Failed { .. } => Silence::Failed,
@@ -69,6 +79,11 @@ impl InspectError {
 
     /// Sorts an error of the bus; `whom` names who was asked.
     pub(super) fn of(whom: &'static str, source: zbus::Error) -> Self {
+        if let zbus::Error::Connection(io, address) = &source
+            && by_io(io.kind()) == Silence::Absent
+        {
+            return Self::NoBus { whom, address: address.to_string() };
+        }
         match kind(&source) {
             Silence::Absent => Self::Absent { whom, source },
             Silence::Denied => Self::Denied { whom, source },

@@ -266,7 +266,8 @@ fn translate(call: &'static str, error: &zbus::Error, after: Duration) -> CallEr
         zbus::Error::InputOutput(io) if io.kind() == std::io::ErrorKind::NotFound => {
             CallError::Absent { call, detail }
         }
-        zbus::Error::Connection(io, ..) if io.kind() == std::io::ErrorKind::NotFound => {
+        zbus::Error::Connection(io, address) if io.kind() == std::io::ErrorKind::NotFound => {
+            let detail = format!("no D-Bus answers at {address}; `systemctl start dbus` starts it");
             CallError::Absent { call, detail }
         }
         zbus::Error::FDO(fdo) => match &**fdo {
