@@ -23,7 +23,7 @@ CRATES := $(addprefix --package winddown-,quantities files shared fakes yaml run
 BENCH = $(or $(CARGO_TARGET_DIR),target)/dist/winddown-bench
 
 .DEFAULT_GOAL := help
-.PHONY: help build manual demo demo-picture demo-node test test-all took reboots chaos platforms pod-fields beside-kubelet bench bench-cri fuzz mutants calm pressure earlyoom packages checksums pictures crates lint fmt node-base clean-cache
+.PHONY: help build manual demo demo-picture demo-node test test-all took reboots chaos platforms pod-fields beside-kubelet bench bench-cri fuzz mutants calm pressure earlyoom packages cross checksums pictures crates lint fmt node-base clean-cache
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -148,11 +148,17 @@ mutants: $(CARGO_MUTANTS) ## Change the planners in every small way: does a test
 		--package winddown-shutdown $(foreach file,$(FILES),--file '$(file)') \
 		--jobs 1 --minimum-test-timeout 60 --output target
 
-packages: ## Build target/packages: .deb, .rpm and a static tarball (two builds, optimised most)
+packages: ## Build target/packages: .deb, .rpm, a static tarball and an OCI image (two builds, optimised most)
 	@tests/node/packages.sh packages
 	$(CARGO) build --profile dist --locked --package winddown
 	@packaging/build.sh deb rpm
 	@packaging/static.sh
+
+cross: ## Build the static tarball and the OCI image for arm64, on any machine
+	@tests/node/packages.sh cross
+	$(CARGO) build --profile dist --locked --package winddown
+	rustup target add aarch64-unknown-linux-musl
+	@packaging/static.sh --machine aarch64
 
 checksums: ## Write target/packages/SHA256SUMS; SIGN=1 signs it with gpg (WINDDOWN_SIGNING_KEY)
 	@packaging/checksums.sh $(if $(SIGN),--sign)

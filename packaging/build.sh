@@ -1,11 +1,13 @@
 #!/bin/sh
 # Makes packages from programs that are built already.
 #
-#   packaging/build.sh [--programs DIR] [--out DIR] [--revision N] [--maintainer WHO] [--fast]
-#                      deb|rpm|tarball...
+#   packaging/build.sh [--programs DIR] [--machine MACHINE [--own DIR]] [--out DIR] [--revision N]
+#                      [--maintainer WHO] [--fast] deb|rpm|tarball...
 #
 # --programs: target/dist unless said otherwise. The deb and the rpm want programs that are linked
 # with the system's libc, the tarball such that are linked with nothing.
+# MACHINE: what the programs are for, this one unless said otherwise. Those for another one cannot be run here: units
+# and manuals come from this machine's own, in target/dist unless said otherwise.
 # --out: target/packages. N: the package's own revision of the same version, 1.
 # WHO: "Name <address>", who answers for the deb; also from the environment, WINDDOWN_MAINTAINER. Without
 # it the address is winddown@localhost, which leads nowhere on purpose.
@@ -26,10 +28,12 @@ cargo=${CARGO:-cargo}
 export LC_ALL=C
 
 maintainer=${WINDDOWN_MAINTAINER:-The winddown authors <winddown@localhost>}
-programs= out=$packages revision=1 fast= payload=zstd formats=
+programs= own=${CARGO_TARGET_DIR:-target}/dist out=$packages revision=1 fast= payload=zstd formats= machine=$(uname -m)
 while [ $# -gt 0 ]; do
     case $1 in
     --programs) programs=$2 && shift ;;
+    --machine) machine=$2 && shift ;;
+    --own) own=$2 && shift ;;
     --out) out=$2 && shift ;;
     --revision) revision=$2 && shift ;;
     --maintainer) maintainer=$2 && shift ;;
@@ -43,8 +47,11 @@ while [ $# -gt 0 ]; do
     shift
 done
 [ -n "$formats" ] || exec "$0" --help
-programs=$(realpath "${programs:-${CARGO_TARGET_DIR:-target}/dist}")
-binary=$programs/winddown
+programs=$(realpath "${programs:-$own}")
+binary=$programs/winddown strip=strip
+if [ "$machine" != "$(uname -m)" ]; then
+    binary=$(realpath "$own")/winddown strip=$machine-linux-gnu-strip
+fi
 
 die() {
     echo "build.sh: $*" >&2
@@ -90,8 +97,9 @@ stage_installation() {
     cp "$installed/process/etc/winddown/config.yaml" "$root/etc/winddown/"
     # Line tables are two thirds of the file and of no use on a node.
     for program in "$installed"/process/usr/bin/*; do
-        strip --strip-unneeded --remove-section=.comment --remove-section=.note \
-            -o "$root/usr/bin/${program##*/}" "$program"
+        program=${program##*/}
+        $strip --strip-unneeded --remove-section=.comment --remove-section=.note \
+            -o "$root/usr/bin/$program" "$programs/$program"
     done
     rm -rf "$installed"
 }
@@ -175,14 +183,14 @@ make_rpm() {
 
 # One folder with the programs, which install themselves, and what there is to read.
 make_tarball() {
-    if ldd "$binary" >/dev/null 2>&1 && ! ldd "$binary" 2>&1 | grep -q 'statically linked'; then
-        die "$binary needs shared libraries: give programs that do not with --programs"
+    if ldd "$programs/winddown" >/dev/null 2>&1 && ! ldd "$programs/winddown" 2>&1 | grep -q 'statically linked'; then
+        die "$programs/winddown needs shared libraries: give programs that do not with --programs"
     fi
     case $programs/ in
     *-musl/*) libc=musl ;;
     *) libc=gnu-static ;;
     esac
-    name=winddown-$version-$(uname -m)-linux-$libc
+    name=winddown-$version-$machine-linux-$libc
     folder=$packages/$name
     rm -rf "$folder"
     mkdir -p "$folder/completions"

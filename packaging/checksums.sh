@@ -20,7 +20,7 @@ cd "${1:-$(dirname "$0")/../target/packages}"
 export LC_ALL=C
 rm -f SHA256SUMS SHA256SUMS.asc
 set --
-for file in *.deb *.rpm *.tar.*; do
+for file in *.deb *.rpm *.tar*; do
     [ -f "$file" ] && set -- "$@" "$file"
 done
 [ $# -gt 0 ] || {

@@ -47,6 +47,9 @@ pub use runtime::units_of_pods;
 /// A node on the real runtimes and the real logind.
 pub type ServiceNode = Node<ConfiguredRuntime>;
 
+/// The variable by which a pod is told its node's name, where the agent runs in one: its host name may be another.
+const NODE_NAME: &str = "NODE_NAME";
+
 /// Who holds the lock, as `systemd-inhibit --list` shows it.
 const WHO: &str = "winddown";
 
@@ -153,7 +156,9 @@ pub async fn run(options: ServiceOptions) -> Result<(), StartError> {
     make_directories(&config)?;
     // The socket comes first: it is what keeps a second agent from touching the first one's pods.
     let socket = bind(&options, &config).await?;
-    let identity = Identity { name: config.node_name_or(&host_name()), boot_id: boot_id() };
+    let node_name = std::env::var(NODE_NAME).ok().filter(|name| !name.is_empty());
+    let name = config.node_name_or(&node_name.unwrap_or_else(host_name));
+    let identity = Identity { name, boot_id: boot_id() };
     let configured = Configured::new(configuration);
     let service = Service { options, configured, identity, socket, notifier, wall, reloads };
     let joined = match config.mode {

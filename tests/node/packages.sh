@@ -1,7 +1,7 @@
 #!/bin/sh
 # Installs the Debian packages that a target needs and this machine lacks.
 #
-#   tests/node/packages.sh build|lint|test|packages|fuzz|earlyoom|promtool
+#   tests/node/packages.sh build|lint|test|packages|cross|fuzz|earlyoom|promtool
 #
 # `earlyoom` and `promtool` unpack a package outside git, without installing it, and print where the
 # program is: installed, earlyoom would watch over this machine, and Prometheus would listen on it.
@@ -50,6 +50,10 @@ packages | test)
     need git git
     ;;
 esac
+if [ "${1:-}" = cross ]; then
+    need aarch64-linux-gnu-gcc gcc-aarch64-linux-gnu
+    [ -e /usr/aarch64-linux-gnu/include/stdio.h ] || missing="$missing libc6-dev-arm64-cross"
+fi
 if [ "${1:-}" = lint ]; then
     need codespell codespell
 fi

@@ -2,6 +2,7 @@
 
 mod client;
 mod companion;
+mod daemon_set;
 mod events;
 #[allow(dead_code, clippy::unwrap_used, reason = "the tests on a real server use the rest")]
 mod in_memory;

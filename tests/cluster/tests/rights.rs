@@ -7,7 +7,7 @@
     reason = "a failed step is a failed test"
 )]
 
-mod compare;
+pub(crate) mod compare;
 mod parts;
 
 use std::collections::BTreeSet;

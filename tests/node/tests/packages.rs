@@ -5,6 +5,7 @@
 //! runs for a release build.
 
 mod contents;
+mod image;
 mod life;
 mod made;
 #[path = "../../../programs/tests/docs/page.rs"]

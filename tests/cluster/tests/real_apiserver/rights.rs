@@ -15,7 +15,7 @@ use tokio::sync::OnceCell;
 use winddown_api_client::Connection;
 
 pub(crate) use compare::manifest;
-use compare::{Right, granted};
+use compare::{Right, daemon_set, granted};
 
 use super::RealApi;
 use super::server::wall;
@@ -77,6 +77,12 @@ async fn check_the_companions_account(api: &RealApi) {
         let right = Right::new(verb, "", resource, "");
         assert!(!may(api, ACCOUNT, &[], &right, "").await, "{right}");
     }
+}
+
+#[tokio::test]
+async fn the_daemon_set_would_be_taken_as_it_stands() {
+    let Some(api) = RealApi::get().await else { return };
+    api.would_take(&daemon_set()).await;
 }
 
 #[tokio::test]

@@ -178,6 +178,16 @@ impl RealApi {
 
     /// Applies objects as the administrator.
     pub(crate) async fn apply(&self, objects: &[serde_json::Value]) {
+        self.apply_as(objects, &PatchParams::apply("winddown-test").force()).await;
+    }
+
+    /// Has the server check objects as if they were applied, strictly, and keeps none.
+    pub(crate) async fn would_take(&self, objects: &[serde_json::Value]) {
+        let params = PatchParams::apply("winddown-test").force().dry_run().validation_strict();
+        self.apply_as(objects, &params).await;
+    }
+
+    async fn apply_as(&self, objects: &[serde_json::Value], params: &PatchParams) {
         let admin = self.admin().await;
         for object in objects {
             let object: DynamicObject = serde_json::from_value(object.clone()).unwrap();
@@ -189,8 +199,7 @@ impl RealApi {
                 Some(namespace) => Api::namespaced_with(admin.clone(), namespace, &resource),
                 None => Api::all_with(admin.clone(), &resource),
             };
-            let params = PatchParams::apply("winddown-test").force();
-            if let Err(error) = api.patch(&name, &params, &Patch::Apply(&object)).await {
+            if let Err(error) = api.patch(&name, params, &Patch::Apply(&object)).await {
                 panic!("{} {name}: {error}", kind.kind);
             }
         }

@@ -26,10 +26,19 @@ pub(crate) struct Difference {
     pub(crate) unused: Vec<String>,
 }
 
-/// The objects of one manifest.
+/// The objects of one manifest of `cluster/rbac`.
 pub(crate) fn manifest(name: &str) -> Vec<Value> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../cluster/rbac");
-    let text = std::fs::read_to_string(folder.join(format!("{name}.yaml"))).unwrap();
+    objects(&format!("cluster/rbac/{name}.yaml"))
+}
+
+/// The objects that run companion as a DaemonSet.
+pub(crate) fn daemon_set() -> Vec<Value> {
+    objects("packaging/kubernetes/companion.yaml")
+}
+
+fn objects(file: &str) -> Vec<Value> {
+    let repository = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let text = std::fs::read_to_string(repository.join(file)).unwrap();
     serde_saphyr::from_multiple(&text).unwrap()
 }
 

@@ -59,10 +59,6 @@ pub(crate) fn are_here(test: &str, tools: &[(&str, &str)]) -> TestResult<bool> {
     if !in_long_form(test, "makes packages, whose tools take minutes to build") {
         return Ok(false);
     }
-    let is_here = |program: &str| {
-        let path = std::env::var_os("PATH").unwrap_or_default();
-        std::env::split_paths(&path).any(|dir| dir.join(program).is_file())
-    };
     let mut missing = String::new();
     for (program, package) in tools.iter().filter(|(program, _)| !is_here(program)) {
         write!(missing, " {program} (apt-get install {package})")?;
@@ -75,6 +71,12 @@ pub(crate) fn are_here(test: &str, tools: &[(&str, &str)]) -> TestResult<bool> {
     }
     println!("SKIPPED: {test}: there is no{missing}");
     Ok(false)
+}
+
+/// Whether the host has this program.
+pub(crate) fn is_here(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|dir| dir.join(program).is_file())
 }
 
 /// What a program of the host prints, which must succeed.

@@ -1,0 +1,243 @@
+//! Static programs: those for another processor, in an emulator, and the image that a DaemonSet runs, on a node with
+//! containerd.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use serde_json::Value;
+use winddown_node_tests::scenario::TestResult;
+use winddown_node_tests::{Flavour, Node, base_or_skip, in_long_form, programs};
+
+use crate::packages::made::{is_here, repository, text_of};
+
+/// A DaemonSet is looked at for this long; its agent takes the lock within a second.
+const SOON: Duration = Duration::from_secs(60);
+/// What containerd gives to a container that says nothing.
+const CAPABILITIES: [&str; 14] = [
+    "CHOWN",
+    "DAC_OVERRIDE",
+    "FSETID",
+    "FOWNER",
+    "MKNOD",
+    "NET_RAW",
+    "SETGID",
+    "SETUID",
+    "SETFCAP",
+    "SETPCAP",
+    "NET_BIND_SERVICE",
+    "SYS_CHROOT",
+    "KILL",
+    "AUDIT_WRITE",
+];
+
+/// Runs a script that prints what it makes.
+async fn made(mut script: Command) -> TestResult<Vec<PathBuf>> {
+    let said = tokio::task::spawn_blocking(move || text_of(&mut script).map_err(|e| e.to_string()));
+    let said = said.await??;
+    Ok(said.lines().filter(|line| line.starts_with('/')).map(PathBuf::from).collect())
+}
+
+#[tokio::test]
+async fn the_tarball_for_arm64_runs_in_an_emulator() -> TestResult {
+    let test = "the_tarball_for_arm64_runs_in_an_emulator";
+    if !in_long_form(test, "builds all programs once more") {
+        return Ok(());
+    }
+    let sysroot = text_of(Command::new("rustc").args(["--print", "sysroot"]))?;
+    let libraries = format!("{}/lib/rustlib/aarch64-unknown-linux-musl", sysroot.trim());
+    let target = "rustup target add aarch64-unknown-linux-musl";
+    let lacks = match () {
+        () if !Path::new(&libraries).is_dir() => Some(target),
+        () if !is_here("aarch64-linux-gnu-gcc") => Some("apt-get install gcc-aarch64-linux-gnu"),
+        () if !is_here("qemu-aarch64") => Some("apt-get install qemu-user"),
+        () => None,
+    };
+    if let Some(lacks) = lacks {
+        // Not failed where nothing may be skipped: Rust's target is in no registry of packages.
+        println!("SKIPPED: {test}: {lacks}");
+        return Ok(());
+    }
+    let dir = tempfile::tempdir()?;
+    let mut script = Command::new(repository().join("packaging/static.sh"));
+    script.args(["--machine", "aarch64", "--profile", "dev", "--own"]).arg(programs().await?);
+    script.arg("--out").arg(dir.path());
+    let made = made(script).await?;
+    let [tarball, image] = &made[..] else { return Err(format!("{made:?}").into()) };
+    assert!(tarball.to_string_lossy().ends_with("-aarch64-linux-musl.tar.gz"), "{made:?}");
+    assert!(image.to_string_lossy().ends_with("-aarch64-image.tar"), "{made:?}");
+    text_of(Command::new("tar").arg("-xzf").arg(tarball).arg("-C").arg(dir.path()))?;
+    let folder = tarball.with_extension("").with_extension("");
+    let emulated = |program: &str, arguments: &[&str]| {
+        let program = folder.join(program);
+        text_of(Command::new("qemu-aarch64").arg(program).args(arguments).current_dir(repository()))
+    };
+    let version = format!("winddown {}", env!("CARGO_PKG_VERSION"));
+    assert!(emulated("winddown", &["--version"])?.starts_with(&version));
+    assert!(emulated("winddownd", &["--version"])?.contains(env!("CARGO_PKG_VERSION")));
+    let plan = ["plan", "shutdown", "-f", "examples/node"];
+    let own = text_of(
+        Command::new(programs().await?.join("winddown")).args(plan).current_dir(repository()),
+    )?;
+    assert_eq!(emulated("winddown", &plan)?, own, "it plans as on this processor");
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_daemon_set_takes_logind_s_lock_and_raises_its_delay() -> TestResult {
+    let test = "the_daemon_set_takes_logind_s_lock_and_raises_its_delay";
+    let Some(base) = base_or_skip(test, Flavour::Containerd).await? else {
+        return Ok(());
+    };
+    let dir = tempfile::tempdir()?;
+    let mut script = Command::new(repository().join("packaging/image.sh"));
+    script.arg("--shared").arg("--programs").arg(programs().await?);
+    script.arg("--out").arg(dir.path());
+    let made = made(script).await?;
+    let [image] = &made[..] else { return Err(format!("{made:?}").into()) };
+    let set = DaemonSet::read()?;
+
+    let mut node = Node::create(&base).await?;
+    node.configure_containerd()?;
+    node.install(image, "/var/lib/image.tar")?;
+    set.lay_into(&node)?;
+    node.start().await?;
+    node.containerd_answers().await?;
+    node.run(&["ctr", "images", "import", "/var/lib/image.tar"]).await?;
+    let before = delay(&node).await?;
+    assert!(before < set.wanted, "logind waits {before:?} anyway");
+    set.run(&node).await?;
+
+    let is_held = async || {
+        let listed = node.run(&["systemd-inhibit", "--list", "--no-legend"]).await;
+        listed.is_ok_and(|text| text.lines().any(|line| line.contains("winddown")))
+    };
+    if node.wait_until("logind to list the lock", SOON, is_held).await.is_err() {
+        return Err(node.read("/var/log/winddown-container.log")?.into());
+    }
+    let is_raised = async || delay(&node).await.is_ok_and(|delay| delay >= set.wanted);
+    node.wait_until("logind to wait longer", SOON, is_raised).await?;
+    let status =
+        ["ctr", "task", "exec", "--exec-id=status", "winddown", "/usr/bin/winddown", "status"];
+    let said = node.exec(&status, SOON).await?;
+    assert!(said.stdout.contains("held"), "{said:?}");
+    assert!(said.stdout.contains("node-of-the-set"), "its name is the pod's node: {said:?}");
+
+    // Nothing holds the lock for an agent in a container.
+    node.run(&["ctr", "task", "kill", "--signal=SIGTERM", "winddown"]).await?;
+    let is_gone = async || !is_held().await;
+    node.wait_until("the lock to go with the agent", SOON, is_gone).await?;
+    Ok(())
+}
+
+async fn delay(node: &Node) -> TestResult<Duration> {
+    let path = ["org.freedesktop.login1", "/org/freedesktop/login1"];
+    let property = ["org.freedesktop.login1.Manager", "InhibitDelayMaxUSec"];
+    let said =
+        node.run(&["busctl", "get-property", path[0], path[1], property[0], property[1]]).await?;
+    Ok(Duration::from_micros(said.trim().trim_start_matches("t ").parse()?))
+}
+
+/// packaging/kubernetes/companion.yaml, as a kubelet would run its pod.
+struct DaemonSet {
+    config: String,
+    /// How long logind has to wait.
+    wanted: Duration,
+    pod: Value,
+}
+
+/// Where a pod finds its credentials. Those of this test lead nowhere: the lock does not need them.
+const CREDENTIALS: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
+
+impl DaemonSet {
+    fn read() -> TestResult<Self> {
+        let file = repository().join("packaging/kubernetes/companion.yaml");
+        let objects: Vec<Value> = serde_saphyr::from_multiple(&std::fs::read_to_string(file)?)?;
+        let of =
+            |kind: &str| objects.iter().find(|object| object["kind"] == kind).ok_or("no object");
+        let config = of("ConfigMap")?["data"]["config.yaml"].as_str().ok_or("no file")?.to_owned();
+        let seconds = config.lines().find_map(|line| line.strip_prefix("shutdownGracePeriod: "));
+        let seconds = seconds.and_then(|text| text.strip_suffix('s')).ok_or("no period")?;
+        let pod = of("DaemonSet")?["spec"]["template"]["spec"].clone();
+        let wanted = Duration::from_secs(seconds.parse()?);
+        Ok(Self { config, wanted, pod })
+    }
+
+    /// Puts what the pod mounts into a node that is off.
+    fn lay_into(&self, node: &Node) -> TestResult {
+        node.write("/var/lib/config/config.yaml", &self.config, 0o644)?;
+        let authority = repository().join("tests/fuzz/corpus/certificates/node.pem");
+        node.write("/var/lib/account/ca.crt", std::fs::read(authority)?, 0o644)?;
+        node.write("/var/lib/account/token", "token", 0o600)?;
+        node.write("/var/lib/account/namespace", "kube-system", 0o644)?;
+        node.write("/var/lib/kubelet/config.yaml", "", 0o644)?;
+        Ok(())
+    }
+
+    /// Runs its container with what the pod gives it, and nothing more.
+    async fn run(&self, node: &Node) -> TestResult {
+        let container = &self.pod["containers"][0];
+        let mut words: Vec<String> = ["ctr", "run", "--detach", "--seccomp"].map(Into::into).into();
+        words.push("--log-uri=file:///var/log/winddown-container.log".into());
+        if self.pod["hostNetwork"] == true {
+            words.push("--net-host".into());
+        }
+        if container["securityContext"]["readOnlyRootFilesystem"] == true {
+            words.push("--read-only".into());
+        }
+        assert_eq!(container["securityContext"]["capabilities"]["drop"][0], "ALL");
+        words.extend(CAPABILITIES.map(|name| format!("--cap-drop=CAP_{name}")));
+        let fields = BTreeMap::from([
+            ("metadata.uid", "uid-of-the-pod"),
+            ("spec.nodeName", "node-of-the-set"),
+        ]);
+        for one in list(&container["env"]) {
+            let field = one["valueFrom"]["fieldRef"]["fieldPath"].as_str();
+            let value = match field {
+                Some(field) => *fields.get(field).ok_or("a field that the test does not know")?,
+                None => one["value"].as_str().ok_or("no value")?,
+            };
+            words.push(format!("--env={}={value}", text(&one["name"])));
+        }
+        words.extend(
+            ["KUBERNETES_SERVICE_HOST=127.0.0.1", "KUBERNETES_SERVICE_PORT=9"]
+                .map(|one| format!("--env={one}")),
+        );
+        for mount in list(&container["volumeMounts"]) {
+            let volume = list(&self.pod["volumes"]).find(|volume| volume["name"] == mount["name"]);
+            let volume = volume.ok_or("a mount without a volume")?;
+            let source = volume["hostPath"]["path"].as_str().unwrap_or("/var/lib/config");
+            if volume["hostPath"]["type"] == "DirectoryOrCreate" {
+                node.run(&["mkdir", "-p", source]).await?;
+            }
+            let follows =
+                if mount["mountPropagation"] == "HostToContainer" { ":rslave" } else { "" };
+            let access = if mount["readOnly"] == true { "ro" } else { "rw" };
+            words.push(bind(
+                source,
+                text(&mount["mountPath"]),
+                &format!("rbind{follows}:{access}"),
+            ));
+        }
+        words.push(bind("/var/lib/account", CREDENTIALS, "rbind:ro"));
+        // The programs of a test are no static ones.
+        words.extend(["/lib", "/lib64"].map(|path| bind(&format!("/usr{path}"), path, "rbind:ro")));
+        words.extend([text(&container["image"]), "winddown"].map(str::to_owned));
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        node.run(&words).await?;
+        Ok(())
+    }
+}
+
+fn bind(from: &str, to: &str, options: &str) -> String {
+    format!("--mount=type=bind,src={from},dst={to},options={options}")
+}
+
+fn list(value: &Value) -> impl Iterator<Item = &Value> {
+    value.as_array().into_iter().flatten()
+}
+
+fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
+}
