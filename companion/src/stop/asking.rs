@@ -68,6 +68,16 @@ fn whole(left: Duration) -> Duration {
     Duration::from_secs((left + ON_THE_WAY).as_secs().max(1))
 }
 
+/// The answer to a request that is sent now: a wait for its turn is over and says nothing of the API server.
+/// Silence when there is none by `until`.
+async fn answer(
+    request: impl Future<Output = Result<(), Refused>>,
+    until: Instant,
+    what: &'static str,
+) -> Result<(), Refused> {
+    timeout_at(until, request).await.unwrap_or_else(|_| Err(Refused::silent(what)))
+}
+
 // === impl StopRequest ===
 
 impl StopRequest {
@@ -141,6 +151,7 @@ impl<A: EndPods, N: LocalNode> Core<A, N> {
 
     /// Evicts the pod: when its grace is over. None: it has to be deleted.
     async fn evict(&self, pod: &Pod, grace: &mut Grace, told: &StopRequest) -> Option<Instant> {
+        let mut turn = self.turns.acquire().await;
         let begun = Instant::now();
         let mut deadline = begun + self.config.consent(grace.remaining());
         let mut backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(2));
@@ -149,8 +160,9 @@ impl<A: EndPods, N: LocalNode> Core<A, N> {
             let left = whole(grace.remaining());
             let now = Instant::now();
             let until = (now + REQUEST).min(deadline.max(now + EVICTION_PAUSE));
-            let evicted = self.api.evict(pod.label(), left);
-            let refused = match self.in_turn(evicted, until, "evict the pod").await {
+            let answer = answer(self.api.evict(pod.label(), left), until, "evict the pod").await;
+            drop(turn);
+            let refused = match answer {
                 Ok(()) => {
                     self.outage.worked();
                     if let Some(by) = &refused_by {
@@ -196,6 +208,7 @@ impl<A: EndPods, N: LocalNode> Core<A, N> {
                     deadline = deadline.min(Instant::now() + consent);
                 }
             }
+            turn = self.turns.acquire().await;
         }
     }
 
@@ -203,10 +216,13 @@ impl<A: EndPods, N: LocalNode> Core<A, N> {
     async fn delete(&self, pod: &Pod, grace: &Grace) -> Instant {
         let mut backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(2));
         loop {
+            let turn = self.turns.acquire().await;
             let left = whole(grace.remaining());
             let now = Instant::now();
             let deleted = self.api.delete(pod.label(), left);
-            let refused = match self.in_turn(deleted, now + REQUEST, "delete the pod").await {
+            let answer = answer(deleted, now + REQUEST, "delete the pod").await;
+            drop(turn);
+            let refused = match answer {
                 Ok(()) => {
                     self.outage.worked();
                     return now + left;
@@ -221,20 +237,6 @@ impl<A: EndPods, N: LocalNode> Core<A, N> {
             tracing::debug!(pod = %pod.label(), error = refusal::chain(&refused), "the pod is not deleted yet");
             sleep(backoff.after_failure(refused.refusal.retry_after())).await;
         }
-    }
-
-    /// The answer to a request that ends a pod, once it is its turn; silence when there is none by `until`.
-    async fn in_turn(
-        &self,
-        request: impl Future<Output = Result<(), Refused>>,
-        until: Instant,
-        what: &'static str,
-    ) -> Result<(), Refused> {
-        let answer = timeout_at(until, async {
-            let _turn = self.turns.acquire().await;
-            request.await
-        });
-        answer.await.unwrap_or_else(|_| Err(Refused::silent(what)))
     }
 
     fn note(&self, refused: &Refused) {

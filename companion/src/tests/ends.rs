@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use serde_json::json;
 use tokio::time::{Instant, sleep};
 use winddown_shared::{Grace, StoppedContainer};
@@ -197,6 +198,26 @@ async fn a_pod_is_gone_when_the_kubelet_has_taken_its_sandbox_down_and_not_when_
     world.forget_containers("web");
     let took = stop(&core, "web", 30).await.0;
     assert_eq!(took, 20);
+}
+
+#[tokio::test(start_paused = true)]
+async fn many_pods_wait_for_their_turn_at_a_slow_api_server_and_it_is_not_called_silent() {
+    // Sixteen at a time, so the last is asked for after six seconds and more.
+    let names: Vec<String> = (0..120).map(|number| format!("web-{number}")).collect();
+    for budgets in [None, Some(json!([]))] {
+        let (world, core) = World::new(names.iter().map(|name| pod(name, json!({})))).await;
+        world.set_answers_after(Duration::from_millis(900));
+        if let Some(budgets) = budgets {
+            world.set_budgets(budgets);
+        }
+        world.set_going_down();
+        let ends = names.iter().map(|name| stop(&core, name, 12));
+        for (took, stopped) in join_all(ends).await {
+            assert!(took < 10, "{took}");
+            assert_eq!(stopped.unwrap().remark, None);
+        }
+        assert_eq!(world.log().len(), names.len(), "each is asked for once: {:?}", world.log());
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -44,6 +44,8 @@ struct State {
     /// None: it does not tell them.
     budgets: Option<Vec<PodDisruptionBudget>>,
     api_away: bool,
+    /// How long the API server takes for a request.
+    answers_after: Duration,
     kubelet_dead: bool,
     runtime_away: bool,
     /// What the service manager answers when the kubelet is to be stopped; it has done so.
@@ -93,6 +95,7 @@ impl World {
             refuses: VecDeque::new(),
             budgets: None,
             api_away: false,
+            answers_after: Duration::ZERO,
             kubelet_dead: false,
             runtime_away: false,
             kubelet_is_service: true,
@@ -154,6 +157,10 @@ impl World {
         if away && let Some(watch) = state.watch.take() {
             let _ = watch.send(Err(watcher::Error::WatchFailed(lost())));
         }
+    }
+
+    pub(super) fn set_answers_after(&self, after: Duration) {
+        self.state().answers_after = after;
     }
 
     pub(super) fn set_kubelet_dead(&self) {
@@ -337,7 +344,11 @@ impl World {
         });
     }
 
-    fn answer(&self, pod: &PodLabel) -> Result<(), Refused> {
+    async fn answer(&self, pod: &PodLabel) -> Result<(), Refused> {
+        let after = self.state().answers_after;
+        if !after.is_zero() {
+            tokio::time::sleep(after).await;
+        }
         let state = self.state();
         match state.objects.contains_key(&pod.uid) {
             _ if state.api_away => Err(refused(Refusal::NoAnswer)),
@@ -400,7 +411,7 @@ impl EndPods for World {
 
     async fn evict(&self, pod: &PodLabel, grace: Duration) -> Result<(), Refused> {
         self.note(&format!("evict {} {}", pod.name, grace.as_secs()));
-        self.answer(pod)?;
+        self.answer(pod).await?;
         let next = self.state().refuses.pop_front();
         if let Some(refusal) = next {
             let source = Some(kube::Error::Api(Box::new(against(&pod.name))));
@@ -412,7 +423,7 @@ impl EndPods for World {
 
     async fn delete(&self, pod: &PodLabel, grace: Duration) -> Result<(), Refused> {
         self.note(&format!("delete {} {}", pod.name, grace.as_secs()));
-        self.answer(pod)?;
+        self.answer(pod).await?;
         self.begin(&pod.uid, grace);
         Ok(())
     }
