@@ -20,18 +20,21 @@ pub fn status<B: Boundary>(state: &PodState<B>, scheme: &str) -> PodRuntimeStatu
         .enumerate()
         .map(|(i, container)| {
             let seen = seen.get(i).copied();
-            // One of before the pod began anew is the past of a container that is started again.
+            // Of before the pod began anew. As with the kubelet its end is the container's state until it is
+            // started again, or could not be.
             let is_past = will_start && seen == Some(ContainerObservation::Never);
-            let run = container.run.as_ref().filter(|run| !run.undone && !is_past);
+            let run = container.run.as_ref().filter(|run| !run.undone);
             let restart = match rules.get(i) {
                 Some(rule) if will_start => rule.restart,
                 _ => Restart::Never,
             };
-            Shown { container, run, seen, restart }
+            Shown { container, run, is_past, seen, restart }
         })
         .collect();
-    let initialized =
-        is_initialized(all.iter().map(|one| (one.container.kind, one.run.map(progress))));
+    let initialized = is_initialized(all.iter().map(|one| {
+        let counts = one.run.filter(|_| !one.is_past);
+        (one.container.kind, counts.map(progress))
+    }));
     let containers = all.iter().map(|one| one.status(state, scheme, initialized)).collect();
     PodRuntimeStatus { containers, started_at: state.started_at, ips: state.ips.clone() }
 }
@@ -41,6 +44,8 @@ struct Shown<'a, B: Boundary> {
     container: &'a Container<B>,
     /// The newest run that counts.
     run: Option<&'a Run<B>>,
+    /// What that run was in is gone, and the container is to be started again.
+    is_past: bool,
     seen: Option<ContainerObservation>,
     restart: Restart,
 }
@@ -71,7 +76,8 @@ impl<B: Boundary> Shown<'_, B> {
 
     fn state(&self, running: Option<&Run<B>>, stopping: bool, initialized: bool) -> ContainerState {
         let end = self.run.and_then(|run| run.end.as_ref());
-        let will_restart = self.seen == Some(ContainerObservation::Outdated)
+        let will_restart = self.is_past
+            || self.seen == Some(ContainerObservation::Outdated)
             || end.is_some_and(|end| self.restart.applies_to(end.exit.exit_code));
         let trouble = self.container.trouble.as_ref().filter(|_| !stopping);
         match (running.and_then(|run| run.started_at), end, trouble) {
@@ -147,8 +153,91 @@ fn is_ready(kind: ContainerKind, run: Option<Progress>) -> bool {
 #[cfg(test)]
 mod tests {
     use ContainerKind::{Init, Regular, Sidecar};
+    use serde_json::json;
+    use winddown_shared::{ContainerExit, Pod, WallTime};
 
     use super::*;
+    use crate::plan::Backoff;
+    use crate::pod::Trouble;
+
+    /// What the pod is in, by number.
+    #[derive(Debug, Default)]
+    struct Place;
+
+    impl Boundary for Place {
+        type Pod = u32;
+        type Container = ();
+        type Run = u32;
+
+        fn is_past(pod: &u32, run: &u32) -> bool {
+            pod != run
+        }
+    }
+
+    /// A pod that is in another place than its containers, `first` and `main`, which ended with these codes.
+    fn moved(policy: &str, codes: [i32; 2]) -> PodState<Place> {
+        let container = |name| json!({"name": name, "image": "x"});
+        let pod = json!({
+            "metadata": {"name": "web", "namespace": "default", "uid": "u"},
+            "spec": {
+                "restartPolicy": policy,
+                "initContainers": [container("first")], "containers": [container("main")],
+            },
+        });
+        let mut state = PodState { own: 1, ..PodState::default() };
+        state.take_pod(&Pod::new(serde_json::from_value(pod).unwrap()).unwrap());
+        for (container, exit_code) in state.containers.iter_mut().zip(codes) {
+            let mut run = Run::new(format!("{}-0", container.name), 0, Duration::ZERO, 0);
+            run.started_at = Some(WallTime::UNIX_EPOCH);
+            let exit = ContainerExit {
+                exit_code,
+                signal: None,
+                reason: "Error".into(),
+                message: String::new(),
+                started_at: None,
+                finished_at: None,
+            };
+            run.finish(exit, (Duration::ZERO, Duration::ZERO), false, &Backoff::default());
+            container.begin(run);
+        }
+        state
+    }
+
+    fn code(state: &ContainerState) -> Option<i32> {
+        match state {
+            ContainerState::Exited(exit) => Some(exit.exit_code),
+            _ => None,
+        }
+    }
+
+    #[tokio::test]
+    async fn what_ended_with_its_sandbox_has_ended_until_it_is_started_again() {
+        for policy in ["Always", "OnFailure"] {
+            let all = status(&moved(policy, [0, 137]), "x").containers;
+            assert_eq!((code(&all[0].state), code(&all[1].state)), (Some(0), Some(137)));
+            assert!(all[0].ready && !all[1].ready);
+            assert!(all.iter().all(|one| one.last_exit.is_none()));
+        }
+    }
+
+    #[tokio::test]
+    async fn what_ended_with_its_sandbox_and_cannot_be_started_again_waits_and_says_why() {
+        let mut state = moved("Always", [0, 137]);
+        let trouble = Trouble {
+            reason: "ErrImagePull",
+            message: "no such image".to_owned(),
+            until: Instant::now(),
+            wait: Duration::ZERO,
+        };
+        state.containers[1].trouble = Some(trouble);
+        let main = status(&state, "x").containers.remove(1);
+        let wanted = ContainerState::Waiting {
+            reason: "ErrImagePull".into(),
+            message: "no such image".to_owned(),
+        };
+        assert_eq!(main.state, wanted);
+        assert_eq!(main.last_exit.unwrap().exit_code, 137);
+    }
 
     const NEW: Progress = Progress { started: false, ready: false, exit_code: None };
     const UP: Progress = Progress { started: true, ready: true, exit_code: None };
