@@ -5,9 +5,10 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::Api;
-use kube::api::PostParams;
+use kube::api::{DeleteParams, PostParams};
 use serde_json::{Value, json};
 use winddown_node_tests::scenario::{GROUPS, Scenario, Setup, TestResult};
 use winddown_node_tests::{Bridge, PodLog, Process, TestPod, read_pod_log};
@@ -33,6 +34,8 @@ pub(crate) enum Ends {
     Winddown,
     /// The kubelet, by its own graceful shutdown; no agent runs.
     Kubelet,
+    /// Whoever deletes them through the API server, group by group; no agent runs, and the machine stays up.
+    Requests,
 }
 
 pub(crate) struct Machine {
@@ -114,7 +117,7 @@ impl Machine {
                 machine.agent_knows_all().await?;
             }
             // The programs stay, for what they say of such a node.
-            Ends::Kubelet => {
+            Ends::Kubelet | Ends::Requests => {
                 let all = "cp $(command -v winddown) /root/winddown
 winddown uninstall; rm -r /etc/winddown";
                 node.run(&["sh", "-ec", all]).await?;
@@ -292,6 +295,21 @@ winddown uninstall; rm -r /etc/winddown";
             mirrors.get(&mirror).await.is_ok_and(|pod| {
                 pod.status.is_some_and(|status| status.phase.as_deref() == Some("Running"))
             })
+        })
+        .await
+    }
+
+    /// Deletes the pods of a group, all at once, and waits for the last exit: what the API server, the kubelet and the
+    /// container runtime need for that by themselves.
+    pub(crate) async fn delete(&self, group: &[&str]) -> TestResult {
+        let pods: Api<Pod> = Api::namespaced(self.api.admin().await, &self.node);
+        let params = DeleteParams::default().grace_period(30);
+        for deleted in join_all(group.iter().map(|pod| pods.delete(pod, &params))).await {
+            deleted?;
+        }
+        self.eventually("the pods have ended", async || {
+            let logs = self.scenario.logs();
+            group.iter().all(|pod| !logs[*pod].exits.is_empty())
         })
         .await
     }

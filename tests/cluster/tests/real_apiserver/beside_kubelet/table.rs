@@ -47,12 +47,12 @@ struct Account {
     last_exit: Duration,
     /// None: a group was asked before the one before it had ended.
     longest_pause: Option<Duration>,
-    /// None: it was released before the last pod had ended.
-    lock_outlived: Option<Duration>,
+    lock_outlived: String,
     pods: usize,
     ended_by_themselves: usize,
     started_again: usize,
-    static_pod_was_last: bool,
+    /// None: it is not asked to end.
+    static_pod_was_last: Option<bool>,
     /// Where a pod has a volume: whether it was unmounted before the lock was released.
     volumes_were_free: Option<bool>,
     report: String,
@@ -88,12 +88,19 @@ impl Scene {
             }
             _ => {}
         }
+        if ends == Ends::Requests {
+            let asked = u64::try_from(std::time::UNIX_EPOCH.elapsed()?.as_nanos())?;
+            for (_, group) in machine.groups() {
+                machine.delete(&group).await?;
+            }
+            return Account::of(machine, ends, asked).await;
+        }
         let asked = machine.scenario.power_off().await?;
         if self == Self::Killed {
             machine.scenario.someone_is_asked().await?;
             match ends {
                 Ends::Winddown => machine.scenario.agent().await?.kill()?,
-                Ends::Kubelet => machine.kubelet()?.kill()?,
+                _ => machine.kubelet()?.kill()?,
             }
         }
         machine.scenario.wait_off(DOWN).await?;
@@ -105,6 +112,10 @@ impl Scene {
         }
         Ok(account)
     }
+}
+
+fn time(time: Duration) -> String {
+    format!("{:.2} s", time.as_secs_f64())
 }
 
 // === impl Account ===
@@ -123,17 +134,25 @@ impl Account {
             })
             .collect();
         let pauses = spans.windows(2).map(|pair| pair[1].0.checked_sub(pair[0].1));
-        let all: Vec<&PodLog> = logs.values().chain([&fixed]).collect();
+        let has_static = ends != Ends::Requests;
+        let all: Vec<&PodLog> = logs.values().chain(has_static.then_some(&fixed)).collect();
         let exits = || all.iter().flat_map(|log| log.exits.iter().copied());
         let last_exit = exits().max().ok_or("no pod ended by itself")?;
         let last_of_others = logs.values().flat_map(|log| &log.exits).max().copied();
-        let released = machine.scenario.lock_released_at().await?;
+        let lock_outlived = match ends {
+            Ends::Requests => String::new(),
+            _ => match machine.scenario.lock_released_at().await?.checked_sub(last_exit) {
+                Some(nanoseconds) => time(Duration::from_nanos(nanoseconds)),
+                None => "released before".to_owned(),
+            },
+        };
         let report = match ends {
             Ends::Winddown => {
                 let report = machine.scenario.newest_report()?;
                 report["outcome"].as_str().unwrap_or("without an outcome").to_owned()
             }
             Ends::Kubelet => "none".to_owned(),
+            Ends::Requests => String::new(),
         };
         Ok(Self {
             last_exit: Duration::from_nanos(last_exit - asked),
@@ -141,31 +160,27 @@ impl Account {
                 .collect::<Option<Vec<u64>>>()
                 .and_then(|pauses| pauses.into_iter().max())
                 .map(Duration::from_nanos),
-            lock_outlived: released.checked_sub(last_exit).map(Duration::from_nanos),
+            lock_outlived,
             pods: all.len(),
             ended_by_themselves: all.iter().filter(|log| !log.exits.is_empty()).count(),
             started_again: all.iter().map(|log| log.starts.len()).sum::<usize>() - all.len(),
             volumes_were_free: None,
-            static_pod_was_last: fixed.terms.first().copied() >= last_of_others,
+            static_pod_was_last: has_static.then(|| fixed.terms.first().copied() >= last_of_others),
             report,
         })
     }
 
     fn row(&self, scene: &str, who: &str) -> String {
-        let time = |time: Option<Duration>, none: &str| match time {
-            Some(time) => format!("{:.2} s", time.as_secs_f64()),
-            None => none.to_owned(),
-        };
         let yes = |is| if is { "yes" } else { "no" };
         format!(
             "| {scene} | {who} | {} | {} | {} | {} of {} | {} | {} | {} | {} |\n",
-            time(Some(self.last_exit), ""),
-            time(self.longest_pause, "none: not in order"),
-            time(self.lock_outlived, "released before"),
+            time(self.last_exit),
+            self.longest_pause.map_or_else(|| "none: not in order".to_owned(), time),
+            self.lock_outlived,
             self.ended_by_themselves,
             self.pods,
             self.started_again,
-            yes(self.static_pod_was_last),
+            self.static_pod_was_last.map_or("", yes),
             self.volumes_were_free.map_or("", yes),
             self.report
         )
@@ -176,14 +191,18 @@ impl Account {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_scene_by_winddown_and_by_the_kubelet_itself() -> TestResult {
     let test = "every_scene_by_winddown_and_by_the_kubelet_itself";
-    if !in_long_form(test, "twelve nodes take minutes") {
+    if !in_long_form(test, "fourteen nodes take minutes") {
         return Ok(());
     }
     let mut table = HEAD.to_owned();
     for (scene, name) in SCENES {
         // One after the other: a node that runs beside it would take its processors.
         let mut accounts = Vec::new();
-        for ends in [Ends::Winddown, Ends::Kubelet] {
+        let by: &[_] = match scene {
+            Scene::Calm | Scene::HundredPods => &[Ends::Winddown, Ends::Kubelet, Ends::Requests],
+            _ => &[Ends::Winddown, Ends::Kubelet],
+        };
+        for ends in by.iter().copied() {
             let Some(mut machine) = Machine::set_with(test, scene.wanted(ends)).await? else {
                 return Ok(());
             };
@@ -192,13 +211,18 @@ async fn every_scene_by_winddown_and_by_the_kubelet_itself() -> TestResult {
             }
             accounts.push(scene.play(&mut machine, ends).await?);
         }
-        let [ours, theirs] = &accounts[..] else { return Err("two accounts".into()) };
-        println!("{name}: {ours:?}\n  {theirs:?}");
-        table += &ours.row(name, "winddown");
-        table += &theirs.row("", "the kubelet");
+        println!("{name}: {accounts:#?}");
+        for (account, ends) in accounts.iter().zip(by) {
+            table += &match ends {
+                Ends::Winddown => account.row(name, "winddown"),
+                Ends::Kubelet => account.row("", "the kubelet"),
+                Ends::Requests => account.row("", "bare deletions, without a shutdown"),
+            };
+        }
+        let ours = &accounts[0];
         assert_eq!(ours.ended_by_themselves, ours.pods, "{name}: {ours:?}");
         assert_eq!(ours.started_again, 0, "{name}: {ours:?}");
-        assert!(ours.static_pod_was_last, "{name}: {ours:?}");
+        assert_eq!(ours.static_pod_was_last, Some(true), "{name}: {ours:?}");
     }
     println!("{table}");
     if std::env::var_os("WINDDOWN_WRITE_PAGES").is_some() {
