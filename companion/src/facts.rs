@@ -9,8 +9,6 @@ use winddown_shared::{
     PodRuntimeStatus, PodUid, StoppedContainer, WallTime,
 };
 
-use super::local_node::Holds;
-
 /// The priority of what a node cannot do without: `system-node-critical`.
 const NODE_CRITICAL: i32 = 2_000_001_000;
 /// The UID that the kubelet and the container runtime know a pod of a manifest by.
@@ -76,17 +74,21 @@ pub(super) fn runtime_uid(pod: &Pod) -> PodUid {
     hash.filter(|hash| !hash.is_empty()).map_or_else(|| pod.uid().clone(), PodUid::new)
 }
 
-/// What of drivers it has.
-pub(super) fn holds(pod: &api::Pod) -> Holds {
-    let spec = pod.spec.as_ref();
-    let volumes = spec.and_then(|spec| spec.volumes.as_deref()).unwrap_or_default();
+/// Whether it has volumes of a storage driver.
+pub(super) fn has_volumes(pod: &api::Pod) -> bool {
+    let volumes = pod.spec.as_ref().and_then(|spec| spec.volumes.as_deref()).unwrap_or_default();
     let is_of_driver = |volume: &api::Volume| {
         volume.persistent_volume_claim.is_some()
             || volume.ephemeral.is_some()
             || volume.csi.is_some()
     };
-    let claims = spec.and_then(|spec| spec.resource_claims.as_deref()).unwrap_or_default();
-    Holds { volumes: volumes.iter().any(is_of_driver), claims: !claims.is_empty() }
+    volumes.iter().any(is_of_driver)
+}
+
+/// Whether it names claims on devices.
+pub(super) fn has_claims(pod: &api::Pod) -> bool {
+    let spec = pod.spec.as_ref();
+    spec.is_some_and(|spec| spec.resource_claims.as_ref().is_some_and(|claims| !claims.is_empty()))
 }
 
 /// What is left of the grace of a pod that is being deleted.

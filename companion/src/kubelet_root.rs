@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 use winddown_shared::{PodUid, mounts};
 
-use super::local_node::{Holds, Unasked};
+use super::local_node::Unasked;
 
 /// The mounts of the machine, whatever namespace this process is in.
 const MOUNTINFO: &str = "/proc/1/mountinfo";
@@ -70,12 +70,13 @@ impl KubeletRoot {
         Self { root: root.into(), mountinfo: MOUNTINFO.into() }
     }
 
-    /// What is held for the pod, for people: mount points, but for those in memory, and claims.
+    /// What is held for the pod, for people: mount points, but for those in memory, and claims. `has_claims`:
+    /// its object names some.
     ///
     /// # Errors
     /// A file cannot be read, or is of a version that is not known: the answer is unknown, not empty.
-    pub fn held(&self, uid: &PodUid, of: Holds) -> Result<Vec<String>, Unasked> {
-        let text = fs::read(&self.mountinfo).map_err(|error| unread(&self.mountinfo, &error))?;
+    pub fn held(&self, uid: &PodUid, has_claims: bool) -> Result<Vec<String>, Unasked> {
+        let text = self.read_mounts()?;
         let of_pod = self.root.join("pods").join(uid.as_str());
         let drivers = self.root.join("plugins");
         // A raw device is handed over as a file of the pod's UID, on which the device's own is mounted.
@@ -89,24 +90,25 @@ impl KubeletRoot {
         });
         let mut held: Vec<String> =
             of_this.map(|mount| mount.point.display().to_string()).collect();
-        if of.volumes {
-            held.extend(self.staged_for_none(&text)?);
-        }
         match self.claims(uid) {
             Ok(claims) => held.extend(claims),
-            Err(unknown) if of.claims => return Err(unknown),
+            Err(unknown) if has_claims => return Err(unknown),
             // Devices that are asked for by amount are claims of which the pod's spec says nothing.
             Err(_) => {}
         }
         Ok(held)
     }
 
-    /// Volumes that are staged and that no pod has any more: the kubelet is about to give them back to
-    /// their driver. Of which pod they were is not kept anywhere.
-    fn staged_for_none(&self, mountinfo: &[u8]) -> Result<Vec<String>, Unasked> {
+    /// Mount points of volumes that are staged and that no pod has any more: the kubelet is about to give them
+    /// back to their driver. Of which pod they were is not kept anywhere.
+    ///
+    /// # Errors
+    /// A file or directory cannot be read: the answer is unknown, not empty.
+    pub fn unused_volumes(&self) -> Result<Vec<String>, Unasked> {
+        let mountinfo = self.read_mounts()?;
         let below = self.root.join(STAGED);
         let is_staged = |point: &Path| point.starts_with(&below) && point.ends_with("globalmount");
-        let points: Vec<PathBuf> = mounts(mountinfo).map(|mount| mount.point).collect();
+        let points: Vec<PathBuf> = mounts(&mountinfo).map(|mount| mount.point).collect();
         let staged: Vec<_> = points.into_iter().filter(|point| is_staged(point)).collect();
         if staged.is_empty() {
             return Ok(Vec::new());
@@ -119,6 +121,10 @@ impl KubeletRoot {
         };
         let free = staged.into_iter().filter(is_free);
         Ok(free.map(|point| point.display().to_string()).collect())
+    }
+
+    fn read_mounts(&self) -> Result<Vec<u8>, Unasked> {
+        fs::read(&self.mountinfo).map_err(|error| unread(&self.mountinfo, &error))
     }
 
     /// The volumes of drivers that pods have.
@@ -160,7 +166,12 @@ fn claims(text: &[u8], uid: &PodUid) -> Result<Vec<String>, String> {
 }
 
 fn volume_of(path: &Path) -> Option<Volume> {
-    serde_json::from_slice(&read(path).ok()?).ok()
+    volume(&read(path).ok()?)
+}
+
+/// The volume that the text is about.
+fn volume(text: &[u8]) -> Option<Volume> {
+    serde_json::from_slice(text).ok()
 }
 
 /// The entries of a directory; none where it is absent.
@@ -193,5 +204,7 @@ fn unread(path: &Path, error: &io::Error) -> Unasked {
     Unasked::because(format!("{} cannot be read: {error}", path.display()))
 }
 
+#[cfg(debug_assertions)]
+pub mod fuzzing;
 #[cfg(test)]
 mod tests;

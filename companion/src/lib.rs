@@ -43,10 +43,15 @@ mod started_again;
 mod stop;
 #[cfg(test)]
 mod tests;
+mod unused_volumes;
+
+#[cfg(debug_assertions)]
+#[doc(hidden)]
+pub use kubelet_root::fuzzing;
 
 pub use config::{CompanionConfig, WithoutApi};
 pub use follow::Follower;
 pub use kubelet_root::KubeletRoot;
-pub use local_node::{Holds, Inside, LocalNode, NoLocalNode, Unasked};
-pub use rights::{NEEDS, Need, READ_BUDGETS, RightsUnknown, may_taint, missing_rights};
+pub use local_node::{Inside, LocalNode, NoLocalNode, Unasked};
+pub use rights::{NEEDS, Need, READ_BUDGETS, RightsUnknown, may, may_taint, missing_rights};
 pub use runtime::{KubeletRuntime, companion};

@@ -47,17 +47,26 @@ pub trait LocalNode: Send + Sync + 'static {
         async { Ok(()) }
     }
 
-    /// What the kubelet still holds for a pod that has these: mount points and prepared claims. What is in
-    /// memory ends with the machine and is left out. [`KubeletRoot`](super::KubeletRoot) knows.
+    /// What the kubelet still holds for a pod: mount points and prepared claims; whether its object names claims is
+    /// `has_claims`. What is in memory ends with the machine and is left out.
+    /// [`KubeletRoot`](super::KubeletRoot) knows.
     ///
     /// # Errors
     /// That cannot be read; the answer is unknown, not empty.
     fn held(
         &self,
         uid: &PodUid,
-        of: Holds,
+        has_claims: bool,
     ) -> impl Future<Output = Result<Vec<String>, Unasked>> + Send {
-        let _ = (uid, of);
+        let _ = (uid, has_claims);
+        async { Ok(Vec::new()) }
+    }
+
+    /// Mount points of volumes that are staged and that no pod has. Of which pod they were is not kept anywhere.
+    ///
+    /// # Errors
+    /// That cannot be read; the answer is unknown, not empty.
+    fn unused_volumes(&self) -> impl Future<Output = Result<Vec<String>, Unasked>> + Send {
         async { Ok(Vec::new()) }
     }
 
@@ -93,15 +102,6 @@ pub struct Inside {
     /// Whether its sandbox is ready. A kubelet that ends a pod takes it down after the containers, and
     /// makes no other.
     pub has_sandbox: bool,
-}
-
-/// What of drivers a pod has, as its object tells.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Holds {
-    /// Volumes of a storage driver.
-    pub volumes: bool,
-    /// Claims on devices.
-    pub claims: bool,
 }
 
 /// The node did not answer, or refused.

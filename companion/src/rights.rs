@@ -56,13 +56,19 @@ pub struct RightsUnknown {
 /// # Errors
 /// The API server cannot be asked.
 pub async fn missing_rights(client: &kube::Client, node: &str) -> Result<Vec<Need>, RightsUnknown> {
+    let ask = async |need: Need| Ok((!may(client, node, need).await?).then_some(need));
+    let answers = try_join_all(NEEDS.map(ask)).await?;
+    Ok(answers.into_iter().flatten().collect())
+}
+
+/// Whether the API server allows this to `client` for this node. Nothing is changed.
+///
+/// # Errors
+/// The API server cannot be asked.
+pub async fn may(client: &kube::Client, node: &str, need: Need) -> Result<bool, RightsUnknown> {
     let reviews: Api<SelfSubjectAccessReview> = Api::all(client.clone());
-    let ask = async |need: Need| -> Result<Option<Need>, kube::Error> {
-        let answer = reviews.create(&PostParams::default(), &need.review(node)).await?;
-        Ok((!answer.status.is_some_and(|status| status.allowed)).then_some(need))
-    };
-    match try_join_all(NEEDS.map(ask)).await {
-        Ok(answers) => Ok(answers.into_iter().flatten().collect()),
+    match reviews.create(&PostParams::default(), &need.review(node)).await {
+        Ok(answer) => Ok(answer.status.is_some_and(|status| status.allowed)),
         Err(error) => Err(RightsUnknown { why: refusal::text(&error) }),
     }
 }

@@ -97,6 +97,7 @@ impl<N: LocalNode> Runtime for KubeletRuntime<N> {
 
     async fn forget_pod(&self, uid: &PodUid) -> Result<(), RuntimeError> {
         self.core.known.forget(uid);
+        self.core.unused_volumes.forget(uid);
         Ok(())
     }
 

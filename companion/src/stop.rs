@@ -23,6 +23,7 @@ use super::kubelet_hold::KubeletHold;
 use super::local_node::{Inside, LocalNode, Unasked};
 use super::looks::{Look, Looks};
 use super::started_again::EndedPast;
+use super::unused_volumes::UnusedVolumes;
 
 mod asking;
 
@@ -51,6 +52,7 @@ pub(super) struct Core<A, N> {
     pub(super) looks: Looks,
     pub(super) kubelet: KubeletHold,
     pub(super) ended_past: EndedPast,
+    pub(super) unused_volumes: UnusedVolumes,
     /// It was said that the container runtime cannot be asked.
     unasked: AtomicBool,
 }
@@ -71,6 +73,7 @@ impl<A, N> Core<A, N> {
             looks: Looks::default(),
             kubelet: KubeletHold::default(),
             ended_past: EndedPast::default(),
+            unused_volumes: UnusedVolumes::default(),
             unasked: AtomicBool::new(false),
         }
     }
@@ -84,6 +87,16 @@ impl<A: EndPods, N: LocalNode> Core<A, N> {
     /// Ends the pod and resolves when none of its containers runs. Dropping the future abandons the
     /// wait: what the API server was asked for goes on.
     pub(super) async fn stop(
+        &self,
+        uid: &PodUid,
+        pod: Option<&Pod>,
+        grace: Grace,
+    ) -> Result<PodStopped, RuntimeError> {
+        // Its volumes are looked at beside its end: their disk may hang.
+        tokio::join!(self.end(uid, pod, grace), self.look_at_volumes(uid)).0
+    }
+
+    async fn end(
         &self,
         uid: &PodUid,
         pod: Option<&Pod>,
@@ -332,7 +345,24 @@ impl<A: EndPods, N: LocalNode> Core<A, N> {
     /// What is mounted, staged and prepared for the pod.
     async fn mounted(&self, uid: &PodUid) -> Result<Vec<String>, Unasked> {
         let view = self.known.look(uid);
-        self.node.held(uid, view.map(|view| facts::holds(&view.pod)).unwrap_or_default()).await
+        let has_claims = view.as_ref().is_some_and(|view| facts::has_claims(&view.pod));
+        let mut held = self.node.held(uid, has_claims).await?;
+        if view.is_some_and(|view| facts::has_volumes(&view.pod)) {
+            let at = Instant::now();
+            let unused = self.node.unused_volumes().await?;
+            held.extend(self.unused_volumes.of(uid, at, unused));
+        }
+        Ok(held)
+    }
+
+    /// Notes which volumes no pod has when the pod's end begins: they are not the pod's.
+    async fn look_at_volumes(&self, uid: &PodUid) {
+        let at = Instant::now();
+        if self.known.look(uid).is_some_and(|view| facts::has_volumes(&view.pod))
+            && let Ok(unused) = self.node.unused_volumes().await
+        {
+            self.unused_volumes.begin(uid, at, &unused);
+        }
     }
 
     /// Resolves when only pods of manifests run and the kubelet holds nothing of the others. Cancel-safe.

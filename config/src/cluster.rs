@@ -92,13 +92,25 @@ pub enum OrphanedPods {
 }
 
 /// Everything that only matters beside a kubelet.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CompanionSettings {
     /// `companionEvictionTimeout`: how long a pod's disruption budget is asked for its consent; none
     /// takes a third of the pod's grace, and at most ten seconds. 0 to 1 h.
     pub eviction_timeout: Option<Duration>,
     /// `companionWithoutApi`: what is done when the API server is away while the node goes down.
     pub without_api: WithoutApi,
+    /// `kubeletRootDir`: where the kubelet keeps what it has for pods, its `--root-dir`.
+    pub kubelet_root_dir: PathBuf,
+}
+
+impl Default for CompanionSettings {
+    fn default() -> Self {
+        Self {
+            eviction_timeout: None,
+            without_api: WithoutApi::default(),
+            kubelet_root_dir: "/var/lib/kubelet".into(),
+        }
+    }
 }
 
 impl Default for ClusterSettings {

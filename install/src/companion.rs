@@ -44,7 +44,8 @@ const SOCKETS: [&str; 4] = [
 ];
 
 /// Fields that follow from what the kubelet was told.
-const FIELDS: [&str; 5] = ["mode", "runtime", "kubeconfig", "containerRuntimeEndpoint", "nodeName"];
+const FIELDS: [&str; 6] =
+    ["mode", "runtime", "kubeconfig", "containerRuntimeEndpoint", "nodeName", "kubeletRootDir"];
 const PERIODS: [&str; 3] =
     ["shutdownGracePeriod", "shutdownGracePeriodCriticalPods", "shutdownGracePeriodByPodPriority"];
 
@@ -72,6 +73,9 @@ pub(super) fn find(root: &Path, live: bool, asked: &Companion) -> Result<Beside,
     field("containerRuntimeEndpoint", &endpoint, &of_endpoint);
     if let Some(name) = kubelet.option("--hostname-override") {
         field("nodeName", name, &origin(&kubelet, "--hostname-override"));
+    }
+    if let Some(directory) = kubelet.option("--root-dir") {
+        field("kubeletRootDir", directory, &origin(&kubelet, "--root-dir"));
     }
     text.push_str(&periods_text(said.as_ref()));
     let file = said.as_ref().and_then(|said| kubelet.file_to_change(root, said));

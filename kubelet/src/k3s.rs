@@ -24,6 +24,14 @@ const DATA: &str = "/var/lib/rancher/k3s";
 struct Settings {
     data_dir: Option<String>,
     node_name: Option<String>,
+    kubelet_arg: Option<OneOrMore>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+enum OneOrMore {
+    One(String),
+    More(Vec<String>),
 }
 
 /// The arguments that it gives to its kubelet, as far as they are asked for here.
@@ -38,6 +46,7 @@ pub(super) fn kubelets_arguments(root: &Path, own: &Start) -> Vec<String> {
         let later: Settings = serde_saphyr::from_str(&text).unwrap_or_default();
         settings.data_dir = later.data_dir.or(settings.data_dir);
         settings.node_name = later.node_name.or(settings.node_name);
+        settings.kubelet_arg = later.kubelet_arg.or(settings.kubelet_arg);
     }
     let set = |option: Option<&str>, variable: &str, file: Option<String>| {
         option.or(own.environment.get(variable).map(String::as_str)).map(str::to_owned).or(file)
@@ -50,5 +59,14 @@ pub(super) fn kubelets_arguments(root: &Path, own: &Start) -> Vec<String> {
         format!("--config-dir={data}/agent/etc/kubelet.conf.d"),
     ];
     arguments.extend(name.map(|name| format!("--hostname-override={name}")));
+    let more = match settings.kubelet_arg {
+        Some(OneOrMore::One(one)) => vec![one],
+        Some(OneOrMore::More(more)) => more,
+        None => Vec::new(),
+    };
+    // They are written without dashes.
+    let own = own.arguments.iter().filter_map(|one| one.strip_prefix("--kubelet-arg="));
+    let more = more.iter().map(String::as_str).chain(own);
+    arguments.extend(more.filter(|one| one.starts_with("root-dir=")).map(|one| format!("--{one}")));
     arguments
 }

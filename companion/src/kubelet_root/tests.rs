@@ -3,8 +3,8 @@ use tempfile::TempDir;
 
 use super::*;
 
-const ALL: Holds = Holds { volumes: true, claims: true };
-const NONE: Holds = Holds { volumes: false, claims: false };
+const CLAIMED: bool = true;
+const UNCLAIMED: bool = false;
 
 /// A kubelet's directory, with a list of mounts of its own.
 struct Scene(TempDir);
@@ -34,12 +34,23 @@ impl Scene {
     }
 
     /// What is held for pod `u1`, with the root left out.
-    fn held(&self, of: Holds) -> Result<Vec<String>, String> {
+    fn held(&self, has_claims: bool) -> Result<Vec<String>, String> {
+        self.shown(self.kubelet().held(&PodUid::new("u1"), has_claims))
+    }
+
+    fn unused_volumes(&self) -> Vec<String> {
+        self.shown(self.kubelet().unused_volumes()).unwrap()
+    }
+
+    fn kubelet(&self) -> KubeletRoot {
         let root = self.0.path();
-        let kubelet = KubeletRoot { root: root.into(), mountinfo: root.join("mountinfo") };
-        let held = kubelet.held(&PodUid::new("u1"), of).map_err(|error| error.to_string())?;
-        let root = format!("{}/", root.display());
-        Ok(held.into_iter().map(|one| one.replace(&root, "")).collect())
+        KubeletRoot { root: root.into(), mountinfo: root.join("mountinfo") }
+    }
+
+    fn shown(&self, found: Result<Vec<String>, Unasked>) -> Result<Vec<String>, String> {
+        let root = format!("{}/", self.0.path().display());
+        let found = found.map_err(|error| error.to_string())?;
+        Ok(found.into_iter().map(|one| one.replace(&root, "")).collect())
     }
 }
 
@@ -60,11 +71,11 @@ fn mounts_of_a_pod_and_raw_devices_that_are_handed_to_it_are_held_and_memory_is_
         "plugins/kubernetes.io/csi/volumeDevices/publish/pv1/u1",
         "plugins/kubernetes.io/csi/volumeDevices/pv1/dev/u1",
     ];
-    assert_eq!(scene.held(NONE).unwrap(), held);
+    assert_eq!(scene.held(UNCLAIMED).unwrap(), held);
 }
 
 #[test]
-fn a_staged_volume_is_held_for_pods_with_such_volumes_when_no_pod_has_it_any_more() {
+fn a_staged_volume_is_unused_when_no_pod_has_it_any_more() {
     let staged =
         |volume: &str| format!("plugins/kubernetes.io/csi/disk.example/{volume}/globalmount");
     let data = |handle: &str| {
@@ -76,17 +87,17 @@ fn a_staged_volume_is_held_for_pods_with_such_volumes_when_no_pod_has_it_any_mor
     scene.write(&b.replace("globalmount", VOLUME), &data("b"));
     scene.write("pods/u2/volumes/kubernetes.io~csi/pv/vol_data.json", &data("b"));
     scene.write("pods/stray", "");
-    assert_eq!(scene.held(NONE).unwrap(), [""; 0]);
-    assert_eq!(scene.held(ALL).unwrap(), std::slice::from_ref(&a));
-    // What does not say whose it is may be this pod's.
+    assert_eq!(scene.held(CLAIMED).unwrap(), [""; 0]);
+    assert_eq!(scene.unused_volumes(), std::slice::from_ref(&a));
+    // What does not say which it is may be one that no pod has.
     scene.write(&b.replace("globalmount", VOLUME), "{");
-    assert_eq!(scene.held(ALL).unwrap(), [a, b]);
+    assert_eq!(scene.unused_volumes(), [a, b]);
 }
 
 #[test]
 fn a_claim_is_held_until_the_kubelet_has_had_it_unprepared() {
     let scene = Scene::new(&[]);
-    assert_eq!(scene.held(ALL).unwrap(), [""; 0], "a kubelet without claims");
+    assert_eq!(scene.held(CLAIMED).unwrap(), [""; 0], "a kubelet without claims");
     let claim = |name: &str, pods: Value| {
         json!({
             "ClaimUID": name, "ClaimName": name, "Namespace": "ml", "PodUIDs": pods,
@@ -95,15 +106,15 @@ fn a_claim_is_held_until_the_kubelet_has_had_it_unprepared() {
     };
     let shared = claim("shared", json!({"u1": {}, "u2": {}}));
     scene.claims(CLAIMS_VERSION, &json!([shared, claim("other", json!({"u2": {}}))]));
-    assert_eq!(scene.held(ALL).unwrap(), ["the devices of claim ml/shared"]);
+    assert_eq!(scene.held(CLAIMED).unwrap(), ["the devices of claim ml/shared"]);
     assert_eq!(
-        scene.held(NONE).unwrap(),
+        scene.held(UNCLAIMED).unwrap(),
         ["the devices of claim ml/shared"],
         "asked for by amount"
     );
     for list in [json!([claim("shared", json!({"u2": {}}))]), json!([]), Value::Null] {
         scene.claims(CLAIMS_VERSION, &list);
-        assert_eq!(scene.held(ALL).unwrap(), [""; 0], "{list}");
+        assert_eq!(scene.held(CLAIMED).unwrap(), [""; 0], "{list}");
     }
 }
 
@@ -111,13 +122,13 @@ fn a_claim_is_held_until_the_kubelet_has_had_it_unprepared() {
 fn claims_that_cannot_be_read_are_unknown_and_not_none() {
     let scene = Scene::new(&[]);
     scene.claims("checkpoint.dra.kubelet.k8s.io/v2", &json!([]));
-    assert!(scene.held(ALL).unwrap_err().contains("v2"));
+    assert!(scene.held(CLAIMED).unwrap_err().contains("v2"));
     for text in ["", "{}", r#"{"Data": "{}"}"#, r#"{"Data": 1}"#, "[", r#"{"Data": "["}"#] {
         scene.write(CLAIMS, text);
-        assert!(scene.held(ALL).is_err(), "{text}");
-        assert!(scene.held(NONE).is_ok(), "a pod without claims does not need it");
+        assert!(scene.held(CLAIMED).is_err(), "{text}");
+        assert!(scene.held(UNCLAIMED).is_ok(), "a pod without claims does not need it");
     }
     let large = " ".repeat(usize::try_from(LARGEST).unwrap() + 1);
     scene.write(CLAIMS, &large);
-    assert!(scene.held(ALL).unwrap_err().contains("more than"));
+    assert!(scene.held(CLAIMED).unwrap_err().contains("more than"));
 }

@@ -507,6 +507,45 @@ async fn a_network_is_given_back_by_the_kubelet_and_without_one_through_the_cont
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_volume_that_no_pod_had_when_a_pods_end_began_is_waited_for_ten_seconds_by_all_together()
+{
+    let claimed =
+        json!({"spec": {"volumes": [{"name": "d", "persistentVolumeClaim": {"claimName": "d"}}]}});
+    let pods = ["first", "second", "plain"]
+        .map(|name| pod(name, if name == "plain" { json!({}) } else { claimed.clone() }));
+    let (world, core) = World::new(pods).await;
+    world.set_unused_volume("/stale");
+    world.set_going_down();
+    let held = async |name| core.held(&uid(name)).await.unwrap();
+    stop(&core, "plain", 30).await.1.unwrap();
+    assert_eq!(held("plain").await, [""; 0], "it has no volumes");
+    stop(&core, "first", 30).await.1.unwrap();
+    assert_eq!(
+        held("first").await,
+        ["/stale"],
+        "an agent that was started again may have missed its use"
+    );
+    sleep(secs(8)).await;
+    assert_eq!(held("first").await, [""; 0]);
+    stop(&core, "second", 30).await.1.unwrap();
+    assert_eq!(held("second").await, [""; 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_volume_that_became_unused_while_a_pod_ended_may_be_its_and_is_waited_for() {
+    let claimed =
+        json!({"spec": {"volumes": [{"name": "d", "persistentVolumeClaim": {"claimName": "d"}}]}});
+    let (world, core) = World::new([pod("web", claimed)]).await;
+    world.set_going_down();
+    stop(&core, "web", 30).await.1.unwrap();
+    world.set_unused_volume("/own");
+    for _ in 0..3 {
+        assert_eq!(core.held(&uid("web")).await.unwrap(), ["/own"]);
+        sleep(secs(30)).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_pod_that_no_budget_selects_is_deleted_at_once_when_the_node_goes_down() {
     let of = |kind| {
         let owner = json!({

@@ -145,8 +145,8 @@ fn what_is_left_of_a_deletions_grace_is_never_more_than_the_whole_of_it() {
 #[test]
 fn what_of_drivers_a_pod_has_is_in_its_spec() {
     let holds = |spec: serde_json::Value| {
-        let holds = facts::holds(&pod("web", json!({"spec": spec})));
-        (holds.volumes, holds.claims)
+        let pod = pod("web", json!({"spec": spec}));
+        (facts::has_volumes(&pod), facts::has_claims(&pod))
     };
     let volume = |of: serde_json::Value| {
         let mut volume = of;

@@ -19,7 +19,7 @@ use winddown_shared::{
 
 use super::super::api::EndPods;
 use super::super::config::CompanionConfig;
-use super::super::local_node::{Holds, Inside, LocalNode, Unasked};
+use super::super::local_node::{Inside, LocalNode, Unasked};
 use super::super::stop::Core;
 use super::pods::{secs, terminated, uid};
 use winddown_api_client::node_pods::{PodStream, Refused};
@@ -61,6 +61,7 @@ struct State {
     /// How long after an end the kubelet has unmounted what the pod had, and who has ended when.
     unmounts_after: Duration,
     ended_at: HashMap<PodUid, Instant>,
+    unused_volumes: Vec<String>,
     /// How long after an end the API server hears of it.
     tells_after: Duration,
     kill_at: HashMap<PodUid, Instant>,
@@ -105,6 +106,7 @@ impl World {
             takes_down_after: Duration::ZERO,
             unmounts_after: Duration::ZERO,
             ended_at: HashMap::new(),
+            unused_volumes: Vec::new(),
             tells_after: Duration::ZERO,
             kill_at: HashMap::new(),
             log: Vec::new(),
@@ -205,6 +207,10 @@ impl World {
 
     pub(super) fn set_unmounts_after(&self, after: Duration) {
         self.state().unmounts_after = after;
+    }
+
+    pub(super) fn set_unused_volume(&self, point: &str) {
+        self.state().unused_volumes = vec![point.to_owned()];
     }
 
     pub(super) fn set_tells_after(&self, tells_after: Duration) {
@@ -461,11 +467,15 @@ impl LocalNode for World {
         Ok(())
     }
 
-    async fn held(&self, uid: &PodUid, _: Holds) -> Result<Vec<String>, Unasked> {
+    async fn held(&self, uid: &PodUid, _: bool) -> Result<Vec<String>, Unasked> {
         let state = self.state();
         let is_mounted = |at: &Instant| at.elapsed() < state.unmounts_after;
         let mounted = state.ended_at.get(uid).filter(|at| is_mounted(at));
         Ok(mounted.map(|_| "/volume".to_owned()).into_iter().collect())
+    }
+
+    async fn unused_volumes(&self) -> Result<Vec<String>, Unasked> {
+        Ok(self.state().unused_volumes.clone())
     }
 
     async fn exits(&self, uid: &PodUid) -> Result<Vec<StoppedContainer>, Unasked> {

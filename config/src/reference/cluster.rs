@@ -114,6 +114,10 @@ pub(super) fn section() -> Section {
             "Beside a kubelet: what is done when the API server is away while the node goes down. \
              `stopContainers` stops containers through the container runtime, `wait` waits.",
         ),
+        Top::new("kubeletRootDir", |c| &mut c.companion.kubelet_root_dir, Kind::PATH).doc(
+            "Beside a kubelet: its `--root-dir`, where it mounts the volumes of pods. They are released \
+             when nothing of them is mounted there.",
+        ),
     ];
     Section { title: "In a cluster (mode cluster or companion)", rows, relate }
 }

@@ -7,9 +7,7 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use winddown_cluster::node::{NodeFacts, NodeSettings};
-use winddown_companion::{
-    CompanionConfig, Holds, Inside, KubeletRoot, LocalNode, Unasked, companion,
-};
+use winddown_companion::{CompanionConfig, Inside, KubeletRoot, LocalNode, Unasked, companion};
 use winddown_cri::PodContainers;
 use winddown_shared::{PodUid, PodUidMap, RuntimeError, StoppedContainer, critical, error_chain};
 use winddown_shutdown::{Progress, ProgressPhase};
@@ -22,8 +20,6 @@ use winddown_node::cluster::{Cluster, connect};
 /// The variable by which a pod is told its UID, where the agent runs in one.
 const OWN_UID: &str = "POD_UID";
 
-/// Where a kubelet keeps its own, unless its `--root-dir` says otherwise.
-const KUBELET_ROOT: &str = "/var/lib/kubelet";
 /// How long a look at what a kubelet holds may take; its directory may be on a disk that hangs.
 const LOOK: Duration = Duration::from_secs(2);
 /// A shutdown that an earlier agent was in the middle of has gone on by then, or does not go on.
@@ -34,6 +30,7 @@ const SETTLED: Duration = Duration::from_secs(15);
 pub struct KubeletNode {
     containers: PodContainers,
     kubelet: KubeletService,
+    root: KubeletRoot,
 }
 
 impl Service {
@@ -49,7 +46,11 @@ impl Service {
         let containers = PodContainers::new(&config.container_runtime_endpoint)
             .map_err(RuntimeStartError::Endpoint)?;
         let volatile = config.control_socket.parent().unwrap_or(&config.state_directory);
-        let node = KubeletNode { containers, kubelet: KubeletService::new(volatile) };
+        let node = KubeletNode {
+            containers,
+            kubelet: KubeletService::new(volatile),
+            root: KubeletRoot::new(&config.companion.kubelet_root_dir),
+        };
         let (going_down, is_going_down) = watch::channel(false);
         let mut settings = CompanionConfig::new(&*self.identity.name, connection.api_clock());
         settings.eviction_timeout = config.companion.eviction_timeout;
@@ -121,6 +122,21 @@ pub(super) async fn log_going_down(
 
 // === impl KubeletNode ===
 
+impl KubeletNode {
+    async fn look_at_root(
+        &self,
+        look: impl FnOnce(&KubeletRoot) -> Result<Vec<String>, Unasked> + Send + 'static,
+    ) -> Result<Vec<String>, Unasked> {
+        let root = self.root.clone();
+        let looking = tokio::task::spawn_blocking(move || look(&root));
+        match timeout(LOOK, looking).await {
+            Ok(Ok(found)) => found,
+            Ok(Err(panicked)) => Err(Unasked::because(panicked.to_string())),
+            Err(_) => Err(Unasked::because("the kubelet's directory does not answer")),
+        }
+    }
+}
+
 impl LocalNode for KubeletNode {
     async fn look(&self) -> Result<PodUidMap<Inside>, Unasked> {
         let found = self.containers.look().await.map_err(|error| unasked(&error))?;
@@ -142,15 +158,13 @@ impl LocalNode for KubeletNode {
         self.containers.take_down(uid).await.map_err(|error| unasked(&error))
     }
 
-    async fn held(&self, uid: &PodUid, of: Holds) -> Result<Vec<String>, Unasked> {
+    async fn held(&self, uid: &PodUid, has_claims: bool) -> Result<Vec<String>, Unasked> {
         let uid = uid.clone();
-        let look =
-            tokio::task::spawn_blocking(move || KubeletRoot::new(KUBELET_ROOT).held(&uid, of));
-        match timeout(LOOK, look).await {
-            Ok(Ok(held)) => held,
-            Ok(Err(panicked)) => Err(Unasked::because(panicked.to_string())),
-            Err(_) => Err(Unasked::because(format!("{KUBELET_ROOT} does not answer"))),
-        }
+        self.look_at_root(move |root| root.held(&uid, has_claims)).await
+    }
+
+    async fn unused_volumes(&self) -> Result<Vec<String>, Unasked> {
+        self.look_at_root(KubeletRoot::unused_volumes).await
     }
 
     async fn kubelet_ended(&self) {

@@ -125,6 +125,42 @@ fn the_configuration_has_what_the_kubelet_was_told() {
 }
 
 #[test]
+fn a_kubelets_own_root_directory_is_found_and_that_of_others_is_the_usual() {
+    for (kubelet, file, from, to) in [
+        (
+            "kubeadm",
+            "var/lib/kubelet/kubeadm-flags.env",
+            "ARGS=\"",
+            "ARGS=\"--root-dir=/data/kubelet ",
+        ),
+        (
+            "k3s",
+            "etc/rancher/k3s/config.yaml",
+            "node-name",
+            "kubelet-arg: [v=2, root-dir=/data/kubelet]\nnode-name",
+        ),
+    ] {
+        let image = beside(kubelet);
+        let usual = Config::default().companion.kubelet_root_dir;
+        image.install_beside(Companion::default()).unwrap();
+        assert_eq!(image.config().companion.kubelet_root_dir, usual, "{kubelet}");
+
+        image.replace(file, from, to);
+        let report = image.install_beside(Companion::default()).unwrap();
+        let differs =
+            "kubeletRootDir: it says /var/lib/kubelet, by the kubelet it would be /data/kubelet";
+        assert!(report.notes.iter().any(|note| note.ends_with(differs)), "{report}");
+        fs::remove_file(image.path(CONFIG)).unwrap();
+        image.install_beside(Companion::default()).unwrap();
+        assert_eq!(
+            image.config().companion.kubelet_root_dir,
+            Path::new("/data/kubelet"),
+            "{kubelet}"
+        );
+    }
+}
+
+#[test]
 fn what_to_switch_off_is_said_with_file_and_fields_and_nothing_is_switched_off() {
     for (kubelet, decides, change, restart) in [
         (

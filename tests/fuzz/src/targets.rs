@@ -8,7 +8,7 @@ mod kernel;
 mod numbers;
 mod reports;
 
-pub(crate) static ALL: [Target; 16] = [
+pub(crate) static ALL: [Target; 17] = [
     Target {
         name: "api_objects",
         what: "the API server: pods, against what the node says of them",
@@ -78,6 +78,13 @@ pub(crate) static ALL: [Target; 16] = [
         laws: winddown_machine::fuzzing::kernel_file,
         longest: 1024,
         short: 1500,
+    },
+    Target {
+        name: "kubelet_files",
+        what: "a kubelet: dra_manager_state and vol_data.json",
+        laws: winddown_companion::fuzzing::kubelet_file,
+        longest: 2048,
+        short: 2000,
     },
     Target {
         name: "manifests",

@@ -73,6 +73,7 @@ shorts!(
     dbus,
     durations,
     kernel_files,
+    kubelet_files,
     manifests,
     notices,
     procfs,
