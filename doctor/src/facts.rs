@@ -142,8 +142,9 @@ pub struct Installed {
     pub ordered_scopes: Vec<&'static str>,
 }
 
-/// A right that a kubelet's own credentials never have, and that an agent can do without.
+/// Rights that a kubelet's own credentials never have, and that an agent can do without.
 pub(super) const TAINT_NODES: &str = "taint nodes";
+pub(super) const LIST_BUDGETS: &str = "list poddisruptionbudgets.policy";
 
 /// What is started to make memory by killing processes.
 pub(super) const KILLERS: [&str; 4] = ["systemd-oomd", "earlyoom", "nohang", "oomd"];

@@ -5,7 +5,7 @@ use winddown_kubelet::processes::KUBELETS;
 
 use super::kubelet::said_by;
 use super::{Check, UNIT, listed};
-use crate::facts::{Fact, Facts, KILLERS, KubeletConfig, TAINT_NODES, Unseen};
+use crate::facts::{Fact, Facts, KILLERS, KubeletConfig, LIST_BUDGETS, TAINT_NODES, Unseen};
 use crate::finding::{Area, Finding};
 use winddown_config::{Mode, RuntimeKind};
 use winddown_control::api::{PodState, PodStatus, Status};
@@ -272,11 +272,16 @@ pub(super) fn api(facts: &Facts) -> Option<Finding> {
     };
     Some(if missing.is_empty() {
         CHECK.ok("the API server lets this agent end the node's pods")
-    } else if *missing == [TAINT_NODES] {
-        CHECK.ok(
-            "the API server lets this agent end the node's pods, and not taint the node: DaemonSets may \
-             start pods while it goes down",
-        )
+    } else if missing.iter().all(|right| [TAINT_NODES, LIST_BUDGETS].contains(&&**right)) {
+        let without = missing.iter().map(|right| match &**right {
+            TAINT_NODES => "not taint the node: DaemonSets may start pods while it goes down",
+            _ => {
+                "not list poddisruptionbudgets.policy: each pod is evicted, which takes longer than \
+                 the deletion of one that no budget selects"
+            }
+        });
+        let without = without.collect::<Vec<_>>().join("; and ");
+        CHECK.ok(format!("the API server lets this agent end the node's pods, and {without}"))
     } else {
         CHECK
             .problem("the API server does not let this agent do what it has to")

@@ -1,11 +1,12 @@
 //! What the API server and the way to it are like.
 
+use winddown_companion::{READ_BUDGETS, RightsUnknown, may, may_taint};
 use winddown_config::Config;
 use winddown_machine::host::host_name;
 use winddown_node::cluster::connect;
 use winddown_shared::{WallClock, error_chain};
 
-use crate::facts::TAINT_NODES;
+use crate::facts::{LIST_BUDGETS, TAINT_NODES};
 
 /// What the API server would have to allow, and does not.
 ///
@@ -18,15 +19,20 @@ pub(super) async fn missing_rights(
     let name = config.node_name_or(&host_name());
     let connection = connect(config, &name, wall).await.map_err(|error| error_chain(&error))?;
     let client = connection.client();
-    let missing = winddown_companion::missing_rights(&client, &name).await;
-    let missing = missing.map_err(|error| error.why)?;
-    let mut missing: Vec<_> = missing.iter().map(ToString::to_string).collect();
-    if missing.is_empty()
-        && !winddown_companion::may_taint(&client, &name).await.map_err(|error| error.why)?
-    {
-        missing.push(TAINT_NODES.to_owned());
-    }
-    Ok(missing)
+    let asked = async {
+        let missing = winddown_companion::missing_rights(&client, &name).await?;
+        let mut missing: Vec<_> = missing.iter().map(ToString::to_string).collect();
+        if missing.is_empty() {
+            if !may_taint(&client, &name).await? {
+                missing.push(TAINT_NODES.to_owned());
+            }
+            if !may(&client, &name, READ_BUDGETS).await? {
+                missing.push(LIST_BUDGETS.to_owned());
+            }
+        }
+        Ok::<_, RightsUnknown>(missing)
+    };
+    asked.await.map_err(|error| error.why)
 }
 
 /// Whether the API server's certificate is verified, by the credentials. The server is not asked.

@@ -61,7 +61,7 @@ pub(super) fn remark(pod: &PodReport) -> (String, &'static str) {
         said.push_str(&format!(" · {}", pod.containers.join(", ")));
     }
     if !pod.mounts.is_empty() {
-        said.push_str(" · mounts left");
+        said.push_str(" · still held");
     }
     (said, class)
 }
@@ -86,7 +86,7 @@ pub(super) fn hover(pod: &PodReport, name: &str) -> String {
     if !said.is_empty() {
         lines.push(said);
     }
-    lines.extend(pod.mounts.iter().map(|mount| format!("still mounted: {mount}")));
+    lines.extend(pod.mounts.iter().map(|mount| format!("still held: {mount}")));
     lines.push(format!("uid {}", pod.uid));
     lines.join("\n")
 }

@@ -220,11 +220,11 @@ pub(super) fn remark(pod: &PodReport) -> String {
     said.collect::<Vec<_>>().join("; ")
 }
 
-/// How many mounts a pod left behind.
+/// How many mounts, devices and the like a pod left behind.
 pub(super) fn mounts(pod: &PodReport) -> String {
     match pod.mounts.len() {
-        1 => "1 mount not released".to_owned(),
-        mounts => format!("{mounts} mounts not released"),
+        1 => "1 resource not released".to_owned(),
+        held => format!("{held} resources not released"),
     }
 }
 

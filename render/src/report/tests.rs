@@ -55,7 +55,7 @@ fn who_had_asked_a_pod_to_end_before_is_said_beside_it() {
     };
     let text =
         text(&report(Outcome::Clean, 1250, vec![group(0, Some((0, 1250)), vec![old])]), false);
-    assert!(text.contains("was ending already (max-age); its disruption budget refused for 6.5 s; 1 mount not released"), "{text}");
+    assert!(text.contains("was ending already (max-age); its disruption budget refused for 6.5 s; 1 resource not released"), "{text}");
 }
 
 #[test]

@@ -93,7 +93,7 @@ fn table(
         }
         out.push('\n');
         for mount in &pod.mounts {
-            let mount = format!("    still mounted: {}", clean(mount));
+            let mount = format!("    still held: {}", clean(mount));
             writeln!(out, "{}", paint.with(WARN, &mount))?;
         }
     }

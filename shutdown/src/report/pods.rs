@@ -117,7 +117,7 @@ pub struct PodReport {
     /// Containers that needed SIGKILL, or that still ran.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub containers: Vec<String>,
-    /// Mount points that were not released in time.
+    /// What was not released in time: mount points, devices, the network, in words.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub mounts: Vec<String>,
     /// What people should know of how it was ended.

@@ -167,6 +167,18 @@ fn what_is_wrong_with_containers_is_found() {
 }
 
 #[test]
+fn rights_that_an_agent_can_do_without_are_named_with_what_lacks_without_them() {
+    let mut facts = healthy();
+    let both = ["taint nodes", "list poddisruptionbudgets.policy"].map(str::to_owned);
+    facts.rights = Fact::Known(both.into());
+    let found = finding(&facts, "api").unwrap();
+    assert_eq!(found.severity, Well);
+    for word in ["not taint the node", "not list poddisruptionbudgets.policy"] {
+        assert!(found.title.contains(word), "{}", found.title);
+    }
+}
+
+#[test]
 fn containers_of_cgroupfs_need_no_order() {
     let mut facts = healthy();
     facts.scopes = Fact::Known(Scopes::default());

@@ -65,7 +65,7 @@ fn row(pod: &PodReport, out: &mut Canvas) {
     ));
     for mount in &pod.mounts {
         let mount = clean(mount);
-        out.markup(format_args!("<span class=\"more\">still mounted: {}</span>", Escaped(&mount)));
+        out.markup(format_args!("<span class=\"more\">still held: {}</span>", Escaped(&mount)));
     }
     if let Some(error) = pod.error.as_deref().filter(|_| !pod.containers.is_empty()) {
         out.markup(format_args!("<span class=\"more\">{}</span>", Escaped(error)));

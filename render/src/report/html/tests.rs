@@ -87,8 +87,8 @@ fn every_pod_has_a_bar_and_a_line_of_the_table() {
         [
             "default/web, priority 0 asked 0.000 s, SIGTERM 0.003 s, exit 1.250 s grace 20 s uid \
              uid-web",
-            "default/db, priority 0 asked 0.000 s, SIGTERM 0.003 s, exit 3.012 s grace 20 s 1 mount \
-             not released still mounted: /data uid uid-db"
+            "default/db, priority 0 asked 0.000 s, SIGTERM 0.003 s, exit 3.012 s grace 20 s 1 resource \
+             not released still held: /data uid uid-db"
         ]
     );
     let lines = section(&page, "pods", "tr");
@@ -97,7 +97,7 @@ fn every_pod_has_a_bar_and_a_line_of_the_table() {
         [
             "Pod Priority Grace Asked SIGTERM Exit How it ended",
             "priority 0 and above 2 pods · took 3.0 s of 30 s · held by default/db for the last 1.8 s",
-            "default/db 0 20 s 0.000 0.003 3.012 by itself; 1 mount not released still mounted: /data",
+            "default/db 0 20 s 0.000 0.003 3.012 by itself; 1 resource not released still held: /data",
             "default/web 0 20 s 0.000 0.003 1.250 by itself",
         ]
     );

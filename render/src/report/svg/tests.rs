@@ -102,7 +102,7 @@ fn how_a_pod_ended_is_told_by_shape_and_word() {
     assert_eq!((count(&svg, "exit"), count(&svg, "arrow")), (1, 1));
     let words = words(&svg);
     for wanted in
-        ["0.9 s", "killed after 20.0 s · main", "STILL RUNS · main · mounts left", "spared"]
+        ["0.9 s", "killed after 20.0 s · main", "STILL RUNS · main · still held", "spared"]
     {
         assert!(words.iter().any(|text| text == wanted), "{wanted}: {words:#?}");
     }
