@@ -10,9 +10,10 @@ use winddown_shared::{PodUid, PodUidMap};
 
 use super::local_node::{Inside, LocalNode, Unasked};
 
-/// Between two looks, or twice as long as a look takes: looks are not to be what pods wait for. Container
-/// runtimes of before 2023 tell no events, and a look costs two requests however many pods there are.
-const BETWEEN: Duration = Duration::from_millis(20);
+/// Between two looks at least, and at most; else twice as long as a look takes: looks are not to be what pods wait
+/// for. Container runtimes of before 2023 tell no events, and a look costs two requests however many pods there are.
+/// One that takes long waits for a processor and does not use it: it is no reason to see pods end later.
+const BETWEEN: [Duration; 2] = [Duration::from_millis(20), Duration::from_millis(100)];
 
 /// The newest look, for all that wait.
 #[derive(Debug, Default)]
@@ -49,7 +50,7 @@ impl Looks {
             let begun = Instant::now();
             let found = node.look().await.map(Arc::new);
             self.newest.send_replace(Some(Look { begun, found }));
-            sleep(BETWEEN.max(2 * begun.elapsed())).await;
+            sleep((2 * begun.elapsed()).clamp(BETWEEN[0], BETWEEN[1])).await;
         }
     }
 }

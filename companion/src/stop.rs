@@ -37,6 +37,8 @@ const KUBELET_LAG: Duration = Duration::from_millis(500);
 pub(super) const LOOK_AGAIN: Duration = Duration::from_millis(50);
 /// Requests that end pods at a time: each has a connection, and a server that has more is no quicker.
 const AT_ONCE: usize = 16;
+/// With so much left of its grace a container was not killed: graces are told in whole seconds.
+const NOT_KILLED: Duration = Duration::from_secs(2);
 /// The least that containers get of a grace that is over.
 const LAST_GRACE: Duration = Duration::from_secs(1);
 
@@ -124,7 +126,8 @@ impl<A: EndPods, N: LocalNode> Core<A, N> {
         }
         let after = self.known.look(uid).map_or(pod, |view| view.pod);
         let mut containers = facts::stopped(&before, &after);
-        if containers.len() < before.len() {
+        // Where SIGKILL was not due yet, the next group need not wait for how they ended.
+        if containers.len() < before.len() && !self.ended_early(&after, &grace) {
             containers.extend(self.exits(&inside, &before, &containers).await);
         }
         Ok(PodStopped {
@@ -217,6 +220,13 @@ impl<A: EndPods, N: LocalNode> Core<A, N> {
             sleep(wait).await;
             wait = (wait * 2).min(TRY_AGAIN[1]);
         }
+    }
+
+    /// Whether there is so much left of the pod's grace that nothing of it was killed for that.
+    fn ended_early(&self, pod: &Pod, grace: &Grace) -> bool {
+        let now = Instant::now();
+        let ends = self.deletion_ends(pod).unwrap_or(now + grace.remaining());
+        ends.min(now + grace.remaining()) >= now + NOT_KILLED
     }
 
     /// The ends that the API server has not heard of yet, as the container runtime has them.

@@ -142,7 +142,7 @@ impl<A: EndPods, N: LocalNode> Core<A, N> {
     }
 
     /// When the grace of a requested deletion is over.
-    fn deletion_ends(&self, pod: &Pod) -> Option<Instant> {
+    pub(super) fn deletion_ends(&self, pod: &Pod) -> Option<Instant> {
         let newest = self.known.look(pod.uid()).map(|view| view.pod);
         let left =
             facts::deletion_left(newest.as_ref().unwrap_or(pod), self.config.api_clock.now())?;

@@ -221,6 +221,18 @@ async fn many_pods_wait_for_their_turn_at_a_slow_api_server_and_it_is_not_called
 }
 
 #[tokio::test(start_paused = true)]
+async fn how_a_pod_ended_is_asked_only_where_its_grace_was_nearly_over() {
+    for (takes, wanted) in [(2, (2, false)), (600, (35, true))] {
+        let (world, core) = World::new([pod("web", json!({}))]).await;
+        world.set_tells_after(secs(60));
+        world.set_exits_take(secs(5));
+        world.set_takes(secs(takes));
+        let (took, stopped) = stop(&core, "web", 30).await;
+        assert_eq!((took, stopped.unwrap().forced()), wanted);
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn sigterm_is_told_as_of_the_request_that_was_granted() {
     let (world, core) = World::new([pod("web", json!({}))]).await;
     world.refuse(7, BLOCKED);

@@ -62,6 +62,8 @@ struct State {
     unmounts_after: Duration,
     ended_at: HashMap<PodUid, Instant>,
     unused_volumes: Vec<String>,
+    /// How long the container runtime takes to say how a pod ended.
+    exits_take: Duration,
     /// How long after an end the API server hears of it.
     tells_after: Duration,
     kill_at: HashMap<PodUid, Instant>,
@@ -107,6 +109,7 @@ impl World {
             unmounts_after: Duration::ZERO,
             ended_at: HashMap::new(),
             unused_volumes: Vec::new(),
+            exits_take: Duration::ZERO,
             tells_after: Duration::ZERO,
             kill_at: HashMap::new(),
             log: Vec::new(),
@@ -207,6 +210,10 @@ impl World {
 
     pub(super) fn set_unmounts_after(&self, after: Duration) {
         self.state().unmounts_after = after;
+    }
+
+    pub(super) fn set_exits_take(&self, takes: Duration) {
+        self.state().exits_take = takes;
     }
 
     pub(super) fn set_unused_volume(&self, point: &str) {
@@ -479,6 +486,8 @@ impl LocalNode for World {
     }
 
     async fn exits(&self, uid: &PodUid) -> Result<Vec<StoppedContainer>, Unasked> {
+        let takes = self.state().exits_take;
+        tokio::time::sleep(takes).await;
         let exit_code = self.state().exit_codes.get(uid).copied();
         let ended = exit_code.map(|exit_code| StoppedContainer {
             name: "a".into(),
