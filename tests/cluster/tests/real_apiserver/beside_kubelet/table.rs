@@ -216,7 +216,7 @@ async fn every_scene_by_winddown_and_by_the_kubelet_itself() -> TestResult {
             table += &match ends {
                 Ends::Winddown => account.row(name, "winddown"),
                 Ends::Kubelet => account.row("", "the kubelet"),
-                Ends::Requests => account.row("", "bare deletions, without a shutdown"),
+                Ends::Requests => account.row("", "bare deletions"),
             };
         }
         let ours = &accounts[0];
