@@ -1,0 +1,167 @@
+//! Being told when files of a directory grow: one watch of the kernel for any number of readers.
+
+use std::collections::HashMap;
+use std::io;
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use futures_util::StreamExt as _;
+use inotify::{EventMask, EventStream, Inotify, WatchDescriptor, WatchMask, Watches};
+use tokio::sync::watch;
+
+/// Directories in which files are written, made and renamed. Cheap to clone.
+///
+/// A user may have 128 watches of the kernel (`fs.inotify.max_user_instances`), so all readers share one.
+#[derive(Clone)]
+pub struct Growth(Arc<Mutex<Directories>>);
+
+/// Tells the readers. Does nothing unless its [`run`](Self::run) is polled.
+pub struct GrowthTeller {
+    stream: EventStream<[u8; 4096]>,
+    growth: Growth,
+}
+
+/// A directory that one reader follows; let go of when dropped.
+pub struct Growing {
+    growth: Growth,
+    watched: WatchDescriptor,
+    changes: watch::Receiver<()>,
+}
+
+struct Directories {
+    watches: Watches,
+    told: HashMap<WatchDescriptor, watch::Sender<()>>,
+}
+
+// === impl Growth ===
+
+impl Growth {
+    /// Follows nothing yet. Must be called inside a tokio runtime with I/O.
+    ///
+    /// # Errors
+    /// The kernel gives no watch.
+    pub fn open() -> io::Result<(Self, GrowthTeller)> {
+        let stream = Inotify::init()?.into_event_stream([0; 4096])?;
+        let directories = Directories { watches: stream.watches(), told: HashMap::new() };
+        let growth = Self(Arc::new(Mutex::new(directories)));
+        Ok((growth.clone(), GrowthTeller { stream, growth }))
+    }
+
+    /// Follows the directory that has this path now. What happens after the call is told. Blocks on the file
+    /// system.
+    ///
+    /// # Errors
+    /// There is no such directory, or the kernel follows no more of them.
+    pub fn follow(&self, directory: &Path) -> io::Result<Growing> {
+        let changes = WatchMask::MODIFY
+            | WatchMask::CREATE
+            | WatchMask::DELETE
+            | WatchMask::MOVE
+            | WatchMask::DELETE_SELF
+            | WatchMask::ONLYDIR;
+        let mut directories = self.lock();
+        // The same directory has the same descriptor.
+        let watched = directories.watches.add(directory, changes)?;
+        let told =
+            directories.told.entry(watched.clone()).or_insert_with(|| watch::Sender::new(()));
+        let changes = told.subscribe();
+        Ok(Growing { growth: self.clone(), watched, changes })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Directories> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+// === impl GrowthTeller ===
+
+impl GrowthTeller {
+    /// Tells the readers for as long as it is polled. Returns when the kernel tells nothing more; the readers
+    /// hear of that as of a change.
+    pub async fn run(mut self) {
+        loop {
+            let event = match self.stream.next().await {
+                Some(Ok(event)) => event,
+                Some(Err(error)) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Some(Err(_)) | None => break,
+            };
+            let mut directories = self.growth.lock();
+            if event.mask.contains(EventMask::Q_OVERFLOW) {
+                directories.told.values().for_each(|told| told.send_modify(|()| {}));
+            } else if let Some(told) = directories.told.get(&event.wd) {
+                told.send_modify(|()| {});
+                if event.mask.contains(EventMask::IGNORED) {
+                    directories.told.remove(&event.wd);
+                }
+            }
+        }
+        self.growth.lock().told.clear();
+    }
+}
+
+// === impl Growing ===
+
+impl Growing {
+    /// Resolves when something has changed since the last call, or since the directory is followed. False:
+    /// nothing more is told. Cancel-safe.
+    pub async fn changed(&mut self) -> bool {
+        self.changes.changed().await.is_ok()
+    }
+}
+
+impl Drop for Growing {
+    fn drop(&mut self) {
+        let mut directories = self.growth.lock();
+        let is_last =
+            directories.told.get(&self.watched).is_some_and(|told| told.receiver_count() == 1);
+        if is_last {
+            directories.told.remove(&self.watched);
+            // It fails when the directory is gone, and the watch with it.
+            let _ = directories.watches.remove(self.watched.clone());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn every_reader_hears_of_what_is_written_and_the_last_one_lets_go() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut log = std::fs::File::create(directory.path().join("0.log")).unwrap();
+        let (growth, teller) = Growth::open().unwrap();
+        let telling = tokio::spawn(teller.run());
+        let mut readers: Vec<Growing> =
+            (0..300).map(|_| growth.follow(directory.path()).unwrap()).collect();
+        for _ in 0..2 {
+            log.write_all(b"x").unwrap();
+            for reader in &mut readers {
+                assert!(reader.changed().await);
+            }
+        }
+        std::fs::rename(directory.path().join("0.log"), directory.path().join("0.log.1")).unwrap();
+        assert!(readers[0].changed().await, "a log that turns is a change");
+        assert_eq!(growth.lock().told.len(), 1, "one watch for all of them");
+        readers.truncate(1);
+        log.write_all(b"x").unwrap();
+        assert!(readers[0].changed().await, "the others took nothing of it with them");
+        readers.clear();
+        assert!(growth.lock().told.is_empty());
+        assert!(growth.follow(&directory.path().join("missing")).is_err());
+        telling.abort();
+    }
+
+    #[tokio::test]
+    async fn a_directory_that_goes_is_the_last_change_of_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let (growth, teller) = Growth::open().unwrap();
+        let telling = tokio::spawn(teller.run());
+        let mut reader = growth.follow(directory.path()).unwrap();
+        directory.close().unwrap();
+        while reader.changed().await {}
+        telling.abort();
+    }
+}
