@@ -19,12 +19,14 @@ use winddown_shared::{Backoff, fraction};
 
 mod plan;
 mod request;
+mod serving;
 mod store;
 #[cfg(test)]
 mod tests;
 
 use plan::{BootstrapStep, With, next};
-use request::{AskError, ask};
+use request::{AskError, Purpose, ask};
+pub use serving::ServingCertificate;
 use store::Store;
 
 /// Renewed somewhere between these shares of its lifetime, so that nodes made together do not ask
@@ -72,7 +74,7 @@ impl Renewal {
         shared: Arc<Shared>,
         wall: WallClock,
     ) -> Self {
-        let store = Store::new(&bootstrap.folder);
+        let store = Store::new(&bootstrap.folder, "client");
         Self { bootstrap, store, config, shared, wall }
     }
 
@@ -157,7 +159,8 @@ impl Renewal {
                  kubectl certificate approve {name}"
             ));
         };
-        let chain = match ask(&client, &key, &self.bootstrap.node_name, waiting).await {
+        let node = &self.bootstrap.node_name;
+        let chain = match ask(&client, &key, node, Purpose::CLIENT, waiting).await {
             Ok(chain) => chain,
             Err(error) => {
                 if error.is_refusal() {

@@ -1,7 +1,7 @@
-//! What this agent needs to know of its own certificate.
+//! What this agent needs to know of a certificate, its own or a client's.
 //!
 //! Reads two things out of the DER of an X.509 certificate: how long it is valid and for whom it
-//! was made. It verifies nothing: the other side does that.
+//! was made. It verifies nothing: TLS does that.
 
 use jiff::Timestamp;
 use jiff::civil::DateTime;
@@ -19,6 +19,8 @@ const GENERALIZED_TIME: u8 = 0x18;
 const VERSION: u8 = 0xa0;
 /// 2.5.4.3.
 const COMMON_NAME: [u8; 3] = [0x55, 0x04, 0x03];
+/// 2.5.4.10.
+const ORGANIZATION: [u8; 3] = [0x55, 0x04, 0x0a];
 
 /// For whom and for how long a certificate was made.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,8 +29,10 @@ pub struct CertificateFacts {
     pub not_before: Timestamp,
     /// Not valid after this.
     pub not_after: Timestamp,
-    /// The subject's common name; `system:node:<name>` for a node.
+    /// The subject's common name, which is the user; `system:node:<name>` for a node.
     pub common_name: Option<String>,
+    /// The subject's organizations, which are the user's groups.
+    pub organizations: Vec<String>,
 }
 
 /// A place in DER.
@@ -46,10 +50,14 @@ impl CertificateFacts {
         body.expect(SEQUENCE)?;
         body.expect(SEQUENCE)?;
         let mut validity = Reader(body.expect(SEQUENCE)?);
+        let (not_before, not_after) = (validity.time()?, validity.time()?);
+        let subject = body.expect(SEQUENCE)?;
         Some(Self {
-            not_before: validity.time()?,
-            not_after: validity.time()?,
-            common_name: common_name(Reader(body.expect(SEQUENCE)?)),
+            not_before,
+            not_after,
+            // The last one, which is how TLS libraries read it.
+            common_name: attributes(Reader(subject), &COMMON_NAME).pop(),
+            organizations: attributes(Reader(subject), &ORGANIZATION),
         })
     }
 
@@ -128,16 +136,16 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// The last common name of a subject, which is how TLS libraries read it.
-fn common_name(mut subject: Reader<'_>) -> Option<String> {
-    let mut found = None;
+/// The attributes of a subject that are of one kind.
+fn attributes(mut subject: Reader<'_>, kind: &[u8]) -> Vec<String> {
+    let mut found = Vec::new();
     while let Some(set) = subject.expect(SET) {
         let mut attributes = Reader(set);
         while let Some(attribute) = attributes.expect(SEQUENCE) {
             let mut attribute = Reader(attribute);
-            if attribute.expect(OBJECT_ID) == Some(&COMMON_NAME) {
-                found =
-                    attribute.next().and_then(|(_, text)| String::from_utf8(text.to_vec()).ok());
+            if attribute.expect(OBJECT_ID) == Some(kind) {
+                let text = attribute.next().map(|(_, text)| text.to_vec());
+                found.extend(text.and_then(|text| String::from_utf8(text).ok()));
             }
         }
     }

@@ -37,14 +37,16 @@ pub mod node_pods;
 pub mod outage;
 pub mod refusal;
 mod reloading;
+mod reviews;
 mod source;
 mod transport;
 
-pub use bootstrap::Bootstrap;
+pub use bootstrap::{Bootstrap, ServingCertificate};
 pub use certificate::CertificateFacts;
 pub use error::{CredentialsError, RequestError};
 pub use health::{ApiHealth, ApiState};
 pub use in_cluster::ServiceAccount;
+pub use reviews::ApiReviews;
 
 use bootstrap::Renewal;
 use limit::Limits;

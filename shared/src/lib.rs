@@ -44,6 +44,7 @@ mod notice;
 mod plugin;
 mod pod;
 mod proc_stat;
+mod reviews;
 mod runtime;
 mod runtime_syncer;
 pub mod service_units;
@@ -87,6 +88,7 @@ pub use pod::{
     SYSTEM_NODE_CRITICAL_PRIORITY, UidHasher,
 };
 pub use proc_stat::ProcStat;
+pub use reviews::{ReviewError, Reviews};
 pub use runtime::{
     ContainerExit, ContainerKind, ContainerState, ContainerStatus, PodRuntimeStatus, Runtime,
     RuntimeError, RuntimePod, SyncedPod, UnsupportedField,

@@ -8,12 +8,13 @@ use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
+use k8s_openapi::api::core::v1::PodStatus;
 use tokio::sync::watch;
 
-use crate::status::StatusStore;
+use crate::status::{StatusEntry, StatusStore};
 use crate::{
     AdmitHandler, Event, GateReasons, KillError, KillReason, KillRequest, Pod, PodKiller,
-    PodStopped, Recorder, ShutdownWork, StatusOverride, VictimLock, WallClock, WallTime,
+    PodStopped, PodUid, Recorder, ShutdownWork, StatusOverride, VictimLock, WallClock, WallTime,
 };
 
 pub use metrics::{Counter, Gauge, Listed, Measured, PluginError, PluginMetric};
@@ -202,6 +203,18 @@ impl NodeHandle {
             NodePod { pod, started_at }
         };
         self.0.killer.staying().into_iter().map(of_node).collect()
+    }
+
+    /// Every pod that something is known of, ending and refused ones too, with its status; in no order.
+    #[must_use]
+    pub fn statuses(&self) -> Vec<StatusEntry> {
+        self.0.statuses.all()
+    }
+
+    /// The status of one pod.
+    #[must_use]
+    pub fn status(&self, uid: &PodUid) -> Option<Arc<PodStatus>> {
+        self.0.statuses.get(uid)
     }
 
     /// Changes when the status of a pod does: one that started, one that ended. Shows at once what has

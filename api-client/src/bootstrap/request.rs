@@ -13,10 +13,6 @@ use sha2::{Digest, Sha256};
 use crate::refusal::Refusal;
 use crate::{CertificateFacts, CredentialsError};
 
-/// Makes certificates that API servers take for nodes.
-const SIGNER: &str = "kubernetes.io/kube-apiserver-client-kubelet";
-/// What that signer wants of a key that is not RSA, no more and no less.
-const USAGES: [&str; 2] = ["digital signature", "client auth"];
 /// Shorter than the servers' own limit of ten minutes, in seconds.
 const WATCH_FOR: u32 = 290;
 
@@ -56,22 +52,46 @@ pub(super) enum Decision {
     Refused { how: &'static str, why: String },
 }
 
+/// What a certificate is for.
+#[derive(Clone, Copy)]
+pub(super) struct Purpose<'a> {
+    signer: &'static str,
+    usage: &'static str,
+    /// The names and addresses that it is good for.
+    names: &'a [String],
+}
+
+impl<'a> Purpose<'a> {
+    /// API servers take who shows it for the node.
+    pub(super) const CLIENT: Self = Self {
+        signer: "kubernetes.io/kube-apiserver-client-kubelet",
+        usage: "client auth",
+        names: &[],
+    };
+
+    /// API servers take what shows it for the node's own server.
+    pub(super) fn serving(names: &'a [String]) -> Self {
+        Self { signer: "kubernetes.io/kubelet-serving", usage: "server auth", names }
+    }
+}
+
 /// Asks, waits for the decision, and returns the chain in PEM. Made to be repeated: the same key
 /// leads to the same request. `waiting` is called when a decision has to be waited for.
 pub(super) async fn ask(
     client: &kube::Client,
     key: &KeyPair,
     node: &str,
+    purpose: Purpose<'_>,
     waiting: impl Fn(&str),
 ) -> Result<Vec<u8>, AskError> {
     let api: Api<CertificateSigningRequest> = Api::all(client.clone());
     let subject = format!("system:node:{node}");
-    let name = name_of(key, &subject);
+    let name = name_of(key, &subject, purpose.names);
     let failed = |what| {
         let name = name.clone();
         move |source| AskError::Api { name, what, source }
     };
-    let object = object(&name, &subject, key)?;
+    let object = object(&name, &subject, key, purpose)?;
     match api.create(&PostParams::default(), &object).await {
         Err(error) if Refusal::of(&error) == Refusal::AlreadyExists => {}
         created => drop(created.map_err(failed("create"))?),
@@ -149,24 +169,31 @@ pub(super) fn decision_of(request: &CertificateSigningRequest) -> Decision {
 }
 
 /// The same for the same key, so that an agent that was restarted finds its request again.
-fn name_of(key: &KeyPair, subject: &str) -> String {
+fn name_of(key: &KeyPair, subject: &str, names: &[String]) -> String {
     let mut hash = Sha256::new();
     hash.update(key.public_key_raw());
     hash.update(subject);
+    names.iter().for_each(|name| hash.update(name));
     let hex: String = hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
     format!("node-csr-{hex}")
 }
 
-fn object(name: &str, subject: &str, key: &KeyPair) -> Result<CertificateSigningRequest, AskError> {
-    let mut params = CertificateParams::default();
+fn object(
+    name: &str,
+    subject: &str,
+    key: &KeyPair,
+    purpose: Purpose<'_>,
+) -> Result<CertificateSigningRequest, AskError> {
+    let mut params = CertificateParams::new(purpose.names).map_err(AskError::Key)?;
     params.distinguished_name = DistinguishedName::new();
     params.distinguished_name.push(DnType::OrganizationName, "system:nodes");
     params.distinguished_name.push(DnType::CommonName, subject);
     let request = params.serialize_request(key).and_then(|request| request.pem());
     let spec = CertificateSigningRequestSpec {
         request: ByteString(request.map_err(AskError::Key)?.into_bytes()),
-        signer_name: SIGNER.into(),
-        usages: Some(USAGES.map(str::to_owned).to_vec()),
+        signer_name: purpose.signer.into(),
+        // What these signers want of a key that is not RSA, no more and no less.
+        usages: Some(vec!["digital signature".to_owned(), purpose.usage.to_owned()]),
         ..Default::default()
     };
     let metadata = ObjectMeta { name: Some(name.to_owned()), ..Default::default() };

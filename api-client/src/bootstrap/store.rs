@@ -13,28 +13,35 @@ use crate::CredentialsError;
 
 /// Names the certificate and the API server.
 pub(super) const KUBECONFIG: &str = "kubeconfig";
-/// The certificate and its key, in one file, so that they can never be of different ages.
-const IDENTITY: &str = "client.pem";
-/// A key whose certificate has been asked for.
-const PENDING: &str = "client-key.pending.pem";
 
 /// The folder. Every call blocks off the async threads and replaces files as a whole.
 pub(super) struct Store {
     folder: PathBuf,
+    /// `client` or `server`, as its files are called.
+    role: &'static str,
 }
 
 // === impl Store ===
 
 impl Store {
-    pub(super) fn new(folder: &Path) -> Self {
-        Self { folder: folder.to_path_buf() }
+    pub(super) fn new(folder: &Path, role: &'static str) -> Self {
+        Self { folder: folder.to_path_buf(), role }
+    }
+
+    /// The certificate and its key, in one file, so that they can never be of different ages.
+    pub(super) fn identity(&self) -> PathBuf {
+        self.folder.join(format!("{}.pem", self.role))
+    }
+
+    /// A key whose certificate has been asked for.
+    fn pending(&self) -> PathBuf {
+        self.folder.join(format!("{}-key.pending.pem", self.role))
     }
 
     /// The key that a certificate has been asked for with, or a new one, which is on disk already.
     pub(super) async fn pending_key(&self) -> Result<KeyPair, CredentialsError> {
-        let folder = self.folder.clone();
+        let path = self.pending();
         aside(move || {
-            let path = folder.join(PENDING);
             let kept = std::fs::read_to_string(&path).ok();
             if let Some(key) = kept.and_then(|text| KeyPair::from_pem(&text).ok()) {
                 return Ok(key);
@@ -43,7 +50,7 @@ impl Store {
                 let place = path.display().to_string();
                 CredentialsError::because(place, "no key can be made", source)
             })?;
-            replace(&path, "client key", key.serialize_pem().as_bytes())?;
+            replace(&path, "key of the certificate", key.serialize_pem().as_bytes())?;
             Ok(key)
         })
         .await
@@ -51,10 +58,10 @@ impl Store {
 
     /// Forgets that key. That there is none is no error.
     pub(super) async fn forget_pending(&self) -> Result<(), CredentialsError> {
-        let path = self.folder.join(PENDING);
+        let path = self.pending();
         aside(move || match std::fs::remove_file(&path) {
             Err(source) if source.kind() != std::io::ErrorKind::NotFound => {
-                Err(CredentialsError::Write { what: "client key", path, source })
+                Err(CredentialsError::Write { what: "key of the certificate", path, source })
             }
             _ => Ok(()),
         })
@@ -68,18 +75,28 @@ impl Store {
         key: &KeyPair,
         bootstrap: &Path,
     ) -> Result<(), CredentialsError> {
-        let mut identity = chain.trim_ascii_end().to_vec();
-        identity.push(b'\n');
-        identity.extend_from_slice(key.serialize_pem().as_bytes());
-        let (folder, bootstrap) = (self.folder.clone(), bootstrap.to_path_buf());
+        let (path, folder, bootstrap) =
+            (self.identity(), self.folder.clone(), bootstrap.to_path_buf());
+        let cluster = aside(move || cluster_of(&bootstrap)).await?;
+        self.keep_identity(chain, key, "").await?;
         aside(move || {
-            let path = folder.join(IDENTITY);
-            let cluster = cluster_of(&bootstrap)?;
-            replace(&path, "client certificate", &identity)?;
             let text = kubeconfig(cluster, &path);
             replace(&folder.join(KUBECONFIG), "kubeconfig", text.as_bytes())
         })
         .await
+    }
+
+    /// Keeps a signed certificate alone. `note` goes before it, where readers of PEM pass it over.
+    pub(super) async fn keep_identity(
+        &self,
+        chain: &[u8],
+        key: &KeyPair,
+        note: &str,
+    ) -> Result<(), CredentialsError> {
+        let chain = chain.trim_ascii_end();
+        let identity = [note.as_bytes(), chain, b"\n", key.serialize_pem().as_bytes()].concat();
+        let path = self.identity();
+        aside(move || replace(&path, "certificate", &identity)).await
     }
 }
 

@@ -23,6 +23,7 @@ fn a_certificate_is_renewed_with_itself_and_replaced_when_it_is_of_no_use() {
         not_before: at("2026-01-01T00:00:00Z"),
         not_after: at("2026-01-11T00:00:00Z"),
         common_name: Some(name.into()),
+        organizations: Vec::new(),
     };
     let (ours, theirs) = (ten_days("system:node:n1"), ten_days("system:node:n10"));
     let hour = std::time::Duration::from_secs(3600);
@@ -94,9 +95,9 @@ fn a_request_is_decided_by_its_conditions_and_its_certificate() {
 async fn a_key_whose_certificate_has_been_asked_for_outlives_a_crash() {
     let dir = tempfile::tempdir().unwrap();
     let folder = dir.path().join("pki");
-    let store = Store::new(&folder);
+    let store = Store::new(&folder, "client");
     let key = store.pending_key().await.unwrap();
-    let again = Store::new(&folder).pending_key().await.unwrap();
+    let again = Store::new(&folder, "client").pending_key().await.unwrap();
     assert_eq!(key.serialize_pem(), again.serialize_pem());
 
     store.forget_pending().await.unwrap();
@@ -107,7 +108,7 @@ async fn a_key_whose_certificate_has_been_asked_for_outlives_a_crash() {
 #[tokio::test]
 async fn half_a_key_is_made_anew() {
     let dir = tempfile::tempdir().unwrap();
-    let store = Store::new(dir.path());
+    let store = Store::new(dir.path(), "client");
     let key = store.pending_key().await.unwrap().serialize_pem();
     let path = dir.path().join("client-key.pending.pem");
     std::fs::write(&path, &key[..key.len() / 2]).unwrap();
@@ -129,7 +130,7 @@ async fn what_is_kept_can_be_read_by_its_owner_only_and_names_the_same_server() 
           users: [{name: u, user: {token: t}}]}",
     )
     .unwrap();
-    let store = Store::new(&folder);
+    let store = Store::new(&folder, "client");
     let key = store.pending_key().await.unwrap();
     let mut params = CertificateParams::default();
     params.distinguished_name.push(DnType::CommonName, "system:node:n1");

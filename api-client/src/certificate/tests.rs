@@ -23,12 +23,26 @@ fn lifetime_and_name_are_read_in_both_forms_of_time() {
         assert_eq!(facts.not_before, format!("{from}-02-28T00:00:00Z").parse().unwrap());
         assert_eq!(facts.not_after, format!("{until}-12-31T00:00:00Z").parse().unwrap());
         assert_eq!(facts.common_name.as_deref(), Some("system:node:n1"));
+        assert_eq!(facts.organizations, ["system:nodes"]);
     }
 }
 
 #[test]
 fn a_certificate_may_have_no_subject() {
     assert_eq!(CertificateFacts::of_der(&made(2020, 2021, None)).unwrap().common_name, None);
+}
+
+#[test]
+fn every_organization_is_a_group() {
+    let mut params = CertificateParams::default();
+    params.distinguished_name.push(DnType::CommonName, "someone");
+    params.distinguished_name.push(DnType::OrganizationName, "a");
+    // rcgen has one of each kind, so the second one is of a kind of our own.
+    params.distinguished_name.push(DnType::CustomDnType(vec![2, 5, 4, 10]), "b");
+    let certificate = params.self_signed(&KeyPair::generate().unwrap()).unwrap();
+    let facts = CertificateFacts::of_der(certificate.der()).unwrap();
+    assert_eq!(facts.organizations, ["a", "b"]);
+    assert_eq!(facts.common_name.as_deref(), Some("someone"));
 }
 
 #[test]
@@ -47,6 +61,7 @@ fn a_share_of_the_lifetime_is_between_its_ends() {
         not_before: "2026-01-01T00:00:00Z".parse().unwrap(),
         not_after: "2026-01-11T00:00:00Z".parse().unwrap(),
         common_name: None,
+        organizations: Vec::new(),
     };
     assert_eq!(facts.after_share(0.0, None), facts.not_before);
     assert_eq!(facts.after_share(0.7, None), "2026-01-08T00:00:00Z".parse().unwrap());

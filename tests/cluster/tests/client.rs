@@ -7,6 +7,7 @@ mod bootstrap;
 mod exec;
 mod outage;
 mod rotation;
+mod serving;
 
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -59,14 +59,15 @@ fn every_manifest_is_read_and_every_role_grants_something() {
 
 #[tokio::test]
 async fn what_running_pods_needs_is_granted_and_nothing_else() {
-    let (node, pods, references, mirrors, events) = tokio::join!(
+    let (node, pods, references, mirrors, events, node_api) = tokio::join!(
         parts::node(),
         parts::pods(),
         parts::references(),
         parts::mirrors_and_leftovers(),
         parts::events(),
+        parts::node_api(),
     );
-    let used = [node, pods, references, mirrors, events].into_iter().flatten().collect();
+    let used = [node, pods, references, mirrors, events, node_api].into_iter().flatten().collect();
     let granted = granted(&manifest("cluster-mode"), "winddown:cluster");
     assert_eq!(compare(&granted, &used), Difference::default());
 }

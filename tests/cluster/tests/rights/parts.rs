@@ -4,16 +4,18 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use k8s_openapi::api::authorization::v1::SubjectAccessReviewSpec;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+use winddown_api_client::ApiReviews;
 use winddown_apiserver::ApiServer;
 use winddown_cluster::after_boot::{AfterBoot, AfterBootPolicy, EndedByUs};
 use winddown_cluster::events::{EventDraft, Events, NodeRef, Subject};
 use winddown_cluster::mirror::Mirrors;
 use winddown_cluster::node::{NodeController, NodeFacts, NodeSettings};
-use winddown_shared::{DesiredPods, Grace, Pod, Runtime, WallClock, WallTime};
+use winddown_shared::{DesiredPods, Grace, Pod, Reviews, Runtime, WallClock, WallTime};
 
 use super::compare::Right;
 use crate::companion::scene;
@@ -47,6 +49,15 @@ pub(crate) async fn node() -> BTreeSet<Right> {
     agent.handle.set_shutting_down(true);
     node::until(&server, "the cordon", |node| node["spec"]["unschedulable"] == true).await;
     agent.stop().await;
+    used(&server)
+}
+
+/// A node API that is asked something.
+pub(crate) async fn node_api() -> BTreeSet<Right> {
+    let server = ApiServer::start().await.unwrap();
+    let reviews = ApiReviews::new(status::client(&server).await);
+    reviews.token("t".to_owned()).await.unwrap();
+    reviews.access(SubjectAccessReviewSpec::default()).await.unwrap();
     used(&server)
 }
 

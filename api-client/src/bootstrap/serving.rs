@@ -1,0 +1,129 @@
+//! The certificate that the node shows to who connects to it.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use tokio::sync::watch;
+use winddown_shared::{Backoff, WallClock, error_chain, fraction};
+
+use super::plan::{BootstrapStep, next};
+use super::request::{AskError, Purpose, ask};
+use super::store::Store;
+use super::{EARLIEST, LATEST};
+use crate::CertificateFacts;
+
+/// A certificate for the node's own server: asked for, kept in one file with its key, and renewed.
+///
+/// The signer `kubernetes.io/kubelet-serving` makes it for who asks as the node itself. Kubernetes approves no such
+/// request by itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServingCertificate {
+    /// Where it is kept; made if it is not there, and only its owner may read it.
+    pub folder: PathBuf,
+    /// The node's name.
+    pub node_name: String,
+    /// The host names and addresses that the node is reached at. A certificate for others is replaced.
+    pub names: Vec<String>,
+}
+
+impl ServingCertificate {
+    /// The file: the chain, then its key, PEM.
+    pub fn file(&self) -> PathBuf {
+        self.store().identity()
+    }
+
+    /// Asks and renews for as long as it is polled. `told` has why there is no certificate; nothing while there is
+    /// one. Dropping the future leaves nothing half done on disk.
+    pub async fn run(self, client: kube::Client, wall: WallClock, told: watch::Sender<String>) {
+        let mut backoff = Backoff::new(Duration::from_millis(500), Duration::from_secs(60));
+        let mut share = EARLIEST + (LATEST - EARLIEST) * fraction();
+        let mut made = None;
+        loop {
+            let facts = self.kept().await;
+            let wait = match next(facts.as_ref(), &self.node_name, wall.now(), share, made) {
+                BootstrapStep::Wait(wait) => {
+                    tell(&told, String::new());
+                    wait
+                }
+                BootstrapStep::Ask(_) => match self.renew(&client, &told, wall.now()).await {
+                    Ok(()) => {
+                        backoff.reset();
+                        made = Some(wall.now());
+                        share = EARLIEST + (LATEST - EARLIEST) * fraction();
+                        continue;
+                    }
+                    Err(error) => {
+                        let why = error_chain(&error);
+                        if tell(&told, why.clone()) {
+                            tracing::warn!("the node has no new serving certificate: {why}");
+                        }
+                        let least = error.is_refusal().then_some(Duration::from_secs(300));
+                        backoff.after_failure(least)
+                    }
+                },
+            };
+            tokio::time::sleep(wait).await;
+        }
+    }
+
+    async fn renew(
+        &self,
+        client: &kube::Client,
+        told: &watch::Sender<String>,
+        now: Timestamp,
+    ) -> Result<(), AskError> {
+        let store = self.store();
+        let key = store.pending_key().await?;
+        let waiting = |name: &str| {
+            let why = format!(
+                "certificate signing request {name} waits to be approved: \
+                 kubectl certificate approve {name}"
+            );
+            tracing::info!("{why}");
+            tell(told, why);
+        };
+        let purpose = Purpose::serving(&self.names);
+        let chain = match ask(client, &key, &self.node_name, purpose, waiting).await {
+            Err(error) if error.is_refusal() => {
+                // Its name is made from the key, and so would be refused for ever.
+                store.forget_pending().await?;
+                return Err(error);
+            }
+            asked => asked?,
+        };
+        if CertificateFacts::of_pem(&chain).is_none_or(|facts| facts.not_after <= now) {
+            return Err(AskError::Useless);
+        }
+        store.keep_identity(&chain, &key, &self.note()).await?;
+        store.forget_pending().await?;
+        tracing::info!(file = %self.file().display(), "the node has a new serving certificate");
+        Ok(())
+    }
+
+    /// The certificate that is there, if it is for these names.
+    async fn kept(&self) -> Option<CertificateFacts> {
+        let (file, note) = (self.file(), self.note());
+        let read = move || read(&file, &note);
+        tokio::task::spawn_blocking(read).await.ok().flatten()
+    }
+
+    /// What a file says first that is for these names.
+    fn note(&self) -> String {
+        format!("for {}\n", self.names.join(", "))
+    }
+
+    fn store(&self) -> Store {
+        Store::new(&self.folder, "server")
+    }
+}
+
+fn read(file: &Path, note: &str) -> Option<CertificateFacts> {
+    let text = std::fs::read(file).ok()?;
+    CertificateFacts::of_pem(text.strip_prefix(note.as_bytes())?)
+}
+
+/// Whether it is something new.
+fn tell(told: &watch::Sender<String>, why: String) -> bool {
+    told.send_if_modified(|now| std::mem::replace(now, why.clone()) != why)
+}
