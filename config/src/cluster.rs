@@ -1,6 +1,6 @@
 //! Whether this node belongs to a cluster, and how it shows itself there.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -54,6 +54,14 @@ pub struct ClusterSettings {
     /// `orphanedPods`: what becomes of pods that run when the agent starts and that the API does not
     /// have.
     pub orphaned_pods: OrphanedPods,
+    /// `nodeApiAddress`: where the API server asks this node; none: nowhere.
+    pub node_api_address: Option<SocketAddr>,
+    /// `clientCAFile`: the authorities of its clients' certificates.
+    pub client_ca_file: Option<PathBuf>,
+    /// `tlsCertFile`: the certificate it shows; none: one that the cluster signs.
+    pub tls_cert_file: Option<PathBuf>,
+    /// `tlsPrivateKeyFile`: the key of that; none: in the same file.
+    pub tls_private_key_file: Option<PathBuf>,
 }
 
 /// A taint of the node.
@@ -131,6 +139,10 @@ impl Default for ClusterSettings {
             cordon_on_shutdown: true,
             ended_pods: EndedPods::default(),
             orphaned_pods: OrphanedPods::default(),
+            node_api_address: None,
+            client_ca_file: None,
+            tls_cert_file: None,
+            tls_private_key_file: None,
         }
     }
 }

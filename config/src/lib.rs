@@ -186,8 +186,15 @@ impl Config {
         self.static_pod_path = self.static_pod_path.map(|path| under(&path));
         self.notices.file = self.notices.file.map(|path| under(&path));
         let cluster = &mut self.cluster;
-        cluster.kubeconfig = cluster.kubeconfig.take().map(|path| under(&path));
-        cluster.bootstrap_kubeconfig = cluster.bootstrap_kubeconfig.take().map(|path| under(&path));
+        for path in [
+            &mut cluster.kubeconfig,
+            &mut cluster.bootstrap_kubeconfig,
+            &mut cluster.client_ca_file,
+            &mut cluster.tls_cert_file,
+            &mut cluster.tls_private_key_file,
+        ] {
+            *path = path.take().map(|path| under(&path));
+        }
         for path in [
             &mut self.resolv_conf,
             &mut self.pod_logs_dir,

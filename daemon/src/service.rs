@@ -7,6 +7,7 @@ mod configured;
 mod control_loop;
 mod host;
 mod kubelet;
+mod node_api;
 mod notices;
 mod reload;
 mod runtime;
@@ -34,6 +35,7 @@ use winddown_node::{
     Configuration, Configured, Identity, Machine, Node, NodePlugin, PressureSource, RuntimeFigures,
     Source, policy_of,
 };
+use winddown_node_api::NodeApi;
 use winddown_static_pods::{DesiredManifests, ManifestDirectory};
 
 use control_loop::ControlLoop;
@@ -138,6 +140,8 @@ struct Service {
     notifier: Notifier,
     wall: WallClock,
     reloads: Reloads,
+    /// What the API server asks of this node.
+    node_api: Option<NodeApi>,
 }
 
 /// Runs the agent until the service manager or a signal ends it.
@@ -160,12 +164,16 @@ pub async fn run(options: ServiceOptions) -> Result<(), StartError> {
     let name = config.node_name_or(&node_name.unwrap_or_else(host_name));
     let identity = Identity { name, boot_id: boot_id() };
     let configured = Configured::new(configuration);
-    let service = Service { options, configured, identity, socket, notifier, wall, reloads };
+    let mut service =
+        Service { options, configured, identity, socket, notifier, wall, reloads, node_api: None };
     let joined = match config.mode {
         Mode::Standalone => None,
         Mode::Companion => return service.run_companion().await,
         Mode::Cluster => Some(cluster::parts(&config, &service.identity, &service.wall).await?),
     };
+    service.node_api = joined.as_ref().and_then(|joined| {
+        node_api::plugin(&config, &service.identity, joined, service.wall.clone())
+    });
     match config.runtime {
         RuntimeKind::Process => {
             let process = runtime::process(&config, &service.identity, &service.wall).await?;
@@ -237,7 +245,8 @@ impl Service {
     /// Signals cannot be received; no pod was touched.
     async fn run(self, runs: Runs) -> Result<(), StartError> {
         let ends = Ends::listen().map_err(StartError::Signals)?;
-        let Self { options, configured, identity, socket, notifier, wall, reloads } = self;
+        let Self { options, configured, identity, socket, notifier, wall, reloads, node_api } =
+            self;
         let config = configured.configuration().config;
         let stop = runs.stop;
         let source =
@@ -270,6 +279,7 @@ impl Service {
             .clocks(wall, host::boot_clock_of_user_space().await)
             .plugin(plugin)
             .plugins(runs.plugins)
+            .plugins(node_api)
             .start()?;
         let server = Server::new(Arc::new(node.clone()), Limits::default(), stop.clone());
         // Clones share the limits: scrapes over TCP cannot crowd out root on the socket.

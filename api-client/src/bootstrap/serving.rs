@@ -125,5 +125,9 @@ fn read(file: &Path, note: &str) -> Option<CertificateFacts> {
 
 /// Whether it is something new.
 fn tell(told: &watch::Sender<String>, why: String) -> bool {
-    told.send_if_modified(|now| std::mem::replace(now, why.clone()) != why)
+    told.send_if_modified(move |now| {
+        let is_new = *now != why;
+        *now = why;
+        is_new
+    })
 }

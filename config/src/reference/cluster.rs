@@ -100,6 +100,27 @@ pub(super) fn section() -> Section {
              have: `stop` (with their grace), `adopt` (they run on), or `report` (the same, and each is \
              named in the log).",
         ),
+        Top::new("nodeApiAddress", |c| &mut c.cluster.node_api_address, Kind::Address("IP and port"))
+            .doc(
+                "Where the API server asks this node for logs and the like; the port is usually 10250. With \
+                 `mode: cluster`. Left out, there is no such thing.",
+            )
+            .example("0.0.0.0:10250"),
+        Top::new("clientCAFile", |c| &mut c.cluster.client_ca_file, FILE)
+            .doc(
+                "The authorities that certificates of `nodeApiAddress`'s clients come from, above all the \
+                 API server's own. Left out, clients are known by tokens alone.",
+            )
+            .example("/etc/kubernetes/pki/ca.crt"),
+        Top::new("tlsCertFile", |c| &mut c.cluster.tls_cert_file, FILE)
+            .doc(
+                "The certificate that `nodeApiAddress` shows. Left out, the agent asks the cluster for one, \
+                 which has to be approved, keeps it in the state directory and renews it.",
+            )
+            .example("/etc/winddown/node.crt"),
+        Top::new("tlsPrivateKeyFile", |c| &mut c.cluster.tls_private_key_file, FILE)
+            .doc("Its private key. Left out, it is in the same file.")
+            .example("/etc/winddown/node.key"),
         Top::new(
             "companionEvictionTimeout",
             |c| &mut c.companion.eviction_timeout,
@@ -234,6 +255,20 @@ fn relate(fields: &mut Fields<'_, '_>, config: &mut Config, reading: &mut Readin
         let what = "is for a node that has no kubeconfig yet: remove one of them (the signed \
                     certificate is kept in the state directory)";
         fields.fail(key, at, what);
+    }
+    if let Some(at) = fields.key_at("tlsPrivateKeyFile")
+        && cluster.tls_private_key_file.is_some()
+        && cluster.tls_cert_file.is_none()
+    {
+        let what = "has no effect without tlsCertFile";
+        reading.warnings.push(Problem::new(at, "tlsPrivateKeyFile", what));
+    }
+    if let Some(at) = fields.key_at("nodeApiAddress")
+        && cluster.node_api_address.is_some()
+        && config.mode != Mode::Cluster
+    {
+        let what = "has no effect without `mode: cluster`";
+        reading.warnings.push(Problem::new(at, "nodeApiAddress", what));
     }
     if config.mode == Mode::Standalone {
         let what = "has no effect with `mode: standalone`: write `mode: cluster`";

@@ -105,6 +105,7 @@ fn facts(config: &Config, identity: &Identity) -> NodeFacts {
         taints: config.cluster.register_with_taints.iter().map(taint).collect(),
         provider_id: config.cluster.provider_id.clone(),
         addresses: addresses(config.cluster.node_addresses(), host_name),
+        port: config.cluster.node_api_address.map(|address| address.port().into()),
         ..NodeFacts::default()
     }
 }

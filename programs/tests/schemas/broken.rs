@@ -22,6 +22,7 @@ pub(crate) const GOOD: &[&str] = &[
     "shutdownGracePeriodByPodPriority: [{priority: -2147483648, shutdownGracePeriodSeconds: 0}]",
     "containerLogMaxSize: 1048576",
     "metricsAddress: '[::1]:9477'",
+    "mode: cluster\nnodeApiAddress: 0.0.0.0:10250\nclientCAFile: /etc/ca.crt",
     "mode: cluster\nendedPods: ttl 24h\nregisterWithTaints: [{key: a.b/c, effect: NoExecute}]",
 ];
 

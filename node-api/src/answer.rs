@@ -1,0 +1,74 @@
+//! Builds answers.
+
+use std::io;
+
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt as _, Full};
+use hyper::body::Bytes;
+use hyper::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
+use hyper::{Response, StatusCode};
+
+use crate::who::Refused;
+
+pub(crate) type Body = UnsyncBoxBody<Bytes, io::Error>;
+
+/// Why a request is not answered as it wants.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    pub(crate) status: StatusCode,
+    /// For people, in one line.
+    pub(crate) text: String,
+}
+
+pub(crate) fn text(text: &str) -> Response<Body> {
+    of("text/plain; charset=utf-8", text.to_owned().into_bytes())
+}
+
+pub(crate) fn json(bytes: Vec<u8>) -> Response<Body> {
+    of("application/json", bytes)
+}
+
+fn of(kind: &'static str, bytes: Vec<u8>) -> Response<Body> {
+    stream(kind, Full::new(Bytes::from(bytes)).map_err(|never| match never {}).boxed_unsync())
+}
+
+/// An answer that comes as it is read.
+pub(crate) fn stream(kind: &'static str, body: Body) -> Response<Body> {
+    let mut response = Response::new(body);
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    response
+}
+
+// === impl Failure ===
+
+impl Failure {
+    pub(crate) fn new(status: StatusCode, text: impl Into<String>) -> Self {
+        Self { status, text: text.into() }
+    }
+
+    pub(crate) fn answer(self) -> Response<Body> {
+        let mut response = text(&format!("{}\n", self.text));
+        *response.status_mut() = self.status;
+        response
+    }
+}
+
+impl From<Refused> for Failure {
+    fn from(refused: Refused) -> Self {
+        match refused {
+            Refused::Unauthorized => Self::new(StatusCode::UNAUTHORIZED, "Unauthorized"),
+            Refused::Forbidden { user, verb, subresources } => Self::new(
+                StatusCode::FORBIDDEN,
+                format!(
+                    "Forbidden (user={user}, verb={verb}, resource=nodes, subresource(s)={subresources:?})"
+                ),
+            ),
+            // What went wrong is in the node's log: it is nothing for strangers.
+            Refused::Unjudged(error) => {
+                Self::new(StatusCode::SERVICE_UNAVAILABLE, error.to_string())
+            }
+        }
+    }
+}

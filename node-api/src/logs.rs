@@ -1,0 +1,324 @@
+//! Logs of containers, as they were and as they come.
+
+mod file;
+mod lines;
+mod options;
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::{Stream, stream};
+use hyper::StatusCode;
+use hyper::body::{Bytes, Frame};
+use k8s_openapi::api::core::v1::{ContainerStatus, PodStatus};
+use tokio::sync::{Semaphore, watch};
+use tokio::time::{Instant, timeout_at};
+use winddown_engine::files;
+use winddown_files::Growing;
+use winddown_shared::status::StatusEntry;
+use winddown_shared::{NodeHandle, PodUid};
+
+use crate::answer::Failure;
+use crate::context::Context;
+use crate::route::Place;
+
+use file::LogFile;
+use lines::Lines;
+pub(crate) use options::LogOptions;
+
+/// How long a container's last words may take from its runtime to its log.
+const LAST_WORDS: Duration = Duration::from_millis(200);
+
+/// A log that is being read: one block at a time, and only when the client has taken the one before.
+pub(crate) struct Reading {
+    reader: Option<Reader>,
+    reads: Arc<Semaphore>,
+    following: Option<Following>,
+}
+
+/// What blocks.
+struct Reader {
+    file: LogFile,
+    lines: Lines,
+    /// Where it ends for one who does not follow.
+    end: Option<u64>,
+    block: Vec<u8>,
+}
+
+/// What a follower waits for.
+struct Following {
+    growing: Growing,
+    run: Run,
+    /// Until when it is waited for more, once the container has ended.
+    last_words: Option<Instant>,
+}
+
+/// One run of a container.
+struct Run {
+    node: NodeHandle,
+    pod: PodUid,
+    container: String,
+    id: String,
+    changes: watch::Receiver<u64>,
+}
+
+/// Opens the log of a container.
+pub(crate) async fn open(
+    context: &Context,
+    place: &Place,
+    query: Option<&str>,
+) -> Result<Reading, Failure> {
+    let options = LogOptions::parse(query.unwrap_or_default(), context.node.now())?;
+    let entry = pod(context, place)?;
+    let status = status_of(&entry.status, &place.container);
+    let directory = directory(context, place, &entry)?;
+    let run = options.follow.then(|| Run::that_goes_on(&context.node, &entry, place)).flatten();
+    let (status, place, growth) = (status.cloned(), place.clone(), context.growth.clone());
+    let reads = Arc::clone(&context.reads);
+    let opening = tokio::task::spawn_blocking(move || {
+        // Before anything is read: what comes later is told.
+        let growing = match (&run, growth) {
+            (Some(_), Some(growth)) => Some(growth.follow(&directory).map_err(no_log)?),
+            (Some(_), None) => {
+                let text = "logs cannot be followed: the kernel gives no watch (fs.inotify)";
+                return Err(Failure::new(StatusCode::INTERNAL_SERVER_ERROR, text));
+            }
+            (None, _) => None,
+        };
+        let runs = file::runs(&directory).unwrap_or_default();
+        let attempt = attempt(&place, status.as_ref(), &runs, options.previous)?;
+        let path = directory.join(format!("{attempt}.log"));
+        let reader = Reader::open(path, &options, run.is_some()).map_err(no_log)?;
+        let following =
+            run.zip(growing).map(|(run, growing)| Following { growing, run, last_words: None });
+        Ok(Reading { reader: Some(reader), reads, following })
+    });
+    opening.await.unwrap_or_else(|error| Err(no_log(io::Error::other(error))))
+}
+
+fn pod(context: &Context, place: &Place) -> Result<StatusEntry, Failure> {
+    let Place { namespace, pod, container } = place;
+    let of_name =
+        |entry: &StatusEntry| **entry.pod.namespace() == **namespace && **entry.pod.name() == **pod;
+    let found = context.node.statuses().into_iter().filter(of_name);
+    // Of two pods with one name the one that has not ended.
+    let entry = found
+        .min_by_key(|entry| matches!(entry.status.phase.as_deref(), Some("Succeeded" | "Failed")));
+    let not_found = |text| Failure::new(StatusCode::NOT_FOUND, text);
+    let entry = entry.ok_or_else(|| not_found(format!("pod {pod:?} does not exist")))?;
+    let spec = entry.pod.spec.as_ref();
+    let containers = spec.into_iter().flat_map(|spec| &spec.containers).map(|one| &one.name);
+    let init = spec.and_then(|spec| spec.init_containers.as_ref());
+    let ephemeral = spec.and_then(|spec| spec.ephemeral_containers.as_ref());
+    let mut names = containers
+        .chain(init.into_iter().flatten().map(|one| &one.name))
+        .chain(ephemeral.into_iter().flatten().map(|one| &one.name));
+    if !names.any(|name| name == container) {
+        return Err(not_found(format!("container {container:?} not found in pod {pod:?}")));
+    }
+    Ok(entry)
+}
+
+/// Where the logs of a container are.
+fn directory(context: &Context, place: &Place, entry: &StatusEntry) -> Result<PathBuf, Failure> {
+    let Place { namespace, pod, container } = place;
+    let names = [namespace, pod, container, entry.pod.uid().as_str()];
+    if !names.into_iter().all(files::is_safe) {
+        return Err(Failure::new(StatusCode::BAD_REQUEST, "these are no names of a pod"));
+    }
+    let logs = files::pod_logs(&context.log_dir, namespace, pod, entry.pod.uid());
+    Ok(logs.join(container))
+}
+
+fn status_of<'a>(status: &'a PodStatus, container: &str) -> Option<&'a ContainerStatus> {
+    [
+        &status.container_statuses,
+        &status.init_container_statuses,
+        &status.ephemeral_container_statuses,
+    ]
+    .into_iter()
+    .flatten()
+    .flatten()
+    .find(|status| status.name == container)
+}
+
+/// The run that is meant, in the kubelet's words where there is none.
+fn attempt(
+    place: &Place,
+    status: Option<&ContainerStatus>,
+    runs: &[u32],
+    previous: bool,
+) -> Result<u32, Failure> {
+    let Place { pod, container, .. } = place;
+    let state = status.and_then(|status| status.state.as_ref());
+    let waiting = state.and_then(|state| state.waiting.as_ref());
+    let last = match *runs {
+        [.., last] => Some(last),
+        [] => None,
+    };
+    let before = match *runs {
+        [.., before, _] => Some(before),
+        _ => None,
+    };
+    let (found, missing) = match (previous, waiting) {
+        // While it waits to be started again, the last run is the previous one.
+        (true, Some(_)) => (last, None),
+        (true, None) => (before, None),
+        (false, Some(waiting)) => (last, Some(waiting)),
+        (false, None) => (last, None),
+    };
+    found.ok_or_else(|| {
+        let text = match missing {
+            _ if previous => {
+                format!("previous terminated container {container:?} in pod {pod:?} not found")
+            }
+            Some(waiting) => format!(
+                "container {container:?} in pod {pod:?} is waiting to start: {}",
+                waiting.reason.as_deref().unwrap_or("no reason given")
+            ),
+            None => format!("container {container:?} in pod {pod:?} has no log"),
+        };
+        Failure::new(StatusCode::BAD_REQUEST, text)
+    })
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "an error is mapped by it")]
+fn no_log(error: io::Error) -> Failure {
+    Failure::new(StatusCode::INTERNAL_SERVER_ERROR, format!("the log cannot be read: {error}"))
+}
+
+// === impl Reading ===
+
+impl Reading {
+    /// What there is to give, as it is asked for.
+    pub(crate) fn into_stream(self) -> impl Stream<Item = io::Result<Frame<Bytes>>> + Send {
+        stream::try_unfold(self, |mut reading| async move {
+            let next = reading.next().await?;
+            Ok(next.map(|bytes| (Frame::data(bytes), reading)))
+        })
+    }
+
+    /// The next block; none at the end. Waits for more where the log is followed.
+    async fn next(&mut self) -> io::Result<Option<Bytes>> {
+        loop {
+            // Looked at before the log is read: what was written before the end is read after it.
+            let is_over = self.following.as_ref().is_none_or(Following::is_over);
+            let Some(mut reader) = self.reader.take() else { return Ok(None) };
+            let _turn = self.reads.acquire().await;
+            let read = tokio::task::spawn_blocking(move || {
+                let bytes = reader.next();
+                (reader, bytes)
+            });
+            let (reader, bytes) = read.await.map_err(io::Error::other)?;
+            let (bytes, is_full) = (bytes?, reader.lines.is_full());
+            self.reader = Some(reader).filter(|_| !is_full);
+            if !bytes.is_empty() {
+                return Ok(Some(bytes.into()));
+            }
+            match &mut self.following {
+                Some(following) if !is_over => following.more().await,
+                _ => return Ok(None),
+            }
+        }
+    }
+}
+
+// === impl Reader ===
+
+impl Reader {
+    fn open(path: PathBuf, options: &LogOptions, follow: bool) -> io::Result<Self> {
+        let mut file = LogFile::open(path)?;
+        let size = file.size()?;
+        if let Some(lines) = options.tail_lines {
+            file.seek_tail(lines, size)?;
+        }
+        let end = (!follow).then_some(size);
+        Ok(Self { file, lines: Lines::new(options), end, block: Vec::new() })
+    }
+
+    /// The next of what the container wrote; nothing where there is nothing now.
+    fn next(&mut self) -> io::Result<Vec<u8>> {
+        let mut out = Vec::new();
+        let mut next = None;
+        while out.is_empty() && !self.lines.is_full() {
+            let read = self.file.read(self.end, &mut self.block)?;
+            self.lines.take(read, &mut out);
+            if !read.is_empty() {
+                continue;
+            }
+            // Once the next file is there, this one is read once more: it was written to until then.
+            match next.take() {
+                Some(file) => {
+                    self.file = file;
+                    self.lines.turn();
+                }
+                None if self.end.is_some() => break,
+                None => match self.file.next()? {
+                    Some(file) => next = Some(file),
+                    None => break,
+                },
+            }
+        }
+        Ok(out)
+    }
+}
+
+// === impl Following ===
+
+impl Following {
+    /// Whether nothing more comes.
+    fn is_over(&self) -> bool {
+        self.last_words.is_some_and(|until| Instant::now() >= until)
+    }
+
+    /// Waits until there may be more.
+    async fn more(&mut self) {
+        if self.last_words.is_none() && self.run.has_ended() {
+            self.last_words = Some(Instant::now() + LAST_WORDS);
+        }
+        let is_there = match self.last_words {
+            Some(until) => timeout_at(until, self.growing.changed()).await.unwrap_or(true),
+            None => tokio::select! {
+                grows = self.growing.changed() => grows,
+                () = self.run.changed() => true,
+            },
+        };
+        if !is_there {
+            self.last_words = Some(Instant::now());
+        }
+    }
+}
+
+// === impl Run ===
+
+impl Run {
+    /// The run of the container that goes on; none where it does not run.
+    fn that_goes_on(node: &NodeHandle, entry: &StatusEntry, place: &Place) -> Option<Self> {
+        let changes = node.changes();
+        let id = running(&entry.status, &place.container)?.to_owned();
+        let (pod, container) = (entry.pod.uid().clone(), place.container.clone());
+        let run = Self { node: node.clone(), pod, container, id, changes };
+        (!run.has_ended()).then_some(run)
+    }
+
+    fn has_ended(&self) -> bool {
+        let status = self.node.status(&self.pod);
+        status.is_none_or(|status| running(&status, &self.container) != Some(&*self.id))
+    }
+
+    /// Resolves when something of a pod has changed. Never, when nothing changes any more.
+    async fn changed(&mut self) {
+        if self.changes.changed().await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
+/// The id of a container that runs.
+fn running<'a>(status: &'a PodStatus, container: &str) -> Option<&'a str> {
+    let status = status_of(status, container)?;
+    let runs = status.state.as_ref().is_some_and(|state| state.running.is_some());
+    status.container_id.as_deref().filter(|_| runs)
+}

@@ -1,0 +1,234 @@
+//! The files of a container's log: one for each run, and the older ones that it was turned into.
+
+use std::ffi::OsString;
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{FileExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+use nix::fcntl::OFlag;
+
+/// How much is read at once, in bytes.
+const BLOCK: usize = 32 * 1024;
+
+/// The log of one run: `3.log`, which may have been turned into `3.log.1`, `3.log.2` and so on. Every call blocks.
+pub(crate) struct LogFile {
+    path: PathBuf,
+    file: File,
+    at: u64,
+}
+
+/// The runs of which there is a log in this directory of a container, the oldest first.
+pub(crate) fn runs(directory: &Path) -> io::Result<Vec<u32>> {
+    let mut runs = Vec::new();
+    for entry in std::fs::read_dir(directory)? {
+        let name = entry?.file_name();
+        let number = name.to_str().and_then(|name| name.split_once(".log")?.0.parse::<u32>().ok());
+        runs.extend(number);
+    }
+    runs.sort_unstable();
+    runs.dedup();
+    Ok(runs)
+}
+
+impl LogFile {
+    /// Opens the log, or while it turns what it was turned into.
+    ///
+    /// # Errors
+    /// It is not there, or is no file.
+    pub(crate) fn open(path: PathBuf) -> io::Result<Self> {
+        let file = open(&path).or_else(|error| match error.kind() {
+            io::ErrorKind::NotFound => open(&turned(&path, 1)),
+            _ => Err(error),
+        })?;
+        Ok(Self { path, file, at: 0 })
+    }
+
+    /// How long it is now.
+    pub(crate) fn size(&self) -> io::Result<u64> {
+        Ok(self.file.metadata()?.len())
+    }
+
+    /// Goes to where the last `lines` of the first `size` bytes begin.
+    pub(crate) fn seek_tail(&mut self, lines: u64, size: u64) -> io::Result<()> {
+        let mut block = vec![0; BLOCK];
+        // The last line's own end does not count.
+        let (mut end, mut left) = (size, lines);
+        let mut is_last = true;
+        self.at = size;
+        while end > 0 && lines > 0 {
+            let begin = end.saturating_sub(BLOCK as u64);
+            let length = usize::try_from(end - begin).unwrap_or(BLOCK);
+            self.file.read_exact_at(&mut block[..length], begin)?;
+            for (offset, byte) in block[..length].iter().enumerate().rev() {
+                let at_end = std::mem::take(&mut is_last);
+                if *byte != b'\n' || at_end {
+                    continue;
+                }
+                left -= 1;
+                if left == 0 {
+                    self.at = begin + offset as u64 + 1;
+                    return Ok(());
+                }
+            }
+            end = begin;
+        }
+        if lines > 0 {
+            self.at = 0;
+        }
+        Ok(())
+    }
+
+    /// The next bytes before `end`; none where there are none now.
+    pub(crate) fn read<'a>(
+        &mut self,
+        end: Option<u64>,
+        block: &'a mut Vec<u8>,
+    ) -> io::Result<&'a [u8]> {
+        let left = end.map_or(u64::MAX, |end| end.saturating_sub(self.at));
+        block.resize(usize::try_from(left).unwrap_or(BLOCK).min(BLOCK), 0);
+        let read = self.file.read_at(block, self.at)?;
+        self.at += read as u64;
+        Ok(&block[..read])
+    }
+
+    /// The file that is written after this one; none while this is the last. Of several that came since, the
+    /// first; where this one is removed, the oldest.
+    pub(crate) fn next(&self) -> io::Result<Option<Self>> {
+        let own = self.file.metadata()?;
+        let own = (own.dev(), own.ino());
+        let mut newer = None;
+        for number in 0_u32.. {
+            let file = match open(&turned(&self.path, number)) {
+                Ok(file) => file,
+                // The newest is made a little after the one before was renamed.
+                Err(error) if error.kind() == io::ErrorKind::NotFound && number == 0 => continue,
+                Err(error) if error.kind() == io::ErrorKind::NotFound => break,
+                Err(error) => return Err(error),
+            };
+            let found = file.metadata()?;
+            if (found.dev(), found.ino()) == own {
+                break;
+            }
+            newer = Some(file);
+        }
+        Ok(newer.map(|file| Self { path: self.path.clone(), file, at: 0 }))
+    }
+}
+
+fn turned(path: &Path, number: u32) -> PathBuf {
+    let mut name = OsString::from(path);
+    if number > 0 {
+        name.push(format!(".{number}"));
+    }
+    name.into()
+}
+
+/// A pod that may write here could put a link, a pipe or a device in a log's place.
+fn open(path: &Path) -> io::Result<File> {
+    let flags = OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK;
+    let file = OpenOptions::new().read(true).custom_flags(flags.bits()).open(path)?;
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "this is no file"));
+    }
+    Ok(file)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    fn rest(file: &mut LogFile) -> String {
+        let (mut block, mut all) = (Vec::new(), Vec::new());
+        loop {
+            let read = file.read(None, &mut block).unwrap();
+            if read.is_empty() {
+                return String::from_utf8(all).unwrap();
+            }
+            all.extend_from_slice(read);
+        }
+    }
+
+    #[test]
+    fn the_last_lines_are_found_from_the_end() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("0.log");
+        let line = "x".repeat(1000);
+        let text: String = (0..100).map(|n| format!("{n} {line}\n")).collect();
+        for (log, lines, wanted) in [
+            ("", 3, ""),
+            ("a\nb\nc\n", 0, ""),
+            ("a\nb\nc\n", 1, "c\n"),
+            ("a\nb\nc\n", 2, "b\nc\n"),
+            ("a\nb\nc\n", 9, "a\nb\nc\n"),
+            ("a\nb\nc", 1, "c"),
+            ("\n\n", 1, "\n"),
+            (&text, 60, &text[text.find("40 x").unwrap()..]),
+        ] {
+            fs::write(&path, log).unwrap();
+            let mut file = LogFile::open(path.clone()).unwrap();
+            let size = file.size().unwrap();
+            file.seek_tail(lines, size).unwrap();
+            assert_eq!(rest(&mut file), wanted, "the last {lines}");
+        }
+    }
+
+    #[test]
+    fn a_reader_that_is_slow_misses_no_file_that_the_log_was_turned_into() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("0.log");
+        let turn = |text: &str| {
+            for number in (0..5).rev() {
+                let _ = fs::rename(turned(&path, number), turned(&path, number + 1));
+            }
+            fs::write(&path, text).unwrap();
+        };
+        fs::write(&path, "one").unwrap();
+        let mut file = LogFile::open(path.clone()).unwrap();
+        assert!(file.next().unwrap().is_none());
+        fs::rename(&path, turned(&path, 1)).unwrap();
+        assert!(file.next().unwrap().is_none(), "the next is not made yet");
+        assert_eq!(rest(&mut LogFile::open(path.clone()).unwrap()), "one", "while it turns");
+        fs::write(&path, "two").unwrap();
+        turn("three");
+        turn("four");
+        let mut all = rest(&mut file);
+        while let Some(mut next) = file.next().unwrap() {
+            all.push_str(&rest(&mut next));
+            file = next;
+        }
+        assert_eq!(all, "onetwothreefour");
+        fs::remove_file(&path).unwrap();
+        fs::remove_file(turned(&path, 1)).unwrap();
+        fs::remove_file(turned(&path, 2)).unwrap();
+        fs::remove_file(turned(&path, 3)).unwrap();
+        turn("five");
+        turn("six");
+        assert_eq!(rest(&mut file.next().unwrap().unwrap()), "five", "what is left of it");
+    }
+
+    #[test]
+    fn a_link_a_pipe_and_a_directory_in_place_of_a_log_are_neither_followed_nor_waited_for() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        fs::write(at("secret"), "x").unwrap();
+        std::os::unix::fs::symlink(at("secret"), at("0.log")).unwrap();
+        nix::unistd::mkfifo(&at("1.log"), nix::sys::stat::Mode::S_IRWXU).unwrap();
+        fs::create_dir(at("2.log")).unwrap();
+        for name in ["0.log", "1.log", "2.log"] {
+            assert!(LogFile::open(at(name)).is_err(), "{name}");
+        }
+    }
+
+    #[test]
+    fn the_runs_of_a_container_are_in_the_names_of_its_logs() {
+        let dir = tempfile::tempdir().unwrap();
+        for name in ["9.log", "10.log", "10.log.1", "11.log.1", "x.log", "notes"] {
+            fs::write(dir.path().join(name), "").unwrap();
+        }
+        assert_eq!(runs(dir.path()).unwrap(), [9, 10, 11]);
+        assert!(runs(&dir.path().join("missing")).is_err());
+    }
+}

@@ -1,0 +1,138 @@
+//! What of a log is asked for.
+
+use hyper::StatusCode;
+use winddown_shared::WallTime;
+
+use crate::answer::Failure;
+
+/// The fields of `PodLogOptions`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct LogOptions {
+    pub(crate) follow: bool,
+    /// Of the run before the last one.
+    pub(crate) previous: bool,
+    pub(crate) timestamps: bool,
+    /// Lines before this are left out.
+    pub(crate) since: Option<WallTime>,
+    pub(crate) tail_lines: Option<u64>,
+    pub(crate) limit_bytes: Option<u64>,
+    /// `stdout` or `stderr` alone.
+    pub(crate) stream: Option<&'static str>,
+}
+
+impl LogOptions {
+    /// Reads the query of a request. What is unknown is passed over.
+    pub(crate) fn parse(query: &str, now: WallTime) -> Result<Self, Failure> {
+        let mut options = Self::default();
+        let (mut since_seconds, mut since_time) = (None, None);
+        for (key, value) in form_urlencoded::parse(query.as_bytes()) {
+            // An empty value is as if it were left out, but for a flag.
+            let given = Some(&*value).filter(|value| !value.is_empty());
+            match &*key {
+                "follow" => options.follow = is_set(&value),
+                "previous" => options.previous = is_set(&value),
+                "timestamps" => options.timestamps = is_set(&value),
+                "tailLines" => options.tail_lines = number("tailLines", given, 0)?,
+                "limitBytes" => options.limit_bytes = number("limitBytes", given, 1)?,
+                "sinceSeconds" => since_seconds = number("sinceSeconds", given, 1)?,
+                "sinceTime" => since_time = given.map(time).transpose()?,
+                "stream" => options.stream = stream(given)?,
+                _ => {}
+            }
+        }
+        if since_seconds.is_some() && since_time.is_some() {
+            return Err(invalid("sinceSeconds and sinceTime exclude each other"));
+        }
+        if options.stream.is_some() && options.tail_lines.is_some() {
+            return Err(invalid("tailLines is of all streams: leave stream out"));
+        }
+        let ago = since_seconds.and_then(|ago| i64::try_from(ago).ok());
+        let ago = ago.map(|ago| now.checked_sub(jiff::SignedDuration::from_secs(ago)));
+        options.since = since_time.or(ago.map(|at| at.unwrap_or(WallTime::MIN)));
+        Ok(options)
+    }
+}
+
+fn is_set(value: &str) -> bool {
+    !matches!(value, "false" | "0")
+}
+
+fn number(name: &str, value: Option<&str>, least: u64) -> Result<Option<u64>, Failure> {
+    let Some(value) = value else { return Ok(None) };
+    let number: i64 =
+        value.parse().map_err(|_| bad_request(format!("{name}: {value:?} is no number")))?;
+    match u64::try_from(number) {
+        Ok(number) if number >= least => Ok(Some(number)),
+        _ => Err(invalid(&format!("{name} must be at least {least}"))),
+    }
+}
+
+fn time(text: &str) -> Result<WallTime, Failure> {
+    text.parse().map_err(|_| bad_request(format!("sinceTime: {text:?} is no time")))
+}
+
+fn stream(value: Option<&str>) -> Result<Option<&'static str>, Failure> {
+    match value {
+        None | Some("All") => Ok(None),
+        Some("Stdout") => Ok(Some("stdout")),
+        Some("Stderr") => Ok(Some("stderr")),
+        Some(_) => Err(invalid("stream must be All, Stdout or Stderr")),
+    }
+}
+
+fn bad_request(text: String) -> Failure {
+    Failure { status: StatusCode::BAD_REQUEST, text }
+}
+
+fn invalid(text: &str) -> Failure {
+    Failure { status: StatusCode::UNPROCESSABLE_ENTITY, text: text.to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(query: &str) -> Result<LogOptions, u16> {
+        LogOptions::parse(query, "2026-01-01T00:01:00Z".parse().unwrap())
+            .map_err(|failure| failure.status.as_u16())
+    }
+
+    #[test]
+    fn options_are_read_as_the_kubelet_reads_them() {
+        let all = "follow=true&previous=1&timestamps=true&tailLines=0&limitBytes=9&sinceSeconds=60&other=x";
+        let since = Some("2026-01-01T00:00:00Z".parse().unwrap());
+        let wanted = LogOptions {
+            follow: true,
+            previous: true,
+            timestamps: true,
+            since,
+            tail_lines: Some(0),
+            limit_bytes: Some(9),
+            stream: None,
+        };
+        assert_eq!(parse(all), Ok(wanted));
+        assert_eq!(parse("sinceTime=2026-01-01T01%3A00%3A00%2B01%3A00").unwrap().since, since);
+        assert_eq!(parse("follow=false&tailLines=&stream=All"), Ok(LogOptions::default()));
+        assert_eq!(parse("stream=Stderr").unwrap().stream, Some("stderr"));
+        assert_eq!(
+            parse(&format!("sinceSeconds={}", i64::MAX)).unwrap().since,
+            Some(WallTime::MIN)
+        );
+    }
+
+    #[test]
+    fn what_is_wrong_is_refused_with_the_kubelets_code() {
+        for (query, code) in [
+            ("tailLines=x", 400),
+            ("sinceTime=yesterday", 400),
+            ("tailLines=-1", 422),
+            ("limitBytes=0", 422),
+            ("sinceSeconds=0", 422),
+            ("sinceSeconds=1&sinceTime=2026-01-01T00:00:00Z", 422),
+            ("stream=stdin", 422),
+            ("stream=Stdout&tailLines=1", 422),
+        ] {
+            assert_eq!(parse(query), Err(code), "{query}");
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! Which path asks for what, and the right that it takes.
+
+use hyper::Method;
+
+/// What is asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Ask {
+    Health,
+    Pods,
+    Logs(Place),
+    /// What is served with another method.
+    Other(&'static str),
+    Unknown,
+}
+
+/// A container.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub(crate) namespace: String,
+    pub(crate) pod: String,
+    pub(crate) container: String,
+}
+
+/// A right on the node's subresources, any of which is enough.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Right {
+    pub(crate) verb: &'static str,
+    pub(crate) subresources: &'static [&'static str],
+}
+
+/// What a request asks for, and the right to it. The right is the kubelet's, but for logs: who has `nodes/log`
+/// reads these files through a kubelet too, by the path of their directory.
+pub(crate) fn route(method: &Method, path: &str) -> (Ask, Right) {
+    let words: Vec<&str> = path.trim_start_matches('/').split('/').collect();
+    let (ask, subresources): (_, &[&str]) = match *words {
+        ["healthz"] => (Ask::Health, &["healthz", "proxy"]),
+        ["pods"] => (Ask::Pods, &["pods", "proxy"]),
+        ["containerLogs", namespace, pod, container] => {
+            (Ask::Logs(Place::new(namespace, pod, container)), &["log", "proxy"])
+        }
+        _ => (Ask::Unknown, &["proxy"]),
+    };
+    let is_look = matches!(*method, Method::GET | Method::HEAD);
+    let ask = if is_look || ask == Ask::Unknown { ask } else { Ask::Other("GET") };
+    (ask, Right { verb: verb(method), subresources })
+}
+
+fn verb(method: &Method) -> &'static str {
+    match *method {
+        Method::GET | Method::HEAD => "get",
+        Method::PUT => "update",
+        Method::PATCH => "patch",
+        Method::DELETE => "delete",
+        _ => "create",
+    }
+}
+
+impl Place {
+    fn new(namespace: &str, pod: &str, container: &str) -> Self {
+        let [namespace, pod, container] = [namespace, pod, container].map(str::to_owned);
+        Self { namespace, pod, container }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_path_takes_its_own_right() {
+        let logs = Ask::Logs(Place::new("ns", "web", "main"));
+        for (method, path, ask, verb, subresources) in [
+            ("GET", "/healthz", Ask::Health, "get", &["healthz", "proxy"][..]),
+            ("GET", "/pods", Ask::Pods, "get", &["pods", "proxy"]),
+            ("GET", "/containerLogs/ns/web/main", logs.clone(), "get", &["log", "proxy"]),
+            ("POST", "/containerLogs/ns/web/main", Ask::Other("GET"), "create", &["log", "proxy"]),
+            ("DELETE", "/pods", Ask::Other("GET"), "delete", &["pods", "proxy"]),
+            ("GET", "/containerLogs/ns/web", Ask::Unknown, "get", &["proxy"]),
+            ("GET", "/containerLogs/ns/../main/x", Ask::Unknown, "get", &["proxy"]),
+            ("GET", "/logs/", Ask::Unknown, "get", &["proxy"]),
+            ("GET", "/", Ask::Unknown, "get", &["proxy"]),
+            ("BREW", "/run", Ask::Unknown, "create", &["proxy"]),
+        ] {
+            let method = Method::from_bytes(method.as_bytes()).unwrap();
+            assert_eq!(
+                route(&method, path),
+                (ask, Right { verb, subresources }),
+                "{method} {path}"
+            );
+        }
+    }
+}

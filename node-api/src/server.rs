@@ -1,0 +1,140 @@
+//! Accepts connections, keeps their number and their waits bounded, and answers.
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use http_body_util::{BodyExt as _, StreamBody};
+use hyper::body::Incoming;
+use hyper::header::{ALLOW, HeaderValue};
+use hyper::service::service_fn;
+use hyper::{Request, Response, StatusCode};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use nix::sys::socket::{setsockopt, sockopt};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::time::timeout;
+use winddown_shared::error_chain;
+
+use crate::answer::{self, Body, Failure};
+use crate::context::Context;
+use crate::places::Seat;
+use crate::route::{Ask, route};
+use crate::{logs, pods};
+
+/// How long a client may take to agree on TLS, and again to say what it wants.
+const HELLO: Duration = Duration::from_secs(10);
+/// Bytes of a request's head.
+const LONGEST_HEAD: usize = 32 * 1024;
+/// How long to wait when the system has no descriptor for another connection.
+const ACCEPT_BACKOFF: Duration = Duration::from_secs(1);
+
+/// Answers for as long as it is polled; what is under way then ends with it.
+pub(crate) async fn serve(context: Arc<Context>, listener: TcpListener) {
+    let mut connections = tokio::task::JoinSet::new();
+    loop {
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            Some(_) = connections.join_next() => continue,
+        };
+        match accepted {
+            Ok((stream, from)) => {
+                keep_alive(&stream);
+                let seat = context.places.seat(from.ip());
+                connections.spawn(converse(Arc::clone(&context), stream, from, seat));
+            }
+            Err(error) => {
+                tracing::warn!(
+                    error = error_chain(&error),
+                    "the node API cannot accept a connection"
+                );
+                tokio::time::sleep(ACCEPT_BACKOFF).await;
+            }
+        }
+    }
+}
+
+/// A client whose machine is gone does not hold its place for ever.
+fn keep_alive(stream: &TcpStream) {
+    let _ = setsockopt(stream, sockopt::KeepAlive, &true);
+    let _ = setsockopt(stream, sockopt::TcpKeepIdle, &60);
+    let _ = stream.set_nodelay(true);
+}
+
+/// Answers one request.
+pub(crate) async fn converse<S>(context: Arc<Context>, stream: S, from: SocketAddr, seat: Seat)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let leave = seat.leave.clone();
+    let answered = leave.run_until_cancelled(answer_one(&context, stream, &seat)).await;
+    if let Some(Err(why)) = answered {
+        // Not louder: strangers could fill the journal with it.
+        tracing::debug!(%from, why, "a connection to the node API ended early");
+    }
+}
+
+async fn answer_one<S>(context: &Context, stream: S, seat: &Seat) -> Result<(), String>
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let tls = context.tls.acceptor().await.map_err(|error| error_chain(&error))?;
+    let agreed = timeout(HELLO, tls.accept(stream)).await.map_err(|error| error.to_string())?;
+    let stream = agreed.map_err(|error| error_chain(&error))?;
+    let shown = stream.get_ref().1.peer_certificates().and_then(|chain| chain.first());
+    let certificate = shown.map(|one| one.as_ref().to_vec());
+    // Held until the answer is over.
+    let place = OnceLock::new();
+    let service = service_fn(|request: Request<Incoming>| {
+        let (certificate, place) = (certificate.as_deref(), &place);
+        async move {
+            let answered = answer(context, seat, certificate, place, &request).await;
+            Ok::<_, Infallible>(answered.unwrap_or_else(Failure::answer))
+        }
+    });
+    hyper::server::conn::http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HELLO)
+        .max_buf_size(LONGEST_HEAD)
+        .keep_alive(false)
+        .serve_connection(TokioIo::new(stream), service)
+        .await
+        .map_err(|error| error_chain(&error))
+}
+
+async fn answer(
+    context: &Context,
+    seat: &Seat,
+    certificate: Option<&[u8]>,
+    place: &OnceLock<tokio::sync::OwnedSemaphorePermit>,
+    request: &Request<Incoming>,
+) -> Result<Response<Body>, Failure> {
+    let (ask, right) = route(request.method(), request.uri().path());
+    context.gatekeeper.admit(certificate, request.headers(), &right).await?;
+    let Some(permit) = context.places.answer(seat) else {
+        let text = "this node answers as many clients as it can: try again later";
+        return Err(Failure::new(StatusCode::SERVICE_UNAVAILABLE, text));
+    };
+    let _ = place.set(permit);
+    match ask {
+        Ask::Health => Ok(answer::text("ok")),
+        Ask::Pods => {
+            let list = pods::list(&context.node.statuses());
+            list.map(answer::json)
+                .map_err(|error| Failure::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))
+        }
+        Ask::Logs(place) => {
+            let reading = logs::open(context, &place, request.uri().query()).await?;
+            let body = StreamBody::new(reading.into_stream()).boxed_unsync();
+            Ok(answer::stream("text/plain; charset=utf-8", body))
+        }
+        Ask::Other(method) => {
+            let text = format!("use {method} here");
+            let mut response = Failure::new(StatusCode::METHOD_NOT_ALLOWED, text).answer();
+            response.headers_mut().insert(ALLOW, HeaderValue::from_static(method));
+            Ok(response)
+        }
+        Ask::Unknown => Err(Failure::new(StatusCode::NOT_FOUND, "there is no such thing here")),
+    }
+}

@@ -1,0 +1,219 @@
+//! The server with real TLS, its clients, and one who knows the cluster's users.
+
+mod clients;
+mod logs;
+mod rights;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
+use k8s_openapi::api::authentication::v1::UserInfo;
+use k8s_openapi::api::authorization::v1::SubjectAccessReviewSpec;
+use k8s_openapi::api::core::v1::PodStatus;
+use rcgen::{
+    BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa,
+    KeyPair,
+};
+use serde_json::json;
+use tokio::net::TcpListener;
+use tokio::sync::{Semaphore, watch};
+use winddown_fakes::FakeKiller;
+use winddown_files::Growth;
+use winddown_shared::status::StatusStore;
+use winddown_shared::{
+    GateReasons, NodeHandle, NodeHandleParts, PluginName, PluginNotes, Pod, ReviewError, Reviews,
+    VictimLock, WallClock,
+};
+
+use crate::context::Context;
+use crate::places::Places;
+use crate::tls::{Tls, TlsFiles};
+use crate::who::Gatekeeper;
+
+/// Knows users by tokens, certificates and rights, and counts what it is asked.
+#[derive(Default)]
+struct Cluster {
+    /// The users of tokens.
+    tokens: BTreeMap<String, &'static str>,
+    /// User, verb and subresource.
+    rights: BTreeSet<(&'static str, &'static str, &'static str)>,
+    asked: Mutex<Vec<String>>,
+    is_silent: Mutex<bool>,
+}
+
+impl Cluster {
+    fn ask(&self, what: String) -> Result<(), ReviewError> {
+        self.asked.lock().unwrap().push(what);
+        if *self.is_silent.lock().unwrap() {
+            return Err(ReviewError("it is away".into()));
+        }
+        Ok(())
+    }
+
+    fn asked(&self) -> Vec<String> {
+        std::mem::take(&mut self.asked.lock().unwrap())
+    }
+}
+
+impl Reviews for Cluster {
+    fn certificate(&self, der: &[u8]) -> Option<UserInfo> {
+        // The name is somewhere in it, as it is.
+        let text = String::from_utf8_lossy(der);
+        let known = ["api-server", "reader", "nobody"].into_iter().find(|name| text.contains(name));
+        known.map(|name| UserInfo { username: Some(name.to_owned()), ..UserInfo::default() })
+    }
+
+    fn token(&self, token: String) -> BoxFuture<'_, Result<Option<UserInfo>, ReviewError>> {
+        async move {
+            self.ask(format!("token {token}"))?;
+            let user = self.tokens.get(&token);
+            Ok(user
+                .map(|user| UserInfo { username: Some((*user).to_owned()), ..UserInfo::default() }))
+        }
+        .boxed()
+    }
+
+    fn access(&self, asked: SubjectAccessReviewSpec) -> BoxFuture<'_, Result<bool, ReviewError>> {
+        async move {
+            let user = asked.user.unwrap();
+            let of = asked.resource_attributes.unwrap();
+            assert_eq!((of.resource.as_deref(), of.name.as_deref()), (Some("nodes"), Some("n1")));
+            assert_eq!(asked.groups.unwrap(), ["system:authenticated"]);
+            let (verb, subresource) = (of.verb.unwrap(), of.subresource.unwrap());
+            self.ask(format!("{user} {verb} {subresource}"))?;
+            Ok(self.rights.contains(&(&*user, &*verb, &*subresource)))
+        }
+        .boxed()
+    }
+}
+
+/// An authority, and a node with one pod that serves.
+struct Bench {
+    context: Arc<Context>,
+    cluster: Arc<Cluster>,
+    statuses: StatusStore,
+    authority: CertifiedIssuer<'static, KeyPair>,
+    directory: tempfile::TempDir,
+}
+
+fn authority() -> CertifiedIssuer<'static, KeyPair> {
+    let mut params = CertificateParams::default();
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap()
+}
+
+/// A certificate and its key, PEM.
+fn signed(
+    by: &CertifiedIssuer<'static, KeyPair>,
+    name: &str,
+    usage: ExtendedKeyUsagePurpose,
+    change: impl FnOnce(&mut CertificateParams),
+) -> String {
+    let mut params = CertificateParams::new(["localhost".to_owned()]).unwrap();
+    params.distinguished_name.push(DnType::CommonName, name);
+    params.extended_key_usages = vec![usage];
+    change(&mut params);
+    let key = KeyPair::generate().unwrap();
+    format!("{}{}", params.signed_by(&key, by).unwrap().pem(), key.serialize_pem())
+}
+
+fn client(by: &CertifiedIssuer<'static, KeyPair>, name: &str) -> String {
+    signed(by, name, ExtendedKeyUsagePurpose::ClientAuth, |_| {})
+}
+
+impl Bench {
+    fn new() -> Self {
+        let all = ["get", "create"];
+        let rights =
+            ["proxy", "log"].into_iter().flat_map(|of| all.map(|verb| ("api-server", verb, of)));
+        Self::with(Cluster {
+            tokens: BTreeMap::from([
+                ("good".to_owned(), "reader"),
+                ("figures".to_owned(), "scraper"),
+            ]),
+            rights: rights
+                .chain([("reader", "get", "log"), ("scraper", "get", "metrics")])
+                .collect(),
+            ..Cluster::default()
+        })
+    }
+
+    fn with(cluster: Cluster) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let authority = authority();
+        let at = |name: &str| directory.path().join(name);
+        let server = signed(&authority, "node", ExtendedKeyUsagePurpose::ServerAuth, |_| {});
+        std::fs::write(at("server.pem"), server).unwrap();
+        std::fs::write(at("clients.pem"), authority.pem()).unwrap();
+        let files = TlsFiles {
+            certificate: at("server.pem"),
+            key: at("server.pem"),
+            client_authority: Some(at("clients.pem")),
+        };
+        let statuses = StatusStore::default();
+        let parts = NodeHandleParts {
+            killer: Arc::new(FakeKiller::with([])),
+            victims: VictimLock::new(),
+            gate: watch::Sender::new(GateReasons::default()).subscribe(),
+            statuses: statuses.clone(),
+            recorder: Arc::new(()),
+            wall: WallClock::fixed("2026-01-01T00:00:00Z".parse().unwrap()),
+            notes: PluginNotes::default(),
+        };
+        let (growth, teller) = Growth::open().unwrap();
+        tokio::spawn(teller.run());
+        let cluster = Arc::new(cluster);
+        let context = Context {
+            node: NodeHandle::new(PluginName::of("node-api"), parts),
+            gatekeeper: Gatekeeper::new(Arc::clone(&cluster) as _, "n1".to_owned()),
+            tls: Tls::new(files),
+            places: Places::new(),
+            growth: Some(growth),
+            reads: Arc::new(Semaphore::new(crate::READS)),
+            log_dir: at("logs"),
+        };
+        Self { context: Arc::new(context), cluster, statuses, authority, directory }
+    }
+
+    /// A pod with one container, which runs for the `restarts`th time, or waits with this reason.
+    fn pod(&self, runs: Result<u32, &str>) -> Pod {
+        let pod = Pod::new(
+            serde_json::from_value(json!({
+                "metadata": {"name": "web", "namespace": "ns", "uid": "u1", "annotations":
+                    {"kubectl.kubernetes.io/last-applied-configuration": "SECRET"}},
+                "spec": {"containers": [{"name": "main", "env": [{"name": "A", "value": "SECRET"}]}]},
+            }))
+            .unwrap(),
+        )
+        .unwrap();
+        let (state, id) = match runs {
+            Ok(run) => (json!({"running": {}}), json!(format!("cri://{run}"))),
+            Err(reason) => (json!({"waiting": {"reason": reason}}), json!(null)),
+        };
+        let status: PodStatus = serde_json::from_value(json!({"containerStatuses": [{
+            "name": "main", "image": "", "imageID": "", "ready": true, "restartCount": 0,
+            "containerID": id, "state": state,
+        }]}))
+        .unwrap();
+        self.statuses.set(pod.clone(), status);
+        pod
+    }
+
+    /// The file of a run's log.
+    fn log(&self, name: &str) -> PathBuf {
+        let folder = self.context.log_dir.join("ns_web_u1/main");
+        std::fs::create_dir_all(&folder).unwrap();
+        folder.join(name)
+    }
+
+    /// Serves on a port of its own.
+    async fn serve(&self) -> u16 {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        tokio::spawn(crate::server::serve(Arc::clone(&self.context), listener));
+        port
+    }
+}

@@ -1,0 +1,203 @@
+//! Logs through the server.
+
+use std::fs::{File, OpenOptions};
+use std::io::Write as _;
+use std::path::Path;
+use std::pin::pin;
+use std::time::Duration;
+
+use futures_util::{Stream, StreamExt as _};
+use hyper::body::{Bytes, Frame};
+use tokio::time::timeout;
+
+use super::Bench;
+use super::clients::Client;
+use super::{Cluster, client};
+use crate::answer::Failure;
+use crate::logs::{Reading, open};
+use crate::route::Place;
+
+fn append(file: &mut File, text: &str) {
+    writeln!(file, "2026-01-01T00:00:00Z stdout F {text}").unwrap();
+}
+
+fn new_log(path: &Path) -> File {
+    OpenOptions::new().create(true).append(true).open(path).unwrap()
+}
+
+async fn read(bench: &Bench, query: &str) -> Result<Reading, Failure> {
+    let place =
+        Place { namespace: "ns".to_owned(), pod: "web".to_owned(), container: "main".to_owned() };
+    open(&bench.context, &place, Some(query)).await
+}
+
+/// What comes next; empty at the end.
+async fn next(stream: &mut (impl Stream<Item = std::io::Result<Frame<Bytes>>> + Unpin)) -> String {
+    let next = timeout(Duration::from_secs(60), stream.next()).await.expect("it is told in time");
+    let bytes = next.map(|frame| frame.unwrap().into_data().unwrap()).unwrap_or_default();
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+async fn whole(bench: &Bench, query: &str) -> Result<String, (u16, String)> {
+    let reading =
+        read(bench, query).await.map_err(|failure| (failure.status.as_u16(), failure.text))?;
+    let mut stream = pin!(reading.into_stream());
+    let mut all = String::new();
+    loop {
+        let more = next(&mut stream).await;
+        if more.is_empty() {
+            return Ok(all);
+        }
+        all.push_str(&more);
+    }
+}
+
+#[tokio::test]
+async fn the_run_that_is_meant_is_read_and_what_is_not_there_is_said_as_the_kubelet_says_it() {
+    let bench = Bench::with(Cluster::default());
+    assert_eq!(whole(&bench, "").await, Err((404, r#"pod "web" does not exist"#.to_owned())));
+    bench.pod(Err("ContainerCreating"));
+    let waiting = r#"container "main" in pod "web" is waiting to start: ContainerCreating"#;
+    assert_eq!(whole(&bench, "").await, Err((400, waiting.to_owned())));
+    bench.pod(Ok(0));
+    append(&mut new_log(&bench.log("0.log")), "zero");
+    assert_eq!(whole(&bench, "").await.unwrap(), "zero\n");
+    let none = r#"previous terminated container "main" in pod "web" not found"#;
+    assert_eq!(whole(&bench, "previous=true").await, Err((400, none.to_owned())));
+    bench.pod(Err("CrashLoopBackOff"));
+    assert_eq!(whole(&bench, "").await.unwrap(), "zero\n");
+    assert_eq!(whole(&bench, "previous=true").await.unwrap(), "zero\n");
+    bench.pod(Ok(1));
+    let mut log = new_log(&bench.log("1.log"));
+    (1..=5).for_each(|n| append(&mut log, &format!("one {n}")));
+    assert_eq!(whole(&bench, "previous=true").await.unwrap(), "zero\n");
+    assert_eq!(whole(&bench, "tailLines=2").await.unwrap(), "one 4\none 5\n");
+    assert_eq!(whole(&bench, "limitBytes=9").await.unwrap(), "one 1\none");
+    let stamped = "2026-01-01T00:00:00.000000000Z one 5\n";
+    assert_eq!(whole(&bench, "tailLines=1&timestamps=true").await.unwrap(), stamped);
+    assert_eq!(whole(&bench, "sinceTime=2026-01-02T00:00:00Z").await.unwrap(), "");
+}
+
+#[tokio::test]
+async fn a_name_that_leads_out_of_the_logs_is_none_of_a_container() {
+    let bench = Bench::new();
+    bench.pod(Ok(0));
+    let shown = client(&bench.authority, "api-server");
+    let known = Client::new(&bench, Some(&shown)).await;
+    for path in ["ns/web/..", "ns/web/%2e%2e", "ns/../main", "../web/main", "ns/web/other"] {
+        let (status, body) = known.get(&format!("/containerLogs/{path}"), None).await.unwrap();
+        assert_eq!(status, 404, "{path}: {body}");
+    }
+}
+
+#[tokio::test]
+async fn a_follower_hears_of_each_line_over_turns_of_the_log_until_the_container_has_ended() {
+    let bench = Bench::with(Cluster::default());
+    bench.pod(Ok(0));
+    let path = bench.log("0.log");
+    let mut log = new_log(&path);
+    append(&mut log, "one");
+    let reading = read(&bench, "follow=true").await.unwrap();
+    let mut stream = pin!(reading.into_stream());
+    assert_eq!(next(&mut stream).await, "one\n");
+    append(&mut log, "two");
+    assert_eq!(next(&mut stream).await, "two\n");
+    // Turned: the writer goes on in the old file until it is told to begin a new one.
+    std::fs::rename(&path, bench.log("0.log.1")).unwrap();
+    append(&mut log, "three");
+    assert_eq!(next(&mut stream).await, "three\n");
+    log = new_log(&path);
+    append(&mut log, "four");
+    assert_eq!(next(&mut stream).await, "four\n");
+    // Another pod's change, and one of this pod that is not its end.
+    bench.statuses.changes();
+    append(&mut log, "last words");
+    bench.pod(Ok(1));
+    assert_eq!(next(&mut stream).await, "last words\n");
+    assert_eq!(next(&mut stream).await, "", "the next run is another log");
+}
+
+#[tokio::test]
+async fn one_who_follows_a_container_that_does_not_run_gets_its_log_and_the_end() {
+    let bench = Bench::with(Cluster::default());
+    bench.pod(Err("CrashLoopBackOff"));
+    append(&mut new_log(&bench.log("0.log")), "zero");
+    assert_eq!(whole(&bench, "follow=true").await.unwrap(), "zero\n");
+}
+
+#[tokio::test]
+async fn the_end_of_a_pod_is_the_end_of_its_log() {
+    let bench = Bench::with(Cluster::default());
+    let pod = bench.pod(Ok(0));
+    append(&mut new_log(&bench.log("0.log")), "one");
+    let reading = read(&bench, "follow=true").await.unwrap();
+    let mut stream = pin!(reading.into_stream());
+    assert_eq!(next(&mut stream).await, "one\n");
+    bench.statuses.remove(pod.uid());
+    assert_eq!(next(&mut stream).await, "");
+}
+
+#[tokio::test]
+async fn of_a_long_log_no_more_is_read_than_its_client_takes() {
+    let bench = Bench::with(Cluster::default());
+    bench.pod(Ok(0));
+    let mut log = new_log(&bench.log("0.log"));
+    let line = "x".repeat(1000);
+    (0..10_000).for_each(|_| append(&mut log, &line));
+    let reading = read(&bench, "").await.unwrap();
+    let mut stream = pin!(reading.into_stream());
+    let mut length = 0;
+    loop {
+        let more = next(&mut stream).await;
+        assert!(more.len() <= 40_000, "{} at once", more.len());
+        if more.is_empty() {
+            break;
+        }
+        length += more.len();
+    }
+    assert_eq!(length, 10_000 * 1001);
+}
+
+#[tokio::test]
+async fn a_client_that_does_not_read_holds_up_no_other() {
+    let bench = Bench::new();
+    bench.pod(Ok(0));
+    let mut log = new_log(&bench.log("0.log"));
+    let line = "x".repeat(1000);
+    (0..10_000).for_each(|_| append(&mut log, &line));
+    let shown = client(&bench.authority, "api-server");
+    let known = Client::new(&bench, Some(&shown)).await;
+    let request = b"GET /containerLogs/ns/web/main?follow=true HTTP/1.1\r\nHost: n\r\n\r\n";
+    let mut slow = Vec::new();
+    for _ in 0..20 {
+        slow.push(known.send(request).await.unwrap());
+    }
+    let (status, body) = known.get("/containerLogs/ns/web/main?tailLines=1", None).await.unwrap();
+    assert!(status == 200 && body.contains(&line));
+    assert_eq!(known.get("/healthz", None).await.unwrap().0, 200);
+}
+
+#[test]
+fn a_thousand_followers_hear_of_a_line_and_four_threads_read_for_all_of_them() {
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    runtime.enable_all().max_blocking_threads(4).build().unwrap().block_on(async {
+        let bench = Bench::with(Cluster::default());
+        bench.pod(Ok(0));
+        let mut log = new_log(&bench.log("0.log"));
+        append(&mut log, "one");
+        let mut streams = Vec::new();
+        for _ in 0..1000 {
+            let reading = read(&bench, "follow=true").await.unwrap();
+            streams.push(Box::pin(reading.into_stream()));
+        }
+        for stream in &mut streams {
+            assert_eq!(next(stream).await, "one\n");
+        }
+        let wait = |mut stream| tokio::spawn(async move { next(&mut stream).await });
+        let waiting: Vec<_> = streams.into_iter().map(wait).collect();
+        append(&mut log, "two");
+        for told in waiting {
+            assert_eq!(told.await.unwrap(), "two\n");
+        }
+    });
+}

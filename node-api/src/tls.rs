@@ -1,0 +1,176 @@
+//! The node's certificate, and the authority that clients' certificates come from, read from files.
+
+use std::io;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::SystemTime;
+
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::rustls::crypto::ring::default_provider;
+use tokio_rustls::rustls::pki_types::pem::{Error as PemError, PemObject as _};
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio_rustls::rustls::server::{
+    NoServerSessionStorage, VerifierBuilderError, WebPkiClientVerifier,
+};
+use tokio_rustls::rustls::{self, RootCertStore, ServerConfig};
+use winddown_shared::error_chain;
+
+/// A bundle of every public authority is a fifth of it.
+const LARGEST: u64 = 1 << 20;
+
+/// The files that TLS is made from. They may be replaced at any time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TlsFiles {
+    /// The certificate that the node shows and those that it comes from, PEM.
+    pub certificate: PathBuf,
+    /// Its private key, PEM; may be the same file.
+    pub key: PathBuf,
+    /// The authorities of clients' certificates, PEM. None: no client is known by one.
+    pub client_authority: Option<PathBuf>,
+}
+
+/// Why there is no TLS.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum TlsError {
+    #[error("cannot read {}", .path.display())]
+    Read {
+        path: PathBuf,
+        #[source]
+        source: io::Error,
+    },
+    #[error("{} has no {what} in it", .path.display())]
+    Pem {
+        path: PathBuf,
+        what: &'static str,
+        #[source]
+        source: Option<PemError>,
+    },
+    #[error("{} is no authority of certificates", .path.display())]
+    Authority {
+        path: PathBuf,
+        #[source]
+        source: VerifierBuilderError,
+    },
+    #[error("{} cannot be used with its key", .path.display())]
+    Identity {
+        path: PathBuf,
+        #[source]
+        source: rustls::Error,
+    },
+}
+
+/// TLS as the files have it now.
+pub(crate) struct Tls {
+    files: Arc<TlsFiles>,
+    current: Arc<Mutex<Current>>,
+}
+
+struct Current {
+    looks: Vec<Option<Look>>,
+    config: Option<Arc<ServerConfig>>,
+}
+
+/// Tells whether a file is another one.
+#[derive(PartialEq, Eq)]
+struct Look {
+    inode: u64,
+    size: u64,
+    modified: Option<SystemTime>,
+}
+
+impl Tls {
+    pub(crate) fn new(files: TlsFiles) -> Self {
+        let current = Current { looks: Vec::new(), config: None };
+        Self { files: Arc::new(files), current: Arc::new(Mutex::new(current)) }
+    }
+
+    /// For the next connection. Files that became wrong leave what was read before in use, with a warning.
+    pub(crate) async fn acceptor(&self) -> Result<TlsAcceptor, TlsError> {
+        let (files, current) = (Arc::clone(&self.files), Arc::clone(&self.current));
+        let looked = tokio::task::spawn_blocking(move || {
+            let mut current = current.lock().unwrap_or_else(PoisonError::into_inner);
+            let looks = looks(&files);
+            if current.looks != looks {
+                match (read(&files), &current.config) {
+                    (Ok(config), _) => current.config = Some(config),
+                    (Err(error), Some(_)) => tracing::warn!(
+                        error = error_chain(&error),
+                        "the node API goes on with the certificates of before"
+                    ),
+                    (Err(error), None) => return Err(error),
+                }
+                current.looks = looks;
+            }
+            Ok(current.config.clone())
+        });
+        match looked.await {
+            Ok(Ok(Some(config))) => Ok(TlsAcceptor::from(config)),
+            Ok(Err(error)) => Err(error),
+            Ok(Ok(None)) | Err(_) => {
+                let path = self.files.certificate.clone();
+                Err(TlsError::Read { path, source: io::ErrorKind::Interrupted.into() })
+            }
+        }
+    }
+}
+
+fn looks(files: &TlsFiles) -> Vec<Option<Look>> {
+    let TlsFiles { certificate, key, client_authority } = files;
+    let all = [Some(certificate), Some(key), client_authority.as_ref()];
+    let look = |path: &PathBuf| {
+        let facts = std::fs::metadata(path).ok()?;
+        Some(Look { inode: facts.ino(), size: facts.size(), modified: facts.modified().ok() })
+    };
+    all.into_iter().flatten().map(look).collect()
+}
+
+fn read(files: &TlsFiles) -> Result<Arc<ServerConfig>, TlsError> {
+    let chain = certificates(&files.certificate)?;
+    let key = PrivateKeyDer::from_pem_slice(&contents(&files.key)?).map_err(|source| {
+        TlsError::Pem { path: files.key.clone(), what: "private key", source: Some(source) }
+    })?;
+    let provider = Arc::new(default_provider());
+    let identity = |source| TlsError::Identity { path: files.certificate.clone(), source };
+    let config = ServerConfig::builder_with_provider(Arc::clone(&provider))
+        .with_safe_default_protocol_versions()
+        .map_err(identity)?;
+    let config = match &files.client_authority {
+        None => config.with_no_client_auth(),
+        Some(path) => {
+            let mut roots = RootCertStore::empty();
+            roots.add_parsable_certificates(certificates(path)?);
+            // One without a certificate may have a token.
+            let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider)
+                .allow_unauthenticated()
+                .build()
+                .map_err(|source| TlsError::Authority { path: path.clone(), source })?;
+            config.with_client_cert_verifier(verifier)
+        }
+    };
+    let mut config = config.with_single_cert(chain, key).map_err(identity)?;
+    // A session that is resumed would carry a certificate that has expired since.
+    config.send_tls13_tickets = 0;
+    config.session_storage = Arc::new(NoServerSessionStorage {});
+    // Connections are handed over to other protocols, which HTTP/2 does not.
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    Ok(Arc::new(config))
+}
+
+fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+    let no = |source| TlsError::Pem { path: path.to_owned(), what: "certificate", source };
+    let read = contents(path)?;
+    let all: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&read).collect();
+    let all = all.map_err(|source| no(Some(source)))?;
+    if all.is_empty() { Err(no(None)) } else { Ok(all) }
+}
+
+fn contents(path: &Path) -> Result<Vec<u8>, TlsError> {
+    let read = || {
+        if std::fs::metadata(path)?.len() > LARGEST {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "it is too large"));
+        }
+        std::fs::read(path)
+    };
+    read().map_err(|source| TlsError::Read { path: path.to_owned(), source })
+}
