@@ -63,5 +63,6 @@ async fn pods_that_wait_for_a_runtime_that_hangs_at_the_start_wait_once() {
     let pods: Vec<_> = (0..20).map(|n| polite(&format!("web-{n}"))).collect();
     let asked = join_all(pods.iter().map(|pod| runtime.pod_status(pod.uid()))).await;
     assert!(asked.iter().all(Result::is_err));
-    assert!(began.elapsed() < secs(4), "one after the other: {:?}", began.elapsed());
+    // One after the other they would wait for ten.
+    assert!(began.elapsed() < secs(9), "{:?}", began.elapsed());
 }
