@@ -6,9 +6,9 @@
 # The result is kept outside git, in ${XDG_CACHE_HOME:-~/.cache}/winddown/node, under a name that
 # holds a checksum of what went into it: changing the package lists or the preparation below makes
 # new bases, and nothing ever writes to one that is finished. Only the plain root of a suite is made
-# by debootstrap; the others are copies of it with more packages. uml and qemu have a kernel in them that
+# by mmdebstrap; the others are copies of it with more packages. uml and qemu have a kernel in them that
 # boots the very root it lies in: user-mode Linux, or Debian's own in an emulated machine (trixie on
-# x86-64 only). Set WINDDOWN_DEBIAN_MIRROR to use another mirror than debootstrap's own default.
+# x86-64 only). Set WINDDOWN_DEBIAN_MIRROR to use another mirror than deb.debian.org.
 #
 # Exit codes, with the reason on standard error: 0 ready, 1 could not be made, 2 wrong usage, 3 this
 # machine lacks something (root, a program, an architecture, a way to the mirror).
@@ -53,10 +53,11 @@ if [ "$(id -u)" != 0 ]; then
     echo "base.sh: making a node's root needs root: run 'sudo make node-base' once" >&2
     exit 3
 fi
-if ! command -v debootstrap >/dev/null; then
-    echo "base.sh: debootstrap is not installed: run 'apt-get install debootstrap'" >&2
+if ! command -v mmdebstrap >/dev/null; then
+    echo "base.sh: mmdebstrap is not installed: run 'apt-get install mmdebstrap'" >&2
     exit 3
 fi
+mirror=${WINDDOWN_DEBIAN_MIRROR:-http://deb.debian.org/debian}
 case $flavour,$(uname -m) in
 uml*,x86_64 | qemu,x86_64) ;;
 uml*,* | qemu,*)
@@ -79,20 +80,20 @@ partial=$cache/.partial-$name
 log=$cache/$name.log
 rm -rf "$partial"
 
-# bootstrap: the plain root, out of nothing.
+# bootstrap: the plain root, out of nothing. sid's list of packages may be older than it wants to be.
 bootstrap() {
-    debootstrap --variant=minbase --include="$packages" "$suite" "$partial" \
-        ${WINDDOWN_DEBIAN_MIRROR:+"$WINDDOWN_DEBIAN_MIRROR"}
+    mmdebstrap --quiet --mode=root --variant=minbase --include="$packages" \
+        --aptopt='Acquire::Check-Valid-Until "false"' "$suite" "$partial" "$mirror"
 }
 
 # extend: another one, out of the plain root. Nothing is started, because systemd does not run there. No
-# kernel of it needs an initial RAM disk. sid's list of packages may be older than it wants to be.
+# kernel of it needs an initial RAM disk.
 extend() {
     cp --archive --reflink=auto "$plain" "$partial" &&
         cp /etc/resolv.conf "$partial/etc/resolv.conf" &&
         chroot "$partial" apt-get --quiet --option Acquire::Check-Valid-Until=false update &&
         INITRD=No DEBIAN_FRONTEND=noninteractive chroot "$partial" apt-get --quiet --yes \
-            --no-install-recommends install $(echo "$packages" | tr , ' ') &&
+            --option Dpkg::Options::=--force-unsafe-io --no-install-recommends install $(echo "$packages" | tr , ' ') &&
         case $flavour in
         uml) add_uml && add_line ;;
         # Overlays cannot lie on the host's files.
@@ -151,10 +152,8 @@ else
 fi
 if ! $made_by >"$log" 2>&1 9>&-; then
     rm -rf "$partial"
-    mirror=${WINDDOWN_DEBIAN_MIRROR:-http://deb.debian.org/debian}
     case $mirror in
     http*)
-        # debootstrap itself needs wget.
         if ! wget --quiet --spider --tries=1 --timeout=20 "$mirror/dists/$suite/InRelease" 9>&-; then
             echo "base.sh: $mirror cannot be reached; the log is $log" >&2
             exit 3

@@ -73,7 +73,9 @@ if [ "${1:-build}" = test ]; then
     need systemd-nspawn systemd-container
     need journalctl systemd
     need systemd-analyze systemd
-    need debootstrap debootstrap
+    need mmdebstrap mmdebstrap
+    need wget wget
+    [ -e /usr/share/keyrings/debian-archive-keyring.gpg ] || need debian-archive-keyring debian-archive-keyring
     need dbus-daemon dbus-daemon
     need dbus-send dbus-bin
     need nsenter util-linux

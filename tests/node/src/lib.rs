@@ -8,7 +8,7 @@
 //! the test process is killed, the kernel kills the node and takes its mounts with it.
 //!
 //! # Limits
-//! Needs root, Linux, and the Debian packages `systemd-container` and `debootstrap`. The node
+//! Needs root, Linux, and the Debian packages `systemd-container` and `mmdebstrap`. The node
 //! shares the host's kernel and clocks, has a loopback device only, and no device of its own. Of the
 //! control groups of version 2 it has the controllers that the host has there; without any, containers
 //! run on Debian 12 only. A scenario that needs controllers says so ([`Need::Controllers`]) and gets a
