@@ -11,6 +11,9 @@ CARGO_DENY_VERSION := 0.20.2
 CARGO_DENY := $(CACHE)/tools/bin/cargo-deny
 CARGO_MUTANTS_VERSION := 27.1.0
 CARGO_MUTANTS := $(CACHE)/tools/bin/cargo-mutants
+GRAMMAR := $(CACHE)/tools/grammar/bin/winddown-grammar
+# What people read. benches/ is a notebook, docs/pod-fields.md is made from a table.
+PAGES = $(shell git ls-files '*.md' ':!benches' ':!tests/corpus' ':!docs/pod-fields.md')
 # The pure planners. FILES=… takes others, or some of them.
 FILES := preemption/src/**/*.rs \
 	$(addprefix eviction/src/,choose.rs decide.rs rank.rs pending_reclaim.rs usage.rs threshold.rs threshold/*.rs) \
@@ -175,7 +178,7 @@ crates: ## Pack the libraries as a registry takes them, and build each from its 
 	@tests/node/packages.sh build
 	$(CARGO) package --quiet --locked --allow-dirty $(CRATES)
 
-lint: $(CARGO_DENY) ## Formatting, spelling, clippy, documentation, licences, bans, layering
+lint: $(CARGO_DENY) $(GRAMMAR) ## Formatting, spelling, grammar, clippy, documentation, licences, bans, layering
 	@tests/node/packages.sh lint
 	@# .codespellrc has the words that are right; .codespell-words those that pages of ours do not use.
 	@if command -v codespell >/dev/null; then \
@@ -184,6 +187,7 @@ lint: $(CARGO_DENY) ## Formatting, spelling, clippy, documentation, licences, ba
 	else \
 		echo "codespell is not here: spelling is NOT checked"; [ -z "$(WINDDOWN_NO_SKIP)" ]; \
 	fi
+	$(GRAMMAR) .grammar-rules $(PAGES)
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --quiet --workspace --no-deps
@@ -214,6 +218,13 @@ $(CARGO_DENY):
 	@tests/node/packages.sh build
 	@echo "Building cargo-deny $(CARGO_DENY_VERSION) into $(CACHE)/tools (a minute or two, once)"
 	@$(CARGO) install --quiet --locked --root $(CACHE)/tools --debug cargo-deny@$(CARGO_DENY_VERSION)
+
+$(GRAMMAR): xtask/grammar/Cargo.lock xtask/grammar/src/main.rs
+	@tests/node/packages.sh build
+	@echo "Building the grammar check into $(CACHE)/tools/grammar (a minute or two, once)"
+	@CARGO_TARGET_DIR=$(CACHE)/tools/grammar/target $(CARGO) install --quiet --locked --force \
+		--root $(CACHE)/tools/grammar --path xtask/grammar
+	@touch $@
 
 $(CARGO_MUTANTS):
 	@tests/node/packages.sh build
