@@ -1,7 +1,7 @@
 //! How many connections there are at the same time.
 //!
 //! A client that has not shown its right is a guest: the oldest makes way for the newest, of its own address
-//! first, so that connections which were opened and left alone keep nobody out. One that has shown it moves to a
+//! first, so that connections which were opened and left alone keep no client out. One that has shown it moves to a
 //! place of its own, for as long as it is answered.
 
 use std::collections::VecDeque;
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn idle_guests_of_one_address_or_many_keep_nobody_out() {
+    fn idle_guests_of_one_address_or_many_keep_no_client_out() {
         let places = Places::new();
         let other = places.seat(from("192.0.2.2"));
         let idle: Vec<Seat> = (0..500).map(|_| places.seat(from("192.0.2.1"))).collect();

@@ -8,6 +8,8 @@ pub(crate) enum Ask {
     Health,
     Pods,
     Logs(Place),
+    /// A command in a container, its terminal, a port of it.
+    Stream,
     /// What is served with another method.
     Other(&'static str),
     Unknown,
@@ -38,11 +40,17 @@ pub(crate) fn route(method: &Method, path: &str) -> (Ask, Right) {
         ["containerLogs", namespace, pod, container] => {
             (Ask::Logs(Place::new(namespace, pod, container)), &["log", "proxy"])
         }
+        ["exec" | "run" | "attach" | "portForward", ..] => (Ask::Stream, &["proxy"]),
         _ => (Ask::Unknown, &["proxy"]),
     };
     let is_look = matches!(*method, Method::GET | Method::HEAD);
-    let ask = if is_look || ask == Ask::Unknown { ask } else { Ask::Other("GET") };
-    (ask, Right { verb: verb(method), subresources })
+    match ask {
+        // Whatever the method: a websocket begins with a GET, and is no look at anything.
+        Ask::Stream => (ask, Right { verb: "create", subresources }),
+        Ask::Unknown => (ask, Right { verb: verb(method), subresources }),
+        _ if is_look => (ask, Right { verb: "get", subresources }),
+        _ => (Ask::Other("GET"), Right { verb: verb(method), subresources }),
+    }
 }
 
 fn verb(method: &Method) -> &'static str {
@@ -77,9 +85,11 @@ mod tests {
             ("DELETE", "/pods", Ask::Other("GET"), "delete", &["pods", "proxy"]),
             ("GET", "/containerLogs/ns/web", Ask::Unknown, "get", &["proxy"]),
             ("GET", "/containerLogs/ns/../main/x", Ask::Unknown, "get", &["proxy"]),
+            ("GET", "/exec/ns/web/main", Ask::Stream, "create", &["proxy"]),
+            ("POST", "/portForward/ns/web", Ask::Stream, "create", &["proxy"]),
             ("GET", "/logs/", Ask::Unknown, "get", &["proxy"]),
             ("GET", "/", Ask::Unknown, "get", &["proxy"]),
-            ("BREW", "/run", Ask::Unknown, "create", &["proxy"]),
+            ("BREW", "/brew", Ask::Unknown, "create", &["proxy"]),
         ] {
             let method = Method::from_bytes(method.as_bytes()).unwrap();
             assert_eq!(

@@ -129,6 +129,10 @@ async fn answer(
             let body = StreamBody::new(reading.into_stream()).boxed_unsync();
             Ok(answer::stream("text/plain; charset=utf-8", body))
         }
+        Ask::Stream => {
+            let text = "this node does not serve exec, attach and port-forward";
+            Err(Failure::new(StatusCode::NOT_IMPLEMENTED, text))
+        }
         Ask::Other(method) => {
             let text = format!("use {method} here");
             let mut response = Failure::new(StatusCode::METHOD_NOT_ALLOWED, text).answer();

@@ -62,7 +62,8 @@ impl Reviews for Cluster {
     fn certificate(&self, der: &[u8]) -> Option<UserInfo> {
         // The name is somewhere in it, as it is.
         let text = String::from_utf8_lossy(der);
-        let known = ["api-server", "reader", "nobody"].into_iter().find(|name| text.contains(name));
+        let known =
+            ["api-server", "reader", "outsider"].into_iter().find(|name| text.contains(name));
         known.map(|name| UserInfo { username: Some(name.to_owned()), ..UserInfo::default() })
     }
 

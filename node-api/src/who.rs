@@ -26,7 +26,7 @@ const LONGEST_TOKEN: usize = 16 * 1024;
 /// Questions that are under way at once: strangers with tokens of their own making make many.
 const QUESTIONS: usize = 16;
 
-/// Whom everyone who is known belongs to.
+/// The group of every user that is known.
 const AUTHENTICATED: &str = "system:authenticated";
 
 /// Lets clients in.

@@ -18,7 +18,8 @@ use crate::logs::{Reading, open};
 use crate::route::Place;
 
 fn append(file: &mut File, text: &str) {
-    writeln!(file, "2026-01-01T00:00:00Z stdout F {text}").unwrap();
+    // In one piece, as runtimes write it.
+    file.write_all(format!("2026-01-01T00:00:00Z stdout F {text}\n").as_bytes()).unwrap();
 }
 
 fn new_log(path: &Path) -> File {
