@@ -32,7 +32,7 @@ pub(super) async fn run(
         Some(when) => client.give_notice(&notice(when, args)).await?,
         None => {
             let timeout_seconds = args.timeout.map(|timeout| timeout.as_secs());
-            client.drain(&DrainRequest { timeout_seconds }).await?
+            client.drain(&DrainRequest { timeout_seconds, by: None }).await?
         }
     };
     let start = Instant::now();

@@ -132,7 +132,7 @@ async fn drain<A: AgentApi>(
         return Ok(respond::wrong_method("POST"));
     }
     may_change(peer)?;
-    let body: DrainRequest = body(shared, request).await?;
+    let body = DrainRequest { by: Some(peer), ..body(shared, request).await? };
     tracing::info!(%peer, timeout_seconds = body.timeout_seconds, "node to be drained");
     let events = shared.api.drain(body).await?;
     Ok(respond::json_lines(drain_lines(events, shared.stop.clone()).map(Envelope::new)))
@@ -146,7 +146,7 @@ async fn notice<A: AgentApi>(
     match *request.method() {
         Method::POST => {
             may_change(peer)?;
-            let body: NoticeBody = body(shared, request).await?;
+            let body = NoticeBody { by: Some(peer), ..body(shared, request).await? };
             tracing::info!(
                 %peer,
                 deadline = body.deadline.map(tracing::field::display),

@@ -94,7 +94,7 @@ impl<R: Runtime> AgentApi for Node<R> {
         &self,
         request: DrainRequest,
     ) -> Result<mpsc::UnboundedReceiver<DrainEvent>, ApiError> {
-        self.shutdown()?.drain(request.timeout_seconds.map(Duration::from_secs))
+        self.shutdown()?.drain(request)
     }
 
     async fn give_notice(

@@ -9,8 +9,8 @@ use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use winddown_control::ApiError;
 use winddown_control::api::{
-    self, Check, DrainEvent, EvictionPlan, NoticeBody, PreemptionPlan, ReportList, ShutdownPlan,
-    WithdrawAnswer,
+    self, Check, DrainEvent, DrainRequest, EvictionPlan, NoticeBody, PreemptionPlan, ReportList,
+    ShutdownPlan, WithdrawAnswer,
 };
 use winddown_shared::{
     AdmissionFailureHandler, AdmitHandler, KillRequest, Listed, NodeHandle, NodeHandleParts,
@@ -101,7 +101,7 @@ pub(crate) struct Answers {
 pub(crate) trait ShutdownAnswers: Send + Sync + 'static {
     fn plan(&self, within: Option<std::time::Duration>) -> ShutdownPlan;
 
-    fn drain(&self, time: Option<std::time::Duration>) -> Result<Events, ApiError>;
+    fn drain(&self, request: DrainRequest) -> Result<Events, ApiError>;
 
     fn give_notice(&self, body: NoticeBody) -> BoxFuture<'_, Result<Events, ApiError>>;
 

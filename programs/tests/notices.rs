@@ -112,7 +112,11 @@ async fn a_deadline_lasts_over_a_killed_agent_until_it_is_withdrawn() {
     assert!(said.starts_with("2 pods in 2 groups, at most "), "{said}");
     assert!(said.contains("2 pods ended in "), "{said}");
     bed.restart();
-    let known = |status: &Value| status["notices"][0]["text"] == "rack 7 moves";
+    // With who said so.
+    let known = |status: &Value| {
+        let text = status["notices"][0]["text"].as_str().unwrap_or_default();
+        text.starts_with("rack 7 moves (uid ")
+    };
     let status = bed.until("the new agent knows", known).await;
     assert_eq!(status["admissionClosed"], true, "{status:#}");
     // A pod that nobody has seen before is refused, so no pod was let in behind our back.

@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
+use crate::WallTime;
+
 /// What the login manager (logind, or a stand-in) last told, and whether it waits for us.
 ///
 /// This is state, not a stream of events: a reader that was busy sees where things stand now, and
@@ -23,6 +25,8 @@ pub struct InhibitorState {
     pub since: Option<tokio::time::Instant>,
     /// How the node goes down, where the login manager says so.
     pub kind: ShutdownKind,
+    /// What the login manager knows of who wanted it, once it was asked.
+    pub request: Option<Arc<ShutdownRequest>>,
     /// The longest time the login manager will wait (`InhibitDelayMaxSec`), once known.
     pub delay: Option<Duration>,
     /// The file that set `delay`, when it is less than what was asked for.
@@ -38,6 +42,7 @@ impl InhibitorState {
             epoch: 0,
             since: None,
             kind: ShutdownKind::Unknown,
+            request: None,
             delay: None,
             delay_set_by: None,
         }
@@ -73,7 +78,7 @@ impl LockState {
 /// How the node goes down.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ShutdownKind {
-    /// The login manager did not say (systemd before 255).
+    /// The login manager did not say: systemd before 255, unless it was asked to go down at once.
     #[default]
     Unknown,
     /// Power off.
@@ -86,6 +91,17 @@ pub enum ShutdownKind {
     Kexec,
     /// Restart of user space only.
     SoftReboot,
+}
+
+/// What a login manager knows of who wanted a shutdown. It does not say who called it at once.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ShutdownRequest {
+    /// What the caller wanted users to be told.
+    pub message: Option<Arc<str>>,
+    /// The time that a shutdown is, or was, scheduled for. One that lies ahead is another shutdown.
+    pub scheduled_for: Option<WallTime>,
+    /// The user who scheduled it.
+    pub scheduled_by: Option<u32>,
 }
 
 /// Delays the node's shutdown until [`release`](Self::release).

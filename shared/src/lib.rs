@@ -70,7 +70,7 @@ pub use event::{Event, PodLabel, Recorder};
 pub use garbage::{Freed, Garbage};
 pub use gate_reason::{GateReason, GateReasons};
 pub use grace::{Grace, GraceSender};
-pub use inhibitor::{Inhibitor, InhibitorState, LockState, ShutdownKind};
+pub use inhibitor::{Inhibitor, InhibitorState, LockState, ShutdownKind, ShutdownRequest};
 pub use intake::{DesiredPods, Intake, ReturnDelays, WAITING_FOR_PREEMPTION};
 pub use kill::{
     KillError, KillReason, KillRequest, PodKiller, PodStopped, RunningPods, StatusOverride,

@@ -12,8 +12,8 @@ use winddown_shared::{
 use crate::policy::LONGEST;
 use crate::report::{Ended, ReportHeader};
 use crate::{
-    Budget, BudgetReport, GroupPeriod, Plan, Policy, ProgressPhase, ProgressSender, RunOrder,
-    RunStop, ShutdownReport, Trigger, plan, run_plan,
+    Budget, BudgetReport, GroupPeriod, Plan, Policy, ProgressPhase, ProgressSender, RequestReport,
+    RunOrder, RunStop, ShutdownReport, Trigger, plan, run_plan,
 };
 
 #[cfg(test)]
@@ -31,6 +31,8 @@ pub struct DrainOrder {
     /// The time for all pods; none takes the policy's. More than the policy's lets pods use more
     /// of their own grace.
     pub time: Option<Duration>,
+    /// Who asked for it, for the report.
+    pub requested_by: Option<RequestReport>,
     /// Takes an event when a group starts and ends.
     pub recorder: Arc<dyn Recorder>,
     /// Takes every step.
@@ -64,6 +66,7 @@ pub async fn drain<K: PodKiller>(
         boot_id: order.boot_id,
         started_at,
         budget: BudgetReport::new(budget, None),
+        requested_by: order.requested_by,
         notice: None,
         endpoint_drain,
         resumed: Vec::new(),

@@ -7,7 +7,7 @@ use tokio::time::{Instant, timeout};
 use winddown_shared::WallClock;
 
 use crate::record::{VERSION, millis};
-use crate::report::{Ended, ReportHeader};
+use crate::report::{Ended, ReportHeader, RequestReport};
 use crate::run_context::RunContext;
 use crate::{
     Budget, BudgetReport, GroupReport, Outcome, PodEnd, RecordPlace, RunPhase, RunRecord,
@@ -99,6 +99,9 @@ impl Journal {
         self.login_since = context.login_since;
         self.header.node_action = context.kind;
         self.header.budget = BudgetReport::new(context.budget, context.delay_set_by.as_deref());
+        if let Some(request) = &context.request {
+            self.header.requested_by = RequestReport::of(request, self.clock.now());
+        }
         // A notice that was withdrawn after it shortened the run has still shortened it.
         if context.notice.is_some() {
             self.header.notice.clone_from(&context.notice);

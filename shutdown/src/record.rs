@@ -208,6 +208,7 @@ impl RunRecord {
             budget: self.budget(),
             delay_set_by: self.report.budget.delay_set_by.as_deref().map(Into::into),
             kind: self.kind(),
+            request: None,
             login_since: self.login_since_ms.map(Duration::from_millis),
             notice: self.report.notice.clone(),
         }
@@ -224,6 +225,7 @@ impl RunRecord {
             boot_id: report.boot_id.clone(),
             started_at: report.started_at,
             budget: report.budget.clone(),
+            requested_by: report.requested_by.clone(),
             notice: report.notice.clone(),
             endpoint_drain: report.endpoint_drain,
             resumed,

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use winddown_shared::{KillReason, ShutdownKind, WallTime};
+use winddown_shared::{KillReason, ShutdownKind, ShutdownRequest, WallTime};
 
 use crate::{Budget, FileError, RunReport};
 
@@ -77,6 +77,9 @@ pub struct ShutdownReport {
     pub took: Duration,
     /// The time there was.
     pub budget: BudgetReport,
+    /// Who asked for it, as far as it is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub requested_by: Option<RequestReport>,
     /// The notice that began the run or shortened it, if one did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub notice: Option<NoticeReport>,
@@ -151,6 +154,25 @@ pub struct NoticeReport {
     pub deadline: Duration,
 }
 
+/// Who asked for a run. What is not known is absent.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct RequestReport {
+    /// The user's id.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub uid: Option<u32>,
+    /// The id of the process that asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pid: Option<i32>,
+    /// The time that the login manager had been asked for; absent if it was asked to begin at once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scheduled_for: Option<WallTime>,
+    /// What users were to be told, by `systemctl reboot --message` or `shutdown`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+}
+
 /// How a run went, in one word. The worst that is true.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -209,6 +231,7 @@ pub(crate) struct ReportHeader {
     pub(crate) boot_id: String,
     pub(crate) started_at: WallTime,
     pub(crate) budget: BudgetReport,
+    pub(crate) requested_by: Option<RequestReport>,
     pub(crate) notice: Option<NoticeReport>,
     pub(crate) endpoint_drain: Option<Duration>,
     pub(crate) resumed: Vec<Duration>,
@@ -254,6 +277,7 @@ impl ShutdownReport {
             ended_at: ended.at,
             took: ended.took,
             budget: header.budget,
+            requested_by: header.requested_by,
             notice: header.notice,
             endpoint_drain: header.endpoint_drain,
             resumed: header.resumed,
@@ -264,6 +288,19 @@ impl ShutdownReport {
             statuses_not_told: Vec::new(),
             warnings: header.warnings,
         }
+    }
+}
+
+// === impl RequestReport ===
+
+impl RequestReport {
+    /// What a login manager says at `now`; none if it says nothing.
+    pub(crate) fn of(request: &ShutdownRequest, now: WallTime) -> Option<Self> {
+        let scheduled_for = request.scheduled_for.filter(|at| *at <= now);
+        let uid = scheduled_for.and(request.scheduled_by);
+        let message = request.message.as_deref().map(str::to_owned);
+        let report = Self { uid, pid: None, scheduled_for, message };
+        (report != Self::default()).then_some(report)
     }
 }
 

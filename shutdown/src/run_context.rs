@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use winddown_shared::ShutdownKind;
+use winddown_shared::{ShutdownKind, ShutdownRequest};
 
 use crate::{Budget, NoticeReport};
 
@@ -13,6 +13,7 @@ pub(crate) struct RunContext {
     pub(crate) budget: Budget,
     pub(crate) delay_set_by: Option<Arc<str>>,
     pub(crate) kind: ShutdownKind,
+    pub(crate) request: Option<Arc<ShutdownRequest>>,
     /// When the login manager announced the shutdown, counted from the run's start.
     pub(crate) login_since: Option<Duration>,
     pub(crate) notice: Option<NoticeReport>,

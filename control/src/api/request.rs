@@ -3,6 +3,8 @@
 use serde::{Deserialize, Serialize};
 use winddown_shared::WallTime;
 
+use crate::Peer;
+
 /// The body of `POST /v1/pods/{namespace}/{name}/kill`; an empty body is all defaults.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -51,6 +53,9 @@ pub struct DrainRequest {
     /// The longest time it may take, in seconds. The configured shutdown period when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout_seconds: Option<u64>,
+    /// Who asks, as the control socket knows it.
+    #[serde(skip)]
+    pub by: Option<Peer>,
 }
 
 /// The body of `POST /v1/notice`: the node goes away, whatever the agent does. Exactly one of
@@ -67,6 +72,9 @@ pub struct NoticeBody {
     /// Why, for people; may be empty.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub text: String,
+    /// Who gives it, as the control socket knows it.
+    #[serde(skip)]
+    pub by: Option<Peer>,
 }
 
 /// The answer to `DELETE /v1/notice`, which takes the operator's notice back, or ends the drain when

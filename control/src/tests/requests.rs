@@ -7,7 +7,7 @@ use tokio_util::sync::CancellationToken;
 use super::{PATIENCE, serve, until};
 use crate::api::{Check, DrainEvent, DrainRequest, ErrorCode, KillBody, NoticeBody, Status};
 use crate::fake::FakeAgent;
-use crate::{ClientError, Limits, Server};
+use crate::{ClientError, Limits, Peer, Server};
 
 #[tokio::test]
 async fn every_read_is_answered_with_what_the_agent_knows() {
@@ -139,7 +139,7 @@ async fn many_watchers_see_the_same_last_change() {
 #[tokio::test]
 async fn a_drain_tells_its_progress_line_by_line_and_a_second_one_is_refused() {
     let running = serve(Limits::default()).await;
-    let request = DrainRequest { timeout_seconds: Some(7) };
+    let request = DrainRequest { timeout_seconds: Some(7), by: None };
     let mut lines = running.client.drain(&request).await.unwrap();
     let first = lines.next::<DrainEvent>().await.unwrap();
     assert_eq!(
@@ -175,7 +175,9 @@ async fn a_notice_is_given_with_its_progress_and_taken_back() {
         first,
         Some(DrainEvent::Started { groups: 1, pods: 2, seconds: 90.0, pods_unknown: false })
     );
-    assert_eq!(running.agent.notice.lock().unwrap().clone(), Some(body));
+    let given = running.agent.notice.lock().unwrap().clone().unwrap();
+    assert!(matches!(given.by, Some(Peer::Local { pid: Some(_), .. })), "{given:?}");
+    assert_eq!(NoticeBody { by: None, ..given }, body);
     assert!(running.client.withdraw_notice().await.unwrap().withdrawn);
     assert!(!running.client.withdraw_notice().await.unwrap().withdrawn);
 

@@ -80,6 +80,7 @@ impl UnitStop {
             epoch: 1,
             since: Some(Instant::now()),
             kind,
+            request: None,
             delay: Some(delay),
             delay_set_by: None,
         }))

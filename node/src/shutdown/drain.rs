@@ -7,7 +7,9 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use winddown_notices::Drain;
 use winddown_shared::{Event, GateReason, PodKiller, Recorder, Runtime, critical};
-use winddown_shutdown::{DrainOrder, PodEnd, ProgressPhase, ProgressSender, ShutdownReport, drain};
+use winddown_shutdown::{
+    DrainOrder, PodEnd, ProgressPhase, ProgressSender, RequestReport, ShutdownReport, drain,
+};
 
 use super::Joined;
 use crate::links::Draining;
@@ -20,6 +22,7 @@ impl<R: Runtime> Joined<R> {
     pub(super) fn start_drain(
         self: &Arc<Self>,
         time: Option<Duration>,
+        requested_by: Option<RequestReport>,
     ) -> Result<mpsc::UnboundedReceiver<DrainEvent>, ApiError> {
         if self.progress.subscribe().borrow().phase == ProgressPhase::Ending {
             return Err(ApiError::new(ErrorCode::Conflict, "the node is shutting down already"));
@@ -34,7 +37,7 @@ impl<R: Runtime> Joined<R> {
         let (tx, rx) = mpsc::unbounded_channel();
         critical::spawn("drain", async move {
             node.operator.note_drain(Some(Drain { time, is_over: false })).await;
-            let report = node.run_drain(time, &tx).await;
+            let report = node.run_drain(time, requested_by, &tx).await;
             node.operator.note_drain(Some(Drain { time, is_over: true })).await;
             node.drained.send_replace(Draining::Done);
             drop(turn);
@@ -72,7 +75,7 @@ impl<R: Runtime> Joined<R> {
         let found = self.operator.found_drain();
         if let Some(Drain { time, is_over: false }) = found
             && self.core.gate.reasons().contains(GateReason::Drain)
-            && let Err(error) = self.start_drain(time)
+            && let Err(error) = self.start_drain(time, None)
         {
             tracing::info!("the drain that an earlier agent began does not go on: {error}");
         }
@@ -81,11 +84,13 @@ impl<R: Runtime> Joined<R> {
     async fn run_drain(
         &self,
         time: Option<Duration>,
+        requested_by: Option<RequestReport>,
         events: &mpsc::UnboundedSender<DrainEvent>,
     ) -> ShutdownReport {
         let order = DrainOrder {
             policy: Arc::clone(&self.policy.borrow()),
             time,
+            requested_by,
             recorder: Arc::new(Tell { recorder: self.core.recorder(), events: events.clone() }),
             progress: ProgressSender::new(),
             clock: self.core.wall.clone(),

@@ -8,13 +8,15 @@ use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use tokio::sync::watch;
 use tokio::time::Instant;
-use winddown_control::ApiError;
 use winddown_control::api::{
-    self, Check, ErrorCode, NoticeBody, PlanShrink, PlannedGroup, PlannedPod, PlannedWork,
-    ReportList, ShutdownPlan, WithdrawAnswer,
+    self, Check, DrainRequest, ErrorCode, NoticeBody, PlanShrink, PlannedGroup, PlannedPod,
+    PlannedWork, ReportList, ShutdownPlan, WithdrawAnswer,
 };
+use winddown_control::{ApiError, Peer};
 use winddown_shared::{Inhibitor, InhibitorState, LockState, PodKiller, Runtime};
-use winddown_shutdown::{Budget, Plan, Progress, ProgressPhase, Trigger, plan_with, plan_within};
+use winddown_shutdown::{
+    Budget, Plan, Progress, ProgressPhase, RequestReport, Trigger, plan_with, plan_within,
+};
 
 use super::{Joined, last_boot, reports};
 use crate::links::{Draining, NodeEnd, Shows};
@@ -78,8 +80,14 @@ impl<R: Runtime> ShutdownAnswers for Arc<Joined<R>> {
         ShutdownPlan { within_seconds: Some(within.as_secs_f64()), ..self.view_of(&plan) }
     }
 
-    fn drain(&self, time: Option<Duration>) -> Result<Events, ApiError> {
-        self.start_drain(time)
+    fn drain(&self, request: DrainRequest) -> Result<Events, ApiError> {
+        let requested_by = request.by.and_then(|peer| match peer {
+            Peer::Local { uid, pid, .. } => {
+                Some(RequestReport { uid: Some(uid), pid, ..RequestReport::default() })
+            }
+            Peer::Network(_) => None,
+        });
+        self.start_drain(request.timeout_seconds.map(Duration::from_secs), requested_by)
     }
 
     fn give_notice(&self, body: NoticeBody) -> BoxFuture<'_, Result<Events, ApiError>> {

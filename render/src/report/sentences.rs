@@ -68,6 +68,7 @@ pub(super) fn origin(report: &ShutdownReport) -> Vec<String> {
                 .to_owned(),
         );
     }
+    said.extend(requested_by(report));
     said.extend(notice(report));
     said.extend(drain(report));
     if !report.resumed.is_empty() {
@@ -85,6 +86,23 @@ pub(super) fn origin(report: &ShutdownReport) -> Vec<String> {
         );
     }
     said
+}
+
+/// Who asked for it, as far as that is known.
+pub(super) fn requested_by(report: &ShutdownReport) -> Option<String> {
+    let request = report.requested_by.as_ref()?;
+    let by = request.uid.map(|uid| format!(" by uid {uid}"));
+    let pid = request.pid.map(|pid| format!(", pid {pid}"));
+    let who = format!("{}{}", by.unwrap_or_default(), pid.unwrap_or_default());
+    let message = request.message.as_deref().map(|message| format!(": {}", clean(message)));
+    let message = message.unwrap_or_default();
+    Some(match request.scheduled_for {
+        Some(at) => {
+            format!("Scheduled for {}{who}{message}.", at.strftime("%Y-%m-%d %H:%M:%S UTC"))
+        }
+        None if who.is_empty() => format!("Asked for with the message{message}."),
+        None => format!("Asked for{who}{message}."),
+    })
 }
 
 /// Who gave notice, and what it said.

@@ -1,5 +1,5 @@
 use winddown_shutdown::{
-    BudgetReport, GroupReport, Outcome, PodEnd, PodReport, ShutdownReport, Trigger,
+    BudgetReport, GroupReport, Outcome, PodEnd, PodReport, RequestReport, ShutdownReport, Trigger,
 };
 
 use super::text;
@@ -148,6 +148,39 @@ fn a_report_names_its_node() {
     let mut report = report(Outcome::Clean, 0, vec![]);
     report.node = Some("edge-1".into());
     assert!(text(&report, false).contains(" · power-off · node edge-1 · boot 4f1c8a2e\n"));
+}
+
+#[test]
+fn who_asked_is_said_as_far_as_it_is_known() {
+    let said = |request: RequestReport| {
+        let mut report = report(Outcome::Clean, 0, vec![]);
+        report.requested_by = Some(request);
+        text(&report, false).lines().nth(2).unwrap().to_owned()
+    };
+    let none = RequestReport::default;
+    let at = "2026-11-20T03:43:00Z".parse().unwrap();
+    for (request, wanted) in [
+        (RequestReport { uid: Some(0), pid: Some(812), ..none() }, "Asked for by uid 0, pid 812."),
+        (
+            RequestReport { message: Some("kernel\u{1b}[2J update".into()), ..none() },
+            "Asked for with the message: kernel\\x1b[2J update.",
+        ),
+        (
+            RequestReport {
+                uid: Some(1000),
+                scheduled_for: Some(at),
+                message: Some("back at 5".into()),
+                ..none()
+            },
+            "Scheduled for 2026-11-20 03:43:00 UTC by uid 1000: back at 5.",
+        ),
+        (
+            RequestReport { scheduled_for: Some(at), ..none() },
+            "Scheduled for 2026-11-20 03:43:00 UTC.",
+        ),
+    ] {
+        assert_eq!(said(request), wanted);
+    }
 }
 
 #[test]

@@ -249,6 +249,7 @@ impl<K: PodKiller, I: Inhibitor> ShutdownController<K, I> {
             boot_id: self.parts.boot_id.clone(),
             started_at: now.checked_sub(started.elapsed()).unwrap_or(now),
             budget: BudgetReport::new(context.budget, None),
+            requested_by: None,
             notice: None,
             endpoint_drain: None,
             resumed: Vec::new(),

@@ -59,6 +59,7 @@ impl SignalState {
             budget,
             delay_set_by: None,
             kind: ShutdownKind::Unknown,
+            request: None,
             login_since: None,
             notice: None,
         };
@@ -76,6 +77,9 @@ impl SignalState {
             now.delay_set_by.clone_from(&self.login.delay_set_by);
             if self.login.kind != ShutdownKind::Unknown {
                 now.kind = self.login.kind;
+            }
+            if self.login.request.is_some() {
+                now.request.clone_from(&self.login.request);
             }
             if let Some(delay) = self.login.delay {
                 now.budget = now.budget.within(since.saturating_add(delay));

@@ -14,6 +14,7 @@ fn order(policy: Policy, time: Option<u64>) -> DrainOrder {
     DrainOrder {
         policy: Arc::new(policy),
         time: time.map(secs),
+        requested_by: None,
         recorder: Arc::new(FakeRecorder::default()),
         progress: ProgressSender::new(),
         clock: WallClock::fixed("2026-11-20T03:44:00Z".parse().unwrap()),

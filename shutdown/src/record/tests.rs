@@ -8,8 +8,8 @@ use winddown_shared::{KillReason, error_chain};
 use super::{RecordFile, RecordPlace, RunPhase, RunRecord};
 use crate::report::{Ended, ReportHeader};
 use crate::{
-    Budget, BudgetReport, GroupReport, NoticeReport, PodEnd, PodReport, Policy, RunReport, RunStop,
-    ShutdownReport, Trigger,
+    Budget, BudgetReport, GroupReport, NoticeReport, PodEnd, PodReport, Policy, RequestReport,
+    RunReport, RunStop, ShutdownReport, Trigger,
 };
 
 pub(crate) fn record(boot: &str, started_boot_ms: u64, sequence: u64) -> RunRecord {
@@ -21,6 +21,7 @@ pub(crate) fn record(boot: &str, started_boot_ms: u64, sequence: u64) -> RunReco
         boot_id: boot.into(),
         started_at: "2026-11-20T03:44:00.123456789Z".parse().unwrap(),
         budget: BudgetReport::new(budget, Some("/etc/x.conf")),
+        requested_by: Some(RequestReport { uid: Some(1000), ..RequestReport::default() }),
         notice: Some(NoticeReport {
             source: "aws".into(),
             text: "spot".into(),

@@ -13,17 +13,23 @@ use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
+use winddown_shared::ShutdownKind;
 use zbus::connection::Builder;
 use zbus::proxy::CacheProperties;
 use zbus::{Connection, MessageStream, fdo};
 
 use self::proxies::{Inhibitor, LoginProxy, SystemdProxy};
+use self::signal_verification::kind_named;
 use super::session::{CallError, Listed, LoginCalls, LoginManager, Session};
 
 /// The well-known name of logind.
 pub(super) const LOGIN1: &str = "org.freedesktop.login1";
 /// Events that may wait for the supervisor; only the owner of the name can add to them.
 const QUEUE: usize = 32;
+
+/// Microseconds. A shutdown that is asked for at once is kept as one that is scheduled for time 0; and since systemd
+/// 257 the time is that at which logind stops waiting, since boot.
+const FIRST_WALL_TIME: u64 = 1_000_000_000_000_000;
 
 /// Where logind is reached.
 #[derive(Clone, Default)]
@@ -222,6 +228,13 @@ impl LoginCalls for BusCalls {
             list => list.map_err(self.translate("ListInhibitors"))?,
         };
         Ok(find(&list, who, nix::unistd::geteuid().as_raw(), self.pid))
+    }
+
+    async fn request(&self) -> (Option<String>, ShutdownKind) {
+        let message = self.login.wall_message().await.ok().filter(|text| !text.is_empty());
+        let (kind, micros) = self.login.scheduled_shutdown().await.unwrap_or_default();
+        let at_once = micros < FIRST_WALL_TIME;
+        (message, if at_once { kind_named(&kind) } else { ShutdownKind::Unknown })
     }
 
     async fn reload(&self) -> Result<(), CallError> {

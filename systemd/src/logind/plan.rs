@@ -6,10 +6,11 @@
 //! So it does not matter in which order signals and changes of properties arrive, nor which of them
 //! a version of systemd sends: while a shutdown is under way the state is also read without any.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
-use winddown_shared::ShutdownKind;
+use winddown_shared::{ShutdownKind, ShutdownRequest};
 
 use super::session::{Listed, LogindEvent};
 
@@ -32,6 +33,8 @@ pub(super) enum Step {
     VerifyHeld,
     /// Write or remove the drop-in, reload, read the delay until it settles.
     RaiseDelay,
+    /// Read what is known of who wanted the shutdown.
+    ReadRequest,
 }
 
 impl Step {
@@ -42,6 +45,7 @@ impl Step {
             Step::ReadDelay | Step::RaiseDelay => "waiting for logind to tell InhibitDelayMaxSec",
             Step::Inhibit => "waiting for logind to grant the lock",
             Step::VerifyNew | Step::VerifyHeld => "waiting for logind to list the lock",
+            Step::ReadRequest => "waiting for logind to tell who wanted the shutdown",
         }
     }
 }
@@ -71,6 +75,8 @@ pub(super) struct Facts {
     pub(super) since: Option<Instant>,
     /// How the node goes down.
     pub(super) kind: ShutdownKind,
+    /// What was read of who wanted it.
+    pub(super) request: Option<Arc<ShutdownRequest>>,
     /// A lock is held.
     pub(super) held: bool,
     /// It is in the login manager's list.
@@ -122,6 +128,7 @@ impl Facts {
             epoch: 0,
             since: None,
             kind: ShutdownKind::Unknown,
+            request: None,
             held: inherited,
             held_listed: false,
             verify_due: false,
@@ -207,6 +214,9 @@ impl Facts {
             Some(Step::VerifyHeld)
         } else if !self.preparing && (!self.raised || self.files_due) {
             Some(Step::RaiseDelay)
+        } else if self.preparing && self.request.is_none() {
+            // Last: nothing depends on it.
+            Some(Step::ReadRequest)
         } else {
             None
         }
@@ -232,6 +242,7 @@ impl Facts {
                 self.preparing = false;
                 self.since = None;
                 self.kind = ShutdownKind::Unknown;
+                self.request = None;
                 self.released = false;
                 self.retake = true;
                 Meaning::Ends

@@ -48,6 +48,10 @@ pub(crate) trait LoginCalls: Send + Sync + 'static {
     /// Looks for our lock in `ListInhibitors`.
     fn listed(&self, who: &str) -> impl Future<Output = Result<Listed, CallError>> + Send;
 
+    /// Reads what users are told of the shutdown that is under way, and how the node goes down where a call that
+    /// came just now says so. What cannot be read is left out.
+    fn request(&self) -> impl Future<Output = (Option<String>, ShutdownKind)> + Send;
+
     /// Has logind read its configuration again. Returns before it has.
     fn reload(&self) -> impl Future<Output = Result<(), CallError>> + Send;
 }

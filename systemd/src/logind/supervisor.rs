@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep_until};
-use winddown_shared::{InhibitorState, LockState, error_chain};
+use winddown_shared::{InhibitorState, LockState, ShutdownKind, ShutdownRequest, error_chain};
 
 use self::steps::{StepResult, carry_out};
 use super::plan::{Facts, Meaning, Step, WHILE_PREPARING};
@@ -236,6 +236,12 @@ impl Keeper {
                     self.clear_store().await;
                 }
             }
+            StepResult::Request(request, kind) => {
+                if self.facts.kind == ShutdownKind::Unknown {
+                    self.facts.kind = kind;
+                }
+                self.facts.request = Some(request.into());
+            }
             StepResult::Raised(raised) => {
                 self.facts.tried_to_raise();
                 if let Some(raised) = raised {
@@ -391,6 +397,10 @@ impl Keeper {
             epoch: facts.epoch,
             since: facts.since,
             kind: facts.kind,
+            request: facts
+                .request
+                .clone()
+                .filter(|request| **request != ShutdownRequest::default()),
             delay: self.delay,
             delay_set_by: self.delay_set_by.clone(),
         };

@@ -40,7 +40,8 @@ fn of(report: &ShutdownReport) -> Vec<Decision> {
     let mut all = Vec::new();
     let mut add = |at, class, text: String| all.push(Decision { at, text, class });
     add(Duration::ZERO, "", beginning(report));
-    for said in sentences::notice(report).into_iter().chain(sentences::drain(report)) {
+    let said = [sentences::requested_by, sentences::notice, sentences::drain];
+    for said in said.iter().filter_map(|of| of(report)) {
         add(Duration::ZERO, "", said);
     }
     if report.budget.is_short() {

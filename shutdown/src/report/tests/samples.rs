@@ -60,6 +60,7 @@ pub(crate) fn report(outcome: Outcome, took: u64, groups: Vec<GroupReport>) -> S
             delay: Some(ms(32_000)),
             delay_set_by: None,
         },
+        requested_by: None,
         notice: None,
         endpoint_drain: None,
         resumed: Vec::new(),

@@ -19,6 +19,12 @@ pub(crate) trait Login {
 
     #[zbus(property)]
     fn preparing_for_shutdown(&self) -> zbus::Result<bool>;
+
+    #[zbus(property)]
+    fn scheduled_shutdown(&self) -> zbus::Result<(String, u64)>;
+
+    #[zbus(property)]
+    fn wall_message(&self) -> zbus::Result<String>;
 }
 
 #[zbus::proxy(

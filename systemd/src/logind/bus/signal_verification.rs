@@ -187,12 +187,17 @@ impl SignalVerifier {
 /// The kind of shutdown in the signal's metadata.
 fn kind(metadata: &HashMap<String, Variant<'_>>) -> ShutdownKind {
     let named = metadata.get("type").and_then(|value| value.downcast_ref::<&str>().ok());
-    match named {
-        Some("poweroff") => ShutdownKind::PowerOff,
-        Some("halt") => ShutdownKind::Halt,
-        Some("reboot") => ShutdownKind::Reboot,
-        Some("kexec") => ShutdownKind::Kexec,
-        Some("soft-reboot") => ShutdownKind::SoftReboot,
+    named.map_or(ShutdownKind::Unknown, kind_named)
+}
+
+/// The kind of shutdown by logind's word for it.
+pub(super) fn kind_named(name: &str) -> ShutdownKind {
+    match name {
+        "poweroff" => ShutdownKind::PowerOff,
+        "halt" => ShutdownKind::Halt,
+        "reboot" => ShutdownKind::Reboot,
+        "kexec" => ShutdownKind::Kexec,
+        "soft-reboot" => ShutdownKind::SoftReboot,
         _ => ShutdownKind::Unknown,
     }
 }

@@ -6,6 +6,7 @@ use winddown_shared::ShutdownKind;
 
 use super::{Facts, Meaning, Step};
 use crate::logind::session::{Listed, LogindEvent};
+use std::sync::Arc;
 use std::time::Duration;
 
 const WANTED: Duration = Duration::from_secs(30);
@@ -65,6 +66,7 @@ fn answer(facts: &mut Facts, step: Step, world: &mut World) {
             facts.held_lock_is(if world.lists { Listed::Ours } else { Listed::No });
         }
         Step::RaiseDelay => facts.tried_to_raise(),
+        Step::ReadRequest => facts.request = Some(Arc::default()),
     }
 }
 

@@ -1,7 +1,10 @@
 //! The calls of each step.
 
 use std::os::fd::OwnedFd;
+use std::path::Path;
 use std::time::Duration;
+
+use winddown_shared::{ShutdownKind, ShutdownRequest, WallTime};
 
 use super::super::InhibitorConfig;
 use super::super::plan::{Facts, Step};
@@ -16,6 +19,7 @@ pub(super) enum StepResult {
     Listed(Listed),
     /// None: everything is as it was when raising was tried before.
     Raised(Option<Raised>),
+    Request(ShutdownRequest, ShutdownKind),
 }
 
 /// Makes the calls of a step; never resolves without one.
@@ -39,6 +43,24 @@ pub(super) async fn carry_out(
             let outcome = raise_inhibit_delay(calls, root, current, facts.wanted, facts.raised);
             outcome.await.map(StepResult::Raised)
         }
+        Step::ReadRequest => {
+            let (message, kind) = calls.request().await;
+            let request = config.configuration_root().and_then(scheduled).unwrap_or_default();
+            let request = ShutdownRequest { message: message.map(Into::into), ..request };
+            Ok(StepResult::Request(request, kind))
+        }
     };
     (step, outcome)
+}
+
+/// The shutdown that is scheduled: logind keeps it for its next process.
+fn scheduled(root: &Path) -> Option<ShutdownRequest> {
+    let text = std::fs::read_to_string(root.join("run/systemd/shutdown/scheduled")).ok()?;
+    let value = |name| text.lines().find_map(|line| line.strip_prefix(name));
+    let micros = value("USEC=").and_then(|text| text.parse().ok())?;
+    Some(ShutdownRequest {
+        message: None,
+        scheduled_for: WallTime::from_microsecond(micros).ok(),
+        scheduled_by: value("UID=").and_then(|text| text.parse().ok()),
+    })
 }

@@ -37,6 +37,7 @@ pub(super) struct Scripted(Arc<Mutex<World>>);
 
 struct World {
     preparing: bool,
+    message: Option<String>,
     delay: Duration,
     /// What a reload makes of the delay, and how long that takes.
     after_reload: Option<(Duration, Duration)>,
@@ -58,6 +59,7 @@ impl Scripted {
     pub(super) fn giving(delay: Duration) -> Self {
         Self(Arc::new(Mutex::new(World {
             preparing: false,
+            message: None,
             delay,
             after_reload: None,
             applies_at: None,
@@ -91,6 +93,10 @@ impl Scripted {
 
     pub(super) fn set_preparing(&self, preparing: bool) {
         self.world().preparing = preparing;
+    }
+
+    pub(super) fn set_message(&self, message: Option<&str>) {
+        self.world().message = message.map(str::to_owned);
     }
 
     pub(super) fn set_delay(&self, delay: Duration) {
@@ -252,6 +258,10 @@ impl LoginCalls for ScriptedCalls {
         self.0.called("list").await?;
         let mut world = self.0.world();
         if world.listed.is_empty() { Ok(Listed::Ours) } else { Ok(world.listed.remove(0)) }
+    }
+
+    async fn request(&self) -> (Option<String>, ShutdownKind) {
+        (self.0.world().message.clone(), ShutdownKind::Unknown)
     }
 
     async fn reload(&self) -> Result<(), CallError> {

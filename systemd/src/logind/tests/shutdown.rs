@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tokio::time::Instant;
-use winddown_shared::{Inhibitor as _, LockState, ShutdownKind};
+use winddown_shared::{Inhibitor as _, LockState, ShutdownKind, ShutdownRequest};
 
 use super::scripted::{Act, Scripted};
 use super::{Rig, secs};
@@ -66,6 +66,31 @@ async fn a_false_that_the_property_denies_does_not_stop_a_shutdown() {
     login.say(false, ShutdownKind::Unknown).await;
     rig.quiet().await;
     assert_eq!((rig.now(), rig.inhibitor.refused_signals()), (before, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_known_of_who_wanted_a_shutdown_comes_after_it_and_goes_with_it() {
+    let login = Scripted::giving(secs(30));
+    let mut rig = Rig::settled(&login, secs(30)).await;
+    let file = rig.root.path().join("run/systemd/shutdown/scheduled");
+    std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+    std::fs::write(&file, "USEC=1795318200000000\nWARN_WALL=1\nMODE=reboot\nUID=1000\n").unwrap();
+    login.set_message(Some("kernel"));
+    login.prepare(true).await;
+    let wanted = ShutdownRequest {
+        message: Some("kernel".into()),
+        scheduled_for: Some("2026-11-22T03:30:00Z".parse().unwrap()),
+        scheduled_by: Some(1000),
+    };
+    rig.until("the request", |s| s.preparing && s.request.as_deref() == Some(&wanted)).await;
+    login.prepare(false).await;
+    let state = rig.until("called off", |s| !s.preparing).await;
+    assert_eq!(state.request, None);
+    login.set_message(None);
+    std::fs::remove_file(file).unwrap();
+    login.prepare(true).await;
+    rig.quiet().await;
+    assert_eq!((rig.now().preparing, rig.now().request), (true, None), "nothing is known");
 }
 
 #[tokio::test(start_paused = true)]

@@ -33,7 +33,7 @@ enum End {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Heard {
-    /// logind, which the agent waits for with its lock, and since systemd 255 what the node will do.
+    /// logind, which the agent waits for with its lock, and what the node will do.
     Logind(&'static str),
     /// Nothing does: systemd just stops the unit, and says what for.
     Stop(&'static str),
@@ -161,12 +161,23 @@ async fn takes_the_node_down(
     let report = scenario.newest_report()?;
     let (trigger, action) = match way.heard {
         Heard::Logind(action) if suite > Suite::Bookworm => ("loginManager", action.into()),
-        Heard::Logind(_) => ("loginManager", Value::Null),
+        // Its logind has no word for it but in what it was asked to do at once.
+        Heard::Logind(_)
+            if way.go.contains("ScheduleShutdown") || way.before.contains("IdleAction") =>
+        {
+            ("loginManager", Value::Null)
+        }
+        Heard::Logind(action) => ("loginManager", action.into()),
         Heard::Stop(action) => ("unitStop", action.into()),
     };
     assert_eq!(report["trigger"], trigger, "{report}");
     assert_eq!(report["nodeAction"], action, "{report}");
     assert_eq!(report["outcome"], "clean", "{report}");
     assert_eq!(report["budget"]["podsSeconds"], budget, "{report}");
+    // logind says who scheduled a shutdown, but not who called for one at once.
+    let by = &report["requestedBy"];
+    let scheduled = way.go.contains("ScheduleShutdown");
+    assert_eq!(by["scheduledFor"].is_string(), scheduled, "{report}");
+    assert_eq!(by["uid"].as_u64(), scheduled.then_some(0), "{report}");
     Ok(())
 }
