@@ -26,7 +26,7 @@ CRATES := $(addprefix --package winddown-,quantities files shared fakes yaml run
 BENCH = $(or $(CARGO_TARGET_DIR),target)/dist/winddown-bench
 
 .DEFAULT_GOAL := help
-.PHONY: help build manual demo demo-picture demo-node test test-all took reboots chaos platforms pod-fields beside-kubelet bench bench-cri fuzz mutants calm pressure earlyoom packages cross checksums pictures crates lint fmt node-base clean-cache
+.PHONY: help build manual demo demo-node test test-all took reboots chaos platforms pod-fields beside-kubelet bench bench-cri fuzz mutants calm pressure earlyoom packages cross checksums pictures crates lint fmt node-base clean-cache
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -52,13 +52,6 @@ demo: ## Rehearse a shutdown on this machine: real agent, real pods, stand-in fo
 	@$(CARGO) build --quiet --package winddown
 	@# 5: a pod needed SIGKILL. One of the examples ignores SIGTERM on purpose.
 	@$(TARGET)/debug/winddown drill examples/node --config examples/node-config.yaml || [ $$? = 5 ]
-
-demo-picture: ## Draw docs/img/demo.svg from a run of the demo
-	@tests/node/packages.sh build
-	@$(CARGO) build --quiet --package winddown
-	@$(TARGET)/debug/winddown drill examples/node --config examples/node-config.yaml -o json \
-		> $(TARGET)/demo.json || [ $$? = 5 ]
-	@$(TARGET)/debug/winddown report --file $(TARGET)/demo.json -o svg > docs/img/demo.svg
 
 demo-node: ## The same in a disposable systemd node: real logind, real power-off (needs root)
 	@tests/node/packages.sh test
@@ -166,13 +159,17 @@ cross: ## Build the static tarball and the OCI image for arm64, on any machine
 checksums: ## Write target/packages/SHA256SUMS; SIGN=1 signs it with gpg (WINDDOWN_SIGNING_KEY)
 	@packaging/checksums.sh $(if $(SIGN),--sign)
 
-pictures: ## Draw docs/img anew: a rehearsal here and now, and the examples of reports
+pictures: ## Draw docs/img anew, of runs: a rehearsal on a terminal, nodes that go down, a browser (root)
+	@tests/node/packages.sh test
 	@$(CARGO) build --quiet --package winddown
-	@# 5: one of the examples ignores SIGTERM on purpose.
-	@$(TARGET)/debug/winddown drill examples/node --config examples/node-config.yaml -o json \
-		> target/drill.json || [ $$? = 5 ]
-	@mv target/drill.json render/tests/reports/drill.json
-	@WINDDOWN_BLESS=1 $(CARGO) test --quiet --package winddown-render --test pictures
+	@# 5: one of the examples ignores SIGTERM on purpose. The first line is script's own.
+	@script --quiet --return --log-out $(TARGET)/demo.sent --log-timing programs/tests/live/demo.timing \
+		--command "stty cols 110 rows 34; TERM=xterm-256color LC_ALL=C.UTF-8 $(TARGET)/debug/winddown \
+		drill examples/node --config examples/node-config.yaml" </dev/null >/dev/null || [ $$? = 5 ]
+	@sed '1d' $(TARGET)/demo.sent > programs/tests/live/demo.sent
+	@$(CARGO) run --quiet --package winddown-node-tests --bin pictures
+	@WINDDOWN_BLESS=1 $(CARGO) test --quiet --package winddown-render --test pictures --test browser
+	@WINDDOWN_BLESS=1 $(CARGO) test --quiet --package winddown --test all live::the_
 
 crates: ## Pack the libraries as a registry takes them, and build each from its package
 	@tests/node/packages.sh build

@@ -6,6 +6,7 @@
 mod bed;
 mod nodes;
 mod picture;
+mod recording;
 
 use std::process::Command;
 use std::time::Duration;
@@ -220,27 +221,43 @@ fn a_dumb_terminal_and_a_pipe_get_plain_lines() {
     assert!(!tty.sent.contains(&0x1b), "{:?}", String::from_utf8_lossy(&tty.sent));
 }
 
+/// Holds a picture of the documentation to what is drawn now. `WINDDOWN_BLESS=1` draws it anew.
+fn compare(picture: &str, drawn: &str) {
+    let path = root().join("docs/img").join(picture);
+    if std::env::var_os("WINDDOWN_BLESS").is_some() {
+        std::fs::write(&path, drawn).unwrap();
+    }
+    let kept = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(kept == drawn, "docs/img/{picture} is out of date: WINDDOWN_BLESS=1 draws it anew");
+}
+
+fn root() -> &'static std::path::Path {
+    std::path::Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
+}
+
+/// What `make pictures` has kept of a real run.
+fn kept(name: &str) -> Vec<u8> {
+    std::fs::read(root().join("programs/tests/live").join(name)).unwrap()
+}
+
 #[test]
 fn the_screens_of_the_documentation_are_up_to_date() {
-    let older = Duration::from_secs(3);
-    for (name, title, status) in [
-        ("idle", "winddown status --watch on a node at rest", nodes::idle()),
-        ("shutdown", "winddown status --watch while the node goes down", nodes::going_down()),
-        ("pressure", "winddown status --watch while memory is short", nodes::short()),
+    for (name, title) in [
+        ("idle", "winddown status --watch on a node at rest"),
+        ("shutdown", "winddown status --watch while the node goes down"),
+        ("pressure", "winddown status --watch while memory is short"),
     ] {
-        let scene = Scene {
-            status: Some(&status),
-            older: if name == "shutdown" { older } else { Duration::ZERO },
-            blocks: true,
-            ..Scene::default()
-        };
+        let status: Status = serde_json::from_slice(&kept(&format!("{name}.json"))).unwrap();
+        let scene = Scene { status: Some(&status), blocks: true, ..Scene::default() };
         let drawn = picture::draw(title, &live(&scene, 80, 24).lines, 80);
-        let picture = format!("docs/img/live-{name}.svg");
-        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(&picture);
-        if std::env::var_os("WINDDOWN_BLESS").is_some() {
-            std::fs::write(&path, &drawn).unwrap();
-        }
-        let kept = std::fs::read_to_string(&path).unwrap_or_default();
-        assert!(kept == drawn, "{picture} is out of date: WINDDOWN_BLESS=1 draws it anew");
+        compare(&format!("live-{name}.svg"), &drawn);
     }
+}
+
+#[test]
+fn the_recording_of_the_readme_is_up_to_date() {
+    let (sent, timing) = (kept("demo.sent"), String::from_utf8(kept("demo.timing")).unwrap());
+    let film = recording::film("A rehearsal: winddown drill", &sent, &timing, (110, 34));
+    assert!(film.len() < 150_000, "{} bytes", film.len());
+    compare("demo.svg", &film);
 }

@@ -227,7 +227,7 @@ impl Drop for Tty {
     }
 }
 
-fn cells(count: u16) -> NonZero<u16> {
+pub(crate) fn cells(count: u16) -> NonZero<u16> {
     NonZero::new(count).expect("no empty terminal")
 }
 

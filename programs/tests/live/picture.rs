@@ -9,35 +9,45 @@ const MARGIN: usize = 14;
 
 /// `lines` on a terminal of that many columns. The same lines give the same bytes.
 pub(crate) fn draw(title: &str, lines: &[Line], columns: usize) -> String {
-    let (wide, high) = (columns * CELL.0 + 2 * MARGIN, lines.len() * CELL.1 + 2 * MARGIN);
-    let mut svg = format!(
+    let mut svg = head(title, columns, lines.len());
+    for (number, line) in lines.iter().enumerate() {
+        row(line, number, &mut svg);
+    }
+    svg.push_str("</g>\n</svg>\n");
+    svg
+}
+
+/// The beginning of a picture, up to its rows.
+pub(crate) fn head(title: &str, columns: usize, rows: usize) -> String {
+    let (wide, high) = (columns * CELL.0 + 2 * MARGIN, rows * CELL.1 + 2 * MARGIN);
+    format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{wide}\" height=\"{high}\" viewBox=\"0 0 \
          {wide} {high}\" role=\"img\" aria-labelledby=\"what\">\n<title id=\"what\">{title}</title>\n\
          <rect width=\"{wide}\" height=\"{high}\" rx=\"8\" fill=\"#0d1117\"/>\n<g font-size=\"15\" \
          font-family=\"ui-monospace,SF Mono,Menlo,Consolas,DejaVu Sans Mono,monospace\">\n"
-    );
-    for (row, line) in lines.iter().enumerate() {
-        let y = MARGIN + row * CELL.1 + 14;
-        let mut column = 0;
-        for span in line {
-            let width = span.text.width();
-            let text = span.text.trim();
-            if !text.is_empty() {
-                // Not all viewers keep spaces, so none is left to them.
-                let before = width - span.text.trim_start().width();
-                let x = MARGIN + (column + before) * CELL.0;
-                let (length, text) = (text.width() * CELL.0, text.replace(' ', "\u{a0}"));
-                svg.push_str(&format!(
-                    "<text x=\"{x}\" y=\"{y}\" textLength=\"{length}\" {}>{}</text>\n",
-                    look(span),
-                    escaped(&text)
-                ));
-            }
-            column += width;
+    )
+}
+
+/// Draws one row.
+pub(crate) fn row(line: &Line, number: usize, svg: &mut String) {
+    let y = MARGIN + number * CELL.1 + 14;
+    let mut column = 0;
+    for span in line {
+        let width = span.text.width();
+        let text = span.text.trim();
+        if !text.is_empty() {
+            // Not all viewers keep spaces, so none is left to them.
+            let before = width - span.text.trim_start().width();
+            let x = MARGIN + (column + before) * CELL.0;
+            let (length, text) = (text.width() * CELL.0, text.replace(' ', "\u{a0}"));
+            svg.push_str(&format!(
+                "<text x=\"{x}\" y=\"{y}\" textLength=\"{length}\" {}>{}</text>\n",
+                look(span),
+                escaped(&text)
+            ));
         }
+        column += width;
     }
-    svg.push_str("</g>\n</svg>\n");
-    svg
 }
 
 fn look(span: &Span) -> String {

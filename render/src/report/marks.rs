@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use winddown_shared::display::in_seconds;
-use winddown_shutdown::{GroupReport, PodEnd, PodReport};
+use winddown_shutdown::{PodEnd, PodReport};
 
 use super::sentences;
 
@@ -22,7 +22,9 @@ impl Times {
     pub(super) fn of(pod: &PodReport, took: Duration) -> Option<Self> {
         let asked = pod.asked?;
         let term = pod.sigterm.unwrap_or(asked).max(asked);
-        let end = pod.exit.unwrap_or(took).max(term);
+        // Of one that ended while no agent was there it is not known when: nothing is drawn of it.
+        let unseen = if pod.end == PodEnd::Exited { term } else { took };
+        let end = pod.exit.unwrap_or(unseen).max(term);
         // The report does not say when SIGKILL was sent, but it is sent when the grace is over.
         let over = asked.saturating_add(pod.grace).clamp(term, end);
         let kill = (pod.end == PodEnd::Killed).then_some(over);
@@ -30,23 +32,18 @@ impl Times {
     }
 }
 
-/// The pods of `group` by time, so that the rows show how the group went; what did not end is last.
-pub(super) fn by_time(group: &GroupReport) -> Vec<&PodReport> {
-    let mut pods: Vec<&PodReport> = group.pods.iter().collect();
-    pods.sort_by_key(|pod| {
-        (pod.asked.is_none(), pod.exit.is_none(), pod.exit, &pod.namespace, &pod.name)
-    });
-    pods
-}
-
-/// What is said about a pod at the right of its bar, and the class that says how it looks.
-pub(super) fn remark(pod: &PodReport) -> (String, &'static str) {
-    let class = match pod.end {
+/// How what is said about a pod looks.
+pub(super) fn class(pod: &PodReport) -> &'static str {
+    match pod.end {
         PodEnd::Exited if pod.mounts.is_empty() => "dim",
         PodEnd::Spared => "dim",
         PodEnd::Left => "bad",
         _ => "warn",
-    };
+    }
+}
+
+/// What is said about a pod at the right of its bar.
+pub(super) fn remark(pod: &PodReport) -> String {
     let took = pod.exit.zip(pod.asked).map(|(exit, asked)| in_seconds(exit.saturating_sub(asked)));
     let mut said = match (pod.end, took) {
         (PodEnd::Exited, Some(took)) => took,
@@ -55,15 +52,18 @@ pub(super) fn remark(pod: &PodReport) -> (String, &'static str) {
         (PodEnd::Left, _) => "STILL RUNS".to_owned(),
         (PodEnd::Ending, _) => "was still ending".to_owned(),
         (PodEnd::Spared, _) => "spared".to_owned(),
-        (PodEnd::Exited, None) => String::new(),
+        (PodEnd::Exited, None) => "ended, not known when".to_owned(),
     };
+    if let (PodEnd::Killed, Some(wanted)) = (pod.end, pod.wanted_grace) {
+        said.push_str(&format!(" of {}", in_seconds(wanted)));
+    }
     if matches!(pod.end, PodEnd::Killed | PodEnd::Left) && !pod.containers.is_empty() {
         said.push_str(&format!(" · {}", pod.containers.join(", ")));
     }
     if !pod.mounts.is_empty() {
         said.push_str(" · still held");
     }
-    (said, class)
+    said
 }
 
 /// Everything that is known of a pod, as a tooltip.
@@ -81,7 +81,6 @@ pub(super) fn hover(pod: &PodReport, name: &str) -> String {
         grace.push_str(&format!(", its own is {}", in_seconds(wanted)));
     }
     lines.push(grace);
-    lines.extend(sentences::before_sigterm(pod));
     let said = sentences::remark(pod);
     if !said.is_empty() {
         lines.push(said);

@@ -1,5 +1,6 @@
 //! The sentences that every form of the report shares.
 
+use std::cmp::Reverse;
 use std::time::Duration;
 
 use winddown_shared::display::{clean, in_seconds, pod_count};
@@ -176,17 +177,50 @@ pub(super) fn before_sigterm(pod: &PodReport) -> Option<String> {
     (span >= NOTABLE).then(|| format!("SIGTERM after {}", in_seconds(span)))
 }
 
-/// Those that went wrong before the others, which stay in their order.
-pub(super) fn worst_first(group: &GroupReport) -> Vec<&PodReport> {
+/// Groups of more pods are folded.
+const MANY: usize = 24;
+
+/// Of such a group so many are shown.
+const SHOWN: usize = 12;
+
+/// The pods of a group, those that went wrong first, and those that a list folds away: in a large group all but the
+/// slowest, and never one that went wrong.
+pub(super) fn fold(group: &GroupReport) -> (Vec<&PodReport>, Vec<&PodReport>) {
     let mut pods: Vec<&PodReport> = group.pods.iter().collect();
-    pods.sort_by_key(|pod| match pod.end {
+    pods.sort_by_key(|pod| severity(pod));
+    if pods.len() <= MANY {
+        return (pods, Vec::new());
+    }
+    let wrong = pods.partition_point(|pod| severity(pod) < FINE);
+    if let Some(well) = pods.get_mut(wrong..) {
+        well.sort_by_key(|pod| Reverse(pod.exit));
+    }
+    let folded = pods.split_off(wrong.max(SHOWN).min(pods.len()));
+    (pods, folded)
+}
+
+/// How many pods are folded away, and what became of them.
+pub(super) fn folded(pods: &[&PodReport]) -> (String, String) {
+    let spared = pods.iter().filter(|pod| pod.end == PodEnd::Spared).count();
+    let among = if spared > 0 { format!(", {spared} of them spared") } else { String::new() };
+    let how = pods.iter().filter_map(|pod| pod.exit).max().map_or("spared".to_owned(), |last| {
+        format!("ended by themselves by {:.3} s", last.as_secs_f64())
+    });
+    (format!("{} more{among}", pods.len()), how)
+}
+
+/// A pod that ended by itself, or was not asked, and left nothing.
+const FINE: u8 = 4;
+
+/// How wrong it went with a pod; the worst is 0.
+pub(super) fn severity(pod: &PodReport) -> u8 {
+    match pod.end {
         PodEnd::Left => 0,
         PodEnd::Killed => 1,
         _ if !pod.mounts.is_empty() => 2,
         PodEnd::Ending => 3,
-        PodEnd::Exited | PodEnd::Spared => 4,
-    });
-    pods
+        PodEnd::Exited | PodEnd::Spared => FINE,
+    }
 }
 
 /// How a group went, beside its name.
@@ -212,7 +246,7 @@ pub(super) fn group_facts(group: &GroupReport) -> String {
     said
 }
 
-/// What is worth saying about a pod; empty for one that ended by itself and left nothing.
+/// What is worth saying about a pod; empty for one that simply ended by itself and left nothing.
 pub(super) fn remark(pod: &PodReport) -> String {
     let containers = pod.containers.iter().map(|name| clean(name)).collect::<Vec<_>>();
     let containers = match containers.is_empty() {
@@ -234,7 +268,7 @@ pub(super) fn remark(pod: &PodReport) -> String {
     let remark = pod.remark.as_deref().map(|remark| clean(remark).into_owned());
     let mounts = (!pod.mounts.is_empty()).then(|| mounts(pod));
     let end = (!end.is_empty()).then_some(end);
-    let said = earlier.into_iter().chain(end).chain(remark).chain(mounts);
+    let said = [earlier, end, remark, mounts, before_sigterm(pod)].into_iter().flatten();
     said.collect::<Vec<_>>().join("; ")
 }
 

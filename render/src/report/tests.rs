@@ -115,7 +115,7 @@ fn of_very_many_pods_those_that_went_wrong_and_the_slowest_are_shown() {
     assert!(rows[0].trim_start().starts_with("default/killed"), "{text}");
     assert!(rows[1].trim_start().starts_with("default/p999 "), "{text}");
     assert_eq!(rows.len(), 13);
-    assert_eq!(rows[12], "  … 988 more: ended by themselves by 1.488; -o json has them");
+    assert_eq!(rows[12], "  … 988 more: ended by themselves by 1.488 s; -o json has them");
 }
 
 #[test]

@@ -73,7 +73,7 @@ fn table(
         "POD", "GRACE", "ASKED", "SIGTERM", "EXIT"
     );
     writeln!(out, "{}", paint.with(DIM, &head))?;
-    let (shown, folded) = fold(group);
+    let (shown, folded) = sentences::fold(group);
     for pod in shown {
         write!(
             out,
@@ -84,10 +84,7 @@ fn table(
             offset(pod.sigterm),
             offset(pod.exit)
         )?;
-        let said = [sentences::before_sigterm(pod), Some(sentences::remark(pod))];
-        let said: Vec<String> =
-            said.into_iter().flatten().filter(|said| !said.is_empty()).collect();
-        let remark = said.join("; ");
+        let remark = sentences::remark(pod);
         if !remark.is_empty() {
             write!(out, "  {}", paint.with(style(pod), &remark))?;
         }
@@ -98,34 +95,11 @@ fn table(
         }
     }
     if !folded.is_empty() {
-        let last = folded.iter().filter_map(|pod| pod.exit).max();
-        let wrong = folded.iter().filter(|pod| pod.end != PodEnd::Exited).count();
-        let how = match (wrong, last) {
-            (0, Some(last)) => format!("ended by themselves by {}", offset(Some(last))),
-            (wrong, _) => format!("{wrong} of them not by themselves"),
-        };
-        let more = format!("  … {} more: {how}; -o json has them", folded.len());
+        let (more, how) = sentences::folded(&folded);
+        let more = format!("  … {more}: {how}; -o json has them");
         writeln!(out, "{}", paint.with(DIM, &more))?;
     }
     Ok(())
-}
-
-/// Groups of more pods are folded.
-const MANY: usize = 24;
-/// Of such a group so many are shown.
-const SHOWN: usize = 12;
-
-/// The pods that are shown, and those that are not: in a large group the slowest of those that went well.
-fn fold(group: &GroupReport) -> (Vec<&PodReport>, Vec<&PodReport>) {
-    let mut pods = sentences::worst_first(group);
-    if pods.len() <= MANY {
-        return (pods, Vec::new());
-    }
-    let well = |pod: &PodReport| pod.end == PodEnd::Exited && pod.mounts.is_empty();
-    // Stable: those that went wrong stay first.
-    pods.sort_by_key(|pod| (well(pod), well(pod).then_some(std::cmp::Reverse(pod.exit))));
-    let folded = pods.split_off(SHOWN.max(pods.partition_point(|pod| !well(pod)).min(MANY)));
-    (pods, folded)
 }
 
 /// How a remark looks.

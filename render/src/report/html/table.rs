@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use winddown_shared::display::clean;
+use winddown_shared::display::{clean, pod_count};
 use winddown_shutdown::{PodEnd, PodReport, ShutdownReport};
 
+use super::super::marks;
 use super::{Canvas, Escaped, sentences};
 
 /// The headings; the same words stand before each cell where the table is folded.
@@ -13,29 +14,57 @@ const COLUMNS: [&str; 7] = ["Pod", "Priority", "Grace", "Asked", "SIGTERM", "Exi
 /// Writes the section.
 pub(super) fn write(report: &ShutdownReport, out: &mut Canvas) {
     super::open(out, "pods", "Pods");
+    head(
+        out,
+        "The pods in the order of the groups; in a group those that went wrong come first. Asked, SIGTERM and exit \
+         are seconds since the signal.",
+    );
+    let mut rest = Vec::new();
+    for group in super::groups(report) {
+        let (name, facts) = (sentences::group(group), sentences::group_facts(group));
+        out.markup(format_args!(
+            "<tbody role=\"rowgroup\">\n<tr role=\"row\" class=\"group\"><th scope=\"rowgroup\" \
+             role=\"rowheader\" colspan=\"{}\">{} <span class=\"dim\">{}</span></th></tr>",
+            COLUMNS.len(),
+            Escaped(&name),
+            Escaped(&facts)
+        ));
+        let (shown, folded) = sentences::fold(group);
+        shown.into_iter().for_each(|pod| row(pod, out));
+        if !folded.is_empty() {
+            let (more, how) = sentences::folded(&folded);
+            out.markup(format_args!(
+                "<tr role=\"row\"><td role=\"cell\" class=\"dim\" colspan=\"{}\">… {more}: {how}; \
+                 listed below</td></tr>",
+                COLUMNS.len()
+            ));
+            rest.push((name, folded));
+        }
+        out.markup(format_args!("</tbody>"));
+    }
+    out.markup(format_args!("</table>"));
+    for (group, pods) in rest {
+        let (group, count) = (Escaped(&group), pod_count(pods.len()));
+        out.markup(format_args!("<details>\n<summary>{group}: the other {count}</summary>"));
+        head(out, "Those that ended by themselves, and sooner; the slowest first.");
+        out.markup(format_args!("<tbody role=\"rowgroup\">"));
+        pods.into_iter().for_each(|pod| row(pod, out));
+        out.markup(format_args!("</tbody>\n</table>\n</details>"));
+    }
+    out.markup(format_args!("</section>"));
+}
+
+/// Begins a table.
+fn head(out: &mut Canvas, caption: &str) {
     // The roles say again what the elements are: a browser forgets it where the style folds them.
     out.markup(format_args!(
-        "<table role=\"table\">\n<caption>Every pod, in the order of the groups; in a group those that went wrong come first. Asked, SIGTERM and \
-         exit are seconds since the signal.</caption>\n<thead role=\"rowgroup\">\n<tr role=\"row\">"
+        "<table role=\"table\">\n<caption>{caption}</caption>\n<thead role=\"rowgroup\">\n<tr \
+         role=\"row\">"
     ));
     for name in COLUMNS {
         out.markup(format_args!("<th scope=\"col\" role=\"columnheader\">{name}</th>"));
     }
     out.markup(format_args!("</tr>\n</thead>"));
-    for group in super::groups(report) {
-        let (name, facts) = (sentences::group(group), sentences::group_facts(group));
-        let (name, facts) = (Escaped(&name), Escaped(&facts));
-        out.markup(format_args!(
-            "<tbody role=\"rowgroup\">\n<tr role=\"row\" class=\"group\"><th scope=\"rowgroup\" \
-             role=\"rowheader\" colspan=\"{}\">{name} <span class=\"dim\">{facts}</span></th></tr>",
-            COLUMNS.len()
-        ));
-        for pod in sentences::worst_first(group) {
-            row(pod, out);
-        }
-        out.markup(format_args!("</tbody>"));
-    }
-    out.markup(format_args!("</table>\n</section>"));
 }
 
 fn row(pod: &PodReport, out: &mut Canvas) {
@@ -57,7 +86,7 @@ fn row(pod: &PodReport, out: &mut Canvas) {
             "<td role=\"cell\" class=\"number\" data-name=\"{name}\">{number}</td>"
         ));
     }
-    let (said, class) = how(pod);
+    let (said, class) = (how(pod), marks::class(pod));
     let last = COLUMNS.last().copied().unwrap_or_default();
     out.markup(format_args!(
         "<td role=\"cell\" class=\"{class}\" data-name=\"{last}\">{}",
@@ -73,14 +102,12 @@ fn row(pod: &PodReport, out: &mut Canvas) {
     out.markup(format_args!("</td></tr>"));
 }
 
-fn how(pod: &PodReport) -> (String, &'static str) {
+fn how(pod: &PodReport) -> String {
     let said = sentences::remark(pod);
     match pod.end {
-        PodEnd::Exited if said.is_empty() => ("by itself".to_owned(), "dim"),
-        PodEnd::Exited => (format!("by itself; {said}"), "warn"),
-        PodEnd::Spared => (said, "dim"),
-        PodEnd::Left => (said, "bad"),
-        PodEnd::Killed | PodEnd::Ending => (said, "warn"),
+        PodEnd::Exited if said.is_empty() => "by itself".to_owned(),
+        PodEnd::Exited => format!("by itself; {said}"),
+        _ => said,
     }
 }
 

@@ -85,10 +85,10 @@ fn every_pod_has_a_bar_and_a_line_of_the_table() {
     assert_eq!(
         bars,
         [
-            "default/web, priority 0 asked 0.000 s, SIGTERM 0.003 s, exit 1.250 s grace 20 s uid \
-             uid-web",
             "default/db, priority 0 asked 0.000 s, SIGTERM 0.003 s, exit 3.012 s grace 20 s 1 resource \
-             not released still held: /data uid uid-db"
+             not released still held: /data uid uid-db",
+            "default/web, priority 0 asked 0.000 s, SIGTERM 0.003 s, exit 1.250 s grace 20 s uid \
+             uid-web"
         ]
     );
     let lines = section(&page, "pods", "tr");
@@ -101,6 +101,21 @@ fn every_pod_has_a_bar_and_a_line_of_the_table() {
             "default/web 0 20 s 0.000 0.003 1.250 by itself",
         ]
     );
+}
+
+#[test]
+fn of_very_many_pods_the_failed_and_the_slowest_are_in_the_table_and_the_others_folded_below() {
+    let mut pods: Vec<_> = (0..1000).map(|n| exited(&format!("p{n}"), 0, 500 + n)).collect();
+    for pod in pods.iter_mut().step_by(25) {
+        (pod.end, pod.exit) = (PodEnd::Killed, Some(ms(20_000)));
+    }
+    let run = report(Outcome::Forced, 20_100, vec![group(0, Some((0, 20_100)), pods)]);
+    let page = super::html(&run);
+    let (table, folded) = page.split_once("<details>").unwrap();
+    let rows = |part: &str| part.matches("<th scope=\"row\"").count();
+    assert_eq!((rows(table), rows(folded)), (40, 960));
+    assert!(table.contains("… 960 more: ended by themselves by 1.499 s; listed below"), "{table}");
+    assert!(folded.contains("<summary>priority 0 and above: the other 960 pods</summary>"));
 }
 
 #[test]

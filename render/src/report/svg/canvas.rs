@@ -79,6 +79,26 @@ impl Canvas {
         }
     }
 
+    /// The area under a staircase of `height` that begins at `from` and goes down a step at each of `ends`.
+    pub(in crate::report) fn staircase(
+        &mut self,
+        class: &str,
+        from: (f64, f64),
+        height: f64,
+        ends: &[f64],
+    ) {
+        let mut path = format!("M{} {}v-{}", Px(from.0), Px(from.1), Px(height));
+        #[expect(clippy::cast_precision_loss, reason = "a number of pods")]
+        let level = |left: usize| from.1 - height * left as f64 / ends.len().max(1) as f64;
+        for (done, at) in (1..).zip(ends) {
+            // A step that is no wider than a line is drawn with the next.
+            if ends.get(done).is_none_or(|next| *next >= at + 1.0) {
+                path.push_str(&format!("H{}V{}", Px(*at), Px(level(ends.len() - done))));
+            }
+        }
+        self.put(format_args!(r#"<path class="{class}" d="{path}z"/>"#));
+    }
+
     /// One line of text, its baseline at `at`.
     pub(in crate::report) fn text(&mut self, class: &str, size: f64, at: (f64, f64), text: &str) {
         let (x, y, size, text) = (Px(at.0), Px(at.1), Px(size), Escaped(text));

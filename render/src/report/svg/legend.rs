@@ -1,7 +1,8 @@
 //! What the marks mean.
 
-use winddown_shutdown::{PodEnd, ShutdownReport};
+use winddown_shutdown::{PodEnd, PodReport, ShutdownReport};
 
+use super::super::sentences;
 use super::canvas::Canvas;
 use super::sizes::{MARGIN, WIDTH, width};
 
@@ -59,6 +60,20 @@ pub(super) fn entries(report: &ShutdownReport) -> Vec<(&'static str, Mark)> {
         ("exit of the last container", |out, x, y| out.dot("exit", (x + 12.0, y), 4.0)),
         ("its grace", |out, x, y| out.rect("grace", x, y - 2.0, 20.0, 4.0)),
     ];
+    let any_pod = |has: fn(&PodReport) -> bool| report.pods().any(|(_, pod)| has(pod));
+    if any_pod(|pod| pod.wanted_grace.is_some()) {
+        entries.push(("its own grace, cut", |out, x, y| out.line("own", (x, y), (x + 20.0, y))));
+    }
+    if any_pod(|pod| sentences::before_sigterm(pod).is_some()) {
+        entries.push(("before SIGTERM (preStop hook)", |out, x, y| {
+            out.rect("hook", x, y - 4.0, 20.0, 8.0);
+        }));
+    }
+    if report.groups.iter().any(|group| sentences::held_by(group).is_some()) {
+        entries.push(("the group waits for this pod alone", |out, x, y| {
+            out.line("held", (x, y), (x + 20.0, y));
+        }));
+    }
     if any(PodEnd::Killed) {
         entries.push(("SIGKILL, its grace was over", |out, x, y| out.cross((x + 12.0, y), 4.0)));
     }

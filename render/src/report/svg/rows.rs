@@ -1,5 +1,7 @@
 //! A row per pod, a band per group.
 
+use std::time::Duration;
+
 use winddown_shutdown::{GroupReport, PodEnd, PodReport, ShutdownReport};
 
 use super::super::marks::{self, Times};
@@ -74,11 +76,20 @@ impl<'a> Rows<'a> {
             self.ruler();
         }
         self.first = false;
-        for (number, pod) in marks::by_time(group).into_iter().enumerate() {
+        let (mut shown, folded) = sentences::fold(group);
+        // By time, so that the rows show how the group went.
+        shown.sort_by_key(|pod| (sentences::severity(pod), pod.exit, &pod.namespace, &pod.name));
+        let held = sentences::held_by(group);
+        for (number, pod) in shown.into_iter().enumerate() {
             if number > 0 && self.sizes.ruler > 0 && number % self.sizes.ruler == 0 {
                 self.ruler();
             }
-            self.pod(pod);
+            let alone =
+                held.filter(|(holder, _)| std::ptr::eq(*holder, pod)).map(|(_, alone)| alone);
+            self.pod(pod, alone);
+        }
+        if !folded.is_empty() {
+            self.folded(&folded);
         }
         self.span(group, top + height);
     }
@@ -96,13 +107,35 @@ impl<'a> Rows<'a> {
         }
     }
 
-    fn pod(&mut self, pod: &PodReport) {
+    /// One row for `pods`: how many of them still ran at each time.
+    fn folded(&mut self, pods: &[&PodReport]) {
+        let (height, font) = HEADING;
+        let (scale, baseline) = (*self.scale, self.y + height - 6.0);
+        let mut exits: Vec<f64> = pods.iter().filter_map(|pod| Some(scale.x(pod.exit?))).collect();
+        exits.sort_by(f64::total_cmp);
+        if let Some(asked) = pods.iter().filter_map(|pod| pod.asked).min() {
+            let from = (scale.x(asked), self.y + height - 2.0);
+            self.over.staircase("folded", from, height - 4.0, &exits);
+        }
+        let (more, how) = sentences::folded(pods);
+        self.over.text(
+            "dim end",
+            font - 1.5,
+            (scale.left() - 10.0, baseline),
+            &format!("… {more}"),
+        );
+        self.over.text("dim", font - 1.5, (scale.right() + 12.0, baseline), &how);
+        self.y += height;
+    }
+
+    /// A row; for the time `alone` the group waited for this pod only.
+    fn pod(&mut self, pod: &PodReport, alone: Option<Duration>) {
         let Sizes { row, font, .. } = self.sizes;
         let middle = self.y + row / 2.0;
         let baseline = middle + font / 2.8;
         let name = pod.full_name();
         let shown = sizes::fit(&name, self.sizes.name);
-        let (said, class) = marks::remark(pod);
+        let said = marks::remark(pod);
         let scale = *self.scale;
         let sizes = self.sizes;
         let times = Times::of(pod, self.report.took);
@@ -116,9 +149,14 @@ impl<'a> Rows<'a> {
             out.text("mono end", font, (scale.left() - 10.0, baseline), &shown);
             if let Some(times) = times {
                 bar(pod, &times, &scale, sizes, middle, out);
+                if let Some(alone) = alone {
+                    let from = scale.x(times.end.saturating_sub(alone));
+                    let y = middle + sizes.bar / 2.0 + 2.0;
+                    out.line("held", (from, y), (scale.x(times.end), y));
+                }
             }
             let said = sizes::fit_remark(&said, font);
-            out.text(class, font, (scale.right() + 12.0, baseline), &said);
+            out.text(marks::class(pod), font, (scale.right() + 12.0, baseline), &said);
         });
         self.y += row;
     }
@@ -137,9 +175,11 @@ fn bar(
     let top = middle - bar / 2.0;
     let grace_end = x(times.asked.saturating_add(pod.grace));
     out.rect("grace", asked, middle - bar / 6.0, grace_end - asked, bar / 3.0);
-    if term > asked {
-        out.line("wait", (asked, middle), (term, middle));
+    if let Some(wanted) = pod.wanted_grace {
+        let wanted = x(times.asked.saturating_add(wanted));
+        out.line("own", (grace_end, middle), (wanted, middle));
     }
+    out.rect("hook", asked, middle - bar / 3.0, term - asked, bar / 1.5);
     let kill = times.kill.map(x);
     let solid = if pod.end == PodEnd::Left { "open" } else { "bar" };
     let turn = kill.unwrap_or(end);
@@ -157,6 +197,7 @@ fn bar(
         PodEnd::Left => out.triangle("arrow", (end, middle), bar * 0.7, bar / 2.0),
         PodEnd::Ending => out.triangle("soft", (end, middle), bar * 0.7, bar / 2.0),
         PodEnd::Killed if end - turn < 3.0 * radius => {}
+        PodEnd::Exited if pod.exit.is_none() => {}
         _ => out.dot("exit", (end, middle), radius),
     }
     if let Some(kill) = kill {

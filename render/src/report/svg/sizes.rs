@@ -2,7 +2,9 @@
 
 use std::borrow::Cow;
 
-use winddown_shutdown::{PodEnd, ShutdownReport};
+use winddown_shutdown::ShutdownReport;
+
+use super::super::sentences;
 
 /// The width of the picture.
 pub(super) const WIDTH: f64 = 1200.0;
@@ -38,9 +40,10 @@ pub(super) struct Sizes {
 }
 
 impl Sizes {
-    /// What suits the number of pods in `report` and the length of their names.
+    /// What suits the number of rows for `report` and the length of names.
     pub(super) fn of(report: &ShutdownReport) -> Self {
-        let rows = report.pods().filter(|(_, pod)| pod.end != PodEnd::Spared).count();
+        let groups = report.groups.iter().filter(|group| group.started.is_some());
+        let rows: usize = groups.map(|group| sentences::fold(group).0.len()).sum();
         let (row, bar, font, ruler) = match rows {
             0..=40 => (22.0, 12.0, 12.0, 0),
             41..=100 => (17.0, 10.0, 11.0, 40),

@@ -96,30 +96,92 @@ fn how_a_pod_ended_is_told_by_shape_and_word() {
     };
     let ending = pod("ending", PodEnd::Ending, Some(0), None);
     let spared = pod("spared", PodEnd::Spared, None, None);
-    let pods = vec![left, killed, ending, spared, exited("exited", 0, 900)];
+    let unseen = pod("unseen", PodEnd::Exited, Some(0), None);
+    let pods = vec![left, killed, ending, spared, unseen, exited("exited", 0, 900)];
     let svg = super::svg(&report(Outcome::Left, 31_000, vec![group(0, Some((0, 30_100)), pods)]));
     assert_eq!((count(&svg, "kill"), count(&svg, "open"), count(&svg, "soft")), (1, 1, 1));
     assert_eq!((count(&svg, "exit"), count(&svg, "arrow")), (1, 1));
     let words = words(&svg);
-    for wanted in
-        ["0.9 s", "killed after 20.0 s · main", "STILL RUNS · main · still held", "spared"]
-    {
+    for wanted in [
+        "0.9 s",
+        "killed after 20.0 s · main",
+        "STILL RUNS · main · still held",
+        "spared",
+        "ended, not known when",
+    ] {
         assert!(words.iter().any(|text| text == wanted), "{wanted}: {words:#?}");
     }
 }
 
 #[test]
-fn rows_go_by_time_and_what_did_not_end_is_last() {
+fn what_went_wrong_is_first_and_the_other_rows_go_by_time() {
     let pods = vec![
-        pod("left", PodEnd::Left, Some(0), None),
         exited("slow", 0, 900),
         exited("late", 500, 700),
+        pod("killed", PodEnd::Killed, Some(0), Some(950)),
+        pod("left", PodEnd::Left, Some(0), None),
         exited("quick", 0, 100),
     ];
     let svg = super::svg(&report(Outcome::Left, 1000, vec![group(0, Some((0, 1000)), pods)]));
     let names: Vec<String> =
         words(&svg).into_iter().filter(|text| text.starts_with("default/")).collect();
-    assert_eq!(names, ["default/quick", "default/late", "default/slow", "default/left"]);
+    assert_eq!(
+        names,
+        ["default/left", "default/killed", "default/quick", "default/late", "default/slow"]
+    );
+}
+
+#[test]
+fn of_very_many_pods_the_failed_and_the_slowest_have_rows_and_the_others_one_together() {
+    let mut pods: Vec<_> = (0..1000).map(|n| exited(&format!("p{n}"), 0, 500 + n)).collect();
+    for (n, pod) in pods.iter_mut().step_by(25).enumerate() {
+        (pod.end, pod.exit) = (PodEnd::Killed, Some(ms(20_000 + n as u64)));
+    }
+    let svg = super::svg(&report(Outcome::Forced, 20_100, vec![group(0, Some((0, 20_100)), pods)]));
+    assert_eq!(count(&svg, "mono end"), 40, "the killed");
+    let words = words(&svg);
+    for wanted in ["… 960 more", "ended by themselves by 1.499 s"] {
+        assert!(words.iter().any(|text| text == wanted), "{wanted}: {words:#?}");
+    }
+    assert_eq!(svg.matches("class=\"folded\"").count(), 1);
+    assert!(svg.len() < 60_000, "{} bytes", svg.len());
+}
+
+#[test]
+fn a_cut_grace_a_hook_and_what_a_group_waited_for_are_seen() {
+    let hooked = PodReport { sigterm: Some(ms(900)), ..exited("hooked", 0, 2000) };
+    let cut = PodReport {
+        wanted_grace: Some(ms(25_000)),
+        ..pod("cut", PodEnd::Killed, Some(0), Some(20_000))
+    };
+    let groups = vec![group(0, Some((0, 20_000)), vec![hooked, cut])];
+    let svg = super::svg(&report(Outcome::Forced, 20_000, groups));
+    let document = Document::parse(&svg).unwrap();
+    let bar = |class: &str, from: &str, to: &str| {
+        let of_class = |node: &Node<'_, '_>| node.attribute("class") == Some(class);
+        let is_of_pod = |node: &Node<'_, '_>| node.ancestors().any(|above| has_title(&above));
+        let bars = document.descendants().filter(|node| of_class(node) && is_of_pod(node));
+        let number = |node: Node<'_, '_>, name| node.attribute(name).unwrap().parse().unwrap();
+        let spans = bars.map(|node| (number(node, from), number(node, to)));
+        // The three milliseconds before a SIGTERM are not a pixel.
+        spans.filter(|(_, to): &(f64, f64)| *to > 1.0).collect::<Vec<_>>()
+    };
+    let [(at, wide)] = bar("hook", "x", "width")[..] else { panic!("{svg}") };
+    let second = wide / 0.9;
+    let near = |a: f64, b: f64| (a - b).abs() < 2.0;
+    let [(grace_end, own_end)] = bar("own", "x1", "x2")[..] else { panic!("{svg}") };
+    assert!(near(grace_end, at + 20.0 * second) && near(own_end, at + 25.0 * second), "{svg}");
+    let [(from, to)] = bar("held", "x1", "x2")[..] else { panic!("{svg}") };
+    assert!(near(from, at + 2.0 * second) && near(to, at + 20.0 * second), "{svg}");
+    let words = words(&svg);
+    for wanted in [
+        "killed after 20 s of 25 s",
+        "its own grace, cut",
+        "before SIGTERM (preStop hook)",
+        "the group waits for this pod alone",
+    ] {
+        assert!(words.iter().any(|text| text == wanted), "{wanted}: {words:#?}");
+    }
 }
 
 #[test]
@@ -167,8 +229,9 @@ fn notice_lame_duck_and_restarts_are_in_the_picture() {
 #[test]
 fn rows_get_lower_but_stay_legible_when_there_are_many() {
     let picture = |pods: u64| {
-        let pods = (0..pods).map(|n| exited(&format!("web-{n}"), 0, 500 + n * 40)).collect();
-        super::svg(&report(Outcome::Clean, 9000, vec![group(0, Some((0, 9000)), pods)]))
+        let killed = |n| pod(&format!("web-{n}"), PodEnd::Killed, Some(0), Some(500 + n * 40));
+        let groups = vec![group(0, Some((0, 9000)), (0..pods).map(killed).collect())];
+        super::svg(&report(Outcome::Forced, 9000, groups))
     };
     let font = |svg: &str| {
         let document = Document::parse(svg).unwrap();
