@@ -231,7 +231,10 @@ async fn somebody_else_may_not_connect_and_when_let_in_by_hand_may_only_look() {
     assert!(seen.starts_with("HTTP/1.1 200"), "{seen}");
     let refused = ask(KILL).await;
     assert!(refused.starts_with("HTTP/1.1 403"), "{refused}");
-    assert!(refused.contains("the group that controlSocketGroup names"), "{refused}");
+    assert!(
+        refused.contains("controlSocketGroup in the configuration lets a group in"),
+        "{refused}"
+    );
     assert!(running.agent.kills.lock().unwrap().is_empty());
     for request in [GIVE_NOTICE, WITHDRAW] {
         let refused = ask(request).await;
