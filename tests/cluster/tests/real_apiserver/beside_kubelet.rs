@@ -2,6 +2,7 @@
 
 mod budget;
 mod daemon_set;
+mod installed;
 mod machine;
 mod recorded;
 mod table;

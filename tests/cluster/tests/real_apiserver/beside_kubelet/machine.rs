@@ -118,7 +118,7 @@ impl Machine {
             }
             // The programs stay, for what they say of such a node.
             Ends::Kubelet | Ends::Requests => {
-                let all = "cp $(command -v winddown) /root/winddown
+                let all = "cp $(dirname $(command -v winddown))/winddown* /root/
 winddown uninstall; rm -r /etc/winddown";
                 node.run(&["sh", "-ec", all]).await?;
             }
@@ -226,6 +226,16 @@ winddown uninstall; rm -r /etc/winddown";
             "sed -i 's,{KUBECONFIG},{file},' /etc/winddown/config.yaml; systemctl restart winddown"
         );
         node.run(&["sh", "-ec", &change]).await?;
+        self.agent_knows_all().await
+    }
+
+    /// Does what `winddown install --companion` says is to be done.
+    pub(crate) async fn leave_pods_to_winddown(&self) -> TestResult {
+        let text = configuration(Ends::Winddown, [0; 3]).to_string();
+        let node = &self.scenario.node;
+        node.write("/var/lib/kubelet/config.yaml", text, 0o644)?;
+        node.run(&["systemctl", "restart", "kubelet"]).await?;
+        node.run(&["systemctl", "enable", "--now", "winddown"]).await?;
         self.agent_knows_all().await
     }
 
