@@ -126,8 +126,9 @@ impl<A: EndPods, N: LocalNode> Core<A, N> {
         }
         let after = self.known.look(uid).map_or(pod, |view| view.pod);
         let mut containers = facts::stopped(&before, &after);
-        // Where SIGKILL was not due yet, the next group need not wait for how they ended.
-        if containers.len() < before.len() && !self.ended_early(&after, &grace) {
+        // While the node goes down and SIGKILL was not due yet, the next group need not wait for how they ended.
+        let is_urgent = self.is_going_down() && self.ended_early(&after, &grace);
+        if containers.len() < before.len() && !is_urgent {
             containers.extend(self.exits(&inside, &before, &containers).await);
         }
         Ok(PodStopped {

@@ -221,9 +221,14 @@ async fn many_pods_wait_for_their_turn_at_a_slow_api_server_and_it_is_not_called
 }
 
 #[tokio::test(start_paused = true)]
-async fn how_a_pod_ended_is_asked_only_where_its_grace_was_nearly_over() {
-    for (takes, wanted) in [(2, (2, false)), (600, (35, true))] {
+async fn a_node_that_goes_down_asks_how_a_pod_ended_only_where_its_grace_was_nearly_over() {
+    for (is_going_down, takes, wanted) in
+        [(true, 2, (2, false)), (true, 600, (35, true)), (false, 2, (7, false))]
+    {
         let (world, core) = World::new([pod("web", json!({}))]).await;
+        if is_going_down {
+            world.set_going_down();
+        }
         world.set_tells_after(secs(60));
         world.set_exits_take(secs(5));
         world.set_takes(secs(takes));
