@@ -14,6 +14,7 @@ winddown-cluster-tests:all-*) order=05 threads=6 ;;
 winddown:all-*) order=06 threads=4 ;;
 winddown-node-tests:chaos-*) order=07 threads= ;;
 winddown:services-*) order=08 threads=4 ;;
+winddown-render:browser-* | winddown-node:winddown_node-* | winddown-notices:winddown_notices-*) order=09 threads= ;;
 *) order=50 threads= ;;
 esac
 # Emulated machines compute all the time.
