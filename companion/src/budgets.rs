@@ -32,8 +32,8 @@ struct Read {
 // === impl Budgets ===
 
 impl Budgets {
-    /// Whether a budget may be against this pod's end: one selects it, or they are not known.
-    /// `failed` hears why they are not.
+    /// Whether a budget may be against this pod's end: one selects it, or they are not known. `failed` hears
+    /// why they are refused. A list that takes long is no silence: other requests may well be answered.
     pub(super) async fn may_object<A: EndPods>(
         &self,
         api: &A,
@@ -42,9 +42,8 @@ impl Budgets {
     ) -> bool {
         let mut read = self.0.lock().await;
         if read.as_ref().is_none_or(|read| read.at.elapsed() >= FRESH) {
-            let answer = timeout(ANSWER, api.budgets()).await;
-            let answer = answer.unwrap_or_else(|_| Err(Refused::silent("list the budgets")));
-            let all = answer.inspect_err(failed).ok();
+            let answer = timeout(ANSWER, api.budgets()).await.ok();
+            let all = answer.and_then(|answer| answer.inspect_err(failed).ok());
             *read = Some(Read { at: Instant::now(), all });
         }
         let all = read.as_ref().and_then(|read| read.all.as_ref());

@@ -221,6 +221,17 @@ async fn many_pods_wait_for_their_turn_at_a_slow_api_server_and_it_is_not_called
 }
 
 #[tokio::test(start_paused = true)]
+async fn budgets_that_take_long_to_list_are_no_silence_of_the_api_server() {
+    let (world, core) = World::new([pod("web", json!({}))]).await;
+    world.set_going_down();
+    world.hang_budgets();
+    world.set_answers_after(Duration::from_millis(500));
+    world.set_takes(secs(1));
+    stop(&core, "web", 3).await.1.unwrap();
+    assert_eq!(world.log(), ["1: evict web 2"], "the kubelet is not stopped");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_node_that_goes_down_asks_how_a_pod_ended_only_where_its_grace_was_nearly_over() {
     for (is_going_down, takes, wanted) in
         [(true, 2, (2, false)), (true, 600, (35, true)), (false, 2, (7, false))]

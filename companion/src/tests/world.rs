@@ -43,6 +43,7 @@ struct State {
     refuses: VecDeque<Refusal>,
     /// None: it does not tell them.
     budgets: Option<Vec<PodDisruptionBudget>>,
+    budgets_hang: bool,
     api_away: bool,
     /// How long the API server takes for a request.
     answers_after: Duration,
@@ -97,6 +98,7 @@ impl World {
             watch: None,
             refuses: VecDeque::new(),
             budgets: None,
+            budgets_hang: false,
             api_away: false,
             answers_after: Duration::ZERO,
             kubelet_dead: false,
@@ -210,6 +212,11 @@ impl World {
 
     pub(super) fn set_unmounts_after(&self, after: Duration) {
         self.state().unmounts_after = after;
+    }
+
+    /// From now on the API server answers all but the question for budgets.
+    pub(super) fn hang_budgets(&self) {
+        self.state().budgets_hang = true;
     }
 
     pub(super) fn set_exits_take(&self, takes: Duration) {
@@ -417,6 +424,9 @@ impl EndPods for World {
     }
 
     async fn budgets(&self) -> Result<Vec<PodDisruptionBudget>, Refused> {
+        if self.state().budgets_hang {
+            std::future::pending::<()>().await;
+        }
         let state = self.state();
         let refusal = if state.api_away { Refusal::NoAnswer } else { Refusal::NotAllowed };
         state.budgets.clone().filter(|_| !state.api_away).ok_or_else(|| refused(refusal))
