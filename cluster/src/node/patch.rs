@@ -145,9 +145,12 @@ fn differences(facts: &NodeFacts, has: &NodeStatus) -> Map<String, Value> {
     if has.node_info.as_ref() != Some(&facts.info) {
         status.insert("nodeInfo".to_owned(), to_value(&facts.info));
     }
-    let port = facts.daemon_endpoints();
-    if port.is_some() && has.daemon_endpoints != port {
-        status.insert("daemonEndpoints".to_owned(), to_value(&port));
+    // The API server writes a port of 0 where there is none.
+    let port = facts.port.unwrap_or_default();
+    let endpoints = has.daemon_endpoints.as_ref();
+    let known = endpoints.and_then(|endpoints| endpoints.kubelet_endpoint.as_ref());
+    if known.map_or(0, |known| known.port) != port {
+        status.insert("daemonEndpoints".to_owned(), json!({ "kubeletEndpoint": { "Port": port } }));
     }
     if !facts.images.is_empty() && has.images.as_ref() != Some(&facts.images) {
         status.insert("images".to_owned(), to_value(&facts.images));

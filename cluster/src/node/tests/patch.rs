@@ -113,6 +113,21 @@ fn addresses_replace_the_list_so_that_two_of_one_type_can_be() {
 }
 
 #[test]
+fn a_port_that_is_no_more_is_taken_off() {
+    let listening = NodeFacts { port: Some(10250), ..facts() };
+    let mut server = registered(&facts());
+    let port = |port: i32| json!({ "kubeletEndpoint": { "Port": port } });
+    server["status"]["daemonEndpoints"] = port(0);
+    assert_eq!(status(&facts(), &server, false), None);
+    for (facts, wanted) in [(&listening, 10250), (&facts(), 0)] {
+        let patch = status(facts, &server, false).unwrap();
+        assert_eq!(patch["status"]["daemonEndpoints"], port(wanted));
+        merge(&mut server, &patch);
+        assert_eq!(status(facts, &server, false), None);
+    }
+}
+
+#[test]
 fn taints_of_others_keep_their_place_and_ours_are_mended_under_the_version_that_was_seen() {
     let ours = NodeFacts { taints: vec![taint("ours", "1"), taint("more", "1")], ..facts() };
     let mut server = registered(&ours);
