@@ -10,11 +10,14 @@
 
 use std::any::Any;
 use std::fmt;
-use std::panic::{AssertUnwindSafe, resume_unwind};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::pin::Pin;
 use std::sync::OnceLock;
+use std::task::{Context, Poll};
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
+use pin_project_lite::pin_project;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
@@ -62,7 +65,8 @@ pub fn spawn<T: Send + 'static>(
     name: &'static str,
     task: impl Future<Output = T> + Send + 'static,
 ) -> JoinHandle<T> {
-    tokio::spawn(supervised(name, task))
+    let fault = HANDLER.get().and_then(|handler| handler.fault(name));
+    tokio::spawn(Supervised { name, fault, task })
 }
 
 /// The same for a task that goes on until `stop`, and is dropped then: its end before that is
@@ -102,25 +106,33 @@ pub fn panic_text(panic: &(dyn Any + Send)) -> &str {
     text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message")
 }
 
-async fn supervised<T>(name: &'static str, task: impl Future<Output = T>) -> T {
-    match AssertUnwindSafe(with_faults(name, task)).catch_unwind().await {
-        Ok(result) => result,
-        Err(panic) => {
-            let text = panic_text(panic.as_ref()).to_owned();
-            report(&TaskFailure { task: name, panic: Some(text) });
-            resume_unwind(panic)
-        }
+pin_project! {
+    /// A task whose panic is reported. A future of its own and no `async fn`, which would keep the task twice: once as
+    /// its argument, once where it awaits it.
+    struct Supervised<F> {
+        name: &'static str,
+        fault: Option<BoxFuture<'static, ()>>,
+        #[pin]
+        task: F,
     }
 }
 
-async fn with_faults<T>(name: &'static str, task: impl Future<Output = T>) -> T {
-    let Some(fault) = HANDLER.get().and_then(|handler| handler.fault(name)) else {
-        return task.await;
-    };
-    tokio::select! {
-        biased;
-        () = fault => resume_unwind(Box::new("a test asked for it")),
-        result = task => result,
+impl<F: Future> Future for Supervised<F> {
+    type Output = F::Output;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
+        let this = self.project();
+        let polled = catch_unwind(AssertUnwindSafe(|| {
+            if this.fault.as_mut().is_some_and(|fault| fault.poll_unpin(cx).is_ready()) {
+                resume_unwind(Box::new("a test asked for it"));
+            }
+            this.task.poll(cx)
+        }));
+        polled.unwrap_or_else(|panic| {
+            let text = panic_text(panic.as_ref()).to_owned();
+            report(&TaskFailure { task: this.name, panic: Some(text) });
+            resume_unwind(panic)
+        })
     }
 }
 

@@ -10,6 +10,7 @@ use tokio::time::Instant;
 
 use super::Inner;
 use super::state::{Outcome, Work};
+use crate::critical::panic_text;
 use crate::syncer::{PodSyncer, Stop, SyncError, SyncUpdate, Synced};
 use crate::{Event, Grace, Pod, PodLabel, PodUid, RuntimePod, error_chain};
 
@@ -172,17 +173,15 @@ impl Done {
     }
 }
 
-/// A panic in one pod's step is that pod's failed step, and nothing else.
-async fn caught<T>(step: impl Future<Output = Result<T, SyncError>>) -> Result<T, SyncError> {
-    match AssertUnwindSafe(step).catch_unwind().await {
-        Ok(result) => result,
-        Err(panic) => {
-            let text = panic
-                .downcast_ref::<&str>()
-                .map(ToString::to_string)
-                .or_else(|| panic.downcast_ref::<String>().cloned())
-                .unwrap_or_default();
+/// A panic in one pod's step is that pod's failed step, and nothing else. No `async fn`, which would keep the step
+/// twice.
+fn caught<T>(
+    step: impl Future<Output = Result<T, SyncError>>,
+) -> impl Future<Output = Result<T, SyncError>> {
+    AssertUnwindSafe(step).catch_unwind().map(|result| {
+        result.unwrap_or_else(|panic| {
+            let text = panic_text(panic.as_ref());
             Err(SyncError::new(format!("the step panicked, which is a bug: {text}")))
-        }
-    }
+        })
+    })
 }
