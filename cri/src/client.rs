@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
 use tokio::sync::Notify;
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Response, Status};
@@ -103,27 +104,30 @@ impl Client {
     }
 
     /// Carries out one call. Dropping the future gives the call up.
-    async fn call<T>(
-        &self,
+    ///
+    /// Boxed: tonic needs four kilobytes for a call, and each `async fn` on the way to it would have room for them
+    /// once or twice more; the making of a container had come to 128 kB.
+    fn call<'a, T: 'a>(
+        &'a self,
         name: &'static str,
         after: Duration,
-        call: impl Future<Output = Result<Response<T>, Status>>,
-    ) -> Result<T, CallError> {
-        answer(name, after, &self.endpoint, call).await
+        call: impl Future<Output = Result<Response<T>, Status>> + Send + 'a,
+    ) -> BoxFuture<'a, Result<T, CallError>> {
+        answer(name, after, &self.endpoint, call).boxed()
     }
 }
 
-async fn answer<T>(
+fn answer<T>(
     name: &'static str,
     after: Duration,
     endpoint: &str,
     call: impl Future<Output = Result<Response<T>, Status>>,
-) -> Result<T, CallError> {
-    match tokio::time::timeout(after, call).await {
+) -> impl Future<Output = Result<T, CallError>> {
+    tokio::time::timeout(after, call).map(move |outcome| match outcome {
         Ok(Ok(answer)) => Ok(answer.into_inner()),
         Ok(Err(status)) => Err(CallError::of(name, status, endpoint)),
         Err(_) => Err(CallError::Timeout { call: name, after }),
-    }
+    })
 }
 
 /// Defines a method for a call whose request is passed as it is.
@@ -132,13 +136,14 @@ macro_rules! calls {
         impl Client {
             $(
                 #[doc = concat!("`", $name, "`.\n\n# Errors\nAs [`CallError`].")]
-                pub(crate) async fn $method(
+                pub(crate) fn $method(
                     &self,
                     request: api::$request,
-                ) -> Result<api::$answer, CallError> {
+                ) -> BoxFuture<'_, Result<api::$answer, CallError>> {
                     // A clone is a handle of the same connection.
                     let mut service = self.$service.clone();
-                    self.call($name, self.times.$time, service.$method(request)).await
+                    let call = async move { service.$method(request).await };
+                    self.call($name, self.times.$time, call)
                 }
             )*
         }
