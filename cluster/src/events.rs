@@ -12,6 +12,7 @@ mod body;
 mod correlate;
 mod draft;
 mod of_decision;
+mod of_pod;
 mod queue;
 #[cfg(test)]
 mod tests;

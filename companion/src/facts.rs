@@ -195,6 +195,7 @@ fn one(
         kind,
         id: found.container_id.unwrap_or_default(),
         image: container.image.clone().unwrap_or_default(),
+        image_id: found.image_id,
         state,
         last_exit: found.last_state.and_then(|last| last.terminated).map(exit),
         restart_count: u32::try_from(found.restart_count).unwrap_or(0),

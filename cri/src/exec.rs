@@ -22,10 +22,11 @@ pub(super) async fn exec(
 ) -> Result<(), ActionError> {
     match context.client.exec_sync(id, command.to_vec(), timeout).await {
         Ok(answer) if answer.exit_code == 0 => Ok(()),
-        Ok(answer) => Err(ActionError::Failed {
-            command: command.join(" "),
-            how: how_it_ended(answer.exit_code, &output_tail(&answer.stdout, &answer.stderr)),
-        }),
+        Ok(answer) => {
+            let output = output_tail(&answer.stdout, &answer.stderr);
+            let (command, how) = (command.join(" "), how_it_ended(answer.exit_code, &output));
+            Err(ActionError::Failed { command, how, output })
+        }
         Err(error) if error.is_deadline_of_the_runtime() => Err(ActionError::Timeout),
         Err(error) => Err(ActionError::Unasked {
             what: "the container runtime does not answer".to_owned(),
@@ -107,7 +108,7 @@ mod tests {
     fn a_command_that_may_not_have_been_started_is_told_with_what_to_do() {
         let told = |code, output: &str| {
             let (command, how) = ("/bin/flush all".to_owned(), how_it_ended(code, output));
-            ActionError::Failed { command, how }.to_string()
+            ActionError::Failed { command, how, output: String::new() }.to_string()
         };
         assert_eq!(
             told(128, ""),

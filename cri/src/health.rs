@@ -79,8 +79,10 @@ pub(super) fn note_gone(context: &Context, message: &str) {
 pub(super) fn read(conditions: &[api::RuntimeCondition]) -> CriHealth {
     let is = |name: &str| conditions.iter().any(|c| c.r#type == name && c.status);
     let wrong = conditions.iter().filter(|c| !c.status);
-    let wrong: Vec<String> =
-        wrong.map(|c| format!("{} is false: {} {}", c.r#type, c.reason, c.message)).collect();
+    // In the kubelet's form.
+    let wrong: Vec<String> = wrong
+        .map(|c| format!("{}=false reason:{} message:{}", c.r#type, c.reason, c.message))
+        .collect();
     CriHealth {
         reachable: true,
         runtime_ready: is("RuntimeReady"),
@@ -107,7 +109,7 @@ mod tests {
     fn a_runtime_without_a_network_says_what_is_missing() {
         let health = read(&[condition("RuntimeReady", true), condition("NetworkReady", false)]);
         assert!(health.runtime_ready && !health.network_ready && !health.is_well());
-        assert_eq!(health.message, "NetworkReady is false: Because of that");
+        assert_eq!(health.message, "NetworkReady=false reason:Because message:of that");
     }
 
     #[test]
@@ -116,11 +118,11 @@ mod tests {
         let none = read(&[ready.clone(), condition("NetworkReady", false)]).trouble().unwrap();
         assert_eq!(
             none,
-            "has no network for pods: NetworkReady is false: Because of that. Only pods with \
+            "has no network for pods: NetworkReady=false reason:Because message:of that. Only pods with \
              `hostNetwork: true` can be started"
         );
         let ill = read(&[condition("RuntimeReady", false)]).trouble().unwrap();
-        assert!(ill.starts_with("answers, but cannot run containers: RuntimeReady is"), "{ill}");
+        assert!(ill.starts_with("answers, but cannot run containers: RuntimeReady=f"), "{ill}");
         let away = CriHealth { message: "gone".to_owned(), ..CriHealth::unknown() };
         assert!(away.trouble().unwrap().starts_with("does not answer: gone. No pod"));
         assert_eq!(read(&[ready, condition("NetworkReady", true)]).trouble(), None);

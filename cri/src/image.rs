@@ -1,10 +1,15 @@
 //! Finds or pulls a container's image.
 
+use std::time::Duration;
+
 use k8s_openapi::api::core::v1 as k8s;
-use winddown_shared::RuntimeError;
+use tokio::time::Instant;
+use winddown_engine::pod::IMAGE_PULL;
+use winddown_shared::{Happening, RuntimeError};
 
 use super::client::CallError;
 use super::direct::DEFAULT_SIGNAL;
+use super::pod::PodEntry;
 use super::{Context, api, health};
 
 /// Why there is no image, as a status says it.
@@ -31,50 +36,66 @@ enum Pull {
     Never,
 }
 
-/// The image of a container, pulled if its policy says so.
+/// The image of a container, pulled if its policy says so. What happens is told of the container.
 pub(super) async fn ensure(
     context: &Context,
+    entry: &PodEntry,
     container: &k8s::Container,
     sandbox: &api::PodSandboxConfig,
 ) -> Result<Found, ImageError> {
     let name = container.image.as_deref().unwrap_or_default();
+    let image = || name.to_owned();
+    let tell = |what| context.pods.tell(entry, Some(&container.name), what);
     let policy = policy(container);
     if policy != Pull::Always {
-        if let Some(image) = find(context, name).await? {
-            return Ok(image);
+        let found = find(context, name).await;
+        if let Err(ImageError::Trouble(_, error)) = &found {
+            tell(Happening::InspectFailed { image: image(), error: error.clone() });
+        }
+        if let Some(found) = found? {
+            tell(Happening::ImagePresent { image: image() });
+            return Ok(found);
         }
         if policy == Pull::Never {
-            let message = format!(
-                "image {name} is not on this node and imagePullPolicy is Never: import it, or write \
-                 `imagePullPolicy: IfNotPresent`"
-            );
+            tell(Happening::NeverPulled { image: image() });
+            let message =
+                format!("Container image {name:?} is not present with pull policy of Never");
             return Err(ImageError::Trouble("ErrImageNeverPull", message));
         }
     }
-    pull(context, name, sandbox).await?;
-    find(context, name).await?.ok_or_else(|| {
+    tell(Happening::Pulling { image: image() });
+    let began = Instant::now();
+    let pulled = pull(context, name, sandbox).await;
+    if let Err(ImageError::Trouble(_, error)) = &pulled {
+        tell(Happening::PullFailed { image: image(), error: error.clone() });
+    }
+    let took = (pulled?, began.elapsed());
+    let found = find(context, name).await?.ok_or_else(|| {
         let message = format!("image {name} was pulled and the runtime does not find it");
-        ImageError::Trouble("ErrImagePull", message)
-    })
+        ImageError::Trouble(IMAGE_PULL, message)
+    })?;
+    tell(Happening::Pulled { image: image(), took, size: found.image.size });
+    Ok(found)
 }
 
+/// Gives how long it took without the wait for a turn.
 async fn pull(
     context: &Context,
     name: &str,
     sandbox: &api::PodSandboxConfig,
-) -> Result<(), ImageError> {
+) -> Result<Duration, ImageError> {
     // However long those before it take: more at once would only make each slower. Never closed.
     let _turn = context.pulls.acquire().await;
+    let began = Instant::now();
     let request =
         api::PullImageRequest { image: Some(spec(name)), sandbox_config: Some(sandbox.clone()) };
     match context.client.pull_image(request).await {
         Ok(_) => {
             context.image_ages.note_pull(name);
-            Ok(())
+            Ok(began.elapsed())
         }
         Err(error @ CallError::Refused { .. }) => {
-            let message = format!("cannot pull image {name}: {error}");
-            Err(ImageError::Trouble("ErrImagePull", message))
+            Err(ImageError::Trouble(IMAGE_PULL, error.in_grpc_words()))
         }
         Err(error) => Err(unanswered(context, error, format!("pulling image {name}"))),
     }
@@ -89,8 +110,7 @@ async fn find(context: &Context, name: &str) -> Result<Option<Found>, ImageError
         }
         Err(error) if error.is_not_found() => Ok(None),
         Err(error @ CallError::Refused { .. }) => {
-            let message = format!("cannot look for image {name}: {error}");
-            Err(ImageError::Trouble("ImageInspectError", message))
+            Err(ImageError::Trouble("ImageInspectError", error.in_grpc_words()))
         }
         Err(error) => Err(unanswered(context, error, format!("looking for image {name}"))),
     }

@@ -39,7 +39,8 @@ use winddown_engine::status::status;
 use winddown_engine::unsupported::refused_or_ignored;
 use winddown_engine::{mount_table, stopping};
 use winddown_shared::{
-    Grace, Pod, PodRuntimeStatus, PodStopped, PodUid, Runtime, RuntimeError, RuntimePod, SyncedPod,
+    Grace, Pod, PodRuntimeStatus, PodStopped, PodUid, Recorder, Runtime, RuntimeError, RuntimePod,
+    SyncedPod,
 };
 
 mod api;
@@ -231,6 +232,10 @@ impl Runtime for CriRuntime {
         self.context.pods.changes()
     }
 
+    fn record_to(&self, recorder: &Arc<dyn Recorder>) {
+        self.context.pods.record_to(recorder);
+    }
+
     fn supports(&self, pod: &Pod) -> Result<(), RuntimeError> {
         refused_or_ignored(pod, check_supported(pod), false).map(drop)
     }
@@ -238,6 +243,10 @@ impl Runtime for CriRuntime {
 
 impl Driver for Context {
     type Boundary = InSandbox;
+
+    fn pods(&self) -> &Pods<InSandbox> {
+        &self.pods
+    }
 
     fn alive(&self) -> watch::Receiver<()> {
         self.alive.clone()

@@ -100,6 +100,7 @@ pub(super) fn enter(context: &Context, entry: &PodEntry, seen: &ObservedContaine
             return true;
         }
         run.started_at = time(status.started_at).or(run.started_at);
+        run.image_id = status.image_ref.as_str().into();
         let exited = status.state() == api::ContainerState::ContainerExited;
         if exited {
             run.undone = never_ran(status) && !run.own.refused;

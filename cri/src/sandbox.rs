@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use tokio::sync::OnceCell;
-use winddown_shared::{Pod, RuntimeError};
+use winddown_shared::{Happening, Pod, RuntimeError};
 
 use super::client::{CallError, Optional};
 use super::config::CgroupDriver;
@@ -26,6 +26,8 @@ pub(super) async fn make(
 ) -> Result<(), RuntimeError> {
     let health = context.health.borrow().clone();
     if health.reachable && !health.network_ready && !pod.is_on_host_network() {
+        let error = format!("container runtime network not ready: {}", health.message);
+        context.pods.tell(entry, None, Happening::NetworkNotReady { error });
         return Err(failed(format!(
             "pod {}: the container runtime's network is not ready ({}): install a CNI plugin and its \
              configuration, or write `hostNetwork: true`",
@@ -48,6 +50,13 @@ pub(super) async fn make(
     let id = name_conflict::or_make(call, found).await.map_err(|error| {
         entry.lock().own.unsure = true;
         health::note_unreachable(context, &error);
+        if !entry.lock().stopping {
+            context.pods.tell(
+                entry,
+                None,
+                Happening::SandboxFailed { error: error.in_grpc_words() },
+            );
+        }
         error.during(format!("making the sandbox of pod {}", pod.label()))
     })?;
     let sandbox = Sandbox { id: id.as_str().into(), attempt, ready: true };

@@ -8,7 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use winddown_engine::plan::{self, Found};
-use winddown_shared::{Pod, RuntimeError, error_chain};
+use winddown_engine::pod::{IMAGE_PULL, IMAGE_PULL_BACK_OFF};
+use winddown_shared::{Happening, Pod, RuntimeError, error_chain};
 
 use super::client::CallError;
 use super::image::{self, ImageError};
@@ -60,18 +61,32 @@ pub(super) async fn start(
         Err(StartError::Runtime(error)) => return Err(error),
         Err(StartError::NotYet(message)) => {
             log_trouble(pod, name, CONFIG_ERROR, &message);
+            context.pods.tell(entry, Some(name), Happening::Failed { error: message.clone() });
             if let Some(container) = entry.lock().container(name) {
                 container.wait(CONFIG_ERROR, message, SOON);
             }
         }
         Err(StartError::Trouble(reason, message)) => {
             log_trouble(pod, name, reason, &message);
-            if let Some(container) = entry.lock().container(name) {
-                container.fail(reason, message, &context.config.retry);
+            let error = if is_of_image(reason) { reason.to_owned() } else { message.clone() };
+            context.pods.tell(entry, Some(name), Happening::Failed { error });
+            let is_back_off = entry.lock().container(name).is_some_and(|container| {
+                container.fail(reason, message, &context.config.retry) == IMAGE_PULL_BACK_OFF
+            });
+            if is_back_off {
+                let image = found.container.image.clone().unwrap_or_default();
+                context.pods.tell(entry, Some(name), Happening::PullBackOff { image });
+                let error = IMAGE_PULL_BACK_OFF.to_owned();
+                context.pods.tell(entry, Some(name), Happening::Failed { error });
             }
         }
     }
     Ok(None)
+}
+
+/// The kubelet's event for one of these names the reason alone; another one before it has the message.
+fn is_of_image(reason: &str) -> bool {
+    matches!(reason, IMAGE_PULL | "ErrImageNeverPull" | "ImageInspectError")
 }
 
 fn log_trouble(pod: &Pod, container: &str, reason: &'static str, why: &str) {
@@ -103,7 +118,7 @@ async fn run(
         Begun::Refused(error) => {
             // The runtime remembers the attempt as one that ended: the next one is numbered after it.
             entry.lock().own.unsure = true;
-            return Err(StartError::Trouble("RunContainerError", error.to_string()));
+            return Err(StartError::Trouble("RunContainerError", error.message()));
         }
         Begun::Unanswered(error) => return Err(unanswered(context, entry, error, what())),
         Begun::GivenUp => return Err(StartError::Stopping),
@@ -152,7 +167,7 @@ async fn make(
     };
     let sandbox_config = sandbox::config(context, pod, sandbox_attempt).await?;
     let image = tokio::select! {
-        image = image::ensure(context, container, &sandbox_config) => image?,
+        image = image::ensure(context, entry, container, &sandbox_config) => image?,
         () = pod::stopping(entry) => return Err(StartError::Stopping),
     };
     let image::Found { image, stop_signal } = image;
@@ -195,7 +210,7 @@ async fn make(
         Some(Err(error @ CallError::Refused { .. })) => {
             // Its name may be taken by an attempt whose answer was lost: a listing shows it.
             entry.lock().own.unsure = true;
-            return Err(StartError::Trouble("CreateContainerError", error.to_string()));
+            return Err(StartError::Trouble("CreateContainerError", error.message()));
         }
         Some(Err(error)) => return Err(unanswered(context, entry, error, what())),
         None => return Err(StartError::Stopping),
@@ -206,6 +221,7 @@ async fn make(
     if let Some(container) = entry.lock().container(name) {
         pod::begin(container, run);
     }
+    context.pods.tell(entry, Some(name), Happening::Created);
     Ok(id)
 }
 

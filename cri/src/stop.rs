@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use tokio::time::timeout;
 use winddown_engine::stopping::stop_to_restart;
-use winddown_shared::{Grace, RuntimeError};
+use winddown_shared::{EndCause, Grace, RuntimeError};
 
 use super::pod::{self, PodEntry};
 use super::{Context, list};
@@ -66,7 +66,7 @@ pub(super) async fn end_all(
         running.map(|c| Arc::clone(&c.name)).collect()
     };
     let ends = names.iter().map(|name| async {
-        stop_to_restart(context, entry, name, Grace::fixed(grace)).await?;
+        stop_to_restart(context, entry, name, EndCause::Pod, Grace::fixed(grace)).await?;
         let id = entry.lock().container(name).and_then(|c| Some(Arc::clone(&c.run.as_ref()?.id)));
         if let Some(id) = id {
             pod::ended(entry, name, &id).await;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use winddown_engine::unsupported::refused_or_ignored;
 use winddown_engine::{stopping, sync};
-use winddown_shared::{Pod, RuntimeError, SyncedPod};
+use winddown_shared::{Happening, Pod, RuntimeError, SyncedPod};
 
 use super::pod::{self, PodEntry};
 use super::{Context, blocking, failed, garbage, sandbox, shares, start, stop, support, volumes};
@@ -78,6 +78,9 @@ pub(super) async fn ensure_sandbox(
 ) -> Result<bool, RuntimeError> {
     if entry.lock().own.sandbox().is_some() {
         return Ok(true);
+    }
+    if !entry.lock().own.all.is_empty() {
+        context.pods.tell(entry, None, Happening::SandboxChanged);
     }
     // What runs in one that is not ready any more is of no use.
     stop::end_all(context, entry, stopping::grace_of(pod)).await?;

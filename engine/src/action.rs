@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1 as k8s;
+use winddown_shared::error_chain;
 
 use crate::environment::NodeFacts;
 use crate::probe_client::{Endpoint, HttpGet};
@@ -39,6 +40,8 @@ pub enum ActionError {
         command: String,
         /// How it ended.
         how: String,
+        /// What it said; may be empty.
+        output: String,
     },
     /// It took too long.
     #[error("no answer in time")]
@@ -64,6 +67,21 @@ pub enum ActionError {
         #[source]
         source: Option<Box<dyn std::error::Error + Send + Sync>>,
     },
+}
+
+// === impl ActionError ===
+
+impl ActionError {
+    /// What there is to tell of a probe that failed, as the kubelet tells it: what the command said, or why
+    /// there was no answer.
+    pub fn output(&self) -> String {
+        match self {
+            Self::Failed { how, output, .. } if output.is_empty() => how.clone(),
+            Self::Failed { output, .. } => output.clone(),
+            Self::NoAnswer(error) => error.to_string(),
+            other => error_chain(other),
+        }
+    }
 }
 
 // === impl Action ===

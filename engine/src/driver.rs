@@ -10,6 +10,7 @@ use winddown_shared::{Grace, Pod, RuntimeError};
 use crate::action::{Action, ActionError};
 use crate::environment::NodeFacts;
 use crate::pod::{Boundary, PodEntry, PodState, Starting};
+use crate::pods::Pods;
 
 /// The pods of a runtime.
 pub type Entry<D> = Arc<PodEntry<<D as Driver>::Boundary>>;
@@ -32,6 +33,9 @@ pub struct Target {
 pub trait Driver: Sized + Send + Sync + 'static {
     /// What its pods run in.
     type Boundary: Boundary;
+
+    /// All of them.
+    fn pods(&self) -> &Pods<Self::Boundary>;
 
     /// Its end tells tasks that the runtime is gone.
     fn alive(&self) -> watch::Receiver<()>;

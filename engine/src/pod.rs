@@ -13,7 +13,7 @@ use crate::plan::{self, Backoff, ContainerObservation, ContainerRule};
 mod container;
 mod stop_record;
 
-pub use container::{Container, End, Run, Trouble};
+pub use container::{Container, End, IMAGE_PULL, IMAGE_PULL_BACK_OFF, Run, Trouble};
 pub use stop_record::StopRecord;
 
 /// What a pod runs in: its sandbox, or a boot of the machine. It decides what a run of before still means. Its types

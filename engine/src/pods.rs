@@ -1,9 +1,12 @@
 //! All pods of a runtime.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use tokio::sync::broadcast;
-use winddown_shared::{PodUid, PodUidMap, RuntimePod};
+use winddown_shared::{
+    ContainerKind, Event, Happening, PodEvent, PodLabel, PodUid, PodUidMap, Recorder, RuntimePod,
+};
 
 use crate::pod::{Boundary, PodEntry};
 
@@ -11,15 +14,17 @@ use crate::pod::{Boundary, PodEntry};
 const CHANGES: usize = 1024;
 
 /// The pods that a runtime knows, and what changes of them by itself.
-#[derive(Debug)]
 pub struct Pods<B: Boundary> {
     known: Mutex<PodUidMap<Arc<PodEntry<B>>>>,
     changes: broadcast::Sender<PodUid>,
+    /// Weak: who records may hold the runtime.
+    recorder: Mutex<Weak<dyn Recorder>>,
 }
 
 impl<B: Boundary> Default for Pods<B> {
     fn default() -> Self {
-        Self { known: Mutex::default(), changes: broadcast::Sender::new(CHANGES) }
+        let recorder = Mutex::new(Weak::<()>::new() as Weak<dyn Recorder>);
+        Self { known: Mutex::default(), changes: broadcast::Sender::new(CHANGES), recorder }
     }
 }
 
@@ -61,8 +66,34 @@ impl<B: Boundary> Pods<B> {
         let _ = self.changes.send(uid);
     }
 
+    /// Has [what happens](Self::tell) recorded from now on.
+    pub fn record_to(&self, recorder: &Arc<dyn Recorder>) {
+        *self.recorder.lock().unwrap_or_else(PoisonError::into_inner) = Arc::downgrade(recorder);
+    }
+
+    /// Tells what happened to the pod, or to the container of this name. Takes the pod's lock.
+    pub fn tell(&self, entry: &PodEntry<B>, container: Option<&str>, what: Happening) {
+        let recorder = self.recorder.lock().unwrap_or_else(PoisonError::into_inner).upgrade();
+        let Some(recorder) = recorder else { return };
+        let mut state = entry.lock();
+        let (namespace, name) = state.label.clone();
+        let pod = PodLabel { namespace, name, uid: entry.uid().clone() };
+        let container = container.map(|name| {
+            let kind = state.container(name).map_or(ContainerKind::Regular, |one| one.kind);
+            (kind, name.into())
+        });
+        drop(state);
+        recorder.record(&Event::Pod(PodEvent { pod, container, what }));
+    }
+
     /// The UIDs of pods of which something changed by itself.
     pub fn changes(&self) -> broadcast::Receiver<PodUid> {
         self.changes.subscribe()
+    }
+}
+
+impl<B: Boundary> fmt::Debug for Pods<B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pods").field("known", &self.known).finish_non_exhaustive()
     }
 }

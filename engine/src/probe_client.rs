@@ -98,7 +98,9 @@ impl HttpGet {
         }
         match status(&answer) {
             Some(200..=399) => Ok(()),
-            Some(code) => Err(io::Error::other(format!("the answer's status is {code}"))),
+            Some(code) => {
+                Err(io::Error::other(format!("HTTP probe failed with statuscode: {code}")))
+            }
             None => Err(io::Error::other("the answer is not HTTP")),
         }
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use winddown_shared::{Pod, error_chain};
+use winddown_shared::{Happening, Pod, ProbeKind, error_chain};
 
 use crate::action::{Action, ActionError};
 use crate::driver::{Driver, Entry, act};
@@ -54,16 +54,21 @@ pub(crate) fn begin<D: Driver>(
 impl<D: Driver> Probed for ProbedRun<D> {
     type Action = Action;
 
-    async fn ask(&self, action: &Action, timeout: Duration) -> Option<bool> {
+    async fn ask(&self, probe: ProbeKind, action: &Action, timeout: Duration) -> Option<bool> {
         let run = (&*self.name, &*self.id);
+        let tell = |what| self.driver.pods().tell(&self.entry, Some(&self.name), what);
         match act(&self.driver, &self.entry, run, action, timeout).await {
             Ok(()) => Some(true),
             Err(error @ ActionError::Unasked { .. }) => {
-                tracing::debug!(container = %self.name, error = error_chain(&error), "a probe could not be asked");
+                let error = error_chain(&error);
+                tracing::debug!(container = %self.name, error, "a probe could not be asked");
+                tell(Happening::ProbeErrored { probe, error });
                 None
             }
             Err(error) => {
-                tracing::debug!(container = %self.name, error = error_chain(&error), "a probe failed");
+                let output = error.output();
+                tracing::debug!(container = %self.name, error = output, "a probe failed");
+                tell(Happening::Unhealthy { probe, output });
                 Some(false)
             }
         }

@@ -17,7 +17,7 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1 as k8s;
 use tokio::sync::watch;
 use tokio::time::sleep;
-use winddown_shared::ContainerKind;
+use winddown_shared::{ContainerKind, EndCause, ProbeKind};
 
 use crate::plan::ContainerObservation;
 
@@ -29,6 +29,7 @@ pub(crate) trait Probed: Send + Sync + 'static {
     /// Asks once. None: the answer says nothing about the container, and is not counted.
     fn ask(
         &self,
+        kind: ProbeKind,
         action: &Self::Action,
         timeout: Duration,
     ) -> impl Future<Output = Option<bool>> + Send;
@@ -50,8 +51,8 @@ pub(crate) enum Found {
     },
     /// Whether the readiness probe passes.
     Ready(bool),
-    /// It is to be restarted.
-    Failing,
+    /// It is to be restarted, because this probe failed too often.
+    Failing(ProbeKind),
 }
 
 /// What a run's postStart hook and its probes have come to.
@@ -64,7 +65,7 @@ pub struct ProbeState {
     /// Its probes are being asked, or it has none.
     pub probed: bool,
     /// A probe or its postStart hook wants it restarted.
-    pub failing: bool,
+    pub failing: Option<EndCause>,
 }
 
 /// The probes of a container.
@@ -81,6 +82,7 @@ pub(crate) struct Probes<A> {
 /// One probe.
 #[derive(Clone, Debug)]
 struct Probe<A> {
+    kind: ProbeKind,
     action: A,
     schedule: Schedule,
     verdict: Verdict,
@@ -112,7 +114,7 @@ struct Verdict {
 
 impl ProbeState {
     /// Of a run that an earlier agent began: what it had come to is not known.
-    pub const ADOPTED: Self = Self { started: true, ready: true, probed: false, failing: false };
+    pub const ADOPTED: Self = Self { started: true, ready: true, probed: false, failing: None };
 
     /// The run was started by an earlier agent and has no prober yet.
     pub fn is_adopted(&self) -> bool {
@@ -124,7 +126,7 @@ impl ProbeState {
         // What waits for a sidecar may not start too soon. Nothing waits for the others.
         let was = self.started && kind != ContainerKind::Sidecar;
         self.probed = true;
-        self.failing = !well;
+        self.failing = (!well).then_some(EndCause::PostStart);
         self.started = well && (was || probes.startup.is_none());
         self.ready |= well && probes.readiness.is_none();
     }
@@ -138,14 +140,14 @@ impl ProbeState {
                 self.ready |= ready;
             }
             Found::Ready(well) => self.ready = well,
-            Found::Failing => self.failing = true,
+            Found::Failing(kind) => self.failing = Some(EndCause::Probe(kind)),
         }
         before != *self
     }
 
     /// The run as it is planned with. `is_outdated`: it has to go in any case.
     pub fn seen(&self, is_outdated: bool) -> ContainerObservation {
-        let failing = self.failing || is_outdated;
+        let failing = self.failing.is_some() || is_outdated;
         ContainerObservation::Running { started: self.started, failing }
     }
 }
@@ -158,15 +160,15 @@ impl<A: Send + Sync + 'static> Probes<A> {
         container: &k8s::Container,
         action: impl Fn(&k8s::Probe) -> Option<A>,
     ) -> Self {
-        let probe = |probe: &Option<k8s::Probe>| {
+        let probe = |kind, probe: &Option<k8s::Probe>| {
             let probe = probe.as_ref()?;
             let (schedule, verdict) = (Schedule::of(probe), Verdict::of(probe));
-            Some(Probe { action: action(probe)?, schedule, verdict })
+            Some(Probe { kind, action: action(probe)?, schedule, verdict })
         };
         Self {
-            startup: probe(&container.startup_probe),
-            readiness: probe(&container.readiness_probe),
-            liveness: probe(&container.liveness_probe),
+            startup: probe(ProbeKind::Startup, &container.startup_probe),
+            readiness: probe(ProbeKind::Readiness, &container.readiness_probe),
+            liveness: probe(ProbeKind::Liveness, &container.liveness_probe),
         }
     }
 
@@ -228,7 +230,7 @@ impl<A: Send + Sync + 'static> Probe<A> {
         loop {
             match self.once(probed).await {
                 Some(false) => {
-                    probed.note(Found::Failing);
+                    probed.note(Found::Failing(self.kind));
                     return false;
                 }
                 Some(true) if or_well => return true,
@@ -238,7 +240,7 @@ impl<A: Send + Sync + 'static> Probe<A> {
     }
 
     async fn once(&mut self, probed: &impl Probed<Action = A>) -> Option<bool> {
-        let well = probed.ask(&self.action, self.schedule.timeout).await?;
+        let well = probed.ask(self.kind, &self.action, self.schedule.timeout).await?;
         self.verdict.count(well)
     }
 }

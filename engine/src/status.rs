@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use tokio::time::Instant;
-use winddown_shared::{ContainerKind, ContainerState, ContainerStatus, PodRuntimeStatus};
+use winddown_shared::{
+    ContainerKind, ContainerState, ContainerStatus, GoDuration, Pod, PodRuntimeStatus,
+};
 
 use crate::plan::{self, ContainerObservation, Restart};
 use crate::pod::{Boundary, Container, PodState, Run};
@@ -55,7 +57,7 @@ impl<B: Boundary> Shown<'_, B> {
         let container = self.container;
         let newest = container.run.as_ref();
         let running = newest.filter(|run| run.is_running());
-        let now = self.state(running, state.stopping, initialized);
+        let now = self.state(running, state, initialized);
         let is_waiting = matches!(now, ContainerState::Waiting { .. });
         let own_end =
             newest.filter(|run| is_waiting && !run.undone).and_then(|run| run.end.as_ref());
@@ -66,6 +68,7 @@ impl<B: Boundary> Shown<'_, B> {
             kind: container.kind,
             id: newest.map(|run| format!("{scheme}://{}", run.id)).unwrap_or_default(),
             image: image.map(|image| image.to_string()).unwrap_or_default(),
+            image_id: newest.map(|run| run.image_id.to_string()).unwrap_or_default(),
             state: now,
             last_exit: own_end.map(|end| &end.exit).or(container.last_exit.as_ref()).cloned(),
             restart_count: newest.map_or(0, |run| run.attempt),
@@ -74,12 +77,17 @@ impl<B: Boundary> Shown<'_, B> {
         }
     }
 
-    fn state(&self, running: Option<&Run<B>>, stopping: bool, initialized: bool) -> ContainerState {
+    fn state(
+        &self,
+        running: Option<&Run<B>>,
+        state: &PodState<B>,
+        initialized: bool,
+    ) -> ContainerState {
         let end = self.run.and_then(|run| run.end.as_ref());
         let will_restart = self.is_past
             || self.seen == Some(ContainerObservation::Outdated)
             || end.is_some_and(|end| self.restart.applies_to(end.exit.exit_code));
-        let trouble = self.container.trouble.as_ref().filter(|_| !stopping);
+        let trouble = self.container.trouble.as_ref().filter(|_| !state.stopping);
         match (running.and_then(|run| run.started_at), end, trouble) {
             (Some(started_at), ..) => ContainerState::Running { started_at },
             (None, None, Some(trouble)) => trouble.state(),
@@ -88,7 +96,7 @@ impl<B: Boundary> Shown<'_, B> {
                 Some(ContainerObservation::Ended { wait, .. })
                     if will_restart && !wait.is_zero() =>
                 {
-                    crash_loop(wait)
+                    crash_loop(&self.container.name, state.pod.as_ref(), end.backoff)
                 }
                 _ => ContainerState::Exited(end.exit.clone()),
             },
@@ -114,12 +122,13 @@ fn progress<B: Boundary>(run: &Run<B>) -> Progress {
     Progress { started, ready, exit_code }
 }
 
-/// It waits to be started again.
-fn crash_loop(wait: Duration) -> ContainerState {
-    ContainerState::Waiting {
-        reason: "CrashLoopBackOff".into(),
-        message: format!("started again in {} s", wait.as_secs() + 1),
-    }
+/// It waits to be started again, in the kubelet's words.
+fn crash_loop(name: &str, pod: Option<&Pod>, backoff: Duration) -> ContainerState {
+    let backoff =
+        GoDuration::try_from(backoff).map_or_else(|_| format!("{backoff:?}"), |d| d.to_string());
+    let pod = pod.map(|pod| pod.label().kubelet_title()).unwrap_or_default();
+    let message = format!("back-off {backoff} restarting failed container={name} pod={pod}");
+    ContainerState::Waiting { reason: "CrashLoopBackOff".into(), message }
 }
 
 /// It has not run yet. `initialized` is what [`is_initialized`] says of its pod.

@@ -15,8 +15,8 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use tokio::time::{Instant, sleep_until};
 use winddown_shared::{
-    ContainerExit, ContainerKind, Grace, Pod, PodStopped, RuntimeError, StoppedContainer, WallTime,
-    error_chain,
+    ContainerExit, ContainerKind, EndCause, Grace, Happening, Pod, PodStopped, ProbeKind,
+    RuntimeError, StoppedContainer, WallTime, error_chain,
 };
 
 use crate::action::Action;
@@ -55,7 +55,7 @@ pub async fn stop<D: Driver>(
     }
     entry.bump();
     let last_call = last_call(&grace);
-    let seen = begin(driver, &mut entry.lock());
+    let seen = begin(driver, entry);
     let end_all = async |targets: Vec<Target>| {
         let ends = targets.into_iter();
         let ends = ends.map(|target| end_one(driver, entry, target, grace.clone(), last_call));
@@ -65,7 +65,7 @@ pub async fn stop<D: Driver>(
     // What is only just starting is asked when it can be seen.
     let late = async {
         driver.settle(entry).await?;
-        let mut late = begin(driver, &mut entry.lock());
+        let mut late = begin(driver, entry);
         late.retain(|target| !seen.iter().any(|seen| seen.id == target.id));
         end_all(late).await
     };
@@ -82,6 +82,7 @@ pub async fn stop_to_restart<D: Driver>(
     driver: &Arc<D>,
     entry: &driver::Entry<D>,
     name: &str,
+    why: EndCause,
     grace: Grace,
 ) -> Result<(), RuntimeError> {
     let target = {
@@ -98,6 +99,11 @@ pub async fn stop_to_restart<D: Driver>(
         target.waits_for_others = false;
         target
     };
+    if why == EndCause::Changed {
+        let pod = pod::title(entry);
+        tracing::info!(%pod, "Container {name} definition changed, will be restarted (pod {pod})");
+    }
+    driver.pods().tell(entry, Some(name), Happening::Killing(why));
     let (id, last_call) = (Arc::clone(&target.id), last_call(&grace));
     let ended = end_one(driver, entry, target, grace, last_call).await;
     if ended.is_err()
@@ -108,12 +114,18 @@ pub async fn stop_to_restart<D: Driver>(
     ended
 }
 
-/// Notes what runs.
-fn begin<D: Driver>(driver: &Arc<D>, state: &mut PodState<D::Boundary>) -> Vec<Target> {
-    let targets = targets(driver, state);
-    let record = state.stop.get_or_insert_default();
-    for target in &targets {
-        record.add(&target.name);
+/// Notes and tells what runs.
+fn begin<D: Driver>(driver: &Arc<D>, entry: &driver::Entry<D>) -> Vec<Target> {
+    let (targets, new) = {
+        let mut state = entry.lock();
+        let targets = targets(driver, &state);
+        let record = state.stop.get_or_insert_default();
+        let new = targets.iter().map(|target| &target.name).filter(|name| record.add(name));
+        let new: Vec<_> = new.cloned().collect();
+        (targets, new)
+    };
+    for name in new {
+        driver.pods().tell(entry, Some(&name), Happening::Killing(EndCause::Pod));
     }
     targets
 }
@@ -152,7 +164,13 @@ async fn end_one<D: Driver>(
     let (name, id) = (&*target.name, &*target.id);
     let due = async {
         if let Some(hook) = &target.pre_stop {
-            let run = async |time| act(driver, entry, (name, id), hook, time).await;
+            let run = async |time| {
+                let done = act(driver, entry, (name, id), hook, time).await;
+                if done.is_err() {
+                    driver.pods().tell(entry, Some(name), Happening::PreStopFailed);
+                }
+                done
+            };
             pre_stop(&pod::title(entry), name, grace.clone(), last_call, run).await;
         }
         if target.waits_for_others {
@@ -200,6 +218,18 @@ pub fn unknown_end(message: &str, started_at: Option<WallTime>, now: WallTime) -
 /// The default grace of a pod's containers.
 pub fn grace_of(pod: &Pod) -> Duration {
     pod.own_grace().unwrap_or(DEFAULT_GRACE)
+}
+
+/// The grace of a container that is to be started again for this reason: its pod's, unless the probe that failed has one of its own.
+pub(crate) fn grace_of_restart(pod: &Pod, name: &str, why: EndCause) -> Duration {
+    let found = plan::find(pod, name);
+    let probe = found.as_ref().and_then(|found| match why {
+        EndCause::Probe(ProbeKind::Liveness) => found.container.liveness_probe.as_ref(),
+        EndCause::Probe(ProbeKind::Startup) => found.container.startup_probe.as_ref(),
+        _ => None,
+    });
+    let own = probe.and_then(|probe| u64::try_from(probe.termination_grace_period_seconds?).ok());
+    own.map_or_else(|| grace_of(pod), Duration::from_secs)
 }
 
 /// Resolves when a sidecar may go: no regular container runs, nor a sidecar that started after it; or when

@@ -106,11 +106,10 @@ fn container(one: &k8s::Container, is_init: bool, found: &mut Findings) {
             let port = probe.grpc.as_ref().map(|grpc| grpc.port);
             let is_port = port.is_none_or(|port| (1..=65535).contains(&port));
             found.refuse_if(!is_port, "grpc.port", "is not a port number");
-            found.refuse_if(
-                probe.termination_grace_period_seconds.is_some(),
-                "terminationGracePeriodSeconds",
-                "the pod's own grace is used: leave it out",
-            );
+            let ends_nothing =
+                name == "readinessProbe" && probe.termination_grace_period_seconds.is_some();
+            let why = "a readiness probe ends nothing: leave it out";
+            found.refuse_if(ends_nothing, "terminationGracePeriodSeconds", why);
         });
     }
 }

@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use tokio::time::Instant;
-use winddown_shared::{Grace, Pod, RuntimeError, error_chain};
+use winddown_shared::{EndCause, Grace, Happening, Pod, RuntimeError, error_chain};
 
 use crate::action::Action;
 use crate::driver::{Driver, Entry, act};
+use crate::plan::{ContainerObservation, ContainerRule};
 use crate::pod::{self, Starting};
 use crate::{plan, prober, stopping};
 
@@ -36,9 +37,12 @@ pub async fn pass<D: Driver>(
     let mut tried = vec![false; rules.len()];
     loop {
         let now = Instant::now();
-        let next = plan::plan(&rules, &entry.lock().seen(&rules, now));
+        let seen = entry.lock().seen(&rules, now);
+        let next = plan::plan(&rules, &seen);
+        if !next.done {
+            tell_back_offs(driver, entry, &rules, &seen);
+        }
         for &i in &next.stop {
-            log_outdated::<D>(entry, pod, &rules[i].name);
             end_failing(driver, entry, pod, &rules[i].name);
         }
         let mut again_in = next.again_in;
@@ -83,6 +87,7 @@ async fn start<D: Driver>(
         async move {
             // From here on the container is seen by a stop, so a hook need not hold it up.
             if let Some(id) = driver.start(starting, &pod, &name).await? {
+                driver.pods().tell(&entry, Some(&name), Happening::Started);
                 let well = post_start(&driver, &entry, &pod, (&name, &id)).await;
                 prober::begin(&driver, &entry, &pod, &name, well);
             }
@@ -110,6 +115,7 @@ async fn post_start<D: Driver>(
         outcome = act(driver, entry, (name, id), &action, LONGEST_HOOK) => {
             if let Err(error) = &outcome {
                 tracing::warn!(pod = %pod.label(), container = %name, error = error_chain(error), "the postStart hook failed");
+                driver.pods().tell(entry, Some(name), Happening::PostStartFailed);
             }
             outcome.is_ok()
         }
@@ -118,22 +124,41 @@ async fn post_start<D: Driver>(
     }
 }
 
-/// Says once of a run why it is ended, if that is its image.
-fn log_outdated<D: Driver>(entry: &Entry<D>, pod: &Pod, name: &str) {
-    let mut state = entry.lock();
-    let Some(container) = state.container(name).filter(|c| c.is_outdated()) else { return };
-    if container.run.as_ref().is_some_and(|run| !run.ending) {
-        let pod = pod.label();
-        tracing::info!(%pod, "Container {name} definition changed, will be restarted (pod {pod})");
+/// Tells once of a run that its container waits to be started again.
+fn tell_back_offs<D: Driver>(
+    driver: &Arc<D>,
+    entry: &Entry<D>,
+    rules: &[ContainerRule],
+    seen: &[ContainerObservation],
+) {
+    let waiting = rules.iter().zip(seen).filter(|(rule, seen)| match seen {
+        ContainerObservation::Ended { exit_code, wait } => {
+            rule.restart.applies_to(*exit_code) && !wait.is_zero()
+        }
+        _ => false,
+    });
+    for (rule, _) in waiting {
+        let told = entry.lock().container(&rule.name).and_then(|container| {
+            let end = container.run.as_mut()?.end.as_mut()?;
+            Some(std::mem::replace(&mut end.told, true))
+        });
+        if told == Some(false) {
+            driver.pods().tell(entry, Some(&rule.name), Happening::BackOff);
+        }
     }
 }
 
-/// Ends a container that is to be restarted, with its pod's grace, without holding up the pod.
+/// Ends a container that is to be restarted, without holding up the pod.
 fn end_failing<D: Driver>(driver: &Arc<D>, entry: &Entry<D>, pod: &Pod, name: &Arc<str>) {
-    let grace = Grace::fixed(stopping::grace_of(pod));
     let (driver, entry, name) = (Arc::clone(driver), Arc::clone(entry), Arc::clone(name));
+    let why = entry.lock().container(&name).and_then(|container| {
+        let failing = container.run.as_ref()?.probe_state.failing;
+        failing.filter(|_| !container.is_outdated())
+    });
+    let why = why.unwrap_or(EndCause::Changed);
+    let grace = Grace::fixed(stopping::grace_of_restart(pod, &name, why));
     tokio::spawn(async move {
-        if let Err(error) = stopping::stop_to_restart(&driver, &entry, &name, grace).await {
+        if let Err(error) = stopping::stop_to_restart(&driver, &entry, &name, why, grace).await {
             tracing::warn!(pod = %pod::title(&entry), container = %name, error = error_chain(&error), "cannot end a failing container");
             // It still fails: the next pass tries again.
             entry.announce();

@@ -57,6 +57,10 @@ impl Decisions {
 
 impl Recorder for Decisions {
     fn record(&self, event: &Event) {
+        // Nothing was decided.
+        if matches!(event, Event::Pod(_)) {
+            return;
+        }
         let decision = Decision::of(self.0.wall.now(), event);
         log_decision(event, &decision);
         lock(&self.0.listeners).retain(|listener| listener.send(event.clone()).is_ok());

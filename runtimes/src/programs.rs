@@ -16,7 +16,7 @@ use winddown_engine::driver::Target;
 use winddown_engine::plan;
 use winddown_engine::pods::Pods;
 use winddown_engine::stats::DiskCache;
-use winddown_shared::{Grace, Pod, PodUid, RuntimeError, UnsupportedField};
+use winddown_shared::{Grace, Happening, Pod, PodUid, RuntimeError, UnsupportedField};
 use winddown_shim::order::Command;
 
 pub(crate) mod adopt;
@@ -162,6 +162,10 @@ impl<D> ProgramRuntime<D> {
 impl<D: ProgramDriver> Driver for Context<D> {
     type Boundary = Boot;
 
+    fn pods(&self) -> &Pods<Boot> {
+        &self.pods
+    }
+
     fn alive(&self) -> watch::Receiver<()> {
         self.alive.clone()
     }
@@ -209,6 +213,7 @@ impl<D: ProgramDriver> Driver for Context<D> {
         };
         let Some(next) = next else { return Ok(None) };
         D::start(self, starting, pod, name, next).await?;
+        self.pods.tell(&entry, Some(name), Happening::Created);
         Ok(entry.lock().attempt(name, next.0).map(|run| Arc::clone(&run.id)))
     }
 

@@ -60,6 +60,7 @@ impl Runtime for InMemory {
             kind: ContainerKind::Regular,
             id: format!("memory://{uid}/{}", c.name),
             image: c.image.clone().unwrap_or_default(),
+            image_id: String::new(),
             state: ContainerState::Running { started_at: WallTime::UNIX_EPOCH },
             last_exit: None,
             restart_count: 0,

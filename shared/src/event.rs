@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::{KillReason, PluginName, PodUid, ResourceName, StatusOverride};
+use crate::{KillReason, PluginName, PodEvent, PodUid, ResourceName, StatusOverride};
 
 /// Takes events. Must not block: it is called on the kill path.
 pub trait Recorder: Send + Sync + 'static {
@@ -192,6 +192,8 @@ pub enum Event {
         /// What people should know of how it was ended.
         remark: Option<Arc<str>>,
     },
+    /// Something happened to a pod's containers that was not decided: only a Kubernetes Event tells it.
+    Pod(PodEvent),
     /// A call to the runtime failed; it will be tried again.
     SyncFailed {
         /// Which pod.
@@ -280,6 +282,13 @@ pub struct PodLabel {
     pub name: Arc<str>,
     /// `metadata.uid`.
     pub uid: PodUid,
+}
+
+impl PodLabel {
+    /// How the kubelet's messages name the pod: `name_namespace(uid)`.
+    pub fn kubelet_title(&self) -> String {
+        format!("{}_{}({})", self.name, self.namespace, self.uid)
+    }
 }
 
 impl std::fmt::Display for PodLabel {

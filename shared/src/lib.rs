@@ -43,6 +43,7 @@ mod mounts;
 mod notice;
 mod plugin;
 mod pod;
+mod pod_event;
 mod proc_stat;
 mod reviews;
 mod runtime;
@@ -87,6 +88,7 @@ pub use pod::{
     QosClass, QosClassError, Requests, ResourceName, SYSTEM_CRITICAL_PRIORITY,
     SYSTEM_NODE_CRITICAL_PRIORITY, UidHasher,
 };
+pub use pod_event::{EndCause, Happening, PodEvent, ProbeKind};
 pub use proc_stat::ProcStat;
 pub use reviews::{ReviewError, Reviews};
 pub use runtime::{

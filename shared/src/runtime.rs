@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::sync::broadcast;
 
-use crate::{Grace, Pod, PodLabel, PodStopped, PodUid, WallTime};
+use crate::{Grace, Pod, PodLabel, PodStopped, PodUid, Recorder, WallTime};
 
 /// What the pod workers need of a container runtime.
 ///
@@ -88,6 +88,12 @@ pub trait Runtime: Send + Sync + 'static {
     /// UIDs of pods of which something changed by itself (a container exited, became ready). A
     /// reader that lagged must look at all pods.
     fn changes(&self) -> broadcast::Receiver<PodUid>;
+
+    /// Has what happens to containers recorded, as [`Event::Pod`](crate::Event::Pod). A runtime whose
+    /// containers others start leaves that to them.
+    fn record_to(&self, recorder: &Arc<dyn Recorder>) {
+        let _ = recorder;
+    }
 
     /// Whether the runtime can do what the pod asks for. Must answer at once; a runtime that does not say
     /// can. A pod that it cannot run is refused before others are ended for it.
@@ -177,6 +183,8 @@ pub struct ContainerStatus {
     pub id: String,
     /// The image as the spec names it.
     pub image: String,
+    /// The image that its newest run was made of, with its digest; empty if that is not known.
+    pub image_id: String,
     /// What it does now.
     pub state: ContainerState,
     /// How the previous run ended, if there was one.

@@ -13,7 +13,7 @@ use tokio::sync::Notify;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::time::Instant;
 
-use crate::status::{Phase, StatusInput, StatusStore, generate, phase};
+use crate::status::{Phase, StatusInput, StatusStore, generate, phase, unmade};
 use crate::syncer::{PodSyncer, Retry, RuntimeView, Stop, SyncError, SyncUpdate, Synced};
 use crate::{
     Event, GateReason, Grace, Pod, PodRuntimeStatus, PodStopped, PodUid, PodUidMap, PodWorkers,
@@ -67,6 +67,7 @@ impl<R: Runtime> RuntimeSyncer<R> {
         let (ignored, deadlines) = (Mutex::default(), Some(Deadlines::default()));
         let host_ips = Box::new(Vec::new);
         let given = Given::default();
+        runtime.record_to(&recorder);
         Self {
             runtime,
             statuses,
@@ -154,6 +155,16 @@ impl<R: Runtime> RuntimeSyncer<R> {
         phase
     }
 
+    /// Says how a pod stands of which nothing was said, however long its start takes.
+    async fn publish_first(&self, pod: &Pod) {
+        // A runtime that is silent may run it already.
+        let Ok(mut now) = self.runtime.pod_status(pod.uid()).await else { return };
+        if now.containers.is_empty() {
+            now.containers = unmade(pod);
+        }
+        self.publish(pod, &now, false, None);
+    }
+
     /// Says how a pod stands that is ending and of which nothing was said: it was asked to end before this agent
     /// ever looked at it. Does not end, and holds up nothing.
     async fn publish_ending(&self, pod: &Pod) -> Infallible {
@@ -222,6 +233,9 @@ impl<R: Runtime> PodSyncer for RuntimeSyncer<R> {
             self.recorder.record(&Event::DeadlineExceeded { pod: pod.label().clone() });
             let ended = Some(deadline::exceeded());
             return Ok(Synced { terminal: true, ended, again_in: None });
+        }
+        if self.statuses.get(pod.uid()).is_none() {
+            self.publish_first(&pod).await;
         }
         match self.runtime.sync_pod(&pod).await {
             Ok(synced) => {

@@ -9,6 +9,7 @@ mod store;
 #[cfg(test)]
 mod tests;
 
+pub use containers::unmade;
 pub use generate::{StatusInput, generate};
 pub use phase::Phase;
 pub use store::{StatusEntry, StatusStore};

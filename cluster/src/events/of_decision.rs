@@ -1,10 +1,10 @@
 //! Which Kubernetes Events a decision makes.
 
 use std::borrow::Cow;
-use std::time::Duration;
 
-use winddown_shared::{Event, GoDuration, KillReason};
+use winddown_shared::{Event, KillReason};
 
+use super::of_pod::{self, in_words};
 use super::{EventDraft, NodeRef, Subject};
 
 /// The Kubernetes Events of one decision: those that the kubelet has, in its words.
@@ -40,9 +40,13 @@ pub fn events_of(event: &Event, node: &NodeRef) -> Vec<EventDraft> {
             let about = Subject::pod(pod);
             vec![EventDraft::warning(about, reason.to_string(), message.clone()).decided()]
         }
+        Event::Pod(event) => vec![of_pod::draft(event)],
         Event::KillRequested { pod, by, grace, .. } => {
-            let message = format!("Stopping pod: {}, within {}", why(*by), in_words(*grace));
-            vec![EventDraft::normal(Subject::pod(pod), "Killing", message)]
+            let draft = why(*by).map(|why| {
+                let message = format!("Stopping pod: {why}, within {}", in_words(*grace));
+                EventDraft::normal(Subject::pod(pod), "Killing", message)
+            });
+            draft.into_iter().collect()
         }
         Event::PodStopped { pod, remark: Some(remark), .. } => {
             let message = format!("Pod has ended: {remark}");
@@ -74,19 +78,16 @@ pub fn events_of(event: &Event, node: &NodeRef) -> Vec<EventDraft> {
     }
 }
 
-fn why(by: KillReason) -> Cow<'static, str> {
+/// None where the events of its containers say all there is.
+fn why(by: KillReason) -> Option<Cow<'static, str>> {
     let why = match by {
         KillReason::Shutdown => "the node shuts down",
         KillReason::Preemption => "a critical pod needs the room",
         KillReason::Eviction => "the node runs out of a resource",
         KillReason::Drain => "the node is drained",
         KillReason::Operator => "an operator asked for it",
-        KillReason::Removed => "it was deleted",
-        KillReason::Plugin(name) => return format!("the plug-in {name} chose it").into(),
+        KillReason::Removed => return None,
+        KillReason::Plugin(name) => return Some(format!("the plug-in {name} chose it").into()),
     };
-    why.into()
-}
-
-fn in_words(grace: Duration) -> String {
-    GoDuration::try_from(grace).map_or_else(|_| format!("{grace:?}"), |grace| grace.to_string())
+    Some(why.into())
 }

@@ -7,6 +7,7 @@ use winddown_shared::{PodLabel, PodUid, WallClock, WallTime};
 use super::*;
 
 mod decisions;
+mod pods;
 mod queueing;
 mod series;
 

@@ -2,7 +2,8 @@
 
 use k8s_openapi::api::core::v1 as api;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use winddown_shared::WallTime;
+use winddown_shared::status::{StatusInput, generate, unmade};
+use winddown_shared::{ContainerState, Pod, PodRuntimeStatus, WallTime};
 
 #[cfg(test)]
 mod tests;
@@ -20,34 +21,32 @@ pub(crate) enum Waits {
 ///
 /// Its phase stays `Pending` whatever its restart policy: what could not be created may be created
 /// later, and a pod that is Failed is never tried again.
-pub(crate) fn waiting(pod: &api::Pod, why: Waits, message: &str) -> Option<api::PodStatus> {
-    let mut status = pod.status.clone().unwrap_or_default();
-    if !matches!(status.phase.as_deref(), None | Some("" | "Pending")) || has_run(&status) {
+pub(crate) fn waiting(
+    pod: &Pod,
+    why: Waits,
+    message: &str,
+    now: WallTime,
+) -> Option<api::PodStatus> {
+    let previous = pod.status.as_ref();
+    let may_run = previous.is_none_or(|status| {
+        matches!(status.phase.as_deref(), None | Some("" | "Pending")) && !has_run(status)
+    });
+    if !may_run {
         return None;
     }
-    let spec = pod.spec.as_ref()?;
     let reason = match why {
         Waits::Node => "NodeNotReady",
         Waits::Config => "CreateContainerConfigError",
     };
-    let state = |container: &api::Container| api::ContainerStatus {
-        name: container.name.clone(),
-        image: container.image.clone().unwrap_or_default(),
-        started: Some(false),
-        state: Some(api::ContainerState {
-            waiting: Some(api::ContainerStateWaiting {
-                reason: Some(reason.to_owned()),
-                message: Some(message.to_owned()),
-            }),
-            ..api::ContainerState::default()
-        }),
-        ..api::ContainerStatus::default()
-    };
-    status.phase = Some("Pending".to_owned());
-    status.container_statuses = Some(spec.containers.iter().map(state).collect());
-    let init = spec.init_containers.as_deref().unwrap_or_default();
-    status.init_container_statuses = (!init.is_empty()).then(|| init.iter().map(state).collect());
-    Some(status)
+    let mut containers = unmade(pod);
+    for container in &mut containers {
+        container.state =
+            ContainerState::Waiting { reason: reason.into(), message: message.to_owned() };
+    }
+    let runtime = &PodRuntimeStatus { containers, ..PodRuntimeStatus::default() };
+    let (stopped, ended_by_agent, host_ips) = (false, None, &[] as &[_]);
+    let input = StatusInput { pod, runtime, previous, stopped, ended_by_agent, host_ips, now };
+    Some(generate(input))
 }
 
 /// The final status of a pod that the node does not know and that may not run (again).

@@ -222,7 +222,7 @@ impl<A: PodApi, T: StatusSide, R: Prepare> Parts<A, T, R> {
     }
 
     fn submit_waiting(&self, pod: &Pod, why: Waits, message: &str) {
-        if let Some(status) = controller_status::waiting(pod, why, message) {
+        if let Some(status) = controller_status::waiting(pod, why, message, self.api_time()) {
             self.submit(pod, Arc::new(status), false);
         }
     }

@@ -94,6 +94,28 @@ impl CallError {
         }
     }
 
+    /// As gRPC's own library for Go words it, and so the kubelet; another error as it is.
+    pub(crate) fn in_grpc_words(&self) -> String {
+        match self {
+            Self::Refused { status, .. } => {
+                let code = match status.code() {
+                    Code::Cancelled => "Canceled".to_owned(),
+                    code => format!("{code:?}"),
+                };
+                format!("rpc error: code = {code} desc = {}", status.message())
+            }
+            other => other.to_string(),
+        }
+    }
+
+    /// What the runtime said, without the code; another error as it is.
+    pub(crate) fn message(&self) -> String {
+        match self {
+            Self::Refused { status, .. } => status.message().to_owned(),
+            other => other.to_string(),
+        }
+    }
+
     /// For the pod workers, with what was attempted.
     pub(crate) fn during(self, what: impl Into<String>) -> RuntimeError {
         let what = what.into();

@@ -9,7 +9,8 @@ use winddown_cri::CriRuntime;
 use winddown_runtimes::process::ProcessRuntime;
 use winddown_runtimes::systemd::SystemdRuntime;
 use winddown_shared::{
-    Grace, Pod, PodRuntimeStatus, PodStopped, PodUid, Runtime, RuntimeError, RuntimePod, SyncedPod,
+    Grace, Pod, PodRuntimeStatus, PodStopped, PodUid, Recorder, Runtime, RuntimeError, RuntimePod,
+    SyncedPod,
 };
 use winddown_systemd::units::UnitsClient;
 
@@ -102,6 +103,15 @@ impl Runtime for ConfiguredRuntime {
             Self::Cri(cri) => cri.changes(),
             Self::Systemd(systemd) => systemd.changes(),
             Self::Kubelet(kubelet) => kubelet.changes(),
+        }
+    }
+
+    fn record_to(&self, recorder: &Arc<dyn Recorder>) {
+        match self {
+            Self::Process(process) => process.record_to(recorder),
+            Self::Cri(cri) => cri.record_to(recorder),
+            Self::Systemd(systemd) => systemd.record_to(recorder),
+            Self::Kubelet(_) => {}
         }
     }
 

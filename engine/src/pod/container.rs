@@ -11,6 +11,11 @@ use super::Boundary;
 use crate::plan::{Backoff, ContainerObservation, ContainerRule};
 use crate::probing::ProbeState;
 
+/// The kubelet's reason for an image that could not be pulled.
+pub const IMAGE_PULL: &str = "ErrImagePull";
+/// The same from the second time on.
+pub const IMAGE_PULL_BACK_OFF: &str = "ImagePullBackOff";
+
 /// A container.
 #[derive(Debug)]
 pub struct Container<B: Boundary> {
@@ -41,6 +46,8 @@ pub struct Run<B: Boundary> {
     pub attempt: u32,
     /// The image as the spec named it when it was made; none if that is not known, or of no meaning.
     pub image: Option<Arc<str>>,
+    /// What that was, with its digest; empty if the runtime does not tell.
+    pub image_id: Arc<str>,
     /// When it started; none while it is only made.
     pub started_at: Option<WallTime>,
     /// The back-off to follow this run if it is short.
@@ -71,8 +78,12 @@ pub struct End {
     pub ran: Duration,
     /// A stop of its pod had asked for it, so it says nothing against the container: it is no crash.
     pub asked: bool,
+    /// The back-off after it.
+    pub backoff: Duration,
     /// When it may be started again.
     pub restart_at: Instant,
+    /// It was told that it waits for that.
+    pub told: bool,
 }
 
 /// Why a container could not be started, and when that is tried again.
@@ -150,16 +161,26 @@ impl<B: Boundary> Container<B> {
         Some(old)
     }
 
-    /// Notes that it could not be started.
-    pub fn fail(&mut self, reason: &'static str, message: String, retry: &Backoff) {
+    /// Notes that it could not be started. Gives the reason that its status has.
+    pub fn fail(
+        &mut self,
+        reason: &'static str,
+        mut message: String,
+        retry: &Backoff,
+    ) -> &'static str {
         let waited = self.trouble.as_ref().map_or(Duration::ZERO, |t| t.wait);
         let wait = retry.next(waited);
         // The kubelet's word for an image that is not there the second time either.
         let reason = match (reason, &self.trouble) {
-            ("ErrImagePull", Some(_)) => "ImagePullBackOff",
+            (IMAGE_PULL, Some(_)) => {
+                let image = self.image.as_deref().unwrap_or_default();
+                message = format!("Back-off pulling image {image:?}: {IMAGE_PULL}: {message}");
+                IMAGE_PULL_BACK_OFF
+            }
             (reason, _) => reason,
         };
         self.trouble = Some(Trouble { reason, message, until: Instant::now() + wait, wait });
+        reason
     }
 
     /// Notes that it cannot be started before `wait` is over, through no fault of its own.
@@ -210,6 +231,7 @@ impl<B: Boundary> Run<B> {
             id: id.into(),
             attempt,
             image: None,
+            image_id: Arc::default(),
             started_at: None,
             backoff,
             probe_state: ProbeState::default(),
@@ -242,10 +264,10 @@ impl<B: Boundary> Run<B> {
         asked: bool,
         backoff: &Backoff,
     ) {
-        let wait = backoff.after(self.backoff, ran).saturating_sub(since);
-        let wait = if asked { Duration::ZERO } else { wait };
+        let backoff = if asked { Duration::ZERO } else { backoff.after(self.backoff, ran) };
+        let restart_at = Instant::now() + backoff.saturating_sub(since);
         self.probe_state.ready = false;
-        self.end = Some(End { exit, ran, asked, restart_at: Instant::now() + wait });
+        self.end = Some(End { exit, ran, asked, backoff, restart_at, told: false });
     }
 }
 

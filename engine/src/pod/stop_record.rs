@@ -17,11 +17,13 @@ pub struct StopRecord {
 }
 
 impl StopRecord {
-    /// Notes that a container runs.
-    pub(crate) fn add(&mut self, name: &Arc<str>) {
-        if !self.names.contains(name) {
+    /// Notes that a container runs. True if that is new.
+    pub(crate) fn add(&mut self, name: &Arc<str>) -> bool {
+        let is_new = !self.names.contains(name);
+        if is_new {
             self.names.push(Arc::clone(name));
         }
+        is_new
     }
 
     /// How it went, now that nothing runs. `end_of` gives how a container ended.

@@ -50,7 +50,7 @@ struct Scripted {
 impl Probed for Scripted {
     type Action = &'static str;
 
-    async fn ask(&self, action: &Self::Action, _timeout: Duration) -> Option<bool> {
+    async fn ask(&self, _: ProbeKind, action: &Self::Action, _timeout: Duration) -> Option<bool> {
         let mut asked = self.answers.lock().unwrap();
         let at = asked.iter().position(|(name, _)| name == action).unwrap_or(asked.len());
         if at == asked.len() {
@@ -80,12 +80,16 @@ async fn found_in(
     seconds: u64,
 ) -> Vec<(u64, Found)> {
     let probe = k8s::Probe { failure_threshold: Some(2), ..k8s::Probe::default() };
-    let of =
-        |action| Probe { action, schedule: Schedule::of(&probe), verdict: Verdict::of(&probe) };
+    let of = |kind, action| Probe {
+        kind,
+        action,
+        schedule: Schedule::of(&probe),
+        verdict: Verdict::of(&probe),
+    };
     let probes = Probes {
-        startup: startup.map(of),
-        readiness: readiness.map(of),
-        liveness: liveness.map(of),
+        startup: startup.map(|action| of(ProbeKind::Startup, action)),
+        readiness: readiness.map(|action| of(ProbeKind::Readiness, action)),
+        liveness: liveness.map(|action| of(ProbeKind::Liveness, action)),
     };
     let found = Arc::default();
     let scripted = Scripted {
@@ -111,9 +115,12 @@ async fn the_other_probes_rest_until_the_startup_probe_has_passed() {
 
 #[tokio::test(start_paused = true)]
 async fn a_container_that_fails_is_told_of_once_and_not_asked_whether_it_has_started_again() {
-    let failing = |at| [(at, Found::Failing)];
-    assert_eq!(found_in([Some("-"), Some("+"), Some("+")], 500).await, failing(10));
-    assert_eq!(found_in([None, None, Some("+--")], 500).await, failing(20));
+    let failing = |at, kind| [(at, Found::Failing(kind))];
+    assert_eq!(
+        found_in([Some("-"), Some("+"), Some("+")], 500).await,
+        failing(10, ProbeKind::Startup)
+    );
+    assert_eq!(found_in([None, None, Some("+--")], 500).await, failing(20, ProbeKind::Liveness));
     assert!(found_in([None, None, Some("-+")], 500).await.is_empty(), "one is not enough");
     assert!(found_in([None, None, Some("?")], 500).await.is_empty(), "no answer is none");
 }
@@ -128,23 +135,27 @@ async fn readiness_is_followed_until_the_container_is_over() {
 #[test]
 fn a_restart_of_the_agent_takes_no_container_out_of_service_and_starts_none_too_soon() {
     let probe = k8s::Probe::default();
-    let of =
-        |action| Probe { action, schedule: Schedule::of(&probe), verdict: Verdict::of(&probe) };
+    let of = |action| Probe {
+        kind: ProbeKind::Startup,
+        action,
+        schedule: Schedule::of(&probe),
+        verdict: Verdict::of(&probe),
+    };
     let startup = Probes { startup: Some(of(())), readiness: Some(of(())), liveness: None };
     for (kind, goes_on) in [(ContainerKind::Regular, true), (ContainerKind::Sidecar, false)] {
         let mut probe_state = ProbeState::ADOPTED;
         assert!(probe_state.is_adopted());
         probe_state.begin(&startup, kind, true);
         assert_eq!((probe_state.started, probe_state.ready), (goes_on, true), "{kind:?}");
-        assert!(probe_state.probed && !probe_state.failing && !probe_state.is_adopted());
+        assert!(probe_state.probed && probe_state.failing.is_none() && !probe_state.is_adopted());
         assert_eq!(probe_state.note(Found::Started { ready: false }), !goes_on);
         assert!(probe_state.started && probe_state.ready);
     }
     let mut fresh = ProbeState::default();
     fresh.begin(&startup, ContainerKind::Regular, true);
-    assert_eq!((fresh.started, fresh.ready, fresh.failing), (false, false, false));
+    assert_eq!((fresh.started, fresh.ready, fresh.failing), (false, false, None));
     assert!(fresh.note(Found::Ready(true)) && !fresh.note(Found::Ready(true)));
-    assert!(fresh.note(Found::Failing) && fresh.failing);
+    assert!(fresh.note(Found::Failing(ProbeKind::Startup)) && fresh.failing.is_some());
 }
 
 #[test]
@@ -154,8 +165,8 @@ fn without_probes_the_post_start_hook_alone_decides() {
         let mut probe_state = ProbeState::default();
         probe_state.begin(&none, ContainerKind::Regular, well);
         assert_eq!(
-            (probe_state.started, probe_state.ready, probe_state.failing),
-            (well, well, !well)
+            (probe_state.started, probe_state.ready, probe_state.failing.is_none()),
+            (well, well, well)
         );
     }
 }

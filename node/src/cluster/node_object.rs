@@ -20,7 +20,7 @@ pub(super) struct RuntimePing<R: Runtime>(pub(super) Arc<Core<R>>);
 
 impl<R: Runtime> Ping for RuntimePing<R> {
     async fn ping(&self) -> Result<(), String> {
-        self.0.runtime_health().map_err(|why| format!("container runtime is down: {why}"))
+        self.0.runtime_health().map_err(|why| format!("container runtime: {why}"))
     }
 }
 

@@ -52,9 +52,11 @@ pub(crate) async fn exec(
     drop(leash);
     match outcome {
         Ok(Ok(0)) => Ok(()),
-        Ok(Ok(code)) => {
-            Err(ActionError::Failed { command: words, how: format!("exit code {code}") })
-        }
+        Ok(Ok(code)) => Err(ActionError::Failed {
+            command: words,
+            how: format!("exit code {code}"),
+            output: String::new(),
+        }),
         Ok(Err(error)) => Err(broken(error)),
         Err(error) => Err(broken(io::Error::other(error))),
     }

@@ -1,13 +1,15 @@
 //! What the pod workers ask of the runtime.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use tokio::sync::broadcast;
 use winddown_engine::status::status;
 use winddown_engine::unsupported::refused_or_ignored;
 use winddown_engine::{mount_table, stopping, sync};
 use winddown_shared::{
-    Grace, Pod, PodRuntimeStatus, PodStopped, PodUid, Runtime, RuntimeError, RuntimePod, SyncedPod,
+    Grace, Pod, PodRuntimeStatus, PodStopped, PodUid, Recorder, Runtime, RuntimeError, RuntimePod,
+    SyncedPod,
 };
 
 use super::{ProgramDriver, ProgramRuntime, blocking, caused, failed, paths, pod};
@@ -82,6 +84,10 @@ impl<D: ProgramDriver> Runtime for ProgramRuntime<D> {
 
     fn changes(&self) -> broadcast::Receiver<PodUid> {
         self.context.pods.changes()
+    }
+
+    fn record_to(&self, recorder: &Arc<dyn Recorder>) {
+        self.context.pods.record_to(recorder);
     }
 
     fn supports(&self, pod: &Pod) -> Result<(), RuntimeError> {

@@ -53,7 +53,7 @@ pub(crate) async fn exec<U: ServiceUnits>(
         UnitExit::Code(0) => Ok(()),
         other => {
             let how = format!("exit code {}", other.code().0);
-            Err(ActionError::Failed { command: words(), how })
+            Err(ActionError::Failed { command: words(), how, output: String::new() })
         }
     }
 }

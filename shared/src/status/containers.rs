@@ -3,7 +3,31 @@
 use k8s_openapi::api::core::v1 as api;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-use crate::{ContainerExit, ContainerState, ContainerStatus};
+use crate::{ContainerExit, ContainerKind, ContainerState, ContainerStatus, Pod};
+
+/// The containers of a pod of which nothing was made yet, in the kubelet's words.
+pub fn unmade(pod: &Pod) -> Vec<ContainerStatus> {
+    let Some(spec) = &pod.spec else { return Vec::new() };
+    let init = spec.init_containers.as_deref().unwrap_or_default();
+    let reason = if init.is_empty() { "ContainerCreating" } else { "PodInitializing" };
+    let one = |container: &api::Container, kind| ContainerStatus {
+        name: container.name.as_str().into(),
+        kind,
+        id: String::new(),
+        image: container.image.clone().unwrap_or_default(),
+        image_id: String::new(),
+        state: ContainerState::Waiting { reason: reason.into(), message: String::new() },
+        last_exit: None,
+        restart_count: 0,
+        started: false,
+        ready: false,
+    };
+    let init = init.iter().map(|container| match container.restart_policy.as_deref() {
+        Some("Always") => one(container, ContainerKind::Sidecar),
+        _ => one(container, ContainerKind::Init),
+    });
+    init.chain(spec.containers.iter().map(|c| one(c, ContainerKind::Regular))).collect()
+}
 
 pub(super) fn to_api(container: &ContainerStatus) -> api::ContainerStatus {
     let none = api::ContainerState::default();
@@ -27,7 +51,7 @@ pub(super) fn to_api(container: &ContainerStatus) -> api::ContainerStatus {
         name: container.name.to_string(),
         container_id: if container.id.is_empty() { None } else { Some(container.id.clone()) },
         image: container.image.clone(),
-        image_id: String::new(),
+        image_id: container.image_id.clone(),
         ready: container.ready,
         started: Some(container.started),
         restart_count: i32::try_from(container.restart_count).unwrap_or(i32::MAX),

@@ -44,6 +44,7 @@ fn container(name: &str, kind: ContainerKind, is: Is) -> ContainerStatus {
         kind,
         id: String::new(),
         image: "x".into(),
+        image_id: String::new(),
         state,
         last_exit,
         restart_count: 0,

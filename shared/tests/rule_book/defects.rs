@@ -335,3 +335,25 @@ async fn resources_that_a_running_container_does_not_get_are_told_once() {
     assert_eq!(told, [expected]);
     assert_eq!(node.stops(&with_cpu("200m")), 0);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_cannot_be_started_says_at_once_that_it_is_being_made() {
+    let runtime = FakeRuntime::default();
+    runtime.fail_starts();
+    let node = node(runtime);
+    let pod = pod_with("a", "a", |p| {
+        let container = api::Container { name: "main".into(), ..api::Container::default() };
+        p.spec = Some(api::PodSpec { containers: vec![container], ..api::PodSpec::default() });
+    });
+    node.want(&[&pod]).await;
+    let status = node.statuses.get(pod.uid()).expect("a status");
+    assert_eq!(status.phase.as_deref(), Some("Pending"));
+    assert!(status.start_time.is_some());
+    let conditions = status.conditions.iter().flatten();
+    let holds: Vec<_> =
+        conditions.filter(|c| c.status == "True").map(|c| c.type_.as_str()).collect();
+    assert_eq!(holds, ["Initialized", "PodScheduled"]);
+    let container = &status.container_statuses.as_ref().expect("containers")[0];
+    let waiting = container.state.as_ref().and_then(|state| state.waiting.as_ref());
+    assert_eq!(waiting.and_then(|w| w.reason.as_deref()), Some("ContainerCreating"));
+}

@@ -31,6 +31,7 @@ struct State {
     stop_fails: HashMap<PodUid, u32>,
     refused: HashSet<PodUid>,
     failing: bool,
+    starts_fail: bool,
     forget_fails: u32,
     forgets_hang: bool,
     clean_takes: HashMap<PodUid, Duration>,
@@ -77,6 +78,11 @@ impl FakeRuntime {
     /// Every call fails from now on, or works again.
     pub fn fail(&self, failing: bool) {
         self.lock().failing = failing;
+    }
+
+    /// No pod can be started from now on.
+    pub fn fail_starts(&self) {
+        self.lock().starts_fail = true;
     }
 
     /// So many stops of the pod fail before one succeeds.
@@ -205,6 +211,9 @@ impl Runtime for FakeRuntime {
     async fn sync_pod(&self, pod: &Pod) -> Result<SyncedPod, RuntimeError> {
         self.check()?;
         let mut state = self.lock();
+        if state.starts_fail {
+            return Err(failure());
+        }
         let asks_too_much = state.refused.contains(pod.uid());
         let ignored: Vec<_> = asks_too_much.then(scripted_refusal).into_iter().collect();
         if let (Some(one), false) = (ignored.first(), state.pods.contains_key(pod.uid())) {
@@ -368,6 +377,7 @@ fn running(pod: &Pod) -> PodRuntimeStatus {
         kind: ContainerKind::Regular,
         id: format!("fake://{}/{}", pod.uid(), c.name),
         image: c.image.clone().unwrap_or_default(),
+        image_id: String::new(),
         state: ContainerState::Running { started_at: epoch() },
         last_exit: None,
         restart_count: 0,

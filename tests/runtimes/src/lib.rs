@@ -32,8 +32,8 @@ use world::World;
 ///
 /// A container's command is `[any, RUN, CODE, STOP, STOP_CODE]`: it runs for RUN seconds (or
 /// `forever`) and exits with CODE; asked to end, it takes STOP seconds (or `never` does) and exits with
-/// STOP_CODE. A command that is executed in a container is `[.., "exit CODE"]` or `[.., "sleep
-/// SECONDS"]`. Processes have no pid: exits are told by events.
+/// STOP_CODE. A command that is executed in a container is `[.., "exit CODE"]`, `[.., "sleep
+/// SECONDS"]` or `[.., "complain WORDS"]`, which fails. Processes have no pid: exits are told by events.
 #[derive(Debug)]
 pub struct FakeCri {
     socket: PathBuf,

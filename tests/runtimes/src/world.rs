@@ -208,6 +208,7 @@ impl World {
             metadata: Some(metadata),
             state: api::ContainerState::ContainerCreated.into(),
             created_at,
+            image_ref: format!("{}@sha256:0", config.image.clone().unwrap_or_default().image),
             labels: config.labels.clone(),
             annotations: config.annotations.clone(),
             log_path: format!("{}/{}", log.unwrap_or_default(), config.log_path),

@@ -65,7 +65,13 @@ fn a_pod_waits_only_while_nothing_of_it_ran() {
         ("failed", Some(status("Failed", vec![])), false),
     ];
     for (what, status, expected) in rows {
-        let said = waiting(&pod(status), Waits::Config, "no ConfigMap x");
+        let mut object = pod(status);
+        object.metadata.name = Some("p".into());
+        object.metadata.namespace = Some("default".into());
+        object.metadata.uid = Some("u".into());
+        let pod = winddown_shared::Pod::new(object).unwrap();
+        let now = WallTime::from_second(7).unwrap();
+        let said = waiting(&pod, Waits::Config, "no ConfigMap x", now);
         assert_eq!(said.is_some(), expected, "{what}");
         let Some(said) = said else { continue };
         assert_eq!(said.phase.as_deref(), Some("Pending"), "{what}");
@@ -74,6 +80,14 @@ fn a_pod_waits_only_while_nothing_of_it_ran() {
         let state = containers[0].state.clone().unwrap().waiting.unwrap();
         assert_eq!(state.reason.as_deref(), Some("CreateContainerConfigError"), "{what}");
         assert_eq!(state.message.as_deref(), Some("no ConfigMap x"), "{what}");
+        assert_eq!(said.start_time.unwrap().0, now, "{what}");
+        let conditions = said.conditions.unwrap();
+        let is = |type_| conditions.iter().find(|c| c.type_ == type_).map(|c| c.status.as_str());
+        let (scheduled, initialized) = (is("PodScheduled"), is("Initialized"));
+        assert_eq!(
+            (scheduled, initialized, is("Ready")),
+            (Some("True"), Some("True"), Some("False"))
+        );
     }
 }
 

@@ -8,6 +8,7 @@ use super::Words;
 
 const READY: &str = "Ready";
 const CONTAINERS_READY: &str = "ContainersReady";
+const SCHEDULED: &str = "PodScheduled";
 const OWNED: [&str; 4] = [READY, CONTAINERS_READY, "Initialized", "PodReadyToStartContainers"];
 
 /// The condition of a pod that something other than its own doing ends (KEP-3329).
@@ -32,6 +33,8 @@ pub(super) fn merge(all: &mut Option<Vec<PodCondition>>, news: &News<'_>) {
     for said in news.words.status.conditions.iter().flatten() {
         let ours = match said.type_.as_str() {
             DISRUPTION_TARGET => !news.held_back && is_our_disruption(said, &list),
+            // The scheduler's, where it had a hand in the pod.
+            SCHEDULED => said.status == "True" && !list.iter().any(|c| c.type_ == SCHEDULED),
             type_ => OWNED.contains(&type_),
         };
         if !ours {

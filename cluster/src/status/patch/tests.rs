@@ -199,6 +199,15 @@ fn the_first_disruption_of_a_pod_keeps_the_condition() {
 }
 
 #[test]
+fn a_pod_that_no_scheduler_bound_is_said_to_be_scheduled() {
+    let said = json!({ "phase": "Pending",
+        "conditions": [{ "type": "PodScheduled", "status": "True" }] });
+    let pod = in_api(json!({ "phase": "Pending" }));
+    let told = changes(&pod, said, false);
+    assert_eq!(told["conditions"][0]["type"], "PodScheduled");
+}
+
+#[test]
 fn a_closed_readiness_gate_keeps_the_pod_unready() {
     let spec = json!({ "containers": [{ "name": "main" }],
         "readinessGates": [{ "conditionType": "a" }, { "conditionType": "b" }] });

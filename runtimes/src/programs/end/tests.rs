@@ -6,7 +6,7 @@ use tokio::sync::{broadcast, watch};
 use winddown_engine::action::ActionError;
 use winddown_engine::probing::ProbeState;
 use winddown_engine::stopping::{stop_to_restart, unknown_end};
-use winddown_shared::{Pod, PodUid, UnsupportedField, WallClock, WallTime};
+use winddown_shared::{EndCause, Pod, PodUid, UnsupportedField, WallClock, WallTime};
 use winddown_shim::order::Command;
 
 use super::*;
@@ -106,7 +106,12 @@ fn running() -> Arc<PodEntry> {
         let mut state = entry.lock();
         state.take_pod(&pod);
         let mut run = pod::run((entry.uid(), "main", 0), WallTime::default(), Duration::ZERO);
-        run.probe_state = ProbeState { started: true, ready: false, probed: true, failing: true };
+        run.probe_state = ProbeState {
+            started: true,
+            ready: false,
+            probed: true,
+            failing: Some(EndCause::Changed),
+        };
         state.container("main").unwrap().run = Some(run);
     }
     Arc::new(entry)
@@ -119,19 +124,21 @@ fn grace() -> Grace {
 #[tokio::test(start_paused = true)]
 async fn a_failing_container_that_could_not_be_ended_is_ended_by_the_next_try() {
     let (context, entry) = (faulty(1), running());
-    let error = stop_to_restart(&context, &entry, "main", grace()).await.unwrap_err();
+    let error =
+        stop_to_restart(&context, &entry, "main", EndCause::Changed, grace()).await.unwrap_err();
     assert_eq!(error.to_string(), "it survives");
     assert!(entry.lock().any_running());
-    stop_to_restart(&context, &entry, "main", grace()).await.unwrap();
+    stop_to_restart(&context, &entry, "main", EndCause::Changed, grace()).await.unwrap();
     assert_eq!((tries(&context), entry.lock().any_running()), (2, false));
-    stop_to_restart(&context, &entry, "main", grace()).await.unwrap();
+    stop_to_restart(&context, &entry, "main", EndCause::Changed, grace()).await.unwrap();
     assert_eq!(tries(&context), 2, "nothing runs any more");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_failing_container_is_not_ended_twice_at_a_time() {
     let (context, entry) = (faulty(0), running());
-    let twice = [(); 2].map(|()| stop_to_restart(&context, &entry, "main", grace()));
+    let twice =
+        [(); 2].map(|()| stop_to_restart(&context, &entry, "main", EndCause::Changed, grace()));
     for ended in futures_util::future::join_all(twice).await {
         ended.unwrap();
     }
@@ -142,6 +149,6 @@ async fn a_failing_container_is_not_ended_twice_at_a_time() {
 async fn a_failing_container_that_a_stop_has_asked_to_end_keeps_the_grace_of_that_stop() {
     let (context, entry) = (faulty(0), running());
     entry.lock().attempt("main", 0).unwrap().signalled_at = Some(Instant::now());
-    stop_to_restart(&context, &entry, "main", grace()).await.unwrap();
+    stop_to_restart(&context, &entry, "main", EndCause::Changed, grace()).await.unwrap();
     assert_eq!(tries(&context), 0);
 }

@@ -99,9 +99,9 @@ fn each_field_that_cannot_be_honoured_is_named() {
             main("livenessProbe.tcpSocket.port"),
         ),
         (
-            json!({"main": {"livenessProbe": {"exec": {"command": ["true"]},
+            json!({"main": {"readinessProbe": {"exec": {"command": ["true"]},
             "terminationGracePeriodSeconds": 3}}}),
-            main("livenessProbe.terminationGracePeriodSeconds"),
+            main("readinessProbe.terminationGracePeriodSeconds"),
         ),
         (
             json!({"main": {"securityContext": {"readOnlyRootFilesystem": true}}}),

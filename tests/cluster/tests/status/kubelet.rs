@@ -74,6 +74,7 @@ fn a_container() -> ContainerStatus {
         kind: ContainerKind::Regular,
         id: "process://1".into(),
         image: "i".into(),
+        image_id: String::new(),
         state: ContainerState::Running { started_at: WallTime::UNIX_EPOCH },
         last_exit: None,
         restart_count: 0,

@@ -22,6 +22,7 @@ mod stages;
 mod starts;
 mod stats;
 mod suite;
+mod told;
 mod units;
 
 use stages::{Fake, Processes, Real, Services};

@@ -10,7 +10,7 @@ use winddown_shared::{
 
 use crate::bed::{
     Act, POLITE, STUBBORN, exit_of, is_running, pod, run, secs, status_until, stop, sync_until,
-    waits_for,
+    waits_for, watched,
 };
 use crate::stage::Stage;
 
@@ -31,6 +31,7 @@ macro_rules! common_scenarios {
             an_unknown_pod_is_stopped_and_has_no_containers
             nothing_is_left_of_a_pod_that_was_forgotten
             a_pre_stop_sleep_is_inside_the_grace
+            a_probe_that_fails_ends_the_container_within_its_own_grace
             an_exit_is_told_without_anybody_asking
             containers_are_stopped_together
             a_second_stop_tells_the_same_as_the_first
@@ -329,4 +330,18 @@ pub(crate) async fn a_pod_that_runs_goes_on_without_what_only_a_new_one_is_refus
     assert!(
         matches!(&refused, RuntimeError::Unsupported { field, .. } if field == "spec.hostUsers")
     );
+}
+
+pub(crate) async fn a_probe_that_fails_ends_the_container_within_its_own_grace<S: Stage>(
+    stage: &S,
+) {
+    let runtime = stage.open().await;
+    let (mut main, listener) = watched(stage.container("main", STUBBORN));
+    main["livenessProbe"]["terminationGracePeriodSeconds"] = json!(1);
+    let pod = pod("web", &json!({"terminationGracePeriodSeconds": 1000, "containers": [main]}));
+    run(&runtime, &pod).await;
+    drop(listener);
+    let seen = sync_until(&runtime, &pod, |c| c[0].restart_count == 1).await;
+    assert_eq!(seen[0].last_exit.as_ref().map(|exit| exit.exit_code), Some(137));
+    stop(&runtime, &pod, 0).await;
 }

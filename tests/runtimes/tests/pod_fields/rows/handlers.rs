@@ -21,7 +21,7 @@ pub(super) fn groups() -> Vec<Group> {
                 periodSeconds = 2 => yes("what_a_probe_leaves_out_is_kubernetes_default"), yes("what_a_probe_leaves_out_is_kubernetes_default");
                 successThreshold = 1 => yes("a_verdict_needs_enough_results_in_a_row"), yes("a_verdict_needs_enough_results_in_a_row");
                 tcpSocket = {"port": 80} with {"exec": null} => yes("a_liveness_probe_that_fails_has_the_container_started_again"), yes("a_liveness_probe_that_fails_has_the_container_started_again");
-                terminationGracePeriodSeconds = 5 => no(), no();
+                terminationGracePeriodSeconds = 5 => yes("a_probe_that_fails_ends_the_container_within_its_own_grace"), yes("a_probe_that_fails_ends_the_container_within_its_own_grace");
                 timeoutSeconds = 2 => yes("what_a_probe_leaves_out_is_kubernetes_default"), yes("what_a_probe_leaves_out_is_kubernetes_default");
             },
         ),

@@ -45,6 +45,7 @@ impl State {
             kind: ContainerKind::Regular,
             id: String::new(),
             image: String::new(),
+            image_id: String::new(),
             ready: running.exit.is_none(),
             started: running.exit.is_none(),
             state,
