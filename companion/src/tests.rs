@@ -1,6 +1,11 @@
 //! Stops on the paused clock, with an API server, a kubelet and a container runtime in memory.
 
-mod ends;
+mod evictions;
+mod gone;
+mod held;
+mod kubelets;
+mod manifests;
+mod outages;
 pub(crate) mod pods;
 mod view;
 mod world;

@@ -1,0 +1,193 @@
+//! How a pod is asked to end through the API server, and what budgets and other clients make of it.
+
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use serde_json::json;
+use tokio::time::{Instant, sleep};
+use winddown_shared::{Grace, StoppedContainer};
+
+use super::pods::*;
+use super::world::*;
+use winddown_api_client::refusal::Refusal;
+
+const BLOCKED: Refusal = Refusal::Busy { after: None };
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_is_evicted_with_its_grace_and_its_end_is_told_as_the_kubelet_saw_it() {
+    let (world, core) = World::new([pod("web", json!({}))]).await;
+    let (took, stopped) = stop(&core, "web", 30).await;
+    assert_eq!((took, world.log()), (2, vec!["0: evict web 30".to_owned()]));
+    let stopped = stopped.unwrap();
+    assert!(stopped.signalled_at.is_some() && !stopped.forced());
+    let ended = StoppedContainer { name: "a".into(), exit_code: 0, forced: false };
+    assert_eq!(stopped.containers, [ended]);
+    assert!(!core.known.status(&uid("web")).unwrap().any_running());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_budget_that_is_against_it_is_asked_each_second_for_ten_and_then_the_pod_is_deleted() {
+    let (world, core) = World::new([pod("web", json!({}))]).await;
+    world.refuse(1000, BLOCKED);
+    let (took, stopped) = stop(&core, "web", 60).await;
+    assert_eq!(took, 12);
+    assert_eq!(
+        stopped.unwrap().remark.as_deref(),
+        Some("the disruption budget web refused for 10 s, and it was deleted without consent")
+    );
+    let mut wanted: Vec<String> =
+        (0..=10).map(|at| format!("{at}: evict web {}", 60 - at)).collect();
+    wanted.push("10: delete web 50".into());
+    assert_eq!(world.log(), wanted);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_budget_gets_a_third_of_a_short_grace_or_what_is_configured() {
+    for (configured, at) in
+        [(None, 3), (Some(secs(5)), 5), (Some(secs(600)), 9), (Some(secs(0)), 0)]
+    {
+        let pods = [pod("web", json!({}))];
+        let (world, core) = World::with(pods, |config| config.eviction_timeout = configured).await;
+        world.refuse(1000, BLOCKED);
+        stop(&core, "web", 9).await.1.unwrap();
+        let last = world.log().pop().unwrap();
+        assert_eq!(last, format!("{at}: delete web {}", (9 - at).max(1)), "{configured:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_budget_that_agrees_in_time_has_the_pod_evicted() {
+    let (world, core) = World::new([pod("web", json!({}))]).await;
+    world.refuse(1000, BLOCKED);
+    let stopping = tokio::spawn(async move { stop(&core, "web", 60).await });
+    sleep(Duration::from_millis(3500)).await;
+    world.agree_again();
+    assert_eq!(stopping.await.unwrap().0, 6);
+    assert_eq!(world.log().last().unwrap(), "4: evict web 56");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_asks_for_time_gets_it_and_one_that_forbids_evictions_is_asked_to_delete() {
+    let (world, core) = World::new([pod("web", json!({}))]).await;
+    world.refuse(1, Refusal::Busy { after: Some(secs(4)) });
+    world.refuse(1, Refusal::NotAllowed);
+    stop(&core, "web", 60).await.1.unwrap();
+    assert_eq!(world.log(), ["0: evict web 60", "4: evict web 56", "4: delete web 56"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_grace_that_is_shortened_is_told_by_a_deletion_also_while_a_budget_is_against_it() {
+    for blocked in [false, true] {
+        let (world, core) = World::new([pod("web", json!({}))]).await;
+        world.set_takes(secs(600));
+        world.refuse(if blocked { 1000 } else { 0 }, BLOCKED);
+        let begun = Instant::now();
+        let (sender, grace) = Grace::until(begun + secs(60));
+        let uid = uid("web");
+        let stopping = tokio::spawn(async move { core.stop(&uid, None, grace).await });
+        sleep(secs(5)).await;
+        sender.shorten_to(begun + secs(11));
+        let stopped = stopping.await.unwrap().unwrap();
+        assert_eq!(begun.elapsed().as_secs(), 11);
+        assert!(stopped.forced());
+        let last = world.log().pop().unwrap();
+        assert_eq!(last, if blocked { "7: delete web 4" } else { "5: delete web 6" });
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_another_client_deletes_is_awaited_and_only_a_shorter_grace_is_sent() {
+    for (theirs, ours, wanted) in [(20, 30, &[][..]), (600, 30, &["0: delete web 30"][..])] {
+        let (world, core) = World::new([pod("web", json!({}))]).await;
+        world.set_takes(secs(10));
+        world.delete_by_others("web", secs(theirs));
+        sleep(Duration::from_millis(1)).await;
+        let took = stop(&core, "web", ours).await.0;
+        assert!((9..=10).contains(&took), "{took}");
+        assert_eq!(world.log(), wanted);
+    }
+    let (world, core) = World::new([pod("web", json!({}))]).await;
+    world.refuse(1000, BLOCKED);
+    let stopping = tokio::spawn(async move { stop(&core, "web", 60).await });
+    sleep(Duration::from_millis(2500)).await;
+    world.delete_by_others("web", secs(30));
+    assert_eq!(stopping.await.unwrap().0, 4);
+    assert_eq!(
+        world.log(),
+        ["0: evict web 60", "1: evict web 59", "2: evict web 58", "3: evict web 57"]
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn sigterm_is_told_as_of_the_request_that_was_granted() {
+    let (world, core) = World::new([pod("web", json!({}))]).await;
+    world.refuse(7, BLOCKED);
+    let begun = Instant::now();
+    let stopped = stop(&core, "web", 60).await.1.unwrap();
+    assert_eq!((stopped.signalled_at.unwrap() - begun).as_secs(), 7);
+    assert_eq!(stopped.remark.as_deref(), Some("the disruption budget web refused for 7 s"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_no_budget_selects_is_deleted_at_once_when_the_node_goes_down() {
+    let of = |kind| {
+        let owner = json!({
+            "apiVersion": "v1", "kind": kind, "name": "x", "uid": "x", "controller": true,
+        });
+        json!({"metadata": {"labels": {"app": "web"}, "ownerReferences": [owner]}})
+    };
+    let budget = |app| {
+        let selector = json!({"matchLabels": {"app": app}});
+        json!([{"metadata": {"name": "b", "namespace": "default"}, "spec": {"selector": selector}}])
+    };
+    for (down, kind, budgets, wanted) in [
+        (true, "ReplicaSet", Some(json!([])), "0: delete web 30"),
+        (true, "ReplicaSet", Some(budget("db")), "0: delete web 30"),
+        (true, "ReplicaSet", Some(budget("web")), "0: evict web 30"),
+        (true, "Job", Some(json!([])), "0: evict web 30"),
+        (false, "ReplicaSet", Some(json!([])), "0: evict web 30"),
+        // That they are not known does not mean that there are none.
+        (true, "ReplicaSet", None, "0: evict web 30"),
+    ] {
+        let (world, core) = World::new([pod("web", of(kind))]).await;
+        if let Some(budgets) = budgets.clone() {
+            world.set_budgets(budgets);
+        }
+        if down {
+            world.set_going_down();
+        }
+        stop(&core, "web", 30).await.1.unwrap();
+        assert_eq!(world.log(), [wanted], "{down} {kind} {budgets:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn many_pods_wait_for_their_turn_at_a_slow_api_server_and_it_is_not_called_silent() {
+    // Sixteen at a time, so the last is asked for after six seconds and more.
+    let names: Vec<String> = (0..120).map(|number| format!("web-{number}")).collect();
+    for budgets in [None, Some(json!([]))] {
+        let (world, core) = World::new(names.iter().map(|name| pod(name, json!({})))).await;
+        world.set_answers_after(Duration::from_millis(900));
+        if let Some(budgets) = budgets {
+            world.set_budgets(budgets);
+        }
+        world.set_going_down();
+        let ends = names.iter().map(|name| stop(&core, name, 12));
+        for (took, stopped) in join_all(ends).await {
+            assert!(took < 10, "{took}");
+            assert_eq!(stopped.unwrap().remark, None);
+        }
+        assert_eq!(world.log().len(), names.len(), "each is asked for once: {:?}", world.log());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn budgets_that_take_long_to_list_are_no_silence_of_the_api_server() {
+    let (world, core) = World::new([pod("web", json!({}))]).await;
+    world.set_going_down();
+    world.hang_budgets();
+    world.set_answers_after(Duration::from_millis(500));
+    world.set_takes(secs(1));
+    stop(&core, "web", 3).await.1.unwrap();
+    assert_eq!(world.log(), ["1: evict web 2"], "the kubelet is not stopped");
+}

@@ -1,0 +1,117 @@
+//! When a pod is gone, and how it ended.
+
+use std::time::Duration;
+
+use serde_json::json;
+use tokio::time::sleep;
+
+use super::pods::*;
+use super::world::*;
+
+#[tokio::test(start_paused = true)]
+async fn the_runtime_has_to_agree_that_a_pod_is_gone() {
+    let (world, core) = World::new([pod("web", json!({}))]).await;
+    world.set_lags(secs(7));
+    let took = stop(&core, "web", 30).await.0;
+    assert!((9..=10).contains(&took), "{took}");
+
+    // Taken away with force: the object is gone, the containers are not.
+    let (world, core) = World::new([pod("web", json!({}))]).await;
+    world.remove("web");
+    sleep(Duration::from_millis(1)).await;
+    assert!(waits(&core, "web", 600, 500).await);
+    assert_eq!(world.log(), Vec::<String>::new());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_runtime_that_cannot_be_asked_is_not_waited_for() {
+    let (world, core) = World::new([pod("web", json!({}))]).await;
+    world.set_lags(secs(600));
+    world.set_runtime_away();
+    assert_eq!(stop(&core, "web", 30).await.0, 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_is_gone_when_the_kubelet_has_taken_its_sandbox_down_and_not_when_the_api_server_hears_of_it()
+ {
+    let (world, core) = World::new([pod("web", json!({}))]).await;
+    world.set_tells_after(secs(5));
+    let (took, stopped) = stop(&core, "web", 30).await;
+    assert_eq!((took, stopped.unwrap().forced()), (2, false));
+
+    // That SIGKILL was needed is known from the container runtime.
+    let (world, core) = World::new([pod("web", json!({}))]).await;
+    world.set_tells_after(secs(5));
+    world.set_takes(secs(600));
+    let (took, stopped) = stop(&core, "web", 30).await;
+    assert_eq!((took, stopped.unwrap().forced()), (30, true));
+
+    // It ended by itself in the moment before the kubelet heard of its end: it may be started again.
+    let (world, core) = World::new([pod("web", json!({}))]).await;
+    world.set_takes(secs(20));
+    world.forget_containers("web");
+    let took = stop(&core, "web", 30).await.0;
+    assert_eq!(took, 20);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_goes_down_asks_how_a_pod_ended_only_where_its_grace_was_nearly_over() {
+    for (is_going_down, takes, wanted) in
+        [(true, 2, (2, false)), (true, 600, (35, true)), (false, 2, (7, false))]
+    {
+        let (world, core) = World::new([pod("web", json!({}))]).await;
+        if is_going_down {
+            world.set_going_down();
+        }
+        world.set_tells_after(secs(60));
+        world.set_exits_take(secs(5));
+        world.set_takes(secs(takes));
+        let (took, stopped) = stop(&core, "web", 30).await;
+        assert_eq!((took, stopped.unwrap().forced()), wanted);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_goes_down_waits_for_the_containers_of_a_pod_and_not_for_its_sandbox() {
+    for (going_down, ended_before, wanted) in [(true, false, 2), (true, true, 7), (false, false, 7)]
+    {
+        let (world, core) = World::new([pod("web", json!({}))]).await;
+        world.set_takes_down_after(secs(5));
+        if going_down {
+            world.set_going_down();
+        }
+        if ended_before {
+            // The kubelet may start it again before it hears of its end.
+            world.forget_containers("web");
+        }
+        assert_eq!(stop(&core, "web", 30).await.0, wanted, "{going_down} {ended_before}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_has_done_its_work_is_not_deleted_and_one_between_two_restarts_is() {
+    for (policy, phase, exit, deleted) in [
+        ("Never", "Succeeded", 0, false),
+        ("Never", "Running", 1, false),
+        ("OnFailure", "Running", 0, false),
+        ("OnFailure", "Running", 1, true),
+        ("Always", "Running", 0, true),
+        ("Always", "Failed", 1, false),
+    ] {
+        let more = json!({
+            "spec": {"restartPolicy": policy},
+            "status": {"phase": phase, "containerStatuses": [terminated(exit)]},
+        });
+        let (world, core) = World::new([pod("job", more)]).await;
+        world.forget_containers("job");
+        stop(&core, "job", 30).await.1.unwrap();
+        assert_eq!(!world.log().is_empty(), deleted, "{policy} {phase} {exit}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_unknown_pod_has_ended() {
+    let (world, core) = World::new([]).await;
+    assert_eq!(stop(&core, "web", 30).await.1.unwrap(), Default::default());
+    assert_eq!(world.log(), Vec::<String>::new());
+}

@@ -1,0 +1,70 @@
+//! What a pod holds after its containers have ended: its network, its volumes.
+
+use std::time::Duration;
+
+use serde_json::json;
+use tokio::time::sleep;
+
+use super::pods::*;
+use super::world::*;
+
+#[tokio::test(start_paused = true)]
+async fn a_network_is_given_back_by_the_kubelet_and_without_one_through_the_container_runtime() {
+    for held in [false, true] {
+        let (world, core) = World::new([pod("web", json!({}))]).await;
+        world.set_takes_down_after(secs(5));
+        world.set_going_down();
+        stop(&core, "web", 30).await.1.unwrap();
+        assert_eq!(core.held(&uid("web")).await.unwrap(), ["its network"]);
+        if held {
+            core.kubelet.hold().await;
+        }
+        core.give_network_back(&uid("web")).await.unwrap();
+        sleep(Duration::from_millis(1)).await;
+        assert_eq!(core.held(&uid("web")).await.unwrap().is_empty(), held);
+        sleep(secs(6)).await;
+        assert_eq!(core.held(&uid("web")).await.unwrap(), Vec::<String>::new());
+    }
+    let on_host = pod("web", json!({"spec": {"hostNetwork": true}}));
+    let (_, core) = World::new([on_host]).await;
+    assert_eq!(core.held(&uid("web")).await.unwrap(), Vec::<String>::new());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_volume_that_no_pod_had_when_a_pods_end_began_is_waited_for_ten_seconds_by_all_together()
+{
+    let claimed =
+        json!({"spec": {"volumes": [{"name": "d", "persistentVolumeClaim": {"claimName": "d"}}]}});
+    let pods = ["first", "second", "plain"]
+        .map(|name| pod(name, if name == "plain" { json!({}) } else { claimed.clone() }));
+    let (world, core) = World::new(pods).await;
+    world.set_unused_volume("/stale");
+    world.set_going_down();
+    let held = async |name| core.held(&uid(name)).await.unwrap();
+    stop(&core, "plain", 30).await.1.unwrap();
+    assert_eq!(held("plain").await, [""; 0], "it has no volumes");
+    stop(&core, "first", 30).await.1.unwrap();
+    assert_eq!(
+        held("first").await,
+        ["/stale"],
+        "an agent that was started again may have missed its use"
+    );
+    sleep(secs(8)).await;
+    assert_eq!(held("first").await, [""; 0]);
+    stop(&core, "second", 30).await.1.unwrap();
+    assert_eq!(held("second").await, [""; 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_volume_that_became_unused_while_a_pod_ended_may_be_its_and_is_waited_for() {
+    let claimed =
+        json!({"spec": {"volumes": [{"name": "d", "persistentVolumeClaim": {"claimName": "d"}}]}});
+    let (world, core) = World::new([pod("web", claimed)]).await;
+    world.set_going_down();
+    stop(&core, "web", 30).await.1.unwrap();
+    world.set_unused_volume("/own");
+    for _ in 0..3 {
+        assert_eq!(core.held(&uid("web")).await.unwrap(), ["/own"]);
+        sleep(secs(30)).await;
+    }
+}

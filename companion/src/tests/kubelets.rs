@@ -1,0 +1,58 @@
+//! A kubelet that is dead, is killed, or starts again what has ended.
+
+use serde_json::json;
+use tokio::time::sleep;
+
+use super::pods::*;
+use super::world::*;
+
+#[tokio::test(start_paused = true)]
+async fn what_a_dead_kubelet_leaves_is_stopped_at_the_end_of_the_grace_when_the_node_goes_down() {
+    let (world, core) = World::new([pod("web", json!({}))]).await;
+    world.set_kubelet_dead();
+    world.set_going_down();
+    assert_eq!(stop(&core, "web", 20).await.0, 21);
+    assert_eq!(world.log(), ["0: evict web 20", "20: stop uid-web 1"]);
+
+    let (world, core) = World::new([pod("web", json!({}))]).await;
+    world.set_kubelet_dead();
+    assert!(
+        waits(&core, "web", 20, 300).await,
+        "a node that stays up has its pods ended by its kubelet"
+    );
+    assert!(world.has_running("web"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_kubelet_that_is_killed_while_the_node_goes_down_costs_its_pods_no_grace() {
+    let (world, core) = World::new([pod("web", json!({})), pod("late", json!({}))]).await;
+    world.set_takes(secs(600));
+    world.set_going_down();
+    let stopping = {
+        let core = core.clone();
+        tokio::spawn(async move { stop(&core, "web", 20).await })
+    };
+    sleep(secs(5)).await;
+    world.kill_kubelet();
+    let (took, stopped) = stopping.await.unwrap();
+    assert_eq!(took, 20);
+    assert_eq!(
+        stopped.unwrap().remark.as_deref(),
+        Some("the kubelet is gone: its containers were stopped through the container runtime")
+    );
+    assert_eq!(stop(&core, "late", 10).await.0, 10);
+    let log = world.log();
+    let wanted = ["0: evict web 20", "5: stop the kubelet", "5: stop uid-web 15"];
+    assert_eq!(log[..3], wanted);
+    assert!(log.contains(&"20: stop uid-late 10".to_owned()), "{log:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_kubelet_starts_again_after_the_end_of_a_pod_is_ended_again() {
+    let (world, core) = World::new([pod("web", json!({}))]).await;
+    world.set_going_down();
+    stop(&core, "web", 30).await.1.unwrap();
+    world.runs_inside("uid-web");
+    sleep(secs(2)).await;
+    assert_eq!(world.log(), ["0: evict web 30", "2: stop uid-web 1"]);
+}

@@ -1,0 +1,88 @@
+//! Pods of manifests, which only the kubelet knows, and which end after it was stopped.
+
+use std::time::Duration;
+
+use serde_json::json;
+use tokio::time::sleep;
+
+use super::pods::*;
+use super::world::*;
+
+#[tokio::test(start_paused = true)]
+async fn pods_of_manifests_end_after_those_that_need_the_kubelet() {
+    let mirror = json!({"metadata": {"annotations": {
+        "kubernetes.io/config.mirror": "hash", "kubernetes.io/config.hash": "hash",
+        "kubernetes.io/config.source": "file",
+    }}});
+    let (world, core) = World::new([pod("etcd", mirror), pod("web", json!({}))]).await;
+    world.runs_inside("hash");
+    world.set_takes(secs(4));
+    world.set_going_down();
+    let both = tokio::join!(stop(&core, "etcd", 30), stop(&core, "web", 30));
+    assert_eq!((both.0.0, both.1.0), (8, 4));
+    let wanted = ["0: evict web 30", "4: stop the kubelet", "4: stop hash 26"];
+    assert_eq!(world.log(), wanted);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_kubelet_is_not_stopped_before_it_has_unmounted_what_its_pods_had() {
+    // What is never unmounted is waited for half of the grace.
+    for (unmounts_after, stopped_at) in [(3, 5), (1000, 15)] {
+        let mirror = json!({"metadata": {"annotations": {"kubernetes.io/config.mirror": "hash"}}});
+        let (world, core) = World::new([pod("etcd", mirror), pod("web", json!({}))]).await;
+        world.set_unmounts_after(secs(unmounts_after));
+        world.set_going_down();
+        let _ = tokio::join!(stop(&core, "etcd", 30), stop(&core, "web", 30));
+        let stopped = format!("{stopped_at}: stop the kubelet");
+        assert!(world.log().contains(&stopped), "{:?}", world.log());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_pod_of_a_manifest_is_stopped_under_its_own_uid_and_only_when_the_node_goes_down() {
+    let mirror = json!({"metadata": {"annotations": {
+        "kubernetes.io/config.mirror": "hash", "kubernetes.io/config.hash": "hash",
+        "kubernetes.io/config.source": "file",
+    }}});
+    let (world, core) = World::new([pod("etcd", mirror)]).await;
+    world.runs_inside("hash");
+    let error = stop(&core, "etcd", 30).await.1.unwrap_err().to_string();
+    let wanted = "pod default/etcd is left as it is: the kubelet runs it from a manifest file, so only \
+                  the removal of that file ends it while the node stays up";
+    assert_eq!(error, wanted);
+
+    world.set_going_down();
+    let (took, stopped) = stop(&core, "etcd", 30).await;
+    stopped.unwrap();
+    assert_eq!(
+        (took, world.log()),
+        (2, vec!["0: stop the kubelet".to_owned(), "0: stop hash 30".to_owned()])
+    );
+
+    world.set_runtime_away();
+    world.apply(pod(
+        "other",
+        json!({"metadata": {"annotations": {"kubernetes.io/config.mirror": "h"}}}),
+    ));
+    sleep(Duration::from_millis(1)).await;
+    let error = stop(&core, "other", 30).await.1.unwrap_err().to_string();
+    assert!(
+        error.ends_with("from a manifest file, and the container runtime: no socket"),
+        "{error}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn pods_of_manifests_do_not_wait_for_what_the_kubelet_has_still_to_tell() {
+    let mirror = json!({"metadata": {"annotations": {"kubernetes.io/config.mirror": "hash"}}});
+    let (world, core) = World::new([pod("etcd", mirror), pod("web", json!({}))]).await;
+    world.set_tells_after(secs(10));
+    world.set_going_down();
+    let etcd = {
+        let core = core.clone();
+        tokio::spawn(async move { stop(&core, "etcd", 60).await })
+    };
+    stop(&core, "web", 30).await.1.unwrap();
+    world.apply(pod("web", json!({"metadata": {"labels": {"late": "yes"}}})));
+    assert_eq!(etcd.await.unwrap().0, 4);
+}
