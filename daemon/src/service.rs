@@ -20,7 +20,7 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
-use winddown_machine::host::{boot_id, group_id, host_name, wall_clock};
+use winddown_machine::host::{boot_id, group_id, node_name, wall_clock};
 use winddown_shared::display::duration;
 use winddown_shared::{
     Inhibitor, LockState, PluginError, WallClock, WallTime, critical, error_chain,
@@ -48,9 +48,6 @@ pub use runtime::units_of_pods;
 
 /// A node on the real runtimes and the real logind.
 pub type ServiceNode = Node<ConfiguredRuntime>;
-
-/// The variable by which a pod is told its node's name, where the agent runs in one: its host name may be another.
-const NODE_NAME: &str = "NODE_NAME";
 
 /// Who holds the lock, as `systemd-inhibit --list` shows it.
 const WHO: &str = "winddown";
@@ -160,8 +157,7 @@ pub async fn run(options: ServiceOptions) -> Result<(), StartError> {
     make_directories(&config)?;
     // The socket comes first: it is what keeps a second agent from touching the first one's pods.
     let socket = bind(&options, &config).await?;
-    let node_name = std::env::var(NODE_NAME).ok().filter(|name| !name.is_empty());
-    let name = config.node_name_or(&node_name.unwrap_or_else(host_name));
+    let name = config.node_name_or(&node_name());
     let identity = Identity { name, boot_id: boot_id() };
     let configured = Configured::new(configuration);
     let mut service =

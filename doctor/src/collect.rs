@@ -108,7 +108,7 @@ pub async fn collect(place: &Place) -> Facts {
     let node = match &agent {
         Fact::Known(status) => status.node.name.clone(),
         Fact::Unseen(..) if !place.live => place.root.display().to_string(),
-        Fact::Unseen(..) => config.config.node_name_or(&winddown_machine::host::host_name()),
+        Fact::Unseen(..) => config.config.node_name_or(&winddown_machine::host::node_name()),
     };
     Facts {
         live: place.live,

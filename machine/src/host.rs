@@ -14,6 +14,19 @@ pub fn host_name() -> String {
     name.filter(|n| !n.is_empty()).unwrap_or_else(|| "localhost".to_owned())
 }
 
+/// The variable by which a pod is told its node's name.
+const NODE_NAME: &str = "NODE_NAME";
+
+/// What the node is called where its configuration names it not: what `NODE_NAME` says, which a pod is given because
+/// its host name may be another, or else [`host_name`].
+pub fn node_name() -> String {
+    named_by(std::env::var(NODE_NAME).ok())
+}
+
+fn named_by(variable: Option<String>) -> String {
+    variable.filter(|name| !name.is_empty()).unwrap_or_else(host_name)
+}
+
 /// The kernel's boot id; empty where there is none.
 pub fn boot_id() -> String {
     let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id");
@@ -73,4 +86,11 @@ pub fn wall_clock() -> WallClock {
 pub fn is_in_memory(directory: &Path) -> bool {
     let kind = directory.ancestors().find_map(|found| statfs(found).ok());
     kind.is_some_and(|found| found.filesystem_type() == TMPFS_MAGIC)
+}
+
+#[test]
+fn a_node_has_the_name_that_a_pod_is_told_and_without_one_that_of_the_host() {
+    assert_eq!(named_by(Some("worker-1".to_owned())), "worker-1");
+    assert_eq!(named_by(Some(String::new())), host_name());
+    assert_eq!(named_by(None), host_name());
 }

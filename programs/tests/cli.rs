@@ -53,6 +53,20 @@ fn doctor_finds_a_problem_where_there_is_no_bus_and_where_there_are_no_files() {
 }
 
 #[test]
+fn a_pod_of_the_agents_own_gives_its_nodes_name_to_the_plan_and_to_doctor() {
+    let pods = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/node/dns.yaml");
+    let named = |arguments: &[&str]| {
+        let output = winddown(arguments).env("NODE_NAME", "Worker-7").output().expect("it runs");
+        let said: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        said
+    };
+    let plan = named(&["plan", "shutdown", "-f", pods, "-o", "json"]);
+    assert!(plan.to_string().contains("\"dns-worker-7\""), "{plan:#}");
+    let found = named(&["--socket=/nonexistent/s", "doctor", "-o", "json"]);
+    assert_eq!(found["node"], "worker-7", "{found:#}");
+}
+
+#[test]
 fn what_is_piped_has_no_colour_unless_it_is_asked_for() {
     let plain = run(&["--socket=/nonexistent/s", "status"]);
     assert!(!plain.stderr.contains(&0x1b), "{:?}", String::from_utf8_lossy(&plain.stderr));

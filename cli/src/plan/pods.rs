@@ -11,7 +11,7 @@ use winddown_static_pods::{ManifestError, is_manifest, load_manifest};
 /// The pods of a manifest, or of all in a directory.
 pub(super) fn read(path: &Path, config: &Config) -> Result<Vec<Pod>, CommandError> {
     let files = if path.is_dir() { in_directory(path)? } else { vec![path.to_owned()] };
-    let node = config.node_name_or(&winddown_machine::host::host_name());
+    let node = config.node_name_or(&winddown_machine::host::node_name());
     let pods = files.iter().map(|file| load_manifest(file, &node).map_err(refused));
     pods.collect()
 }

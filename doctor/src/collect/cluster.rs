@@ -2,7 +2,7 @@
 
 use winddown_companion::{READ_BUDGETS, RightsUnknown, may, may_taint};
 use winddown_config::Config;
-use winddown_machine::host::host_name;
+use winddown_machine::host::node_name;
 use winddown_node::cluster::connect;
 use winddown_shared::{WallClock, error_chain};
 
@@ -16,7 +16,7 @@ pub(super) async fn missing_rights(
     config: &Config,
     wall: &WallClock,
 ) -> Result<Vec<String>, String> {
-    let name = config.node_name_or(&host_name());
+    let name = config.node_name_or(&node_name());
     let connection = connect(config, &name, wall).await.map_err(|error| error_chain(&error))?;
     let client = connection.client();
     let asked = async {
@@ -40,7 +40,7 @@ pub(super) async fn missing_rights(
 /// # Errors
 /// The credentials cannot be read: why, for people.
 pub(super) async fn verifies_server(config: &Config, wall: &WallClock) -> Result<bool, String> {
-    let name = config.node_name_or(&host_name());
+    let name = config.node_name_or(&node_name());
     let connection = connect(config, &name, wall).await.map_err(|error| error_chain(&error))?;
     Ok(connection.verifies_server())
 }
