@@ -21,9 +21,14 @@ pub(super) fn run(
         return Err(CommandError::message(Exit::Usage, what)
             .with_hint("winddown plan eviction asks the running agent, which measures its pods"));
     };
+    let Some(form) = args.output.text() else {
+        return Err(CommandError::message(Exit::Usage, "cases have no picture").with_hint(
+            "winddown plan eviction -o svg, without -f, draws the agent's own evictions",
+        ));
+    };
     let mark = cases::Mark("\"signal\"");
     let answer = |case: &str| plan_json_line(case, args.explain).map_err(CommandError::failure);
-    cases::answer_each(cases, mark, out, answer, |answer, out| print(answer, args.output, out))
+    cases::answer_each(cases, mark, out, answer, |answer, out| print(answer, form, out))
 }
 
 /// What is short on this node, or nearest to it, and who would end for it.
@@ -36,7 +41,16 @@ fn ask_agent(
     ask::block_on(async {
         let asked = client.eviction_plan(args.signal.map(Signal::as_str));
         let plan = ask::patiently(out, status::WAITING, asked).await?;
-        plan::show(&plan, args.output, args.explain, winddown_render::eviction, out)?;
+        if let Some(form) = args.output.text() {
+            plan::show(&plan, form, args.explain, winddown_render::eviction, out)?;
+            return Ok(Exit::Success);
+        }
+        let picture = winddown_render::report::evictions(&plan).ok_or_else(|| {
+            let what = "no pod was evicted for want of memory since the agent was started";
+            CommandError::message(Exit::Failure, what)
+                .with_hint("winddown plan eviction shows what is short and the last decisions")
+        })?;
+        out.text(&picture)?;
         Ok(Exit::Success)
     })
 }

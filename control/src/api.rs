@@ -30,7 +30,8 @@ pub use preemption::{
     ConsideredPod, Lacking, NodeResource, PreemptionCase, PreemptionPlan, RoomVerdict, WaitingPod,
 };
 pub use pressure::{
-    AwayStatus, EvictionPlan, EvictionRecord, PressureStatus, RankedPodStatus, ThresholdStatus,
+    AwayStatus, EvictionPlan, EvictionRecord, MemoryCurve, PressureStatus, RankedPodStatus,
+    ThresholdStatus,
 };
 pub use report::{ReportEntry, ReportList};
 pub use request::{

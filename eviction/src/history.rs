@@ -5,9 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde::Serialize;
+use tokio::time::Instant;
 use winddown_shared::{PodLabel, WallTime};
 
 use crate::choose::{Considered, Verdict};
+use crate::curve::{Curve, Samples};
 use crate::decide::Act;
 use crate::seams::Reclaimed;
 use crate::signal::Cause;
@@ -46,6 +48,9 @@ pub struct Record {
     /// The first ten pods in the order in which they would have been ended.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub ranking: Vec<RankedPod>,
+    /// The memory around it; none if no pod was chosen, or for something else.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub curve: Option<Curve>,
     /// How often the same was decided in a row.
     pub times: u64,
     /// When last.
@@ -147,6 +152,12 @@ impl History {
         }
     }
 
+    /// Adds the sample of `now` to the curves that are not complete.
+    pub(crate) fn follow(&mut self, now: Instant, samples: &Samples) {
+        let curves = self.records.iter_mut().filter_map(|record| record.curve.as_mut());
+        curves.for_each(|curve| curve.follow(now, samples));
+    }
+
     /// From the oldest to the newest.
     pub(crate) fn records(&self) -> Vec<Record> {
         self.records.iter().cloned().collect()
@@ -168,6 +179,7 @@ impl Record {
             victim: None,
             outcome,
             ranking: Vec::new(),
+            curve: None,
             times: 1,
             last_at: at,
         }

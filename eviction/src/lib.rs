@@ -22,6 +22,7 @@ mod cadence;
 mod choose;
 mod condition;
 mod controller;
+mod curve;
 mod decide;
 mod history;
 mod limits;
@@ -48,6 +49,7 @@ pub use condition::{Condition, ConditionText, Conditions};
 pub use controller::{
     AwayPod, EvictionController, EvictionParts, EvictionView, Explanation, ThresholdView,
 };
+pub use curve::Curve;
 pub use decide::{Act, Decision, FORGIVEN, Snapshot, decide};
 pub use history::{Outcome, PodName, RankedPod, Record};
 pub use limits::{OverLimit, has_local_limits, over_limit};

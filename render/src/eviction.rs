@@ -1,8 +1,12 @@
 //! `winddown plan eviction`, as the running agent answers it, and the pressure in `winddown status`.
 
+mod curve;
+
+use winddown_shared::Quantity;
 use winddown_shared::display::{clean, seconds};
 
 use super::paint::{BAD, DIM, GOOD, HEAD, Paint, WARN};
+use super::preemption::byte_text;
 use super::{Column, Table, View, wrap};
 use winddown_control::api::{
     EvictionPlan, EvictionRecord, PressureStatus, RankedPodStatus, ThresholdStatus,
@@ -25,7 +29,7 @@ pub fn eviction(plan: &EvictionPlan, view: &View) -> String {
     if let Some(signal) = &plan.signal {
         let title = format!("WOULD END FOR {}", clean(signal));
         text.push_str(&format!("\n{}\n", paint.with(HEAD, &title)));
-        text.push_str(&ranking(&plan.pods, view));
+        text.push_str(&ranking(signal, &plan.pods, view));
     }
     for pod in &plan.pressure.away {
         let name = format!("{}/{}", clean(&pod.namespace), clean(&pod.name));
@@ -41,6 +45,13 @@ pub fn eviction(plan: &EvictionPlan, view: &View) -> String {
                 text.push_str(if number == 0 { "  " } else { "    " });
                 text.push_str(part);
                 text.push('\n');
+            }
+            let room = view.width.map(|width| width.saturating_sub(4));
+            let curve = record.curve.as_ref().and_then(|curve| curve::lines(curve, room));
+            if let Some([blocks, mark, said]) = curve {
+                text.push_str(&format!("    {blocks}\n    {mark}\n"));
+                let said = wrap(&said, view.width, 4);
+                said.iter().for_each(|line| text.push_str(&format!("    {line}\n")));
             }
         }
     }
@@ -58,9 +69,9 @@ pub(super) fn summary(pressure: &PressureStatus) -> (String, anstyle::Style) {
         (false, _) => clean(&pressure.conditions.join(", ")).into_owned(),
     };
     for one in &met {
-        let (signal, available) = (clean(&one.signal), one.available.as_deref().unwrap_or("-"));
-        let least = one.threshold.as_deref().unwrap_or("-");
-        text.push_str(&format!("; {signal} {} of {}", clean(available), clean(least)));
+        let [available, least] =
+            [&one.available, &one.threshold].map(|text| amount(&one.signal, text));
+        text.push_str(&format!("; {} {available} of {least}", clean(&one.signal)));
     }
     if pressure.shadow {
         text.push_str(" (only watching: evictionShadow)");
@@ -88,12 +99,10 @@ fn thresholds(all: &[ThresholdStatus], view: &View) -> String {
         };
         let met = one.met_seconds.map_or_else(|| "-".to_owned(), seconds);
         let style = one.met_seconds.map(|_| BAD);
-        let amount =
-            |text: &Option<String>| text.as_deref().map_or_else(|| "-".to_owned(), rounded);
         table.row([
             (one.signal.clone(), None),
-            (amount(&one.available), style),
-            (amount(&one.threshold), None),
+            (amount(&one.signal, &one.available), style),
+            (amount(&one.signal, &one.threshold), None),
             (kind, None),
             (met, style),
         ]);
@@ -102,7 +111,7 @@ fn thresholds(all: &[ThresholdStatus], view: &View) -> String {
 }
 
 /// Those that would end, in their order; in a wide view the others too.
-fn ranking(pods: &[RankedPodStatus], view: &View) -> String {
+fn ranking(signal: &str, pods: &[RankedPodStatus], view: &View) -> String {
     let can_end = |pod: &&RankedPodStatus| matches!(&*pod.verdict, "chosen" | "notNeeded");
     let shown: Vec<_> = pods.iter().filter(|pod| view.wide || can_end(pod)).collect();
     if shown.is_empty() {
@@ -128,25 +137,30 @@ fn ranking(pods: &[RankedPodStatus], view: &View) -> String {
         table.row([
             (format!("{}/{}", pod.namespace, pod.name), None),
             (pod.priority.to_string(), None),
-            (pod.usage.map_or_else(|| "-".to_owned(), |usage| usage.to_string()), None),
-            (pod.request.to_string(), None),
+            (amount(signal, &pod.usage.map(|usage| usage.to_string())), None),
+            (amount(signal, &Some(pod.request.to_string())), None),
             (what.to_owned(), style),
         ]);
     }
     table.render(view)
 }
 
-/// Bytes as people write them, `23.5Gi`; all else as it is.
-fn rounded(text: &str) -> String {
-    let kibibytes = text.strip_suffix("Ki").and_then(|digits| digits.parse::<i64>().ok());
-    let bytes = kibibytes.and_then(|kibibytes| kibibytes.checked_mul(1024));
-    bytes.map_or_else(|| text.to_owned(), super::preemption::byte_text)
+/// What a signal speaks of as people write it: bytes as `23.5Gi`, unless they are round already, and all else as it
+/// is; `-` where it is not known.
+pub(super) fn amount(signal: &str, text: &Option<String>) -> String {
+    let Some(text) = text.as_deref() else { return "-".to_owned() };
+    let is_counted = signal == "pid.available" || signal.ends_with("inodesFree");
+    let is_round = ["Mi", "Gi", "Ti"].iter().any(|unit| text.ends_with(unit));
+    let bytes = text.parse::<Quantity>().ok().filter(|_| !is_counted && !is_round);
+    bytes.map_or_else(|| clean(text).into_owned(), |bytes| byte_text(bytes.value()))
 }
 
 fn one(record: &EvictionRecord) -> String {
     let mut text = format!("{} {}", record.at, clean(&record.signal));
-    if let (Some(available), Some(least)) = (&record.available, &record.threshold) {
-        text.push_str(&format!(": {} of {}", clean(available), clean(least)));
+    if record.available.is_some() && record.threshold.is_some() {
+        let [available, least] =
+            [&record.available, &record.threshold].map(|text| amount(&record.signal, text));
+        text.push_str(&format!(": {available} of {least}"));
     }
     if let Some(victim) = &record.victim {
         text.push_str(&format!(", {}", clean(victim)));

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use winddown_eviction::Signal;
 
 use super::TextFormat;
@@ -23,7 +23,7 @@ pub struct PlanEvictionArgs {
     /// Say of every pod what it uses, what it asked for, and why it would end or stay
     #[arg(long)]
     pub explain: bool,
-    /// Form of the answer: text, or json or yaml, one object per case
+    /// Form of the answer: text, json or yaml, one object per case, or svg: the memory around the agent's evictions
     #[arg(
         short,
         long,
@@ -32,13 +32,40 @@ pub struct PlanEvictionArgs {
         default_value_t,
         hide_possible_values = true
     )]
-    pub output: TextFormat,
+    pub output: EvictionFormat,
+}
+
+/// Forms of the answer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum EvictionFormat {
+    /// For people.
+    #[default]
+    Text,
+    /// The stable interface for programs.
+    Json,
+    /// The same as YAML.
+    Yaml,
+    /// The memory before and after each eviction as a picture.
+    Svg,
+}
+
+impl EvictionFormat {
+    /// The form of the text; none for a picture.
+    pub(crate) fn text(self) -> Option<TextFormat> {
+        match self {
+            Self::Text => Some(TextFormat::Text),
+            Self::Json => Some(TextFormat::Json),
+            Self::Yaml => Some(TextFormat::Yaml),
+            Self::Svg => None,
+        }
+    }
 }
 
 const EXAMPLES: &str = "\
 Examples:
   winddown plan eviction
   winddown plan eviction --signal nodefs.available --explain
+  winddown plan eviction -o svg > evictions.svg
   winddown plan eviction -f case.json --explain
   winddown plan eviction -f cases.jsonl -o json
 

@@ -140,9 +140,26 @@ pub struct EvictionRecord {
     /// The first ten pods in the order in which they would have ended.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ranking: Vec<RankedPodStatus>,
+    /// The memory around it; absent if no pod was chosen, or for something else.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub curve: Option<MemoryCurve>,
     /// How often the same was decided again, this time included.
     #[serde(default)]
     pub times: u64,
+}
+
+/// The memory that was available from three minutes before an eviction to half a minute after it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct MemoryCurve {
+    /// The time of one value, in seconds.
+    pub seconds_each: u64,
+    /// The least that was available in each such time, in bytes; null where nothing was measured.
+    pub available: Vec<Option<i64>>,
+    /// The index of the value in whose time the pod was chosen.
+    pub chosen_at: usize,
+    /// The least there should be, in bytes.
+    pub threshold: i64,
 }
 
 impl EvictionPlan {

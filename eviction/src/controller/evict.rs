@@ -254,6 +254,7 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
         let mut record = Record::about(act, self.parts.wall.now(), outcome);
         record.victim = choice.victim.map(|pod| pod.label().into());
         record.ranking = first_of(&choice.considered);
+        record.curve = choice.victim.and_then(|_| self.shown.curve(act));
         self.shown.note(record)
     }
 }

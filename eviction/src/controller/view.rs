@@ -11,9 +11,11 @@ use winddown_shared::{PodKiller, PodStats};
 use crate::admit::PressureGate;
 use crate::choose::{Candidate, choose};
 use crate::condition::Conditions;
+use crate::curve::{Curve, Samples};
 use crate::decide::Act;
 use crate::history::{History, Outcome, PodName, RankedPod, Record};
 use crate::memory::Memory;
+use crate::observation::Observations;
 use crate::policy::Policy;
 use crate::readmission::Readmission;
 use crate::seams::{Signals, Wanted};
@@ -86,6 +88,7 @@ pub(super) struct Shown(Mutex<Latest>);
 struct Latest {
     policy: Arc<Policy>,
     memory: Memory,
+    samples: Samples,
     history: History,
     away: Vec<(PodName, Instant)>,
 }
@@ -215,7 +218,19 @@ impl EvictionView {
 impl Shown {
     pub(super) fn new(policy: Arc<Policy>) -> Self {
         let (memory, history) = (Memory::default(), History::default());
-        Self(Mutex::new(Latest { policy, memory, history, away: Vec::new() }))
+        let samples = Samples::new(Instant::now());
+        Self(Mutex::new(Latest { policy, memory, samples, history, away: Vec::new() }))
+    }
+
+    /// Before it is decided what a sample means.
+    pub(super) fn measured(&self, now: Instant, observed: &Observations) {
+        let Latest { samples, history, .. } = &mut *self.lock();
+        samples.note(now, observed);
+        history.follow(now, samples);
+    }
+
+    pub(super) fn curve(&self, act: &Act) -> Option<Curve> {
+        self.lock().samples.curve(Instant::now(), act.signal, act.threshold.value())
     }
 
     pub(super) fn looked(&self, policy: &Arc<Policy>, memory: &Memory, readmission: &Readmission) {

@@ -1,9 +1,10 @@
 //! What eviction says, as the control API shows it.
 
 use winddown_control::api::{
-    AwayStatus, EvictionPlan, EvictionRecord, PressureStatus, RankedPodStatus, ThresholdStatus,
+    AwayStatus, EvictionPlan, EvictionRecord, MemoryCurve, PressureStatus, RankedPodStatus,
+    ThresholdStatus,
 };
-use winddown_eviction::{AwayPod, Explanation, Outcome, RankedPod, Record, ThresholdView};
+use winddown_eviction::{AwayPod, Curve, Explanation, Outcome, RankedPod, Record, ThresholdView};
 
 /// What an explanation says.
 pub(super) fn plan(told: Explanation) -> EvictionPlan {
@@ -66,7 +67,17 @@ pub(super) fn record(record: Record) -> EvictionRecord {
         victim: record.victim.map(|pod| format!("{}/{}", pod.namespace, pod.name)),
         outcome: outcome(&record.outcome),
         ranking: record.ranking.into_iter().map(ranked).collect(),
+        curve: record.curve.map(curve),
         times: record.times,
+    }
+}
+
+fn curve(curve: Curve) -> MemoryCurve {
+    MemoryCurve {
+        seconds_each: curve.seconds_each,
+        available: curve.available,
+        chosen_at: curve.chosen_at,
+        threshold: curve.threshold,
     }
 }
 

@@ -4,6 +4,7 @@ use anstyle::Style;
 use winddown_shared::display::{clean, seconds};
 
 use super::Page;
+use crate::eviction::amount;
 use crate::group_state::GroupState;
 use crate::line::{Line, span};
 use crate::paint::{BAD, DIM, GOOD, PLAIN, WARN};
@@ -58,7 +59,8 @@ impl Page<'_> {
     /// The groups of a shutdown, how far each is.
     fn groups(&self, status: &Status) -> Vec<Line> {
         let shutdown = &status.shutdown;
-        if shutdown.phase == Phase::Idle || shutdown.groups.is_empty() {
+        let mut groups = shutdown.groups.iter().filter(|group| group.pods > 0).peekable();
+        if shutdown.phase == Phase::Idle || groups.peek().is_none() {
             return Vec::new();
         }
         let mut table = Table::new([
@@ -67,7 +69,7 @@ impl Page<'_> {
             Column::words(""),
             Column::words(""),
         ]);
-        for group in &shutdown.groups {
+        for group in groups {
             table.row(self.group(group, shutdown.phase));
         }
         self.titled(&table)
@@ -112,7 +114,6 @@ impl Page<'_> {
             Column::numbers("LEAST"),
             Column::words("KIND"),
         ]);
-        let amount = |text: &Option<String>| text.clone().unwrap_or_else(|| "-".to_owned());
         for one in met {
             let kind = match one.hard {
                 true => "hard".to_owned(),
@@ -120,8 +121,8 @@ impl Page<'_> {
             };
             table.row([
                 (one.signal.clone(), Some(BAD)),
-                (amount(&one.available), Some(BAD)),
-                (amount(&one.threshold), None),
+                (amount(&one.signal, &one.available), Some(BAD)),
+                (amount(&one.signal, &one.threshold), None),
                 (kind, None),
             ]);
         }

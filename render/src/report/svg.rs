@@ -1,6 +1,7 @@
 //! The report as a picture: a timeline with a bar per pod.
 
 pub(super) mod canvas;
+pub(super) mod evictions;
 mod legend;
 mod milestones;
 mod rows;

@@ -39,6 +39,26 @@ async fn a_pod_is_asked_to_end_within_250_ms_of_the_crossing() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_was_available_around_an_eviction_is_kept_with_it() {
+    let world = World::new(hard(), memory_pods());
+    world.is(left("12Gi"), secs(30)).await;
+    world.helps(LOWEST, left("4Gi"));
+    world.is(left("500Mi"), secs(60)).await;
+    let curve = world.view.history()[0].curve.clone().unwrap();
+    let told: Vec<u64> =
+        curve.available.iter().map(|value| value.unwrap().unsigned_abs() >> 20).collect();
+    let wanted = [vec![12 << 10; 10], vec![500], vec![4 << 10; 10]].concat();
+    assert_eq!((told, curve.chosen_at), (wanted, 10));
+    assert_eq!(curve.threshold.unsigned_abs(), bytes("1Gi"));
+    // For want of processes there is none.
+    let pids = policy(json!({"evictionHard": {"pid.available": "1200"}}));
+    let world = World::new(pids, vec![(pod("many", 0, &[]), processes(1000))]);
+    let pids = winddown_shared::PidStats { at: None, max: 4096, running: 3096 };
+    world.is(NodeStats { pids: Some(pids), ..left("12Gi") }, secs(5)).await;
+    assert_eq!(world.view.history()[0].curve, None);
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_kernel_wakes_the_loop_but_not_more_often_than_ten_times_a_second() {
     let world = World::new(hard(), memory_pods());
     world.is(left("12Gi"), Duration::from_millis(1500)).await;

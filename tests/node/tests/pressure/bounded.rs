@@ -172,14 +172,18 @@ impl Bounded {
     }
 
     pub(crate) fn status(&self) -> TestResult<Value> {
+        Ok(serde_json::from_str(&self.winddown(&["status", "-o", "json"])?)?)
+    }
+
+    /// What the program says of this agent.
+    pub(crate) fn winddown(&self, arguments: &[&str]) -> TestResult<String> {
         let socket = self.root.path().join("run/winddown/winddown.sock");
         let mut command = Command::new(self.programs.join("winddown"));
-        command.arg("--socket").arg(socket).args(["status", "-o", "json"]);
-        let output = command.output()?;
+        let output = command.arg("--socket").arg(socket).args(arguments).output()?;
         if !output.status.success() {
             return Err(String::from_utf8_lossy(&output.stderr).into_owned().into());
         }
-        Ok(serde_json::from_slice(&output.stdout)?)
+        Ok(String::from_utf8(output.stdout)?)
     }
 
     /// The pods that were evicted, by the agent's own account.
