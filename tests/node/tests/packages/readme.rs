@@ -1,7 +1,8 @@
 //! A bare Debian node, driven only by what README.md and docs/ say to type, and saying what they show.
 //!
 //! Blocks marked `console,ignore,node` are typed in the node, page by page in the order in which they are read;
-//! those marked `console,ignore,build` in the repository. A command may not fail unless its comment names
+//! those marked `console,ignore,build` in the repository; of those marked `console,ignore,slow`, `make demo-node` is
+//! typed and what runs this test, or takes hours, has to be a target. A command may not fail unless its comment names
 //! the exit code. What a page shows may leave lines out (`…`), and lengths and times may be others.
 
 use std::path::Path;
@@ -11,7 +12,7 @@ use std::time::Duration;
 use winddown_node_tests::scenario::TestResult;
 use winddown_node_tests::{Flavour, Node, base_or_skip, in_long_form, of_this_test, programs};
 
-use crate::packages::made::{Packages, are_here, repository};
+use crate::packages::made::{Packages, are_here, repository, text_of};
 use crate::packages::page::{self, Block, Page};
 use crate::packages::shown::shows;
 
@@ -21,10 +22,10 @@ pub(super) const COMMAND: Duration = Duration::from_secs(60);
 const READER: Duration = Duration::from_secs(20);
 const POWER_OFF: Duration = Duration::from_secs(60);
 /// Room that no check finds small.
-const DISK: u64 = 4 << 30;
+pub(super) const DISK: u64 = 4 << 30;
 /// A bare node has no sudo, and nobody but root.
 pub(super) const SUDO: &str = "#!/bin/sh\nexec \"$@\"\n";
-const HOME: &str = "/root";
+pub(super) const HOME: &str = "/root";
 
 /// A command of a page, and what the page shows of its answer.
 pub(super) struct Typed {
@@ -86,6 +87,33 @@ async fn what_is_typed_in_the_repository_says_what_the_pages_say() -> TestResult
         let error = String::from_utf8_lossy(&output.stderr);
         judge(&command, output.status.code(), &said)
             .map_err(|e| format!("{}: {e}{error}", command.at))?;
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_takes_long_is_a_target_of_make_and_a_node_demonstrates_a_power_off() -> TestResult {
+    let test = "what_takes_long_is_a_target_of_make_and_a_node_demonstrates_a_power_off";
+    let typed = typed("slow")?;
+    assert!(typed.len() >= 4, "only {} commands", typed.len());
+    for command in &typed {
+        let words = command.line.split(" # ").next().unwrap_or_default();
+        let Some(targets) = words.strip_prefix("make ") else { continue };
+        let targets: Vec<&str> = targets.split_whitespace().collect();
+        let planned = targets != ["demo-node"];
+        if !planned && !in_long_form(test, "builds the programs of nodes once more") {
+            continue;
+        }
+        if !planned && base_or_skip(test, Flavour::Plain).await?.is_none() {
+            continue;
+        }
+        let mut make = Command::new("make");
+        make.args(planned.then_some("--dry-run")).args(targets).current_dir(repository());
+        make.env_remove("MAKEFLAGS").env_remove("MAKELEVEL");
+        for name in of_this_test() {
+            make.env_remove(name);
+        }
+        text_of(&mut make).map_err(|error| format!("{}: {error}", command.at))?;
     }
     Ok(())
 }

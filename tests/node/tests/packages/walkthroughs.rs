@@ -1,4 +1,4 @@
-//! docs/tutorials/beside-a-kubelet.md, typed into nodes that are laid out as kubeadm, k3s and EKS do it.
+//! The tutorials, typed into nodes: a single server, and nodes that are laid out as kubeadm, k3s and EKS do it.
 //!
 //! What is called kubelet and k3s there does nothing but run; their API server is out of reach.
 
@@ -8,9 +8,9 @@ use winddown_apiserver::ApiServer;
 use winddown_node_tests::scenario::{TestResult, not_well};
 use winddown_node_tests::{Flavour, Node, base_or_skip, programs};
 
-use super::readme::{COMMAND, SUDO, commands, enter};
+use super::readme::{COMMAND, DISK, HOME, SUDO, commands, enter};
 use crate::packages::made::repository;
-use crate::packages::page::Page;
+use crate::packages::page::{Block, Page};
 
 const PAGE: &str = "docs/tutorials/beside-a-kubelet.md";
 const STAND_IN: &str = "#!/bin/sh\nsleep infinity & wait\n";
@@ -31,6 +31,32 @@ async fn a_node_of_k3s_does_what_its_walkthrough_says() -> TestResult {
 async fn a_node_of_eks_does_what_its_walkthrough_says() -> TestResult {
     let test = "a_node_of_eks_does_what_its_walkthrough_says";
     walk(test, "EKS", "/var/lib/kubelet/kubeconfig").await
+}
+
+#[tokio::test]
+async fn a_single_server_does_what_its_walkthrough_says() -> TestResult {
+    const PAGE: &str = "docs/tutorials/single-server.md";
+    let test = "a_single_server_does_what_its_walkthrough_says";
+    let Some(base) = base_or_skip(test, Flavour::Plain).await? else { return Ok(()) };
+    let mut node = Node::create(&base).await?;
+    node.add_disk(DISK).await?;
+    node.write("/usr/local/bin/sudo", SUDO, 0o755)?;
+    node.install_programs(&programs().await?, HOME)?;
+    node.start().await?;
+    let page = Page::read(&repository().join(PAGE));
+    let server = |block: &&Block| block.words() == ["console", "ignore", "server"];
+    let typed = page.blocks.iter().filter(server).flat_map(|block| commands(PAGE, block));
+    let mut count = 0;
+    for command in typed {
+        println!("{} $ {}", command.at, command.line);
+        enter(&mut node, &command).await.map_err(|error| format!("{}: {error}", command.at))?;
+        count += 1;
+    }
+    assert!(count >= 10, "only {count} commands");
+    let there = |path: &str| node.host_path(path).exists();
+    assert!(!there("/etc/systemd/system/winddown.service"), "the unit is left");
+    assert!(there("/etc/winddown/config.yaml"), "what stays is gone");
+    Ok(())
 }
 
 /// Types the blocks below that heading, into a node that has what belongs to it.
