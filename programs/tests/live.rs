@@ -249,7 +249,7 @@ fn the_screens_of_the_documentation_are_up_to_date() {
     ] {
         let status: Status = serde_json::from_slice(&kept(&format!("{name}.json"))).unwrap();
         let scene = Scene { status: Some(&status), blocks: true, ..Scene::default() };
-        let drawn = picture::draw(title, &live(&scene, 80, 24).lines, 80);
+        let drawn = picture::draw(title, &live(&scene, 100, 24).lines, 100);
         compare(&format!("live-{name}.svg"), &drawn);
     }
 }

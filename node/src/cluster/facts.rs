@@ -72,7 +72,7 @@ fn clean(clean: &Clean) -> NodeCondition {
             (true, "PodsEnded", "All pods have ended, and nothing of theirs is mounted.")
         }
         Clean::Down { clean: false } => {
-            (false, "PodsLeft", "Pods or mounts were left when the node was let go.")
+            (false, "PodsLeft", "Pods or mounts were left when the lock was released.")
         }
     };
     condition(CLEAN_SHUTDOWN, on, reason, message)

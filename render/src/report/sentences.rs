@@ -203,9 +203,10 @@ pub(super) fn fold(group: &GroupReport) -> (Vec<&PodReport>, Vec<&PodReport>) {
 pub(super) fn folded(pods: &[&PodReport]) -> (String, String) {
     let spared = pods.iter().filter(|pod| pod.end == PodEnd::Spared).count();
     let among = if spared > 0 { format!(", {spared} of them spared") } else { String::new() };
-    let how = pods.iter().filter_map(|pod| pod.exit).max().map_or("spared".to_owned(), |last| {
-        format!("ended by themselves by {:.3} s", last.as_secs_f64())
-    });
+    let how =
+        pods.iter().filter_map(|pod| pod.exit).max().map_or("spared".to_owned(), |last| {
+            format!("ended by themselves by {}", in_seconds(last))
+        });
     (format!("{} more{among}", pods.len()), how)
 }
 
@@ -287,6 +288,6 @@ pub(super) fn end_of_run(report: &ShutdownReport) -> &'static str {
         (Outcome::Interrupted, _) => "the agent was stopped",
         (Outcome::CutOff, _) => "last heard of",
         (_, Trigger::Drain) => "drain over",
-        _ => "node let go",
+        _ => "lock released",
     }
 }

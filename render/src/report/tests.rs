@@ -87,7 +87,7 @@ fn who_was_killed_and_who_is_left_is_said_beside_the_pod() {
     assert_eq!(
         text(&report, false),
         "\
-Incomplete shutdown: 2 of 3 pods still ran when the node was let go, after 31 s (budget 27 s).
+Incomplete shutdown: 2 of 3 pods still ran when the lock was released, after 31 s (budget 27 s).
 2026-11-20 03:44:00 UTC · power-off · boot 4f1c8a2e
 The groups ask for 30 s, but the login manager waits only 30 s (set by \
 /usr/lib/systemd/logind.conf.d/unattended-upgrades-logind-maxdelay.conf), and 2 s are kept for \
@@ -115,7 +115,7 @@ fn of_very_many_pods_those_that_went_wrong_and_the_slowest_are_shown() {
     assert!(rows[0].trim_start().starts_with("default/killed"), "{text}");
     assert!(rows[1].trim_start().starts_with("default/p999 "), "{text}");
     assert_eq!(rows.len(), 13);
-    assert_eq!(rows[12], "  … 988 more: ended by themselves by 1.488 s; -o json has them");
+    assert_eq!(rows[12], "  … 988 more: ended by themselves by 1.5 s; -o json has them");
 }
 
 #[test]

@@ -48,7 +48,7 @@ impl ShutdownReport {
                 pod_count(total)
             ),
             Outcome::Left => format!(
-                "Incomplete {what}: {left} of {} still ran when the node was let go, after {time}.",
+                "Incomplete {what}: {left} of {} still ran when the lock was released, after {time}.",
                 pod_count(total)
             ),
             Outcome::Cancelled => format!("Cancelled {what}, after {took}: {}.", tally()),

@@ -68,7 +68,7 @@ fn the_decisions_are_told_in_the_order_of_their_time() {
             "21.010 s 03:44:21.133 critical: 1 pod asked to end within 20 s",
             "30.000 s 03:44:30.123 critical: time is over, 0 ended, not seen to end: default/stuck",
             "31.000 s 03:44:31.123 last: spared, 1 pod",
-            "31.000 s 03:44:31.123 Node let go",
+            "31.000 s 03:44:31.123 Lock released",
         ]
     );
 }
@@ -114,7 +114,7 @@ fn of_very_many_pods_the_failed_and_the_slowest_are_in_the_table_and_the_others_
     let (table, folded) = page.split_once("<details>").unwrap();
     let rows = |part: &str| part.matches("<th scope=\"row\"").count();
     assert_eq!((rows(table), rows(folded)), (40, 960));
-    assert!(table.contains("… 960 more: ended by themselves by 1.499 s; listed below"), "{table}");
+    assert!(table.contains("… 960 more: ended by themselves by 1.5 s; listed below"), "{table}");
     assert!(folded.contains("<summary>priority 0 and above: the other 960 pods</summary>"));
 }
 

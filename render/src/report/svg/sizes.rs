@@ -13,7 +13,7 @@ pub(super) const WIDTH: f64 = 1200.0;
 pub(super) const MARGIN: f64 = 24.0;
 
 /// The width of what is said about a pod, at the right.
-const REMARK: f64 = 212.0;
+const REMARK: f64 = 224.0;
 
 /// A monospaced character's width in parts of the font's size.
 const MONO: f64 = 0.602;
@@ -22,7 +22,7 @@ const MONO: f64 = 0.602;
 const SANS: f64 = 0.56;
 
 /// Columns of a pod's name, at most and at least.
-const NAME: (usize, usize) = (38, 14);
+const NAME: (usize, usize) = (44, 14);
 
 /// The sizes of one picture: rows get lower where there are many.
 #[derive(Clone, Copy, Debug)]
@@ -55,7 +55,7 @@ impl Sizes {
 
     /// Where the bars begin.
     pub(super) fn left(&self) -> f64 {
-        #[expect(clippy::cast_precision_loss, reason = "at most 38")]
+        #[expect(clippy::cast_precision_loss, reason = "at most 44")]
         let name = self.name as f64 * self.font * MONO;
         MARGIN + name.ceil() + 16.0
     }

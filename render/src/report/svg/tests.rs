@@ -74,7 +74,7 @@ fn every_pod_has_a_row_that_tells_all_about_it() {
         "priority 0 and above 2 pods · took 3.0 s of 30 s · held by default/database for the last 1.8 s",
         "priority 2000000000 and above 1 pod · took 5.2 s of 27.0 s",
         "default/dns",
-        "node let go 8.2 s",
+        "lock released 8.2 s",
         "the pods' time ends 30 s",
         "login manager's limit 32 s",
     ] {
@@ -140,7 +140,7 @@ fn of_very_many_pods_the_failed_and_the_slowest_have_rows_and_the_others_one_tog
     let svg = super::svg(&report(Outcome::Forced, 20_100, vec![group(0, Some((0, 20_100)), pods)]));
     assert_eq!(count(&svg, "mono end"), 40, "the killed");
     let words = words(&svg);
-    for wanted in ["… 960 more", "ended by themselves by 1.499 s"] {
+    for wanted in ["… 960 more", "ended by themselves by 1.5 s"] {
         assert!(words.iter().any(|text| text == wanted), "{wanted}: {words:#?}");
     }
     assert_eq!(svg.matches("class=\"folded\"").count(), 1);
