@@ -165,6 +165,9 @@ calls! {
     runtime container_status(ContainerStatusRequest) -> ContainerStatusResponse, "ContainerStatus", ask;
     runtime list_container_stats(ListContainerStatsRequest) -> ListContainerStatsResponse, "ListContainerStats", ask;
     runtime reopen_container_log(ReopenContainerLogRequest) -> ReopenContainerLogResponse, "ReopenContainerLog", ask;
+    runtime exec(ExecRequest) -> ExecResponse, "Exec", ask;
+    runtime attach(AttachRequest) -> AttachResponse, "Attach", ask;
+    runtime port_forward(PortForwardRequest) -> PortForwardResponse, "PortForward", ask;
     images list_images(ListImagesRequest) -> ListImagesResponse, "ListImages", ask;
     images image_status(ImageStatusRequest) -> ImageStatusResponse, "ImageStatus", ask;
     images pull_image(PullImageRequest) -> PullImageResponse, "PullImage", pull;

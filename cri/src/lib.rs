@@ -79,6 +79,7 @@ mod spec;
 mod start;
 mod stats;
 mod stop;
+mod streams;
 mod support;
 mod sync;
 mod tree;

@@ -172,7 +172,8 @@ pub async fn run(options: ServiceOptions) -> Result<(), StartError> {
     });
     match config.runtime {
         RuntimeKind::Process => {
-            let process = runtime::process(&config, &service.identity, &service.wall).await?;
+            let process =
+                Arc::new(runtime::process(&config, &service.identity, &service.wall).await?);
             let is = ConfiguredRuntime::Process;
             let runs = Runs::own(process, is, &service.configured, joined);
             service.run(runs).await
@@ -180,12 +181,17 @@ pub async fn run(options: ServiceOptions) -> Result<(), StartError> {
         RuntimeKind::Cri => {
             let cri = runtime::cri(&config, &service.identity, &service.wall).await?;
             let joined = joined.map(|parts| cluster::named_by(parts, cri.health()));
+            let cri = Arc::new(cri);
+            if let Some(api) = &mut service.node_api {
+                api.streams = Some(Arc::clone(&cri) as _);
+            }
             let is = ConfiguredRuntime::Cri;
             let runs = Runs::own(cri, is, &service.configured, joined);
             service.run(runs).await
         }
         RuntimeKind::Systemd => {
-            let units = runtime::systemd(&config, &service.identity, &service.wall).await?;
+            let units =
+                Arc::new(runtime::systemd(&config, &service.identity, &service.wall).await?);
             let is = ConfiguredRuntime::Systemd;
             let runs = Runs::own(units, is, &service.configured, joined);
             service.run(runs).await
@@ -210,12 +216,11 @@ struct Runs {
 impl Runs {
     /// The agent runs the pods itself.
     fn own<R: RuntimeFigures>(
-        runtime: R,
+        runtime: Arc<R>,
         is: fn(Arc<R>) -> ConfiguredRuntime,
         configured: &Configured,
         cluster: Option<Cluster>,
     ) -> Self {
-        let runtime = Arc::new(runtime);
         let config = configured.configuration().config;
         let places = host::usage_places(&config);
         let measured = PressureSource { places, runtime: Arc::clone(&runtime) as _ };

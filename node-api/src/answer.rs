@@ -3,7 +3,7 @@
 use std::io;
 
 use http_body_util::combinators::UnsyncBoxBody;
-use http_body_util::{BodyExt as _, Full};
+use http_body_util::{BodyExt as _, Empty, Full};
 use hyper::body::Bytes;
 use hyper::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
 use hyper::{Response, StatusCode};
@@ -30,6 +30,13 @@ pub(crate) fn json(bytes: Vec<u8>) -> Response<Body> {
 
 fn of(kind: &'static str, bytes: Vec<u8>) -> Response<Body> {
     stream(kind, Full::new(Bytes::from(bytes)).map_err(|never| match never {}).boxed_unsync())
+}
+
+/// An answer without words.
+pub(crate) fn empty(status: StatusCode) -> Response<Body> {
+    let mut response = Response::new(Empty::new().map_err(|never| match never {}).boxed_unsync());
+    *response.status_mut() = status;
+    response
 }
 
 /// An answer that comes as it is read.

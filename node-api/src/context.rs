@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use tokio::sync::Semaphore;
 use winddown_files::Growth;
-use winddown_shared::NodeHandle;
+use winddown_shared::status::StatusEntry;
+use winddown_shared::{NodeHandle, PodStreams};
 
 use crate::places::Places;
 use crate::tls::Tls;
@@ -20,6 +21,23 @@ pub(crate) struct Context {
     pub(crate) growth: Option<Growth>,
     /// So many logs are read at the same moment: however many follow, that takes no more threads.
     pub(crate) reads: Arc<Semaphore>,
+    /// Opens streams into pods; none where the runtime has none.
+    pub(crate) pod_streams: Option<Arc<dyn PodStreams>>,
+    /// So many streams are open at the same moment.
+    pub(crate) streams: Arc<Semaphore>,
     /// Below it is a directory for each pod.
     pub(crate) log_dir: PathBuf,
+}
+
+impl Context {
+    /// The pod of this name; of two the one that has not ended.
+    pub(crate) fn pod(&self, namespace: &str, name: &str) -> Option<StatusEntry> {
+        let of_name = |entry: &StatusEntry| {
+            **entry.pod.namespace() == *namespace && **entry.pod.name() == *name
+        };
+        let found = self.node.statuses().into_iter().filter(of_name);
+        found.min_by_key(|entry| {
+            matches!(entry.status.phase.as_deref(), Some("Succeeded" | "Failed"))
+        })
+    }
 }

@@ -1,8 +1,8 @@
-//! What the API server asks of a node, over TLS: the logs of its containers, its pods, its health.
+//! What the API server asks of a node, over TLS: the logs of its containers, streams into them, its pods, its health.
 //!
-//! A [plug-in](Plugin). It knows the pods by the node's handle and their logs by their files, and asks [`Reviews`]
-//! who a client is and what it may do. There is no anonymous access: a client shows a certificate of the cluster's
-//! authority for clients or a bearer token, and has a right on this node's subresources.
+//! A [plug-in](Plugin). It knows the pods by the node's handle and their logs by their files, has [`PodStreams`] open
+//! streams, and asks [`Reviews`] who a client is and what it may do. There is no anonymous access: a client shows a
+//! certificate of the cluster's authority for clients or a bearer token, and has a right on this node's subresources.
 //!
 //! # Behaviour
 //! It listens once there is a certificate, and says until then why it does not. Files of certificates may be
@@ -10,7 +10,8 @@
 //!
 //! # Limits
 //! Strangers share 128 connections, of which each has 10 s to agree on TLS and 10 s to ask; answers go to 2048 clients
-//! at a time. A log is read as its client takes it, one block at a time, and no reader has a thread of its own.
+//! at a time. A log is read as its client takes it, one block at a time, and no reader has a thread of its own. At most
+//! 256 streams are open.
 
 mod answer;
 mod cache;
@@ -20,6 +21,7 @@ mod places;
 mod pods;
 mod route;
 mod server;
+mod streams;
 #[cfg(test)]
 mod tests;
 mod tls;
@@ -35,7 +37,7 @@ use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, watch};
 use tokio::time::timeout;
 use winddown_files::{Growth, Watch};
-use winddown_shared::{NodeHandle, Plugin, PluginName, Reviews, error_chain};
+use winddown_shared::{NodeHandle, Plugin, PluginName, PodStreams, Reviews, error_chain};
 
 use context::Context;
 use places::Places;
@@ -45,6 +47,8 @@ use who::Gatekeeper;
 
 /// How long a port that cannot be had is left alone.
 const TRY_AGAIN: Duration = Duration::from_secs(10);
+/// Streams that are open at the same moment.
+const STREAMS: usize = 256;
 /// Logs that are read at the same moment.
 const READS: usize = 8;
 /// How often it is looked for certificates where no event tells of them.
@@ -64,6 +68,8 @@ pub struct NodeApi {
     pub waits_for: watch::Receiver<String>,
     /// Who clients are, and what they may.
     pub reviews: Arc<dyn Reviews>,
+    /// Opens streams into pods; without it they are refused.
+    pub streams: Option<Arc<dyn PodStreams>>,
 }
 
 impl Plugin for NodeApi {
@@ -94,7 +100,7 @@ impl Plugin for NodeApi {
 
 impl NodeApi {
     async fn listen(self, node: NodeHandle, growth: Option<Growth>) {
-        let Self { address, node_name, log_dir, tls: files, waits_for, reviews } = self;
+        let Self { address, node_name, log_dir, tls: files, waits_for, reviews, streams } = self;
         let tls = Tls::new(files.clone());
         certificates(&tls, &files, waits_for, &node).await;
         let listener = bind(address, &node).await;
@@ -103,7 +109,17 @@ impl NodeApi {
         let gatekeeper = Gatekeeper::new(reviews, node_name);
         let places = Places::new();
         let reads = Arc::new(Semaphore::new(READS));
-        let context = Context { node, gatekeeper, tls, places, growth, reads, log_dir };
+        let context = Context {
+            node,
+            gatekeeper,
+            tls,
+            places,
+            growth,
+            reads,
+            pod_streams: streams,
+            streams: Arc::new(Semaphore::new(STREAMS)),
+            log_dir,
+        };
         server::serve(Arc::new(context), listener).await;
     }
 }

@@ -100,14 +100,10 @@ pub(crate) async fn open(
 
 fn pod(context: &Context, place: &Place) -> Result<StatusEntry, Failure> {
     let Place { namespace, pod, container } = place;
-    let of_name =
-        |entry: &StatusEntry| **entry.pod.namespace() == **namespace && **entry.pod.name() == **pod;
-    let found = context.node.statuses().into_iter().filter(of_name);
-    // Of two pods with one name the one that has not ended.
-    let entry = found
-        .min_by_key(|entry| matches!(entry.status.phase.as_deref(), Some("Succeeded" | "Failed")));
     let not_found = |text| Failure::new(StatusCode::NOT_FOUND, text);
-    let entry = entry.ok_or_else(|| not_found(format!("pod {pod:?} does not exist")))?;
+    let entry = context
+        .pod(namespace, pod)
+        .ok_or_else(|| not_found(format!("pod {pod:?} does not exist")))?;
     let spec = entry.pod.spec.as_ref();
     let containers = spec.into_iter().flat_map(|spec| &spec.containers).map(|one| &one.name);
     let init = spec.and_then(|spec| spec.init_containers.as_ref());

@@ -8,8 +8,7 @@ pub(crate) enum Ask {
     Health,
     Pods,
     Logs(Place),
-    /// A command in a container, its terminal, a port of it.
-    Stream,
+    Stream(Target),
     /// What is served with another method.
     Other(&'static str),
     Unknown,
@@ -21,6 +20,27 @@ pub(crate) struct Place {
     pub(crate) namespace: String,
     pub(crate) pod: String,
     pub(crate) container: String,
+}
+
+/// Where a stream leads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Target {
+    pub(crate) namespace: String,
+    pub(crate) pod: String,
+    /// That of the pod, where the client insists on it.
+    pub(crate) uid: Option<String>,
+    pub(crate) kind: StreamKind,
+}
+
+/// What a stream is for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum StreamKind {
+    /// A command in the container of this name.
+    Exec(String),
+    /// What the container of this name runs.
+    Attach(String),
+    /// Ports of the pod.
+    PortForward,
 }
 
 /// A right on the node's subresources, any of which is enough.
@@ -40,13 +60,15 @@ pub(crate) fn route(method: &Method, path: &str) -> (Ask, Right) {
         ["containerLogs", namespace, pod, container] => {
             (Ask::Logs(Place::new(namespace, pod, container)), &["log", "proxy"])
         }
-        ["exec" | "run" | "attach" | "portForward", ..] => (Ask::Stream, &["proxy"]),
+        [kind @ ("exec" | "attach" | "portForward"), namespace, pod, ref rest @ ..] => {
+            (Target::of(kind, namespace, pod, rest).map_or(Ask::Unknown, Ask::Stream), &["proxy"])
+        }
         _ => (Ask::Unknown, &["proxy"]),
     };
     let is_look = matches!(*method, Method::GET | Method::HEAD);
     match ask {
         // Whatever the method: a websocket begins with a GET, and is no look at anything.
-        Ask::Stream => (ask, Right { verb: "create", subresources }),
+        Ask::Stream(_) => (ask, Right { verb: "create", subresources }),
         Ask::Unknown => (ask, Right { verb: verb(method), subresources }),
         _ if is_look => (ask, Right { verb: "get", subresources }),
         _ => (Ask::Other("GET"), Right { verb: verb(method), subresources }),
@@ -70,13 +92,42 @@ impl Place {
     }
 }
 
+impl Target {
+    /// `rest` is what the path has behind the pod's name.
+    fn of(kind: &str, namespace: &str, pod: &str, rest: &[&str]) -> Option<Self> {
+        let (uid, container) = match (kind, rest) {
+            ("portForward", &[]) => (None, None),
+            ("portForward", &[uid]) => (Some(uid), None),
+            ("exec" | "attach", &[container]) => (None, Some(container)),
+            ("exec" | "attach", &[uid, container]) => (Some(uid), Some(container)),
+            _ => return None,
+        };
+        let kind = match container.map(str::to_owned) {
+            Some(container) if kind == "exec" => StreamKind::Exec(container),
+            Some(container) => StreamKind::Attach(container),
+            None => StreamKind::PortForward,
+        };
+        let [namespace, pod] = [namespace, pod].map(str::to_owned);
+        Some(Self { namespace, pod, uid: uid.map(str::to_owned), kind })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn stream(uid: Option<&str>, kind: StreamKind) -> Ask {
+        let [namespace, pod] = ["ns", "web"].map(str::to_owned);
+        Ask::Stream(Target { namespace, pod, uid: uid.map(str::to_owned), kind })
+    }
+
     #[test]
     fn each_path_takes_its_own_right() {
         let logs = Ask::Logs(Place::new("ns", "web", "main"));
+        let exec = stream(None, StreamKind::Exec("main".to_owned()));
+        let exec_of_uid = stream(Some("u1"), StreamKind::Exec("main".to_owned()));
+        let attach = stream(None, StreamKind::Attach("main".to_owned()));
+        let forward = stream(None, StreamKind::PortForward);
         for (method, path, ask, verb, subresources) in [
             ("GET", "/healthz", Ask::Health, "get", &["healthz", "proxy"][..]),
             ("GET", "/pods", Ask::Pods, "get", &["pods", "proxy"]),
@@ -85,8 +136,13 @@ mod tests {
             ("DELETE", "/pods", Ask::Other("GET"), "delete", &["pods", "proxy"]),
             ("GET", "/containerLogs/ns/web", Ask::Unknown, "get", &["proxy"]),
             ("GET", "/containerLogs/ns/../main/x", Ask::Unknown, "get", &["proxy"]),
-            ("GET", "/exec/ns/web/main", Ask::Stream, "create", &["proxy"]),
-            ("POST", "/portForward/ns/web", Ask::Stream, "create", &["proxy"]),
+            ("GET", "/exec/ns/web/main", exec, "create", &["proxy"]),
+            ("POST", "/exec/ns/web/u1/main", exec_of_uid, "create", &["proxy"]),
+            ("POST", "/attach/ns/web/main", attach, "create", &["proxy"]),
+            ("POST", "/portForward/ns/web", forward, "create", &["proxy"]),
+            ("POST", "/portForward/ns/web/u1/main", Ask::Unknown, "create", &["proxy"]),
+            ("POST", "/exec/ns/web", Ask::Unknown, "create", &["proxy"]),
+            ("POST", "/run/ns/web/main", Ask::Unknown, "create", &["proxy"]),
             ("GET", "/logs/", Ask::Unknown, "get", &["proxy"]),
             ("GET", "/", Ask::Unknown, "get", &["proxy"]),
             ("BREW", "/brew", Ask::Unknown, "create", &["proxy"]),

@@ -2,18 +2,19 @@
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use http_body_util::{BodyExt as _, StreamBody};
 use hyper::body::Incoming;
-use hyper::header::{ALLOW, HeaderValue};
+use hyper::header::{ALLOW, CONNECTION, HeaderValue};
 use hyper::service::service_fn;
 use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use nix::sys::socket::{setsockopt, sockopt};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::timeout;
 use winddown_shared::error_chain;
 
@@ -21,6 +22,7 @@ use crate::answer::{self, Body, Failure};
 use crate::context::Context;
 use crate::places::Seat;
 use crate::route::{Ask, route};
+use crate::streams::{self, Tunnel};
 use crate::{logs, pods};
 
 /// How long a client may take to agree on TLS, and again to say what it wants.
@@ -29,6 +31,13 @@ const HELLO: Duration = Duration::from_secs(10);
 const LONGEST_HEAD: usize = 32 * 1024;
 /// How long to wait when the system has no descriptor for another connection.
 const ACCEPT_BACKOFF: Duration = Duration::from_secs(1);
+
+/// What a connection has until it is over.
+#[derive(Default)]
+struct Held {
+    place: OnceLock<OwnedSemaphorePermit>,
+    tunnel: Mutex<Option<Tunnel>>,
+}
 
 /// Answers for as long as it is polled; what is under way then ends with it.
 pub(crate) async fn serve(context: Arc<Context>, listener: TcpListener) {
@@ -84,31 +93,39 @@ where
     let stream = agreed.map_err(|error| error_chain(&error))?;
     let shown = stream.get_ref().1.peer_certificates().and_then(|chain| chain.first());
     let certificate = shown.map(|one| one.as_ref().to_vec());
-    // Held until the answer is over.
-    let place = OnceLock::new();
-    let service = service_fn(|request: Request<Incoming>| {
-        let (certificate, place) = (certificate.as_deref(), &place);
+    let held = Held::default();
+    let service = service_fn(|mut request: Request<Incoming>| {
+        let (certificate, held) = (certificate.as_deref(), &held);
         async move {
-            let answered = answer(context, seat, certificate, place, &request).await;
-            Ok::<_, Infallible>(answered.unwrap_or_else(Failure::answer))
+            let answered = answer(context, seat, certificate, held, &mut request).await;
+            let mut answered = answered.unwrap_or_else(Failure::answer);
+            if answered.status() != StatusCode::SWITCHING_PROTOCOLS {
+                answered.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+            }
+            Ok::<_, Infallible>(answered)
         }
     });
     hyper::server::conn::http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HELLO)
         .max_buf_size(LONGEST_HEAD)
-        .keep_alive(false)
         .serve_connection(TokioIo::new(stream), service)
+        .with_upgrades()
         .await
-        .map_err(|error| error_chain(&error))
+        .map_err(|error| error_chain(&error))?;
+    let Held { place: _place, tunnel } = held;
+    match tunnel.into_inner().unwrap_or_else(PoisonError::into_inner) {
+        Some(tunnel) => tunnel.pass().await.map_err(|error| error_chain(&error)),
+        None => Ok(()),
+    }
 }
 
 async fn answer(
     context: &Context,
     seat: &Seat,
     certificate: Option<&[u8]>,
-    place: &OnceLock<tokio::sync::OwnedSemaphorePermit>,
-    request: &Request<Incoming>,
+    held: &Held,
+    request: &mut Request<Incoming>,
 ) -> Result<Response<Body>, Failure> {
     let (ask, right) = route(request.method(), request.uri().path());
     context.gatekeeper.admit(certificate, request.headers(), &right).await?;
@@ -116,7 +133,7 @@ async fn answer(
         let text = "this node answers as many clients as it can: try again later";
         return Err(Failure::new(StatusCode::SERVICE_UNAVAILABLE, text));
     };
-    let _ = place.set(permit);
+    let _ = held.place.set(permit);
     match ask {
         Ask::Health => Ok(answer::text("ok")),
         Ask::Pods => {
@@ -129,9 +146,10 @@ async fn answer(
             let body = StreamBody::new(reading.into_stream()).boxed_unsync();
             Ok(answer::stream("text/plain; charset=utf-8", body))
         }
-        Ask::Stream => {
-            let text = "this node does not serve exec, attach and port-forward";
-            Err(Failure::new(StatusCode::NOT_IMPLEMENTED, text))
+        Ask::Stream(target) => {
+            let (response, tunnel) = streams::open(context, &target, request).await?;
+            *held.tunnel.lock().unwrap_or_else(PoisonError::into_inner) = tunnel;
+            Ok(response)
         }
         Ask::Other(method) => {
             let text = format!("use {method} here");

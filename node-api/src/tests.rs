@@ -3,6 +3,7 @@
 mod clients;
 mod logs;
 mod rights;
+mod streams;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -174,6 +175,8 @@ impl Bench {
             places: Places::new(),
             growth: Some(growth),
             reads: Arc::new(Semaphore::new(crate::READS)),
+            pod_streams: None,
+            streams: Arc::new(Semaphore::new(crate::STREAMS)),
             log_dir: at("logs"),
         };
         Self { context: Arc::new(context), cluster, statuses, authority, directory }

@@ -53,6 +53,7 @@ mod shutdown_work;
 mod stats;
 mod stats_source;
 pub mod status;
+mod streams;
 mod syncer;
 mod victim_lock;
 mod workers;
@@ -102,6 +103,7 @@ pub use stats::{
     PressureStats, VolumeStats,
 };
 pub use stats_source::{ImagePlaces, PodStatsSource};
+pub use streams::{PodStreams, Stdio, StreamRequest, StreamServer};
 pub use syncer::{PodSyncer, Retry, RuntimeView, Stop, SyncError, SyncUpdate, Synced, UpdateKind};
 pub use victim_lock::VictimLock;
 pub use winddown_quantities::{

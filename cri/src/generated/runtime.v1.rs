@@ -648,6 +648,8 @@ pub struct ListContainerStatsResponse {
 pub struct ContainerStats {
     #[prost(message, optional, tag = "1")]
     pub attributes: ::core::option::Option<ContainerAttributes>,
+    #[prost(message, optional, tag = "2")]
+    pub cpu: ::core::option::Option<CpuUsage>,
     #[prost(message, optional, tag = "3")]
     pub memory: ::core::option::Option<MemoryUsage>,
     #[prost(message, optional, tag = "4")]
@@ -662,6 +664,13 @@ pub struct ContainerAttributes {
 pub struct UInt64Value {
     #[prost(uint64, tag = "1")]
     pub value: u64,
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct CpuUsage {
+    #[prost(int64, tag = "1")]
+    pub timestamp: i64,
+    #[prost(message, optional, tag = "2")]
+    pub usage_core_nano_seconds: ::core::option::Option<UInt64Value>,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct MemoryUsage {
@@ -710,6 +719,56 @@ pub struct ExecSyncResponse {
     pub stderr: ::prost::alloc::vec::Vec<u8>,
     #[prost(int32, tag = "3")]
     pub exit_code: i32,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ExecRequest {
+    #[prost(string, tag = "1")]
+    pub container_id: ::prost::alloc::string::String,
+    #[prost(string, repeated, tag = "2")]
+    pub cmd: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    #[prost(bool, tag = "3")]
+    pub tty: bool,
+    #[prost(bool, tag = "4")]
+    pub stdin: bool,
+    #[prost(bool, tag = "5")]
+    pub stdout: bool,
+    #[prost(bool, tag = "6")]
+    pub stderr: bool,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ExecResponse {
+    #[prost(string, tag = "1")]
+    pub url: ::prost::alloc::string::String,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct AttachRequest {
+    #[prost(string, tag = "1")]
+    pub container_id: ::prost::alloc::string::String,
+    #[prost(bool, tag = "2")]
+    pub stdin: bool,
+    #[prost(bool, tag = "3")]
+    pub tty: bool,
+    #[prost(bool, tag = "4")]
+    pub stdout: bool,
+    #[prost(bool, tag = "5")]
+    pub stderr: bool,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct AttachResponse {
+    #[prost(string, tag = "1")]
+    pub url: ::prost::alloc::string::String,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct PortForwardRequest {
+    #[prost(string, tag = "1")]
+    pub pod_sandbox_id: ::prost::alloc::string::String,
+    #[prost(int32, repeated, tag = "2")]
+    pub port: ::prost::alloc::vec::Vec<i32>,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct PortForwardResponse {
+    #[prost(string, tag = "1")]
+    pub url: ::prost::alloc::string::String,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct GetEventsRequest {}
@@ -1623,6 +1682,72 @@ pub mod runtime_service_client {
             let mut req = request.into_request();
             req.extensions_mut()
                 .insert(GrpcMethod::new("runtime.v1.RuntimeService", "ExecSync"));
+            self.inner.unary(req, path, codec).await
+        }
+        pub async fn exec(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ExecRequest>,
+        ) -> std::result::Result<tonic::Response<super::ExecResponse>, tonic::Status> {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/runtime.v1.RuntimeService/Exec",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("runtime.v1.RuntimeService", "Exec"));
+            self.inner.unary(req, path, codec).await
+        }
+        pub async fn attach(
+            &mut self,
+            request: impl tonic::IntoRequest<super::AttachRequest>,
+        ) -> std::result::Result<tonic::Response<super::AttachResponse>, tonic::Status> {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/runtime.v1.RuntimeService/Attach",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("runtime.v1.RuntimeService", "Attach"));
+            self.inner.unary(req, path, codec).await
+        }
+        pub async fn port_forward(
+            &mut self,
+            request: impl tonic::IntoRequest<super::PortForwardRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::PortForwardResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/runtime.v1.RuntimeService/PortForward",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("runtime.v1.RuntimeService", "PortForward"));
             self.inner.unary(req, path, codec).await
         }
         pub async fn get_container_events(

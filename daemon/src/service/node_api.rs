@@ -42,5 +42,6 @@ pub(super) fn plugin(
         tls: TlsFiles { certificate, key, client_authority: settings.client_ca_file.clone() },
         waits_for,
         reviews: Arc::new(ApiReviews::new(client)),
+        streams: None,
     })
 }

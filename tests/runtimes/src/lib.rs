@@ -169,6 +169,11 @@ impl FakeCri {
         self.world().most_starts()
     }
 
+    /// Streams are said to be served here from now on.
+    pub fn serve_streams_at(&self, url: &str) {
+        url.clone_into(&mut self.world().stream_url);
+    }
+
     /// Makes a foreign pod, as a kubelet would; returns its container's id.
     pub fn plant_foreign_pod(&self) -> String {
         World::plant_foreign_pod(&self.world)

@@ -368,6 +368,28 @@ impl RuntimeService for Service {
         self.answer("ExecSync", &about, self.exec(&request)).await
     }
 
+    async fn exec(&self, request: Request<ExecRequest>) -> Answer<ExecResponse> {
+        let request = request.into_inner();
+        let about = format!("{} {}", self.name_of(&request.container_id), request.cmd.join(" "));
+        let url = self.world().stream_url.clone();
+        self.answer("Exec", &about, async { Ok(ExecResponse { url }) }).await
+    }
+
+    async fn attach(&self, request: Request<AttachRequest>) -> Answer<AttachResponse> {
+        let about = self.name_of(&request.into_inner().container_id);
+        let url = self.world().stream_url.clone();
+        self.answer("Attach", &about, async { Ok(AttachResponse { url }) }).await
+    }
+
+    async fn port_forward(
+        &self,
+        request: Request<PortForwardRequest>,
+    ) -> Answer<PortForwardResponse> {
+        let about = format!("{:?}", request.into_inner().port);
+        let url = self.world().stream_url.clone();
+        self.answer("PortForward", &about, async { Ok(PortForwardResponse { url }) }).await
+    }
+
     async fn get_container_events(
         &self,
         _: Request<GetEventsRequest>,

@@ -24,6 +24,8 @@ pub(super) struct World {
     pub(super) commands_given_up: usize,
     /// Commands in containers that came to their end.
     pub(super) commands_ended: usize,
+    /// Where streams are said to be served.
+    pub(super) stream_url: String,
     starts: HashMap<String, usize>,
     pub(super) events: broadcast::Sender<api::ContainerEventResponse>,
 }
@@ -57,6 +59,7 @@ impl World {
             calls: Vec::new(),
             commands_given_up: 0,
             commands_ended: 0,
+            stream_url: String::new(),
             starts: HashMap::new(),
             events: broadcast::Sender::new(256),
         }

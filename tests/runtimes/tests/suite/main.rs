@@ -1,5 +1,5 @@
 //! What every runtime has in common, on each of them (`suite`), and the CRI runtime against a scripted
-//! runtime (`behaviour`, `faults`, `starts`, `outages`), a real containerd (`real`, `held`, `many`) and systemd's on a
+//! runtime (`behaviour`, `faults`, `starts`, `outages`), a real containerd (`real`, `held`, `many`, `streams`) and systemd's on a
 //! small service manager (`managed`, `services`). What `suite` and `managed` say is also played on systemd itself, by
 //! programs/tests/services.rs.
 
@@ -11,6 +11,7 @@ mod beside;
 mod containerd;
 mod elsewhere;
 mod faults;
+mod front;
 mod held;
 mod managed;
 mod many;
@@ -21,6 +22,7 @@ mod stage;
 mod stages;
 mod starts;
 mod stats;
+mod streams;
 mod suite;
 mod told;
 mod units;

@@ -1,0 +1,112 @@
+//! Streams into containers: exec, attach and port-forward.
+//!
+//! The runtime serves them at an address of its own on this machine. What its clients and it say after the connection
+//! was upgraded (SPDY, WebSocket) is passed on byte for byte.
+
+mod options;
+mod server;
+mod tunnel;
+
+use std::sync::Arc;
+
+use hyper::body::Incoming;
+use hyper::header::{CONNECTION, UPGRADE};
+use hyper::upgrade::OnUpgrade;
+use hyper::{HeaderMap, Request, Response, StatusCode};
+use winddown_shared::status::StatusEntry;
+use winddown_shared::{Pod, StreamRequest, StreamServer, error_chain};
+
+use crate::answer::{self, Body, Failure};
+use crate::context::Context;
+use crate::route::{StreamKind, Target};
+
+use server::Answer;
+pub(crate) use tunnel::Tunnel;
+
+/// Has the runtime open a stream. The tunnel is to be passed through once the answer has been given; without one the
+/// answer is all there is.
+pub(crate) async fn open(
+    context: &Context,
+    target: &Target,
+    request: &mut Request<Incoming>,
+) -> Result<(Response<Body>, Option<Tunnel>), Failure> {
+    let (runtime_server, entry) = prepare(context, target, request).await?;
+    let Ok(turn) = Arc::clone(&context.streams).try_acquire_owned() else {
+        let text = "this node has as many streams open as it can: try again later";
+        return Err(Failure::new(StatusCode::SERVICE_UNAVAILABLE, text));
+    };
+    match server::ask(&runtime_server, request).await.map_err(|why| unserved(&why))? {
+        Answer::Refused(response) => Ok((response, None)),
+        Answer::Upgraded(headers, server) => {
+            let mut response = answer::empty(StatusCode::SWITCHING_PROTOCOLS);
+            *response.headers_mut() = headers;
+            let client: OnUpgrade = hyper::upgrade::on(request);
+            let (node, pod) = (context.node.clone(), entry.pod.uid().clone());
+            Ok((response, Some(Tunnel { client, server, node, pod, _turn: turn })))
+        }
+    }
+}
+
+/// What the kubelet checks, in its order and its words.
+async fn prepare(
+    context: &Context,
+    target: &Target,
+    request: &Request<Incoming>,
+) -> Result<(StreamServer, StatusEntry), Failure> {
+    let Some(streams) = &context.pod_streams else {
+        let text = "this node does not serve exec, attach and port-forward";
+        return Err(Failure::new(StatusCode::NOT_IMPLEMENTED, text));
+    };
+    let mut wanted = options::read(&target.kind, request.uri().query().unwrap_or_default())
+        .map_err(|text| Failure::new(StatusCode::BAD_REQUEST, text))?;
+    let Target { namespace, pod, uid, kind } = target;
+    let not_found = |text| Failure::new(StatusCode::NOT_FOUND, text);
+    let entry = context.pod(namespace, pod).ok_or_else(|| not_found("pod does not exist"))?;
+    let is_other = uid.as_deref().is_some_and(|uid| entry.pod.uid().as_str() != uid);
+    if is_other && *kind == StreamKind::PortForward {
+        return Err(not_found("pod not found"));
+    }
+    if !wants_upgrade(request.headers()) {
+        return Err(Failure::new(StatusCode::BAD_REQUEST, "Upgrade request required"));
+    }
+    if let StreamRequest::Attach { container, stdio } = &mut wanted {
+        stdio.tty = has_tty(&entry.pod, container);
+    }
+    let server = match is_other {
+        true => None,
+        false => streams.open(entry.pod.uid(), wanted).await.map_err(|error| {
+            Failure::new(StatusCode::INTERNAL_SERVER_ERROR, error_chain(&error))
+        })?,
+    };
+    let text = match kind {
+        StreamKind::Exec(container) => format!("container not found ({container:?})"),
+        StreamKind::Attach(container) => {
+            format!("container {container} not found in pod {pod}_{namespace}")
+        }
+        StreamKind::PortForward => format!("pod not found (\"{pod}_{namespace}\")"),
+    };
+    let missing = || Failure::new(StatusCode::INTERNAL_SERVER_ERROR, text);
+    Ok((server.ok_or_else(missing)?, entry))
+}
+
+fn wants_upgrade(headers: &HeaderMap) -> bool {
+    let mut connection = headers.get_all(CONNECTION).iter().filter_map(|value| value.to_str().ok());
+    headers.contains_key(UPGRADE)
+        && connection.any(|value| value.to_ascii_lowercase().contains("upgrade"))
+}
+
+/// Whether the container was started with a terminal: that cannot be changed later.
+fn has_tty(pod: &Pod, name: &str) -> bool {
+    let Some(spec) = &pod.spec else { return false };
+    let containers = spec.containers.iter().chain(spec.init_containers.iter().flatten());
+    let mut all = containers
+        .map(|one| (&one.name, one.tty))
+        .chain(spec.ephemeral_containers.iter().flatten().map(|one| (&one.name, one.tty)));
+    all.any(|(of, tty)| of == name && tty == Some(true))
+}
+
+/// The runtime's server of streams does not answer as it should.
+fn unserved(why: &str) -> Failure {
+    let text = format!("the container runtime does not serve the stream: {why}");
+    Failure::new(StatusCode::INTERNAL_SERVER_ERROR, text)
+}

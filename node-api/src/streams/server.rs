@@ -1,0 +1,83 @@
+//! Asks the runtime's own server for a stream that the runtime has prepared.
+
+use std::time::Duration;
+
+use http_body_util::{BodyExt as _, Empty, Limited};
+use hyper::body::{Bytes, Incoming};
+use hyper::client::conn::http1::handshake;
+use hyper::header::{
+    AUTHORIZATION, CONNECTION, CONTENT_LENGTH, COOKIE, HOST, HeaderValue, TRANSFER_ENCODING,
+};
+use hyper::upgrade::Upgraded;
+use hyper::{HeaderMap, Request, Response, StatusCode};
+use hyper_util::rt::TokioIo;
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+use winddown_shared::{StreamServer, error_chain};
+
+use crate::answer::{self, Body};
+
+/// How long the server may take to answer.
+const ANSWERS: Duration = Duration::from_secs(10);
+/// Bytes of a refusal that are passed on.
+const LONGEST_REFUSAL: usize = 64 * 1024;
+
+/// What of a client's head is not the runtime's: how it showed its right, and how this hop is framed.
+const NOT_PASSED: [hyper::header::HeaderName; 5] =
+    [AUTHORIZATION, COOKIE, HOST, CONTENT_LENGTH, TRANSFER_ENCODING];
+
+/// What the server answers.
+pub(super) enum Answer {
+    /// The connection speaks another protocol from now on; with the head of the answer.
+    Upgraded(HeaderMap, Upgraded),
+    Refused(Response<Body>),
+}
+
+/// Passes a client's request for an upgrade on. An error is for people.
+pub(super) async fn ask(
+    server: &StreamServer,
+    request: &Request<Incoming>,
+) -> Result<Answer, String> {
+    let asked = timeout(ANSWERS, exchange(server, request));
+    asked.await.map_err(|_| format!("no answer within {} s", ANSWERS.as_secs()))?
+}
+
+async fn exchange(server: &StreamServer, request: &Request<Incoming>) -> Result<Answer, String> {
+    let mut asked = Request::builder()
+        .method(request.method())
+        .uri(server.path())
+        .body(Empty::<Bytes>::new())
+        .map_err(|error| error_chain(&error))?;
+    let headers = asked.headers_mut();
+    headers.clone_from(request.headers());
+    NOT_PASSED.iter().for_each(|name| drop(headers.remove(name)));
+    headers.insert(CONNECTION, HeaderValue::from_static("Upgrade"));
+    let host = HeaderValue::from_str(&server.address().to_string());
+    headers.insert(HOST, host.map_err(|error| error_chain(&error))?);
+    let stream = TcpStream::connect(server.address()).await.map_err(|error| error_chain(&error))?;
+    let _ = stream.set_nodelay(true);
+    let shaken = handshake(TokioIo::new(stream)).await.map_err(|error| error_chain(&error))?;
+    let (mut sender, connection) = shaken;
+    // It ends with the answer, or when the connection is handed over.
+    tokio::spawn(connection.with_upgrades());
+    let answer = sender.send_request(asked).await.map_err(|error| error_chain(&error))?;
+    if answer.status() == StatusCode::SWITCHING_PROTOCOLS {
+        let headers = answer.headers().clone();
+        let upgraded = hyper::upgrade::on(answer).await.map_err(|error| error_chain(&error))?;
+        return Ok(Answer::Upgraded(headers, upgraded));
+    }
+    refusal(answer).await.map(Answer::Refused)
+}
+
+/// The server's own words. It is followed nowhere.
+async fn refusal(answer: Response<Incoming>) -> Result<Response<Body>, String> {
+    let status = answer.status();
+    if !(status.is_client_error() || status.is_server_error()) {
+        return Err(format!("invalid upgrade response: status code {}", status.as_u16()));
+    }
+    let body = Limited::new(answer.into_body(), LONGEST_REFUSAL).collect().await;
+    let body = body.map_err(|error| error.to_string())?.to_bytes();
+    let mut response = answer::text(&String::from_utf8_lossy(&body));
+    *response.status_mut() = status;
+    Ok(response)
+}
