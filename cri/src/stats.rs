@@ -1,6 +1,6 @@
 //! What the pods of this runtime use.
 //!
-//! Memory and tasks come from the containers' cgroups, which asks the runtime nothing and works while it
+//! Memory, tasks and processor time come from the containers' cgroups, which asks the runtime nothing and works while it
 //! hangs. What has no cgroup here (a virtual machine) is asked for. The layers that containers write to
 //! are known to the runtime alone.
 
@@ -45,6 +45,7 @@ struct Measured {
     /// Of the pod's own cgroup.
     pod_memory: Option<u64>,
     pod_tasks: Option<u64>,
+    pod_cpu: Option<Duration>,
 }
 
 impl PodStatsSource for CriRuntime {
@@ -146,13 +147,15 @@ fn measure(proc: &Path, mount: &Path, pods: Vec<(PodUid, Vec<Running>)>) -> Vec<
             stats.containers.push(ContainerStats {
                 name: container.name,
                 memory_working_set: dirs.as_ref().and_then(CgroupDirs::working_set),
+                cpu_time: dirs.as_ref().and_then(CgroupDirs::cpu_time),
                 ..ContainerStats::default()
             });
             ids.push(container.id);
         }
         let pod_memory = around.as_ref().and_then(CgroupDirs::working_set);
         let pod_tasks = around.as_ref().and_then(CgroupDirs::tasks).or(tasks);
-        Measured { uid, ids, stats, pod_memory, pod_tasks }
+        let pod_cpu = around.as_ref().and_then(CgroupDirs::cpu_time);
+        Measured { uid, ids, stats, pod_memory, pod_tasks, pod_cpu }
     };
     pods.into_iter().map(one).collect()
 }
@@ -166,10 +169,11 @@ fn pod_cgroup(container: &CgroupDirs, uid: &PodUid) -> Option<CgroupDirs> {
 
 /// Adds up what is known of a pod.
 fn finish(disk: &DiskCache, pod: Measured) -> (PodUid, PodStats) {
-    let Measured { uid, mut stats, pod_memory, pod_tasks, .. } = pod;
-    let of_containers = stats.containers.iter().map(|c| c.memory_working_set);
-    let sum = || of_containers.sum::<Option<u64>>();
-    stats.memory_working_set = pod_memory.or_else(sum);
+    let Measured { uid, mut stats, pod_memory, pod_tasks, pod_cpu, .. } = pod;
+    let containers = &stats.containers;
+    let memory = || containers.iter().map(|c| c.memory_working_set).sum();
+    let cpu = || containers.iter().map(|c| c.cpu_time).sum();
+    (stats.memory_working_set, stats.cpu_time) = (pod_memory.or_else(memory), pod_cpu.or_else(cpu));
     stats.processes = pod_tasks;
     disk.enter(&uid, &mut stats);
     (uid, stats)

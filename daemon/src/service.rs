@@ -23,7 +23,7 @@ use tokio_util::sync::CancellationToken;
 use winddown_machine::host::{boot_id, group_id, node_name, wall_clock};
 use winddown_shared::display::duration;
 use winddown_shared::{
-    Inhibitor, LockState, PluginError, WallClock, WallTime, critical, error_chain,
+    Inhibitor, LockState, PluginError, PodStreams, WallClock, WallTime, critical, error_chain,
 };
 use winddown_systemd::{InhibitorConfig, LogindInhibitor, Notifier};
 
@@ -137,8 +137,6 @@ struct Service {
     notifier: Notifier,
     wall: WallClock,
     reloads: Reloads,
-    /// What the API server asks of this node.
-    node_api: Option<NodeApi>,
 }
 
 /// Runs the agent until the service manager or a signal ends it.
@@ -160,40 +158,30 @@ pub async fn run(options: ServiceOptions) -> Result<(), StartError> {
     let name = config.node_name_or(&node_name());
     let identity = Identity { name, boot_id: boot_id() };
     let configured = Configured::new(configuration);
-    let mut service =
-        Service { options, configured, identity, socket, notifier, wall, reloads, node_api: None };
+    let service = Service { options, configured, identity, socket, notifier, wall, reloads };
     let joined = match config.mode {
         Mode::Standalone => None,
         Mode::Companion => return service.run_companion().await,
         Mode::Cluster => Some(cluster::parts(&config, &service.identity, &service.wall).await?),
     };
-    service.node_api = joined.as_ref().and_then(|joined| {
-        node_api::plugin(&config, &service.identity, joined, service.wall.clone())
-    });
     match config.runtime {
         RuntimeKind::Process => {
             let process =
                 Arc::new(runtime::process(&config, &service.identity, &service.wall).await?);
-            let is = ConfiguredRuntime::Process;
-            let runs = Runs::own(process, is, &service.configured, joined);
+            let runs = Runs::own(process, ConfiguredRuntime::Process, &service, joined, None);
             service.run(runs).await
         }
         RuntimeKind::Cri => {
-            let cri = runtime::cri(&config, &service.identity, &service.wall).await?;
+            let cri = Arc::new(runtime::cri(&config, &service.identity, &service.wall).await?);
             let joined = joined.map(|parts| cluster::named_by(parts, cri.health()));
-            let cri = Arc::new(cri);
-            if let Some(api) = &mut service.node_api {
-                api.streams = Some(Arc::clone(&cri) as _);
-            }
-            let is = ConfiguredRuntime::Cri;
-            let runs = Runs::own(cri, is, &service.configured, joined);
+            let streams = Some(Arc::clone(&cri) as _);
+            let runs = Runs::own(cri, ConfiguredRuntime::Cri, &service, joined, streams);
             service.run(runs).await
         }
         RuntimeKind::Systemd => {
             let units =
                 Arc::new(runtime::systemd(&config, &service.identity, &service.wall).await?);
-            let is = ConfiguredRuntime::Systemd;
-            let runs = Runs::own(units, is, &service.configured, joined);
+            let runs = Runs::own(units, ConfiguredRuntime::Systemd, &service, joined, None);
             service.run(runs).await
         }
     }
@@ -208,6 +196,8 @@ struct Runs {
     admits_all: bool,
     /// What there is beside the shutdown.
     plugins: Vec<Box<dyn NodePlugin<ConfiguredRuntime>>>,
+    /// What the API server asks of this node.
+    node_api: Option<NodeApi>,
     /// Told whether the node goes down.
     going_down: Option<watch::Sender<bool>>,
     stop: CancellationToken,
@@ -218,19 +208,25 @@ impl Runs {
     fn own<R: RuntimeFigures>(
         runtime: Arc<R>,
         is: fn(Arc<R>) -> ConfiguredRuntime,
-        configured: &Configured,
+        service: &Service,
         cluster: Option<Cluster>,
+        streams: Option<Arc<dyn PodStreams>>,
     ) -> Self {
+        let configured = &service.configured;
         let config = configured.configuration().config;
         let places = host::usage_places(&config);
         let measured = PressureSource { places, runtime: Arc::clone(&runtime) as _ };
         let mut plugins: Vec<Box<dyn NodePlugin<ConfiguredRuntime>>> =
             vec![Box::new(configured.preemption()), Box::new(configured.eviction(measured))];
+        let node_api = cluster.as_ref().and_then(|cluster| {
+            node_api::plugin(service, cluster, Arc::clone(&runtime) as _, streams)
+        });
         plugins.extend(cluster.map(|cluster| Box::new(cluster) as _));
         Self {
             source: None,
             machine: Some(host::machine(&config)),
             plugins,
+            node_api,
             admits_all: false,
             going_down: None,
             runtime: is(runtime),
@@ -246,8 +242,7 @@ impl Service {
     /// Signals cannot be received; no pod was touched.
     async fn run(self, runs: Runs) -> Result<(), StartError> {
         let ends = Ends::listen().map_err(StartError::Signals)?;
-        let Self { options, configured, identity, socket, notifier, wall, reloads, node_api } =
-            self;
+        let Self { options, configured, identity, socket, notifier, wall, reloads } = self;
         let config = configured.configuration().config;
         let stop = runs.stop;
         let source =
@@ -280,7 +275,7 @@ impl Service {
             .clocks(wall, host::boot_clock_of_user_space().await)
             .plugin(plugin)
             .plugins(runs.plugins)
-            .plugins(node_api)
+            .plugins(runs.node_api)
             .start()?;
         let server = Server::new(Arc::new(node.clone()), Limits::default(), stop.clone());
         // Clones share the limits: scrapes over TCP cannot crowd out root on the socket.

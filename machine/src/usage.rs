@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::task::JoinHandle;
-use winddown_shared::NodeStats;
+use winddown_shared::{NodeStats, cgroup_cpu_time};
 
 use crate::file::ReadError;
 
@@ -117,6 +117,12 @@ impl NodeUsage {
         let mut reading = Reading::default();
         self.kernel.read(&mut reading);
         reading
+    }
+
+    /// Processor time that the node's cgroup has used so far. None where nothing counts it.
+    pub fn cpu_time(places: &UsagePlaces) -> Option<Duration> {
+        let file = CgroupTree::find(&places.cgroup).cpu_time(&places.node_cgroup);
+        cgroup_cpu_time(&std::fs::read(file).ok()?)
     }
 
     async fn read_disks(&mut self, reading: &mut Reading) {

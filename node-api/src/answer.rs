@@ -28,6 +28,11 @@ pub(crate) fn json(bytes: Vec<u8>) -> Response<Body> {
     of("application/json", bytes)
 }
 
+/// Metrics in the text format of Prometheus.
+pub(crate) fn metrics(text: String) -> Response<Body> {
+    of("text/plain; version=0.0.4; charset=utf-8", text.into_bytes())
+}
+
 fn of(kind: &'static str, bytes: Vec<u8>) -> Response<Body> {
     stream(kind, Full::new(Bytes::from(bytes)).map_err(|never| match never {}).boxed_unsync())
 }

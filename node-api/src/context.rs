@@ -8,6 +8,7 @@ use winddown_files::Growth;
 use winddown_shared::status::StatusEntry;
 use winddown_shared::{NodeHandle, PodStreams};
 
+use crate::figures::Kept;
 use crate::places::Places;
 use crate::tls::Tls;
 use crate::who::Gatekeeper;
@@ -21,6 +22,9 @@ pub(crate) struct Context {
     pub(crate) growth: Option<Growth>,
     /// So many logs are read at the same moment: however many follow, that takes no more threads.
     pub(crate) reads: Arc<Semaphore>,
+    pub(crate) node_name: String,
+    /// What the node and its pods use.
+    pub(crate) figures: Kept,
     /// Opens streams into pods; none where the runtime has none.
     pub(crate) pod_streams: Option<Arc<dyn PodStreams>>,
     /// So many streams are open at the same moment.

@@ -1,8 +1,10 @@
-//! What the API server asks of a node, over TLS: the logs of its containers, streams into them, its pods, its health.
+//! What the API server asks of a node, over TLS: the logs of its containers, streams into them, its pods and what
+//! they use, its health.
 //!
 //! A [plug-in](Plugin). It knows the pods by the node's handle and their logs by their files, has [`PodStreams`] open
-//! streams, and asks [`Reviews`] who a client is and what it may do. There is no anonymous access: a client shows a
-//! certificate of the cluster's authority for clients or a bearer token, and has a right on this node's subresources.
+//! streams and [`Figures`] measure, and asks [`Reviews`] who a client is and what it may do. There is no anonymous
+//! access: a client shows a certificate of the cluster's authority for clients or a bearer token, and has a right on
+//! this node's subresources.
 //!
 //! # Behaviour
 //! It listens once there is a certificate, and says until then why it does not. Files of certificates may be
@@ -16,12 +18,18 @@
 mod answer;
 mod cache;
 mod context;
+mod figures;
+#[cfg(debug_assertions)]
+#[doc(hidden)]
+pub mod fuzzing;
 mod logs;
 mod places;
 mod pods;
+mod resource_metrics;
 mod route;
 mod server;
 mod streams;
+mod summary;
 #[cfg(test)]
 mod tests;
 mod tls;
@@ -40,6 +48,8 @@ use winddown_files::{Growth, Watch};
 use winddown_shared::{NodeHandle, Plugin, PluginName, PodStreams, Reviews, error_chain};
 
 use context::Context;
+use figures::Kept;
+pub use figures::{Figures, NodeFigures};
 use places::Places;
 use tls::Tls;
 pub use tls::TlsFiles;
@@ -68,6 +78,8 @@ pub struct NodeApi {
     pub waits_for: watch::Receiver<String>,
     /// Who clients are, and what they may.
     pub reviews: Arc<dyn Reviews>,
+    /// Measures the node and its pods, when someone asks.
+    pub figures: Arc<dyn Figures>,
     /// Opens streams into pods; without it they are refused.
     pub streams: Option<Arc<dyn PodStreams>>,
 }
@@ -100,23 +112,25 @@ impl Plugin for NodeApi {
 
 impl NodeApi {
     async fn listen(self, node: NodeHandle, growth: Option<Growth>) {
-        let Self { address, node_name, log_dir, tls: files, waits_for, reviews, streams } = self;
+        let Self { address, node_name, log_dir, tls: files, waits_for, .. } = self;
         let tls = Tls::new(files.clone());
         certificates(&tls, &files, waits_for, &node).await;
         let listener = bind(address, &node).await;
         tracing::info!(%address, "the node API is served");
         node.say(format!("listening on {address}"));
-        let gatekeeper = Gatekeeper::new(reviews, node_name);
+        let gatekeeper = Gatekeeper::new(self.reviews, node_name.clone());
         let places = Places::new();
         let reads = Arc::new(Semaphore::new(READS));
         let context = Context {
-            node,
+            node: node.clone(),
             gatekeeper,
             tls,
             places,
             growth,
             reads,
-            pod_streams: streams,
+            node_name,
+            figures: Kept::new(self.figures, node.clone()),
+            pod_streams: self.streams,
             streams: Arc::new(Semaphore::new(STREAMS)),
             log_dir,
         };

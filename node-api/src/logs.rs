@@ -25,7 +25,7 @@ use crate::context::Context;
 use crate::route::Place;
 
 use file::LogFile;
-use lines::Lines;
+pub(crate) use lines::Lines;
 pub(crate) use options::LogOptions;
 
 /// How long a container's last words may take from its runtime to its log.

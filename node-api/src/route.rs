@@ -9,6 +9,10 @@ pub(crate) enum Ask {
     Pods,
     Logs(Place),
     Stream(Target),
+    /// Figures of the node and its pods.
+    Summary,
+    /// The same for metrics-server.
+    Resources,
     /// What is served with another method.
     Other(&'static str),
     Unknown,
@@ -63,6 +67,10 @@ pub(crate) fn route(method: &Method, path: &str) -> (Ask, Right) {
         [kind @ ("exec" | "attach" | "portForward"), namespace, pod, ref rest @ ..] => {
             (Target::of(kind, namespace, pod, rest).map_or(Ask::Unknown, Ask::Stream), &["proxy"])
         }
+        ["stats", "summary"] => (Ask::Summary, &["stats"]),
+        ["metrics", "resource"] => (Ask::Resources, &["metrics"]),
+        ["stats", ..] => (Ask::Unknown, &["stats"]),
+        ["metrics", ..] => (Ask::Unknown, &["metrics"]),
         _ => (Ask::Unknown, &["proxy"]),
     };
     let is_look = matches!(*method, Method::GET | Method::HEAD);
@@ -143,6 +151,9 @@ mod tests {
             ("POST", "/portForward/ns/web/u1/main", Ask::Unknown, "create", &["proxy"]),
             ("POST", "/exec/ns/web", Ask::Unknown, "create", &["proxy"]),
             ("POST", "/run/ns/web/main", Ask::Unknown, "create", &["proxy"]),
+            ("GET", "/stats/summary", Ask::Summary, "get", &["stats"]),
+            ("GET", "/metrics/resource", Ask::Resources, "get", &["metrics"]),
+            ("GET", "/metrics/cadvisor", Ask::Unknown, "get", &["metrics"]),
             ("GET", "/logs/", Ask::Unknown, "get", &["proxy"]),
             ("GET", "/", Ask::Unknown, "get", &["proxy"]),
             ("BREW", "/brew", Ask::Unknown, "create", &["proxy"]),

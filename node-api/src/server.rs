@@ -23,7 +23,8 @@ use crate::context::Context;
 use crate::places::Seat;
 use crate::route::{Ask, route};
 use crate::streams::{self, Tunnel};
-use crate::{logs, pods};
+use crate::summary::summary;
+use crate::{logs, pods, resource_metrics};
 
 /// How long a client may take to agree on TLS, and again to say what it wants.
 const HELLO: Duration = Duration::from_secs(10);
@@ -145,6 +146,24 @@ async fn answer(
             let reading = logs::open(context, &place, request.uri().query()).await?;
             let body = StreamBody::new(reading.into_stream()).boxed_unsync();
             Ok(answer::stream("text/plain; charset=utf-8", body))
+        }
+        Ask::Summary => {
+            let query = request.uri().query().unwrap_or_default();
+            let disks = !form_urlencoded::parse(query.as_bytes()).any(|(key, value)| {
+                key == "only_cpu_and_memory" && matches!(&*value, "1" | "true")
+            });
+            let taken = context.figures.get(disks).await.map_err(|error| {
+                Failure::new(StatusCode::INTERNAL_SERVER_ERROR, error_chain(&error))
+            })?;
+            let summary = summary(&context.node_name, &taken, &context.node.statuses());
+            Ok(answer::json(summary.to_string().into_bytes()))
+        }
+        Ask::Resources => {
+            let taken = context.figures.get(false).await.inspect_err(|error| {
+                tracing::warn!(error = error_chain(error), "what pods use cannot be told");
+            });
+            let statuses = context.node.statuses();
+            Ok(answer::metrics(resource_metrics::text(taken.ok().as_deref(), &statuses)))
         }
         Ask::Stream(target) => {
             let (response, tunnel) = streams::open(context, &target, request).await?;

@@ -20,6 +20,8 @@ use crate::answer::{self, Body, Failure};
 use crate::context::Context;
 use crate::route::{StreamKind, Target};
 
+#[cfg(debug_assertions)]
+pub(crate) use options::read as options;
 use server::Answer;
 pub(crate) use tunnel::Tunnel;
 

@@ -1,6 +1,7 @@
 //! The server with real TLS, its clients, and one who knows the cluster's users.
 
 mod clients;
+mod figures;
 mod logs;
 mod rights;
 mod streams;
@@ -30,6 +31,7 @@ use winddown_shared::{
 };
 
 use crate::context::Context;
+use crate::figures::Kept;
 use crate::places::Places;
 use crate::tls::{Tls, TlsFiles};
 use crate::who::Gatekeeper;
@@ -138,6 +140,7 @@ impl Bench {
             ]),
             rights: rights
                 .chain([("reader", "get", "log"), ("scraper", "get", "metrics")])
+                .chain([("scraper", "get", "stats")])
                 .collect(),
             ..Cluster::default()
         })
@@ -168,13 +171,16 @@ impl Bench {
         let (growth, teller) = Growth::open().unwrap();
         tokio::spawn(teller.run());
         let cluster = Arc::new(cluster);
+        let node = NodeHandle::new(PluginName::of("node-api"), parts);
         let context = Context {
-            node: NodeHandle::new(PluginName::of("node-api"), parts),
+            node: node.clone(),
             gatekeeper: Gatekeeper::new(Arc::clone(&cluster) as _, "n1".to_owned()),
             tls: Tls::new(files),
             places: Places::new(),
             growth: Some(growth),
             reads: Arc::new(Semaphore::new(crate::READS)),
+            node_name: "n1".to_owned(),
+            figures: Kept::new(Arc::new(figures::Measures::default()), node.clone()),
             pod_streams: None,
             streams: Arc::new(Semaphore::new(crate::STREAMS)),
             log_dir: at("logs"),

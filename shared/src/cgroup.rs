@@ -2,6 +2,8 @@
 //!
 //! Both versions are understood, and any bytes are: what does not parse is absent.
 
+use std::time::Duration;
+
 /// The memory of one cgroup, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CgroupMemory {
@@ -116,6 +118,13 @@ impl CgroupMemoryEvents {
 /// The number that a file of one value holds; none for `max` and for anything else.
 pub fn cgroup_number(text: &[u8]) -> Option<u64> {
     decimal(text.trim_ascii())
+}
+
+/// Processor time that a cgroup has used so far, from the text of `cpuacct.usage` (version 1) or `cpu.stat` (version 2).
+pub fn cgroup_cpu_time(text: &[u8]) -> Option<Duration> {
+    let of_v2 = || keyed(text).find(|(key, _)| *key == b"usage_usec");
+    let nanoseconds = cgroup_number(text).map(Duration::from_nanos);
+    nanoseconds.or_else(|| of_v2().map(|(_, microseconds)| Duration::from_micros(microseconds)))
 }
 
 /// The cgroup of a process, from the text of `/proc/PID/cgroup`: its path below the hierarchy that has

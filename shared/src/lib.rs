@@ -65,7 +65,9 @@ pub use admission::{
 };
 pub use admission_gate::AdmissionGate;
 pub use backoff::{Backoff, fraction};
-pub use cgroup::{CgroupMemory, CgroupMemoryEvents, MemoryStat, cgroup_number, cgroup_of_process};
+pub use cgroup::{
+    CgroupMemory, CgroupMemoryEvents, MemoryStat, cgroup_cpu_time, cgroup_number, cgroup_of_process,
+};
 pub use clock::{BootClock, WallClock, WallTime};
 pub use error_chain::error_chain;
 pub use event::{Event, PodLabel, Recorder};

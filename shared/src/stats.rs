@@ -4,6 +4,7 @@
 //! not care where they come from. What could not be measured is absent, never 0.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::time::Instant;
 
@@ -106,6 +107,8 @@ pub enum FsLayout {
 pub struct PodStats {
     /// Its working set, in bytes, as in [`MemoryStats::working_set`].
     pub memory_working_set: Option<u64>,
+    /// Processor time that it has used so far.
+    pub cpu_time: Option<Duration>,
     /// How many processes it has.
     pub processes: Option<u64>,
     /// Its containers: init containers, sidecars and regular ones, in the order in which they are to
@@ -124,6 +127,8 @@ pub struct ContainerStats {
     pub name: Arc<str>,
     /// Its working set, in bytes.
     pub memory_working_set: Option<u64>,
+    /// Processor time that this run of it has used so far.
+    pub cpu_time: Option<Duration>,
     /// Its writable layer.
     pub rootfs: Option<DiskUse>,
     /// Its logs.

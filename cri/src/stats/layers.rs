@@ -1,4 +1,4 @@
-//! The layers that containers write to, as the runtime tells them, and memory that no cgroup tells.
+//! The layers that containers write to, as the runtime tells them, and memory and processor time that no cgroup tells.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -22,6 +22,7 @@ pub(super) struct Layers {
 struct LayerUse {
     layer: Option<DiskUse>,
     memory: Option<u64>,
+    cpu: Option<Duration>,
 }
 
 impl Layers {
@@ -50,7 +51,7 @@ impl Layers {
         *self.known.lock().unwrap_or_else(PoisonError::into_inner) = told;
     }
 
-    /// Enters what is known of layers, and of memory where nothing else told it.
+    /// Enters what is known of layers, and of the rest where nothing else told it.
     pub(super) fn enter(&self, pods: &mut [Measured]) {
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         for pod in pods {
@@ -58,6 +59,7 @@ impl Layers {
                 let told = known.get(&**id).copied().unwrap_or_default();
                 container.rootfs = told.layer;
                 container.memory_working_set = container.memory_working_set.or(told.memory);
+                container.cpu_time = container.cpu_time.or(told.cpu);
             }
         }
     }
@@ -69,5 +71,7 @@ fn layer_use(stats: api::ContainerStats) -> Option<(String, LayerUse)> {
         Some(DiskUse { bytes: layer.used_bytes?.value, inodes })
     });
     let memory = stats.memory.and_then(|memory| memory.working_set_bytes).map(|bytes| bytes.value);
-    Some((stats.attributes?.id, LayerUse { layer, memory }))
+    let cpu = stats.cpu.and_then(|cpu| cpu.usage_core_nano_seconds);
+    let cpu = cpu.map(|used| Duration::from_nanos(used.value));
+    Some((stats.attributes?.id, LayerUse { layer, memory, cpu }))
 }

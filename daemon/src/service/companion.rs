@@ -76,6 +76,7 @@ impl Service {
                 },
                 pods: None,
             })],
+            node_api: None,
             admits_all: true,
             runtime: ConfiguredRuntime::Kubelet(runtime),
             going_down: Some(going_down),

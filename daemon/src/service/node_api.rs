@@ -1,23 +1,42 @@
 //! What the API server asks of this node, as the configuration has it.
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
 use tokio::sync::watch;
 use winddown_api_client::{ApiReviews, ServingCertificate};
-use winddown_config::Config;
-use winddown_node::Identity;
+use winddown_machine::host::boot_clock;
+use winddown_machine::{NodeUsage, UsagePlaces};
+use winddown_node::RuntimeFigures;
 use winddown_node::cluster::Cluster;
-use winddown_node_api::{NodeApi, TlsFiles};
-use winddown_shared::{WallClock, critical};
+use winddown_node_api::{Figures, NodeApi, NodeFigures, TlsFiles};
+use winddown_shared::{PodStreams, RuntimeError, WallClock, critical};
+
+use super::Service;
+use super::host;
+
+/// What pods have on disks is not walked through again before this.
+const DISK_AGE: Duration = Duration::from_secs(60);
+
+/// Measures the machine and what its runtime runs.
+struct Measuring {
+    places: UsagePlaces,
+    runtime: Arc<dyn RuntimeFigures>,
+    wall: WallClock,
+}
 
 /// The node API, where there is to be one. Begins to ask for its certificate, if none is configured. Must be called
 /// inside a tokio runtime.
 pub(super) fn plugin(
-    config: &Config,
-    identity: &Identity,
+    service: &Service,
     cluster: &Cluster,
-    wall: WallClock,
+    runtime: Arc<dyn RuntimeFigures>,
+    streams: Option<Arc<dyn PodStreams>>,
 ) -> Option<NodeApi> {
+    let Service { identity, wall, configured, .. } = service;
+    let config = configured.configuration().config;
     let settings = &config.cluster;
     let address = settings.node_api_address?;
     let client = cluster.connection.client();
@@ -29,7 +48,7 @@ pub(super) fn plugin(
             names: cluster.facts.addresses.iter().map(|one| one.address.clone()).collect(),
         };
         let file = serving.file();
-        critical::spawn("serving certificate", serving.run(client.clone(), wall, told));
+        critical::spawn("serving certificate", serving.run(client.clone(), wall.clone(), told));
         file
     });
     // A key that belongs to no certificate is none.
@@ -42,6 +61,32 @@ pub(super) fn plugin(
         tls: TlsFiles { certificate, key, client_authority: settings.client_ca_file.clone() },
         waits_for,
         reviews: Arc::new(ApiReviews::new(client)),
-        streams: None,
+        figures: Arc::new(Measuring {
+            places: host::usage_places(&config),
+            runtime,
+            wall: wall.clone(),
+        }),
+        streams,
     })
+}
+
+impl Figures for Measuring {
+    fn measure(&self, disks: bool) -> BoxFuture<'_, Result<NodeFigures, RuntimeError>> {
+        async move {
+            let pods = self.runtime.figures(disks.then_some(DISK_AGE)).await?;
+            let mut places = self.places.clone();
+            if disks && let Ok(images) = self.runtime.places().await {
+                (places.imagefs, places.containerfs) = (images.images, images.containers);
+            }
+            let mut usage = NodeUsage::new(&places);
+            let reading = if disks { usage.read().await } else { usage.read_kernel() };
+            Ok(NodeFigures {
+                node: reading.stats,
+                cpu_time: NodeUsage::cpu_time(&places),
+                booted_at: self.wall.now().checked_sub(boot_clock().now()).ok(),
+                pods,
+            })
+        }
+        .boxed()
+    }
 }

@@ -1,9 +1,10 @@
-//! Memory and tasks of a cgroup, of version 1 or 2.
+//! Memory, tasks and processor time of a cgroup, of version 1 or 2.
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
-use winddown_shared::{CgroupMemory, cgroup_number, cgroup_of_process};
+use winddown_shared::{CgroupMemory, cgroup_cpu_time, cgroup_number, cgroup_of_process};
 
 /// Where the files of one cgroup are.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -12,6 +13,8 @@ pub struct CgroupDirs {
     is_v2: bool,
     /// None where nothing counts tasks.
     tasks: Option<PathBuf>,
+    /// None where nothing counts processor time.
+    cpu: Option<PathBuf>,
 }
 
 impl CgroupDirs {
@@ -19,10 +22,12 @@ impl CgroupDirs {
     pub fn among(dirs: &[PathBuf]) -> Option<Self> {
         let with = |file: &str| dirs.iter().find(|dir| dir.join(file).exists()).cloned();
         let tasks = with("pids.current");
-        let of = |memory, is_v2| Self { memory, is_v2, tasks };
         match with("memory.current") {
-            Some(memory) => Some(of(memory, true)),
-            None => Some(of(with("memory.usage_in_bytes")?, false)),
+            Some(memory) => Some(Self { cpu: Some(memory.clone()), memory, is_v2: true, tasks }),
+            None => {
+                let memory = with("memory.usage_in_bytes")?;
+                Some(Self { memory, is_v2: false, tasks, cpu: with("cpuacct.usage") })
+            }
         }
     }
 
@@ -36,10 +41,11 @@ impl CgroupDirs {
             return None;
         }
         let memory = directory(mount, "memory", path, is_v2);
-        let tasks = cgroup_of_process(&text, "pids");
-        let tasks = tasks.filter(|(path, _)| path.contains(mark));
-        let tasks = tasks.map(|(path, is_v2)| directory(mount, "pids", path, is_v2));
-        Some(Self { memory, is_v2, tasks })
+        let other = |controller| {
+            let (path, is_v2) = cgroup_of_process(&text, controller)?;
+            path.contains(mark).then(|| directory(mount, controller, path, is_v2))
+        };
+        Some(Self { memory, is_v2, tasks: other("pids"), cpu: other("cpuacct") })
     }
 
     /// The one above, if its name has `mark` in it: a pod's, around its containers'.
@@ -52,6 +58,7 @@ impl CgroupDirs {
             memory: parent(&self.memory)?,
             is_v2: self.is_v2,
             tasks: self.tasks.as_deref().and_then(parent),
+            cpu: self.cpu.as_deref().and_then(parent),
         })
     }
 
@@ -66,6 +73,14 @@ impl CgroupDirs {
     /// How many tasks it has: threads, each of which takes one of the node's process ids.
     pub fn tasks(&self) -> Option<u64> {
         cgroup_number(&fs::read(self.tasks.as_ref()?.join("pids.current")).ok()?)
+    }
+
+    /// Processor time that it has used so far.
+    pub fn cpu_time(&self) -> Option<Duration> {
+        let dir = self.cpu.as_ref()?;
+        // Version 1 has a file of the other's name, too, which does not tell.
+        let of_v2 = |_| fs::read(dir.join("cpu.stat"));
+        cgroup_cpu_time(&fs::read(dir.join("cpuacct.usage")).or_else(of_v2).ok()?)
     }
 }
 
@@ -91,18 +106,25 @@ mod tests {
     fn a_process_is_measured_in_its_cgroup_on_version_1() {
         let root = tempfile::tempdir().unwrap();
         let (proc, mount) = (root.path().join("proc"), root.path().join("cg"));
-        write(proc.join("42/cgroup"), "4:memory:/pod-u/c1\n8:pids:/pod-u/c1\n0::/\n");
+        write(
+            proc.join("42/cgroup"),
+            "4:memory:/pod-u/c1\n5:cpu,cpuacct:/pod-u/c1\n8:pids:/pod-u/c1\n0::/\n",
+        );
         let dir = mount.join("memory/pod-u/c1");
         write(dir.join("memory.usage_in_bytes"), "5000\n");
         write(dir.join("memory.stat"), "inactive_file 1\ntotal_inactive_file 2000\n");
         write(mount.join("pids/pod-u/c1/pids.current"), "7\n");
         write(mount.join("pids/pod-u/pids.current"), "9\n");
+        write(mount.join("cpuacct/pod-u/c1/cpuacct.usage"), "1500000000\n");
+        write(mount.join("cpuacct/pod-u/cpuacct.usage"), "2500000000\n");
         let found = CgroupDirs::of_process((&proc, &mount), 42, "c1").unwrap();
         assert_eq!((found.working_set(), found.tasks()), (Some(3000), Some(7)));
+        assert_eq!(found.cpu_time(), Some(Duration::from_millis(1500)));
+        assert_eq!(found.parent("-u").unwrap().cpu_time(), Some(Duration::from_millis(2500)));
         let pod = found.parent("-u").unwrap();
         assert_eq!((pod.working_set(), pod.tasks()), (None, Some(9)));
         assert_eq!(found.parent("other"), None);
-        let dirs = [dir, mount.join("pids/pod-u/c1")];
+        let dirs = [dir, mount.join("pids/pod-u/c1"), mount.join("cpuacct/pod-u/c1")];
         assert_eq!(CgroupDirs::among(&dirs), Some(found));
         assert_eq!(CgroupDirs::among(&[]), None);
         assert_eq!(CgroupDirs::of_process((&proc, &mount), 42, "c2"), None, "another's now");
@@ -118,8 +140,10 @@ mod tests {
         write(mount.join("pod-u/c1/memory.current"), "5000\n");
         write(mount.join("pod-u/c1/memory.stat"), "inactive_file 2000\n");
         write(mount.join("pod-u/c1/pids.current"), "7\n");
+        write(mount.join("pod-u/c1/cpu.stat"), "usage_usec 1500000\nuser_usec 7\n");
         let found = CgroupDirs::of_process((&proc, &mount), 42, "c1").unwrap();
         assert_eq!((found.working_set(), found.tasks()), (Some(3000), Some(7)));
+        assert_eq!(found.cpu_time(), Some(Duration::from_millis(1500)));
         assert_eq!(Some(found), CgroupDirs::among(&[mount.clone(), mount.join("pod-u/c1")]));
     }
 }

@@ -52,6 +52,12 @@ impl CgroupTree {
         (dir.join("pids.current"), dir.join("pids.max"))
     }
 
+    /// Where a cgroup's processor time is told.
+    pub(super) fn cpu_time(&self, cgroup: &str) -> PathBuf {
+        let (dir, is_v1) = self.of("cpuacct", cgroup);
+        dir.join(if is_v1 { "cpuacct.usage" } else { "cpu.stat" })
+    }
+
     /// The pressure of a cgroup; only the unified hierarchy has it.
     pub(crate) fn memory_pressure(&self, cgroup: &str) -> Option<PathBuf> {
         Some(below(self.unified.as_ref()?, cgroup).join("memory.pressure"))

@@ -5,7 +5,7 @@ use winddown_shared::{Stdio, StreamRequest};
 use crate::route::StreamKind;
 
 /// Reads the query of a request, with the kubelet's words for what is wrong.
-pub(super) fn read(kind: &StreamKind, query: &str) -> Result<StreamRequest, String> {
+pub(crate) fn read(kind: &StreamKind, query: &str) -> Result<StreamRequest, String> {
     let all = || form_urlencoded::parse(query.as_bytes());
     let of = |name: &'static str| all().filter(move |(key, _)| key == name).map(|(_, value)| value);
     let is_set = |name| of(name).next().is_some_and(|value| value == "1");

@@ -136,29 +136,36 @@ fn measure(proc_root: &Path, pods: Vec<(PodUid, Running)>) -> Vec<(PodUid, PodSt
     let mut measured = Vec::with_capacity(pods.len());
     for (uid, containers) in pods {
         let mut stats = PodStats::default();
-        let (mut memory, mut tasks) = (Some(0_u64), Some(0_u64));
+        let (mut memory, mut tasks, mut cpu) = (Some(0_u64), Some(0_u64), Some(Duration::ZERO));
         for (name, traces) in containers {
             let of_unit = |(pid, unit): &(i32, String)| {
                 CgroupDirs::of_process((proc_root, Path::new(CGROUPS)), *pid, unit)
             };
             let dirs = CgroupDirs::among(&traces.cgroups);
             let dirs = dirs.or_else(|| traces.unit.as_ref().and_then(of_unit));
-            let mut used = dirs.map_or((None, None), |dirs| (dirs.working_set(), dirs.tasks()));
-            if let Some(root) = traces.root.filter(|_| used.0.is_none() || used.1.is_none()) {
+            let dirs = dirs.as_ref();
+            let mut own_memory = dirs.and_then(CgroupDirs::working_set);
+            let mut own_tasks = dirs.and_then(CgroupDirs::tasks);
+            let mut own_cpu = dirs.and_then(CgroupDirs::cpu_time);
+            let is_part = own_memory.is_none() || own_tasks.is_none() || own_cpu.is_none();
+            if let Some(root) = traces.root.filter(|_| is_part) {
                 let all = processes.get_or_insert_with(|| Processes::look(proc_root));
-                let by_process = all.below(proc_root, root);
-                used = (
-                    used.0.or(by_process.map(|used| used.0)),
-                    used.1.or(by_process.map(|used| used.1)),
-                );
+                let used = all.below(proc_root, root);
+                own_memory = own_memory.or(used.map(|used| used.memory));
+                own_tasks = own_tasks.or(used.map(|used| used.tasks));
+                own_cpu = own_cpu.or(used.and_then(|used| used.cpu));
             }
-            memory = memory.zip(used.0).map(|(sum, one)| sum.saturating_add(one));
-            tasks = tasks.zip(used.1).map(|(sum, one)| sum.saturating_add(one));
-            let memory_working_set = used.0;
-            let default = ContainerStats::default();
-            stats.containers.push(ContainerStats { name, memory_working_set, ..default });
+            memory = memory.zip(own_memory).map(|(sum, one)| sum.saturating_add(one));
+            tasks = tasks.zip(own_tasks).map(|(sum, one)| sum.saturating_add(one));
+            cpu = cpu.zip(own_cpu).map(|(sum, one)| sum.saturating_add(one));
+            stats.containers.push(ContainerStats {
+                name,
+                memory_working_set: own_memory,
+                cpu_time: own_cpu,
+                ..ContainerStats::default()
+            });
         }
-        (stats.memory_working_set, stats.processes) = (memory, tasks);
+        (stats.memory_working_set, stats.processes, stats.cpu_time) = (memory, tasks, cpu);
         measured.push((uid, stats));
     }
     measured

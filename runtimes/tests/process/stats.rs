@@ -31,6 +31,9 @@ async fn memory_and_tasks_are_those_of_the_containers_and_not_of_their_superviso
     assert!((12_000_000..60_000_000).contains(&memory[0]), "{memory:?}");
     assert!(memory[1] < 4_000_000, "{memory:?}");
     assert_eq!(stats.memory_working_set, Some(memory[0] + memory[1]));
+    let cpu: Vec<Duration> = stats.containers.iter().map(|c| c.cpu_time.unwrap()).collect();
+    assert!(cpu[0] > Duration::ZERO, "{cpu:?}");
+    assert_eq!(stats.cpu_time, Some(cpu[0] + cpu[1]));
     // The hog's shell and its sleep, which may just be between two; the other's three.
     assert!((4..=5).contains(&stats.processes.unwrap()), "{stats:?}");
     stop(&runtime, &pod, 0).await;

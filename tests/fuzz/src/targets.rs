@@ -8,7 +8,7 @@ mod kernel;
 mod numbers;
 mod reports;
 
-pub(crate) static ALL: [Target; 17] = [
+pub(crate) static ALL: [Target; 18] = [
     Target {
         name: "api_objects",
         what: "the API server: pods, against what the node says of them",
@@ -85,6 +85,13 @@ pub(crate) static ALL: [Target; 17] = [
         laws: winddown_companion::fuzzing::kubelet_file,
         longest: 2048,
         short: 2000,
+    },
+    Target {
+        name: "logs",
+        what: "a container's log, as its runtime wrote it, and the API server's query",
+        laws: winddown_node_api::fuzzing::log,
+        longest: 4096,
+        short: 500,
     },
     Target {
         name: "manifests",

@@ -74,6 +74,7 @@ shorts!(
     durations,
     kernel_files,
     kubelet_files,
+    logs,
     manifests,
     notices,
     procfs,

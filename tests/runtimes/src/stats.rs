@@ -11,7 +11,7 @@ pub(super) fn of(id: &str) -> ContainerStats {
     let (memory, bytes, inodes) = USED;
     ContainerStats {
         attributes: Some(ContainerAttributes { id: id.to_owned() }),
-        cpu: None,
+        cpu: Some(CpuUsage { timestamp: 1, usage_core_nano_seconds: value(5_000_000_000) }),
         memory: Some(MemoryUsage { timestamp: 1, working_set_bytes: value(memory) }),
         writable_layer: Some(FilesystemUsage {
             timestamp: 1,

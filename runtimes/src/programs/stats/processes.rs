@@ -3,8 +3,21 @@
 use std::collections::HashMap;
 use std::fs;
 use std::path::Path;
+use std::time::Duration;
 
+use winddown_shared::ProcStat;
 use winddown_shim::procfs;
+
+/// What some processes use.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Used {
+    /// Of their own, in bytes.
+    pub(crate) memory: u64,
+    /// Threads.
+    pub(crate) tasks: u64,
+    /// Processor time so far, with that of children that have ended. None if one of them does not tell.
+    pub(crate) cpu: Option<Duration>,
+}
 
 /// All processes of the machine, by parent.
 pub(crate) struct Processes {
@@ -25,14 +38,13 @@ impl Processes {
         Self { children }
     }
 
-    /// Memory of their own in bytes, and threads, of all processes below `root`, with it if it is one of
-    /// the container's. None if there is none.
+    /// What all processes below `root` use, with it if it is one of the container's. None if there is none.
     ///
     /// Memory that processes share (programs, libraries, shared memory) is not counted: it would count
     /// for each of them.
-    pub(crate) fn below(&self, proc_root: &Path, root: (i32, bool)) -> Option<(u64, u64)> {
+    pub(crate) fn below(&self, proc_root: &Path, root: (i32, bool)) -> Option<Used> {
         let (root, is_own) = root;
-        let (mut memory, mut tasks, mut found) = (0_u64, 0_u64, false);
+        let (mut used, mut ticks, mut found) = (Used::default(), Some(0_u64), false);
         let is_root = |child: &&(i32, u64)| child.0 == root;
         let mut left: Vec<(i32, u64)> = match is_own {
             true => self.children.values().flatten().find(is_root).copied().into_iter().collect(),
@@ -43,12 +55,26 @@ impl Processes {
             // It may have ended since.
             let Some(pages) = statm.ok().as_deref().and_then(own_pages) else { continue };
             found = true;
-            memory = memory.saturating_add(pages.saturating_mul(page_size()));
-            tasks = tasks.saturating_add(threads);
+            used.memory = used.memory.saturating_add(pages.saturating_mul(page_size()));
+            used.tasks = used.tasks.saturating_add(threads);
+            let stat = fs::read_to_string(proc_root.join(pid.to_string()).join("stat"));
+            let of_one = stat.ok().as_deref().and_then(own_ticks);
+            ticks = ticks.zip(of_one).map(|(sum, one)| sum.saturating_add(one));
             left.extend(self.children.get(&pid).into_iter().flatten());
         }
-        found.then_some((memory, tasks))
+        used.cpu = ticks.map(|ticks| {
+            Duration::from_millis(
+                ticks.saturating_mul(1000) / rustix::param::clock_ticks_per_second(),
+            )
+        });
+        found.then_some(used)
     }
+}
+
+/// Of `/proc/PID/stat`: processor time of the process and of the children that it has seen end, in clock ticks.
+pub(crate) fn own_ticks(stat: &str) -> Option<u64> {
+    let stat = ProcStat::new(stat)?;
+    (14..=17).map(|number| stat.field::<u64>(number)).sum()
 }
 
 fn page_size() -> u64 {
@@ -80,7 +106,8 @@ mod tests {
     fn process(root: &Path, (pid, parent, threads, pages): (i32, i32, u64, u64)) {
         let dir = root.join(pid.to_string());
         fs::create_dir_all(&dir).unwrap();
-        let stat = format!("{pid} (x) S {parent} 0 0 0 0 0 0 0 0 0 0 0 0 0 20 0 {threads} 0 1 1");
+        let stat =
+            format!("{pid} (x) S {parent} 0 0 0 0 0 0 0 0 0 {pid} 1 2 3 20 0 {threads} 0 1 1");
         fs::write(dir.join("stat"), stat).unwrap();
         fs::write(dir.join("statm"), format!("9000 {} 10 0", pages + 10)).unwrap();
     }
@@ -93,18 +120,22 @@ mod tests {
         let processes = Processes::look(root.path());
         let below = |pid, is_own| processes.below(root.path(), (pid, is_own));
         let page = page_size();
-        assert_eq!(below(10, false), Some((10 * page, 5)));
-        assert_eq!(below(10, true), Some((110 * page, 7)));
+        let used = |pages: u64, tasks, ticks: u64| {
+            let cpu = ticks * 1000 / rustix::param::clock_ticks_per_second();
+            Some(Used { memory: pages * page, tasks, cpu: Some(Duration::from_millis(cpu)) })
+        };
+        assert_eq!(below(10, false), used(10, 5, 11 + 12 + 2 * 6));
+        assert_eq!(below(10, true), used(110, 7, 10 + 11 + 12 + 3 * 6));
         assert_eq!(below(20, false), None, "nothing of the container is left");
         assert_eq!(below(99, true), None);
         fs::remove_dir_all(root.path().join("12")).unwrap();
-        assert_eq!(below(10, false), Some((7 * page, 1)), "one has ended since");
+        assert_eq!(below(10, false), used(7, 1, 11 + 6), "one has ended since");
     }
 
     proptest! {
         #[test]
         fn any_text_is_read_without_harm(text in ".{0,120}") {
-            let _ = own_pages(&text);
+            let _ = (own_pages(&text), own_ticks(&text));
         }
     }
 }

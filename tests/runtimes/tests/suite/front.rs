@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
@@ -19,11 +20,11 @@ use tokio_rustls::rustls::pki_types::CertificateDer;
 use tokio_rustls::rustls::{ClientConfig, RootCertStore, crypto::ring::default_provider};
 use winddown_cri::CriRuntime;
 use winddown_fakes::FakeKiller;
-use winddown_node_api::{NodeApi, TlsFiles};
+use winddown_node_api::{Figures, NodeApi, NodeFigures, TlsFiles};
 use winddown_shared::status::StatusStore;
 use winddown_shared::{
     ContainerState, GateReasons, NodeHandle, NodeHandleParts, Plugin as _, PluginName, PluginNotes,
-    Pod, ReviewError, Reviews, Runtime as _, VictimLock,
+    Pod, PodStatsSource as _, ReviewError, Reviews, Runtime as _, RuntimeError, VictimLock,
 };
 
 use crate::bed::{clock, eventually};
@@ -42,6 +43,19 @@ impl Reviews for ApiServer {
 
     fn access(&self, _: SubjectAccessReviewSpec) -> BoxFuture<'_, Result<bool, ReviewError>> {
         async { Ok(true) }.boxed()
+    }
+}
+
+/// What its runtime's pods use, and nothing of the node.
+struct PodFigures(Arc<CriRuntime>);
+
+impl Figures for PodFigures {
+    fn measure(&self, disks: bool) -> BoxFuture<'_, Result<NodeFigures, RuntimeError>> {
+        async move {
+            let pods = self.0.pod_stats(disks.then_some(Duration::ZERO)).await?;
+            Ok(NodeFigures { pods, ..NodeFigures::default() })
+        }
+        .boxed()
     }
 }
 
@@ -91,6 +105,7 @@ impl Front {
             },
             waits_for: watch::Sender::new(String::new()).subscribe(),
             reviews: Arc::new(ApiServer),
+            figures: Arc::new(PodFigures(Arc::clone(runtime))),
             streams: Some(Arc::clone(runtime) as _),
         };
         tokio::spawn(Box::new(api).run(NodeHandle::new(PluginName::of("node-api"), parts)));
@@ -201,7 +216,7 @@ async fn status(runtime: &CriRuntime, pod: &Pod) -> Value {
     let containers = status.containers.iter().map(|one| {
         assert!(matches!(one.state, ContainerState::Running { .. }), "{one:?}");
         json!({"name": *one.name, "image": "", "imageID": "", "ready": true, "restartCount": 0,
-            "containerID": one.id, "state": {"running": {}}})
+            "containerID": one.id, "state": {"running": {"startedAt": "2026-01-01T00:00:00Z"}}})
     });
     json!({"phase": "Running", "containerStatuses": containers.collect::<Vec<_>>()})
 }

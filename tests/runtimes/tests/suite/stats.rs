@@ -42,6 +42,7 @@ async fn what_no_cgroup_tells_the_runtime_is_asked_for() {
     std::fs::write(volume, vec![1; 50_000]).unwrap();
     let stats = of_the_pod(&runtime).await;
     assert_eq!(stats.memory_working_set, Some(7_000_000));
+    assert_eq!(stats.cpu_time, Some(Duration::from_secs(5)));
     assert_eq!(stats.processes, None);
     let main = &stats.containers[0];
     assert_eq!(main.rootfs, Some(DiskUse { bytes: 40_960, inodes: 4 }));
@@ -215,6 +216,8 @@ async fn real_containers_are_measured_in_their_cgroups_and_their_layers() {
     let memory: Vec<u64> = stats.containers.iter().map(|c| c.memory_working_set.unwrap()).collect();
     assert!(memory[0] > 16_000_000 && memory[1] < memory[0], "{memory:?}");
     assert!(stats.memory_working_set.unwrap() >= memory[0]);
+    let cpu: Vec<Duration> = stats.containers.iter().map(|c| c.cpu_time.unwrap()).collect();
+    assert!(cpu[0] > Duration::ZERO && stats.cpu_time.unwrap() >= cpu[0], "{cpu:?}");
     assert!(stats.processes.unwrap() >= 3);
     let places = runtime.image_places().await.unwrap();
     assert!(places.images.is_some_and(|path| path.is_dir()));

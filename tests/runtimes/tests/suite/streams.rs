@@ -177,6 +177,27 @@ async fn a_command_ends_with_its_pod_and_a_connection_with_containerd() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn metrics_server_reads_what_a_container_of_containerd_uses() {
+    let test = "figures of a container of containerd";
+    let Some((_stage, _runtime, _pod, front)) = front(test, container_of("main", POLITE)).await
+    else {
+        return;
+    };
+    let head = "GET /metrics/resource HTTP/1.1\r\nHost: n\r\nAuthorization: Bearer any\r\n\r\n";
+    let (mut stream, mut text) = (front.ask(head).await, Vec::new());
+    let _ = timeout(PATIENCE, stream.read_to_end(&mut text)).await.unwrap();
+    let text = String::from_utf8(text).unwrap();
+    let value = |name: &str| -> f64 {
+        let line = text.lines().find(|line| line.starts_with(name)).unwrap();
+        line.split(' ').nth(1).unwrap().parse().unwrap()
+    };
+    let of = r#"{container="main",namespace="default",pod="web"}"#;
+    assert!(value(&format!("container_cpu_usage_seconds_total{of}")) > 0.0, "{text}");
+    assert!(value(&format!("container_memory_working_set_bytes{of}")) > 0.0, "{text}");
+    assert_eq!(value("resource_scrape_error"), 0.0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_websocket_is_passed_on_as_it_is() {
     let test = "a websocket to a container of containerd";
     let Some((_stage, _runtime, _pod, front)) = front(test, container_of("main", POLITE)).await

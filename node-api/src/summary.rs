@@ -1,0 +1,142 @@
+//! What `/stats/summary` says, in the kubelet's form (`k8s.io/kubelet/pkg/apis/stats/v1alpha1`). What is not known is
+//! left out, never 0.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::PodStatus;
+use serde_json::{Map, Value, json};
+use winddown_shared::status::StatusEntry;
+use winddown_shared::{DiskUse, FsStats, MemoryStats, PodStats, PodUid, WallTime};
+
+use crate::figures::{PodRate, Taken};
+
+/// The whole summary.
+pub(crate) fn summary(node: &str, taken: &Taken, statuses: &[StatusEntry]) -> Value {
+    let known: HashMap<&PodUid, &StatusEntry> =
+        statuses.iter().map(|entry| (entry.pod.uid(), entry)).collect();
+    let pods = taken.figures.pods.iter();
+    let pods = pods.filter_map(|(uid, stats)| Some(pod(taken, known.get(uid)?, stats)));
+    json!({ "node": of_node(node, taken), "pods": pods.collect::<Vec<_>>() })
+}
+
+fn of_node(name: &str, taken: &Taken) -> Value {
+    let stats = &taken.figures.node;
+    let fs = |fs: &Option<FsStats>| fs.as_ref().map(|fs| disk(taken.at, Some(fs), None));
+    let own = |used: &FsStats| {
+        Some(DiskUse {
+            bytes: used.capacity_bytes?.saturating_sub(used.available_bytes?),
+            inodes: used
+                .inodes
+                .zip(used.inodes_free)
+                .map_or(0, |(all, free)| all.saturating_sub(free)),
+        })
+    };
+    let nodefs = stats.nodefs.as_ref().map(|fs| disk(taken.at, Some(fs), own(fs)));
+    let runtime =
+        object([("imageFs", fs(&stats.imagefs)), ("containerFs", fs(&stats.containerfs))]);
+    let rlimit = stats
+        .pids
+        .map(|pids| json!({"time": time(taken.at), "maxpid": pids.max, "curproc": pids.running}));
+    object([
+        ("nodeName", Some(name.into())),
+        ("startTime", Some(time(taken.figures.booted_at.unwrap_or(WallTime::UNIX_EPOCH)))),
+        ("cpu", cpu(taken.at, taken.figures.cpu_time, taken.node_rate)),
+        ("memory", stats.memory.map(|memory| of_memory(taken.at, memory))),
+        ("fs", nodefs),
+        ("runtime", Some(runtime).filter(|runtime| runtime != &json!({}))),
+        ("rlimit", rlimit),
+    ])
+}
+
+fn pod(taken: &Taken, entry: &StatusEntry, stats: &PodStats) -> Value {
+    let none = PodRate::default();
+    let rates = taken.rates.get(entry.pod.uid()).unwrap_or(&none);
+    let layers = taken.figures.node.containerfs.or(taken.figures.node.imagefs);
+    let nodefs = taken.figures.node.nodefs;
+    let at = taken.at;
+    let containers = stats.containers.iter().map(|one| {
+        object([
+            ("name", Some((*one.name).into())),
+            ("startTime", started_at(&entry.status, &one.name).map(time)),
+            ("cpu", cpu(at, one.cpu_time, rates.containers.get(&one.name).copied())),
+            ("memory", working_set(at, one.memory_working_set)),
+            ("rootfs", one.rootfs.map(|used| disk(at, layers.as_ref(), Some(used)))),
+            ("logs", one.logs.map(|used| disk(at, nodefs.as_ref(), Some(used)))),
+        ])
+    });
+    let volumes = stats.volumes.iter().map(|volume| {
+        let mut value = disk(at, nodefs.as_ref(), Some(volume.used));
+        value["name"] = (*volume.name).into();
+        value
+    });
+    let volumes: Vec<Value> = volumes.collect();
+    let (name, namespace) = (&**entry.pod.name(), &**entry.pod.namespace());
+    let ephemeral = stats.ephemeral.map(|used| disk(at, nodefs.as_ref(), Some(used)));
+    object([
+        (
+            "podRef",
+            Some(json!({"name": name, "namespace": namespace, "uid": entry.pod.uid().as_str()})),
+        ),
+        ("startTime", Some(time(entry.status.start_time.as_ref().map_or(at, |start| start.0)))),
+        ("containers", Some(containers.collect())),
+        ("cpu", cpu(at, stats.cpu_time, rates.pod)),
+        ("memory", working_set(at, stats.memory_working_set)),
+        ("volume", Some(volumes).filter(|all| !all.is_empty()).map(Value::from)),
+        ("ephemeral-storage", ephemeral),
+        ("process_stats", stats.processes.map(|count| json!({"process_count": count}))),
+    ])
+}
+
+/// When a container that runs was started.
+pub(crate) fn started_at(status: &PodStatus, name: &str) -> Option<WallTime> {
+    let all = [
+        &status.container_statuses,
+        &status.init_container_statuses,
+        &status.ephemeral_container_statuses,
+    ];
+    let one = all.into_iter().flatten().flatten().find(|one| one.name == name)?;
+    Some(one.state.as_ref()?.running.as_ref()?.started_at.as_ref()?.0)
+}
+
+fn cpu(at: WallTime, used: Option<Duration>, rate: Option<Duration>) -> Option<Value> {
+    let nanos = |time: Duration| Value::from(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
+    Some(object([
+        ("time", Some(time(at))),
+        ("usageNanoCores", rate.map(nanos)),
+        ("usageCoreNanoSeconds", Some(nanos(used?))),
+    ]))
+}
+
+fn working_set(at: WallTime, bytes: Option<u64>) -> Option<Value> {
+    Some(json!({"time": time(at), "workingSetBytes": bytes?}))
+}
+
+fn of_memory(at: WallTime, memory: MemoryStats) -> Value {
+    let MemoryStats { working_set, available, .. } = memory;
+    json!({"time": time(at), "availableBytes": available, "workingSetBytes": working_set})
+}
+
+/// What is used of a file system, and what there is of it.
+fn disk(at: WallTime, fs: Option<&FsStats>, used: Option<DiskUse>) -> Value {
+    let of = |field: fn(&FsStats) -> Option<u64>| fs.and_then(field).map(Value::from);
+    object([
+        ("time", Some(time(at))),
+        ("availableBytes", of(|fs| fs.available_bytes)),
+        ("capacityBytes", of(|fs| fs.capacity_bytes)),
+        ("usedBytes", used.map(|used| used.bytes.into())),
+        ("inodesFree", of(|fs| fs.inodes_free)),
+        ("inodes", of(|fs| fs.inodes)),
+        ("inodesUsed", used.map(|used| used.inodes.into())),
+    ])
+}
+
+/// As Kubernetes writes times: to the second.
+fn time(at: WallTime) -> Value {
+    WallTime::from_second(at.as_second()).unwrap_or(at).to_string().into()
+}
+
+fn object<const N: usize>(fields: [(&str, Option<Value>); N]) -> Value {
+    let known = fields.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?)));
+    Value::Object(known.collect::<Map<_, _>>())
+}
