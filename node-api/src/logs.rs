@@ -202,12 +202,14 @@ impl Reading {
             // Looked at before the log is read: what was written before the end is read after it.
             let is_over = self.following.as_ref().is_none_or(Following::is_over);
             let Some(mut reader) = self.reader.take() else { return Ok(None) };
-            let _turn = self.reads.acquire().await;
+            let turn = self.reads.acquire().await;
             let read = tokio::task::spawn_blocking(move || {
                 let bytes = reader.next();
                 (reader, bytes)
             });
             let (reader, bytes) = read.await.map_err(io::Error::other)?;
+            // One that waits for more keeps no other from reading.
+            drop(turn);
             let (bytes, is_full) = (bytes?, reader.lines.is_full());
             self.reader = Some(reader).filter(|_| !is_full);
             if !bytes.is_empty() {
