@@ -23,13 +23,20 @@ pub(super) fn compute(
     let (ready, why) = containers_ready(phase, status);
     let unready = why.as_ref().map(|(reason, message)| (*reason, message.as_str()));
     let begun = status.started_at.is_some() && !phase.is_terminal();
-    let initialized = status.containers.iter().all(is_init_done) && !status.containers.is_empty();
+    let incomplete = status.containers.iter().filter(|c| !is_init_done(c));
+    let incomplete: Vec<&str> = incomplete.map(|c| &*c.name).collect();
+    let initialized = incomplete.is_empty() && !status.containers.is_empty();
+    let incomplete = format!("containers with incomplete status: [{}]", incomplete.join(" "));
     let mut conditions = vec![
         condition("PodReadyToStartContainers", begun, None),
         condition(
             "Initialized",
             initialized || phase == Phase::Succeeded,
-            if phase == Phase::Succeeded { Some(("PodCompleted", "")) } else { None },
+            match phase {
+                Phase::Succeeded => Some(("PodCompleted", "")),
+                _ if initialized || status.containers.is_empty() => None,
+                _ => Some(("ContainersNotInitialized", &*incomplete)),
+            },
         ),
         condition("Ready", ready, unready),
         condition("ContainersReady", ready, unready),

@@ -263,3 +263,31 @@ fn addresses_are_the_pods_own_or_the_nodes_and_are_not_forgotten() {
     assert_eq!(ips(&say(true, &[], &node, None)), told(both, both));
     assert_eq!(ips(&say(true, &[], &[], None)), told("", ""));
 }
+
+#[test]
+fn a_pod_whose_init_containers_are_not_done_names_them() {
+    use ContainerKind::{Init, Sidecar};
+    use Is::{CrashLoop, Done, New, Up};
+    let initialized = |init: &[(ContainerKind, Is)]| {
+        let status = generate(StatusInput {
+            pod: &pod(1, "Always", false),
+            runtime: &runtime(init, &[Is::New]),
+            previous: None,
+            stopped: false,
+            ended_by_agent: None,
+            host_ips: &[],
+            now: WallTime::UNIX_EPOCH,
+        });
+        let conditions = status.conditions.unwrap();
+        let one = conditions.into_iter().find(|c| c.type_ == "Initialized").unwrap();
+        (one.status, one.reason.unwrap_or_default(), one.message.unwrap_or_default())
+    };
+    let no = |names: &str| {
+        let message = format!("containers with incomplete status: [{names}]");
+        ("False".to_owned(), "ContainersNotInitialized".to_owned(), message)
+    };
+    assert_eq!(initialized(&[(Init, CrashLoop(1)), (Init, New)]), no("i0 i1"));
+    assert_eq!(initialized(&[(Init, Done(0)), (Sidecar, New)]), no("i1"));
+    let yes = ("True".to_owned(), String::new(), String::new());
+    assert_eq!(initialized(&[(Init, Done(0)), (Sidecar, Up)]), yes);
+}
