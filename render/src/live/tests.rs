@@ -6,7 +6,9 @@ use unicode_width::UnicodeWidthStr;
 use super::{Scene, counts_down, live};
 use crate::painted;
 use crate::tests::fixtures::{broken_manifests, five_pods, fresh, pod, shutting_down};
-use winddown_control::api::{NoticeStatus, Phase, PodState, Status};
+use winddown_control::api::{
+    GroupProgress, NoticeStatus, Phase, PodState, PressureStatus, Status, ThresholdStatus,
+};
 
 fn shown(status: &Status, columns: usize, rows: usize) -> Vec<String> {
     lines(&Scene { status: Some(status), ..Scene::default() }, columns, rows)
@@ -47,6 +49,43 @@ fn only_what_comes_to_an_end_is_counted_down() {
     assert!(counts_down(&down, at(0)));
     down.shutdown.phase = Phase::Done;
     assert!(!counts_down(&down, at(0)));
+}
+
+#[test]
+fn a_group_without_pods_has_no_line() {
+    let mut node = shutting_down();
+    let (started, finished) = (false, false);
+    let name = Some("etcd".to_owned());
+    let none = GroupProgress { priority: 1, name, pods: 0, ended: 0, started, finished };
+    node.shutdown.groups.push(none.clone());
+    assert!(!shown(&node, 80, 24).iter().any(|line| line.contains("etcd")));
+    node.shutdown.groups = vec![none];
+    assert!(!shown(&node, 80, 24).iter().any(|line| line.contains("ENDED")));
+}
+
+#[test]
+fn bytes_are_told_as_people_write_them_and_counts_as_they_are() {
+    let mut node = five_pods();
+    let short = |signal: &str, threshold: &str, available: &str| ThresholdStatus {
+        signal: signal.to_owned(),
+        threshold: Some(threshold.to_owned()),
+        available: Some(available.to_owned()),
+        met_seconds: Some(1.0),
+        ..ThresholdStatus::default()
+    };
+    let memory = short("memory.available", "25023315512", "20098092Ki");
+    let thresholds = vec![memory, short("pid.available", "12000", "900")];
+    node.pressure = Some(PressureStatus { thresholds, ..PressureStatus::default() });
+    let shown = shown(&node, 80, 24).join("\n");
+    assert!(
+        shown.contains("memory.available 19.1Gi of 23.3Gi; pid.available 900 of 12000"),
+        "{shown}"
+    );
+    let row = |text: &str| shown.lines().any(|line| line.split_whitespace().eq(text.split(' ')));
+    assert!(
+        row("memory.available 19.1Gi 23.3Gi soft, 0s") && row("pid.available 900 12000 soft, 0s"),
+        "{shown}"
+    );
 }
 
 #[test]
