@@ -152,14 +152,16 @@ pub fn install_on(
         })
         .map(|step| step.change)
         .collect();
+    let ends_pods = host.is_some_and(|host| restart_ends_pods(host, choices.packaged, &report));
     match host {
-        Some(host) => reload_systemd(host, options, choices.packaged, &mut report)?,
+        Some(host) => reload_systemd(host, options, ends_pods, &mut report)?,
         None => report.notes.push(
             "systemd does not run there: the files are all there is to do, the next boot uses them"
                 .to_owned(),
         ),
     }
-    advise(&tree, options, choices.packaged, host.is_some(), beside.as_ref(), &mut report)?;
+    let (packaged, live) = (choices.packaged, host.is_some());
+    advise(&tree, options, packaged, (live, ends_pods), beside.as_ref(), &mut report)?;
     Ok(report)
 }
 
@@ -327,7 +329,7 @@ fn carry_out(tree: &Tree, plan: &Plan, old: &Record) -> Result<(), InstallError>
 fn reload_systemd(
     host: &dyn Host,
     options: &InstallOptions,
-    packaged: bool,
+    ends_pods: bool,
     report: &mut InstallReport,
 ) -> Result<(), InstallError> {
     let changed =
@@ -344,7 +346,7 @@ fn reload_systemd(
     if any {
         commands.push((true, "systemctl", vec!["daemon-reload"]));
     }
-    if options.start && !leaves_process_runtime(packaged, report) {
+    if options.start && !ends_pods {
         // A restart ends no pod. "start" leaves an unchanged, running agent alone.
         let verb = if any { "restart" } else { "start" };
         commands.push((true, "systemctl", vec![verb, "winddown.service"]));
@@ -363,12 +365,15 @@ fn reload_systemd(
     Ok(())
 }
 
-/// With the other runtime's unit a restart would kill the pods that the old one left: they have to
-/// be drained first.
-fn leaves_process_runtime(packaged: bool, report: &InstallReport) -> bool {
+/// Whether an agent of the process runtime runs and the unit is another's now: a restart would kill its pods, which
+/// have to be drained first.
+fn restart_ends_pods(host: &dyn Host, packaged: bool, report: &InstallReport) -> bool {
     // A package's drop-in stays where it is, and is hidden by a link of its name.
     let gone = if packaged { Action::Created } else { Action::Removed };
-    report.changes.iter().any(|c| c.path == PROCESS_DROP_IN && c.action == gone)
+    let is_other = report.changes.iter().any(|c| c.path == PROCESS_DROP_IN && c.action == gone);
+    let is_active = || host.run("systemctl", &["is-active", "--quiet", "winddown.service"]);
+    // One that cannot be asked about may run.
+    is_other && !matches!(is_active(), Err(HostError::Failed { .. }))
 }
 
 const PACKAGED: &str = "the programs and the unit came with a package: they are used as they are";
@@ -377,7 +382,7 @@ fn advise(
     tree: &Tree,
     options: &InstallOptions,
     packaged: bool,
-    live: bool,
+    (live, ends_pods): (bool, bool),
     beside: Option<&Beside>,
     report: &mut InstallReport,
 ) -> Result<(), InstallError> {
@@ -408,7 +413,7 @@ fn advise(
     if !options.enable && tree.look(assets::WANTS)? == Found::Nothing {
         report.next.push("systemctl enable winddown".to_owned());
     }
-    if live && leaves_process_runtime(packaged, report) {
+    if ends_pods {
         report.notes.push(
             "the unit is not for the process runtime any more; its restart kills pods of that runtime"
                 .to_owned(),

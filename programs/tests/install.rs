@@ -8,8 +8,9 @@ mod obstacles;
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, ExitStatus};
 use std::time::Duration;
 
 use image::{Image, LOGIND, LONG, PROGRAMS, Recorder, UNIT};
@@ -377,9 +378,37 @@ fn changing_to_a_container_runtime_never_restarts_the_agent_over_running_pods() 
     fs::remove_file(image.path("etc/winddown/config.yaml")).unwrap();
     let options = InstallOptions { start: true, runtime: Runtime::Cri, ..image.options() };
     let report = install_on(&options, Some(&host)).unwrap();
-    assert_eq!(host.0.take(), ["systemctl daemon-reload"]);
+    let asked = "systemctl is-active --quiet winddown.service";
+    assert_eq!(host.0.take(), [asked, "systemctl daemon-reload"]);
     let next = "winddown drain && systemctl restart winddown && winddown undrain";
     assert_eq!(report.next[0], next);
+}
+
+#[test]
+fn changing_to_a_container_runtime_where_no_agent_runs_drains_nothing() {
+    struct Stopped;
+    impl Host for Stopped {
+        fn run(&self, program: &str, args: &[&str]) -> Result<(), HostError> {
+            let (command, status) =
+                (format!("{program} {}", args.join(" ")), ExitStatus::from_raw(3 << 8));
+            match args[0] {
+                "is-active" => Err(HostError::Failed { command, status, output: String::new() }),
+                _ => Ok(()),
+            }
+        }
+    }
+    for start in [false, true] {
+        let image = Image::new();
+        image.install().unwrap();
+        fs::remove_file(image.path("etc/winddown/config.yaml")).unwrap();
+        let options = InstallOptions { start, runtime: Runtime::Cri, ..image.options() };
+        let report = install_on(&options, Some(&Stopped)).unwrap();
+        let said = report.to_string();
+        assert!(!said.contains("drain"), "{said}");
+        let starts =
+            report.commands.iter().chain(&report.next).any(|c| c.contains("start winddown"));
+        assert!(starts, "{said}");
+    }
 }
 
 #[test]
