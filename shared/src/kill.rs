@@ -233,6 +233,12 @@ pub trait PodKiller: Send + Sync + 'static {
         None
     }
 
+    /// How a pod ended whose end no agent saw, as the runtime has it; none where it runs or that is not known.
+    fn unseen_end(&self, uid: &PodUid) -> impl Future<Output = Option<PodStopped>> + Send {
+        let _ = uid;
+        async { None }
+    }
+
     /// Waits until a stopped pod holds nothing of the host any more (sandbox, cgroup, mounts), at
     /// most until `deadline`.
     ///

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::sync::broadcast;
 
-use crate::{Grace, Pod, PodLabel, PodStopped, PodUid, Recorder, WallTime};
+use crate::{Grace, Pod, PodLabel, PodStopped, PodUid, Recorder, StoppedContainer, WallTime};
 
 /// What the pod workers need of a container runtime.
 ///
@@ -133,6 +133,9 @@ impl From<UnsupportedField> for RuntimeError {
     }
 }
 
+/// The reason of an end that was not seen; its exit code is made up.
+const UNSEEN: &str = "ContainerStatusUnknown";
+
 /// A pod's containers as the runtime sees them.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PodRuntimeStatus {
@@ -157,6 +160,28 @@ impl PodRuntimeStatus {
             .iter()
             .filter(|c| matches!(c.state, ContainerState::Running { .. }))
             .map(|c| &c.name)
+    }
+
+    /// When the last container ended, and how each did, init containers aside. None while one runs or where an end
+    /// was not seen.
+    pub fn ends(&self) -> Option<(WallTime, Vec<StoppedContainer>)> {
+        let mut last = None;
+        let mut ends = Vec::new();
+        for one in self.containers.iter().filter(|one| one.kind != ContainerKind::Init) {
+            let exit = match &one.state {
+                ContainerState::Running { .. } => return None,
+                ContainerState::Exited(exit) => exit,
+                // It was about to be started again, or never ran.
+                ContainerState::Waiting { .. } => match &one.last_exit {
+                    Some(exit) => exit,
+                    None => continue,
+                },
+            };
+            last = last.max(Some(exit.finished_at.filter(|_| &*exit.reason != UNSEEN)?));
+            let name = Arc::clone(&one.name);
+            ends.push(StoppedContainer::from_exit_code(name, exit.exit_code, &exit.reason));
+        }
+        Some((last?, ends))
     }
 }
 
@@ -304,4 +329,58 @@ pub enum RuntimeError {
         /// How long it was given.
         after: Duration,
     },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn container(kind: ContainerKind, end: Option<(i64, &str)>) -> ContainerStatus {
+        let at = |second| WallTime::from_second(second).ok();
+        let state = match end {
+            None => ContainerState::Running { started_at: WallTime::UNIX_EPOCH },
+            Some((second, reason)) => ContainerState::Exited(ContainerExit {
+                exit_code: 137,
+                signal: None,
+                reason: reason.into(),
+                message: String::new(),
+                started_at: None,
+                finished_at: at(second),
+            }),
+        };
+        let (name, id, image) = ("a".into(), String::new(), String::new());
+        let (last_exit, restart_count) = (None, 0);
+        let (started, ready) = (false, false);
+        let image_id = String::new();
+        ContainerStatus {
+            name,
+            kind,
+            id,
+            image,
+            image_id,
+            state,
+            last_exit,
+            restart_count,
+            started,
+            ready,
+        }
+    }
+
+    #[test]
+    fn a_pods_end_is_that_of_its_last_container_unless_one_runs_or_was_not_seen() {
+        let ends = |containers: &[(ContainerKind, Option<(i64, &str)>)]| {
+            let containers = containers.iter().map(|(kind, end)| container(*kind, *end)).collect();
+            let (at, ends) =
+                PodRuntimeStatus { containers, ..PodRuntimeStatus::default() }.ends()?;
+            Some((at.as_second(), ends.iter().map(|end| end.forced).collect::<Vec<_>>()))
+        };
+        use ContainerKind::{Init, Regular, Sidecar};
+        let (early, late) = (Some((5, "OOMKilled")), Some((9, "Error")));
+        assert_eq!(ends(&[(Regular, late), (Sidecar, early)]), Some((9, vec![true, false])));
+        assert_eq!(ends(&[(Init, late), (Regular, early)]), Some((5, vec![false])));
+        for other in [None, Some((7, UNSEEN))] {
+            assert_eq!(ends(&[(Regular, late), (Regular, other)]), None, "{other:?}");
+        }
+        assert_eq!(ends(&[]), None);
+    }
 }

@@ -307,6 +307,14 @@ impl<R: Runtime> PodSyncer for RuntimeSyncer<R> {
             .map_err(|e| SyncError::caused_by("reading what the pod has mounted", e))
     }
 
+    async fn unseen_end(&self, uid: &PodUid) -> Option<PodStopped> {
+        let status = self.runtime.pod_status(uid).await.ok()?;
+        let (last, containers) = status.ends()?;
+        let ago = Duration::try_from(self.wall.now().duration_since(last)).unwrap_or_default();
+        let stopped_at = Instant::now().checked_sub(ago);
+        Some(PodStopped { stopped_at, containers, ..PodStopped::default() })
+    }
+
     fn lame_duck(&self, reason: GateReason, on: bool) {
         self.statuses.lame_duck(reason, on, self.wall.now());
     }

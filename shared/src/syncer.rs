@@ -54,6 +54,12 @@ pub trait PodSyncer: Send + Sync + 'static {
         async { Ok(Vec::new()) }
     }
 
+    /// How a pod ended that does not run, as the runtime has it; none where that is not known.
+    fn unseen_end(&self, uid: &PodUid) -> impl Future<Output = Option<PodStopped>> + Send {
+        let _ = uid;
+        async { None }
+    }
+
     /// Makes every pod not ready, now and until it is called with `false` for the same reason; with
     /// the last reason gone readiness is what the probes say again. Never blocks.
     fn lame_duck(&self, reason: GateReason, on: bool) {

@@ -302,6 +302,10 @@ impl<S: PodSyncer> PodKiller for PodWorkers<S> {
         self.inner.lock().records.get(uid)?.ending.as_ref()?.reason
     }
 
+    async fn unseen_end(&self, uid: &PodUid) -> Option<PodStopped> {
+        self.inner.syncer.unseen_end(uid).await
+    }
+
     async fn volumes_released(&self, uid: &PodUid, deadline: Instant) -> Vec<String> {
         self.until_volumes_released(uid, deadline).await
     }

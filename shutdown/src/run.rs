@@ -168,6 +168,8 @@ struct Run<'a, K> {
     controllers: HashSet<String>,
     /// Pods of an earlier agent's run that are not listed, as long as that means nothing.
     missing: HashMap<PodUid, Place>,
+    /// What the runtime says of the end of those that are gone.
+    unseen_ends: JoinSet<(Place, Option<PodStopped>)>,
     /// The runtime has said what runs.
     known: bool,
     more_known: watch::Receiver<u64>,
@@ -217,6 +219,7 @@ impl<'a, K: PodKiller> Run<'a, K> {
             seen: HashSet::with_capacity(pods.iter().map(Vec::len).sum()),
             controllers: HashSet::new(),
             missing: HashMap::new(),
+            unseen_ends: JoinSet::new(),
             known: false,
             more_known: killer.more_known(),
             has_waited: false,
@@ -285,6 +288,7 @@ impl<'a, K: PodKiller> Run<'a, K> {
         self.work(WorkPlace::Before(self.groups.len())).await?;
         self.overdue.clear();
         self.answers(Wait::End).await?;
+        self.take_unseen_ends().await;
         self.work(WorkPlace::AfterPods).await
     }
 

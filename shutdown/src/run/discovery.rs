@@ -1,5 +1,7 @@
 //! Pods that become known during the run. "Not known yet" never means "nothing runs".
 
+use std::sync::Arc;
+
 use winddown_shared::{Pod, PodKiller};
 
 use super::kills::Wait;
@@ -93,8 +95,12 @@ impl<K: PodKiller> Run<'_, K> {
         if self.missing.is_empty() {
             return;
         }
-        for (_, place) in self.missing.drain() {
-            self.groups[place.group].pods[place.pod].end_unseen();
+        for (uid, place) in self.missing.drain() {
+            if self.groups[place.group].pods[place.pod].end_unseen() {
+                let killer = Arc::clone(self.killer);
+                let end = async move { (place, killer.unseen_end(&uid).await) };
+                self.unseen_ends.spawn(end);
+            }
         }
         self.finish_what_is_over();
         self.publish_progress();

@@ -1,9 +1,10 @@
 //! Resumes the run of an earlier agent.
 
 use std::collections::HashMap;
+use std::time::Duration;
 
-use tokio::time::Instant;
-use winddown_shared::{PodKiller, PodUid};
+use tokio::time::{Instant, timeout_at};
+use winddown_shared::{PodKiller, PodStopped, PodUid};
 
 use super::{Place, Run};
 use crate::run::kills::Due;
@@ -11,6 +12,8 @@ use crate::{GroupReport, PodEnd, PodReport, Role};
 
 /// The error of a pod that ended unobserved.
 const UNSEEN: &str = "it ended while no agent was there to see when";
+/// How long the end of a run waits for what the runtime says of such ends.
+const TELLS: Duration = Duration::from_secs(1);
 
 impl<K: PodKiller> Run<'_, K> {
     /// Takes over an earlier agent's record: which pods were asked when and with what grace, which
@@ -105,6 +108,22 @@ impl<K: PodKiller> Run<'_, K> {
         }
     }
 
+    /// Takes what the runtime says of ends that no agent saw; what it has not said soon stays unseen.
+    pub(super) async fn take_unseen_ends(&mut self) {
+        let abandon_at = self.order.started + self.budget_of_pods().abandon_at();
+        let until = abandon_at.min(Instant::now() + TELLS);
+        while let Ok(Some(told)) = timeout_at(until, self.unseen_ends.join_next()).await {
+            let Ok((place, Some(stopped))) = told else { continue };
+            let begun = self.order.started;
+            let at = stopped.stopped_at.map(|at| at.saturating_duration_since(begun));
+            let report = &mut self.groups[place.group].pods[place.pod];
+            // What ended before it was asked was started again and ended once more.
+            if at >= report.asked && at.is_some() {
+                report.end_as(at, &stopped);
+            }
+        }
+    }
+
     pub(super) fn ask_the_overdue(&mut self) {
         for index in 0..self.groups.len() {
             if self.groups[index].ended.is_none() {
@@ -155,10 +174,20 @@ impl PodReport {
         }
     }
 
-    /// The pod is not there any more.
-    pub(super) fn end_unseen(&mut self) {
-        if !self.end.is_over() {
+    /// The pod is not there any more. Whether that is news.
+    pub(super) fn end_unseen(&mut self) -> bool {
+        let is_news = !self.end.is_over();
+        if is_news {
             (self.end, self.error) = (PodEnd::Exited, Some(UNSEEN.into()));
         }
+        is_news
+    }
+
+    /// The end that was not seen was this one.
+    fn end_as(&mut self, exit: Option<Duration>, stopped: &PodStopped) {
+        let forced = stopped.containers.iter().filter(|container| container.forced);
+        self.containers = forced.map(|container| container.name.to_string()).collect();
+        self.end = if stopped.forced() { PodEnd::Killed } else { PodEnd::Exited };
+        (self.exit, self.error) = (exit, None);
     }
 }

@@ -168,6 +168,26 @@ async fn the_next_agent_gives_the_rest_of_the_grace_and_says_that_it_went_on() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_end_that_no_agent_saw_is_reported_as_the_runtime_has_it() {
+    let mut site = site();
+    site.world.tells_ends();
+    let first = site.agent();
+    site.prepare();
+    site.until(Duration::from_millis(4300)).await;
+    site.kill(first).await;
+    site.until(Duration::from_millis(5000)).await;
+    let second = site.agent();
+    site.reach(&second, ProgressPhase::Released).await;
+    let lives = site.world.lives();
+    let quick = lives.iter().find(|life| &**life.pod.name() == "quick").unwrap();
+    let ended = quick.gone.unwrap().0 - site.start;
+    let report = &site.reports.all()[0];
+    let quick = report.pods().find(|(_, pod)| pod.name == "quick").unwrap().1;
+    assert_eq!((quick.end, quick.exit, &quick.error), (PodEnd::Exited, Some(ended), &None));
+    assert!(ended < secs(5), "before the next agent came: {ended:?}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_groups_keep_the_times_that_they_were_given() {
     let world = World::with([
         (pod("hung", None, Some(60)), NEVER),

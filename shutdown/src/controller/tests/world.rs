@@ -95,6 +95,7 @@ pub(super) struct Inner {
 struct State {
     /// The runtime does not say what runs.
     is_silent: bool,
+    tells_ends: bool,
     lives: Vec<Life>,
     index: HashMap<PodUid, usize>,
     kills: usize,
@@ -126,6 +127,11 @@ impl World {
             world.add(pod, needs);
         }
         world
+    }
+
+    /// From now on the runtime says how pods ended that no agent saw.
+    pub(super) fn tells_ends(&self) {
+        self.lock().tells_ends = true;
     }
 
     /// The runtime says no more what runs, or does again.
@@ -302,6 +308,13 @@ impl PodKiller for World {
 
     fn more_known(&self) -> watch::Receiver<u64> {
         self.0.more_known.subscribe()
+    }
+
+    async fn unseen_end(&self, uid: &PodUid) -> Option<PodStopped> {
+        let (stopped_at, forced) = self.settled(uid).filter(|_| self.lock().tells_ends)?;
+        let exit_code = if forced { 137 } else { 0 };
+        let containers = vec![StoppedContainer { name: "main".into(), exit_code, forced }];
+        Some(PodStopped { stopped_at: Some(stopped_at), containers, ..PodStopped::default() })
     }
 
     async fn volumes_released(&self, uid: &PodUid, deadline: Instant) -> Vec<String> {
