@@ -31,6 +31,7 @@ mod image;
 mod installation;
 mod journal;
 mod node;
+pub mod packages;
 pub mod platforms;
 mod pods;
 pub mod reboots;

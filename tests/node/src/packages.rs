@@ -4,19 +4,22 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use crate::scenario::TestResult;
+use crate::{in_long_form, programs};
 use tempfile::TempDir;
-use winddown_node_tests::scenario::TestResult;
-use winddown_node_tests::{in_long_form, programs};
 
 /// Packages of the workspace's own program, in a folder that goes with them.
 #[derive(Debug)]
-pub(crate) struct Packages {
+pub struct Packages {
     dir: TempDir,
 }
 
 impl Packages {
     /// Makes them: `revision` is the package's own, after the program's version.
-    pub(crate) async fn make(revision: &str, formats: &[&str]) -> TestResult<Self> {
+    ///
+    /// # Errors
+    /// A tool failed; what it said.
+    pub async fn make(revision: &str, formats: &[&str]) -> TestResult<Self> {
         let dir = tempfile::tempdir()?;
         let script = repository().join("packaging/build.sh");
         let mut build = Command::new(script);
@@ -27,11 +30,19 @@ impl Packages {
         Ok(Self { dir })
     }
 
-    pub(crate) fn deb(&self) -> TestResult<PathBuf> {
+    /// Where the .deb is.
+    ///
+    /// # Errors
+    /// None was made.
+    pub fn deb(&self) -> TestResult<PathBuf> {
         self.ending_with(".deb")
     }
 
-    pub(crate) fn rpm(&self) -> TestResult<PathBuf> {
+    /// Where the .rpm is.
+    ///
+    /// # Errors
+    /// None was made.
+    pub fn rpm(&self) -> TestResult<PathBuf> {
         self.ending_with(".rpm")
     }
 
@@ -47,7 +58,8 @@ impl Packages {
 }
 
 /// The repository's root.
-pub(crate) fn repository() -> &'static Path {
+#[must_use]
+pub fn repository() -> &'static Path {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     here.ancestors().nth(2).unwrap_or(here)
 }
@@ -55,7 +67,10 @@ pub(crate) fn repository() -> &'static Path {
 /// Whether packages can be made: in the long form, because their tools are built from source first, and
 /// where these programs are here. If not, the test is left or skipped aloud, or fails where nothing may be
 /// skipped. Each program is named with the Debian package that has it.
-pub(crate) fn are_here(test: &str, tools: &[(&str, &str)]) -> TestResult<bool> {
+///
+/// # Errors
+/// They are missing, and nothing may be skipped.
+pub fn are_here(test: &str, tools: &[(&str, &str)]) -> TestResult<bool> {
     if !in_long_form(test, "makes packages, whose tools take minutes to build") {
         return Ok(false);
     }
@@ -74,13 +89,17 @@ pub(crate) fn are_here(test: &str, tools: &[(&str, &str)]) -> TestResult<bool> {
 }
 
 /// Whether the host has this program.
-pub(crate) fn is_here(program: &str) -> bool {
+#[must_use]
+pub fn is_here(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path).any(|dir| dir.join(program).is_file())
 }
 
 /// What a program of the host prints, which must succeed.
-pub(crate) fn text_of(command: &mut Command) -> TestResult<String> {
+///
+/// # Errors
+/// It did not; what it said.
+pub fn text_of(command: &mut Command) -> TestResult<String> {
     let output = command.stdin(Stdio::null()).output()?;
     let [out, err] = [&output.stdout, &output.stderr].map(|text| String::from_utf8_lossy(text));
     if output.status.success() {

@@ -5,10 +5,9 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
+use winddown_node_tests::packages::{Packages, are_here, text_of};
 use winddown_node_tests::programs;
 use winddown_node_tests::scenario::TestResult;
-
-use crate::packages::made::{Packages, are_here, text_of};
 
 /// What a package cannot do without.
 const EXPECTED: [&str; 21] = [

@@ -7,10 +7,9 @@ use std::process::Command;
 use std::time::Duration;
 
 use serde_json::Value;
+use winddown_node_tests::packages::{is_here, repository, text_of};
 use winddown_node_tests::scenario::TestResult;
 use winddown_node_tests::{Flavour, Node, base_or_skip, in_long_form, programs};
-
-use crate::packages::made::{is_here, repository, text_of};
 
 /// A DaemonSet is looked at for this long; its agent takes the lock within a second.
 const SOON: Duration = Duration::from_secs(60);

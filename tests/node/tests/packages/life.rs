@@ -4,10 +4,9 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Duration;
 
+use winddown_node_tests::packages::{Packages, are_here};
 use winddown_node_tests::scenario::{SOON, Scenario, TestResult, seven_pods};
 use winddown_node_tests::{Flavour, Node, base_or_skip, install_pods};
-
-use crate::packages::made::{Packages, are_here};
 
 /// Unpacking fifty megabytes of a debug build takes its time.
 pub(super) const DPKG: Duration = Duration::from_secs(120);

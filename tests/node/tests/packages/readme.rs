@@ -9,10 +9,10 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
+use winddown_node_tests::packages::{Packages, are_here, repository, text_of};
 use winddown_node_tests::scenario::TestResult;
 use winddown_node_tests::{Flavour, Node, base_or_skip, in_long_form, of_this_test, programs};
 
-use crate::packages::made::{Packages, are_here, repository, text_of};
 use crate::packages::page::{self, Block, Page};
 use crate::packages::shown::shows;
 

@@ -5,11 +5,11 @@
 use std::path::Path;
 
 use winddown_apiserver::ApiServer;
+use winddown_node_tests::packages::repository;
 use winddown_node_tests::scenario::{TestResult, not_well};
 use winddown_node_tests::{Flavour, Node, base_or_skip, programs};
 
 use super::readme::{COMMAND, DISK, HOME, SUDO, commands, enter};
-use crate::packages::made::repository;
 use crate::packages::page::{Block, Page};
 
 const PAGE: &str = "docs/tutorials/beside-a-kubelet.md";
