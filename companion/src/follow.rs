@@ -48,7 +48,7 @@ impl<A: EndPods, N: LocalNode> Core<A, N> {
     pub(super) async fn follow(&self) {
         tokio::join!(
             self.follow_api(),
-            self.looks.keep_looking(&self.node),
+            self.looks.keep_looking(&self.node, &self.known.started),
             self.kubelet.keep(&self.node, self.config.going_down.clone()),
             self.ended_past.end_again(&self.node, &self.looks, self.config.going_down.clone()),
         );

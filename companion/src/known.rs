@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use k8s_openapi::api::core::v1 as api;
-use tokio::sync::{broadcast, watch};
+use tokio::sync::{Notify, broadcast, watch};
 use winddown_shared::{
     DesiredPods, Pod, PodRuntimeStatus, PodUid, PodUidMap, RuntimeError, RuntimePod, error_chain,
 };
@@ -21,6 +21,8 @@ pub(super) struct Known {
     pods: Mutex<PodUidMap<Entry>>,
     changes: broadcast::Sender<PodUid>,
     desired: watch::Sender<Option<Arc<DesiredPods>>>,
+    /// Containers run that did not before.
+    pub(super) started: Notify,
     /// Held by who publishes: an older set must not follow a newer one.
     publishing: Mutex<()>,
     own: Option<PodUid>,
@@ -61,6 +63,7 @@ impl Known {
             pods: Mutex::default(),
             changes: broadcast::Sender::new(CHANGES),
             desired: watch::Sender::new(None),
+            started: Notify::new(),
             publishing: Mutex::new(()),
             own,
         }
@@ -84,6 +87,7 @@ impl Known {
         let uid = pod.uid().clone();
         let mut pods = self.lock();
         let Some(entry) = pods.get_mut(&uid) else {
+            self.started.notify_one();
             pods.insert(uid, Entry::new(pod));
             return true;
         };
@@ -92,7 +96,11 @@ impl Known {
             entry.planned = pod.clone();
         }
         // What comes late shows what was stopped as it was; a container that was started since is another.
-        let stopped = entry.stopped && !facts::runs_another(&entry.newest, &pod);
+        let runs_another = facts::runs_another(&entry.newest, &pod);
+        if runs_another {
+            self.started.notify_one();
+        }
+        let stopped = entry.stopped && !runs_another;
         (entry.newest, entry.gone, entry.stopped, entry.listed) = (pod, false, stopped, true);
         entry.notify();
         drop(pods);

@@ -12,7 +12,7 @@
 //! - A grace that is shortened meanwhile is told to the API server by another deletion.
 //! - A pod is gone when the kubelet, told to end it, has taken its sandbox down; or when the API server
 //!   says that its containers have ended, and the container runtime agrees. A runtime that cannot be asked
-//!   is not waited for.
+//!   is not waited for. While the node goes down, the ends of its containers are enough, as the kernel tells them.
 //! - A pod is clean when nothing of its volumes is mounted or staged any more, memory aside, and none of its
 //!   claims on devices is prepared.
 //! - While the node goes down, containers are stopped through the container runtime when the API

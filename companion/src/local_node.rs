@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
 use winddown_shared::{PodUid, PodUidMap, StoppedContainer};
 
 /// What is asked of the node that a kubelet runs on.
@@ -14,6 +15,13 @@ pub trait LocalNode: Send + Sync + 'static {
     /// # Errors
     /// The runtime cannot be asked; the answer is unknown, not empty.
     fn look(&self) -> impl Future<Output = Result<PodUidMap<Inside>, Unasked>> + Send;
+
+    /// The ends of the pod's containers that ran at the last [`look`](Self::look), as the kernel tells them; none
+    /// unless it tells all of them. Cancel-safe.
+    fn ends(&self, uid: &PodUid) -> Vec<BoxFuture<'static, ()>> {
+        let _ = uid;
+        Vec::new()
+    }
 
     /// Asks the pod's containers to end, all at once, and kills them after `grace`. Resolves when
     /// none of those that ran runs. Dropping the future abandons the wait.

@@ -40,16 +40,25 @@ impl Looks {
         looks
     }
 
-    /// Looks while there are receivers, for ever.
-    pub(super) async fn keep_looking<N: LocalNode>(&self, node: &N) -> Infallible {
+    /// Looks while there are receivers, and once when containers have `started`, so that their ends are known at once;
+    /// for ever.
+    pub(super) async fn keep_looking<N: LocalNode>(
+        &self,
+        node: &N,
+        started: &Notify,
+    ) -> Infallible {
         loop {
             if self.newest.receiver_count() == 0 {
-                self.wanted.notified().await;
-                continue;
+                self.newest.send_replace(None);
+                tokio::select! {
+                    () = self.wanted.notified() => {}
+                    () = started.notified() => {}
+                }
             }
             let begun = Instant::now();
             let found = node.look().await.map(Arc::new);
-            self.newest.send_replace(Some(Look { begun, found }));
+            // Fails where nothing waits: it is not kept for who comes later.
+            let _ = self.newest.send(Some(Look { begun, found }));
             sleep((2 * begun.elapsed()).clamp(BETWEEN[0], BETWEEN[1])).await;
         }
     }

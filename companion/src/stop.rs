@@ -9,6 +9,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use futures_util::FutureExt;
+use futures_util::future::join_all;
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 use winddown_shared::{Grace, Pod, PodStopped, PodUid, RuntimeError, StoppedContainer};
@@ -35,8 +37,9 @@ const TRY_AGAIN: [Duration; 2] = [Duration::from_millis(100), Duration::from_sec
 const KUBELET_LAG: Duration = Duration::from_millis(500);
 /// Between two looks at what is mounted.
 pub(super) const LOOK_AGAIN: Duration = Duration::from_millis(50);
-/// Requests that end pods at a time: each has a connection, and a server that has more is no quicker.
-const AT_ONCE: usize = 16;
+/// Requests that end pods at a time, each with a connection of its own: a whole group of most nodes. A kubelet that
+/// ends the first pods of a group meanwhile delays the requests for the others.
+const AT_ONCE: usize = 100;
 /// With so much left of its grace a container was not killed: graces are told in whole seconds.
 const NOT_KILLED: Duration = Duration::from_secs(2);
 /// The least that containers get of a grace that is over.
@@ -118,6 +121,9 @@ impl<A: EndPods, N: LocalNode> Core<A, N> {
                 () = self.gone(uid, &inside, !before.is_empty(), &told) => {
                     self.ended(&pod, &inside);
                 }
+                () = self.exited(&inside, &told) => {
+                    self.ended(&pod, &inside);
+                }
                 () = self.without_api(&pod, &inside, grace.clone(), &told) => {
                     self.ended(&pod, &inside);
                 }
@@ -189,6 +195,19 @@ impl<A: EndPods, N: LocalNode> Core<A, N> {
                 has_more = has_news => if !has_more { news = None },
             }
         }
+    }
+
+    /// Resolves when the node goes down and what ran of the pod when the API server took its end has ended, as the
+    /// kernel tells. A container runtime that takes many sandboxes down tells it seconds later.
+    async fn exited(&self, inside: &PodUid, told: &StopRequest) {
+        told.is_accepted().await;
+        let mut ends = self.node.ends(inside);
+        // What had ended by then may have been started again since.
+        ends.retain_mut(|end| end.now_or_never().is_none());
+        if ends.is_empty() || !self.is_going_down() {
+            return pending().await;
+        }
+        join_all(ends).await;
     }
 
     /// Resolves when the pod was ended through the container runtime.

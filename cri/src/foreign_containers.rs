@@ -5,12 +5,13 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::join_all;
+use futures_util::future::{BoxFuture, join_all};
 use winddown_shared::{PodUid, PodUidMap, RuntimeError, StoppedContainer};
 
 use super::api::{ContainerState, PodSandboxState};
 use super::client::{Client, EndpointError};
 use super::config::CriTimes;
+use super::first_processes::FirstProcesses;
 use super::{api, caused, failed, labels};
 
 /// How long the runtime may take to answer a question: who asks has a fallback.
@@ -20,6 +21,7 @@ const ANSWER: Duration = Duration::from_secs(2);
 #[derive(Clone, Debug)]
 pub struct PodContainers {
     client: Arc<Client>,
+    processes: Arc<FirstProcesses>,
 }
 
 /// What the container runtime has of a pod.
@@ -40,10 +42,13 @@ impl PodContainers {
     /// The endpoint is no socket.
     pub fn new(endpoint: &str) -> Result<Self, EndpointError> {
         let times = CriTimes { ask: ANSWER, ..CriTimes::default() };
-        Ok(Self { client: Arc::new(Client::new(endpoint, times)?) })
+        let client = Arc::new(Client::new(endpoint, times)?);
+        Ok(Self { client, processes: Arc::default() })
     }
 
-    /// Every pod of which a container runs or the sandbox is ready, in two requests. Cancel-safe.
+    /// Every pod of which a container runs or the sandbox is ready, in two requests. A container whose first
+    /// process has ended does not run, whatever the runtime says. Beside that the runtime is asked for the first
+    /// process of each container that was not there before. Cancel-safe.
     ///
     /// # Errors
     /// The runtime did not answer within two seconds; the answer is unknown, not empty.
@@ -52,8 +57,11 @@ impl PodContainers {
         let containers = self.list(None);
         let (sandboxes, containers) = tokio::join!(sandboxes, containers);
         let sandboxes = sandboxes.map_err(|error| caused("listing sandboxes", error))?.items;
+        let mut running: Vec<_> = containers?.into_iter().filter(is_running).collect();
+        self.processes.follow(&self.client, &running);
+        running.retain(|container| !self.processes.has_ended(&container.id));
         let mut found = PodUidMap::<ForeignPod>::default();
-        for mut container in containers?.into_iter().filter(is_running) {
+        for mut container in running {
             let Some(uid) = container.labels.remove(labels::POD_UID) else { continue };
             let name = container.labels.remove(labels::CONTAINER_NAME).unwrap_or(container.id);
             found.entry(PodUid::new(uid)).or_default().running.push(name);
@@ -64,6 +72,12 @@ impl PodContainers {
             found.entry(PodUid::new(uid)).or_default().has_sandbox = true;
         }
         Ok(found)
+    }
+
+    /// The ends of the pod's containers that ran at the last look, as the kernel tells them; none unless it tells all
+    /// of them.
+    pub fn ends(&self, uid: &PodUid) -> Vec<BoxFuture<'static, ()>> {
+        self.processes.ends(uid)
     }
 
     /// Asks the pod's containers to end, all at once, and has them killed after `grace` (whole seconds).

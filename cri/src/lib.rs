@@ -53,6 +53,7 @@ mod dirs;
 mod events;
 mod exec;
 mod exits;
+mod first_processes;
 mod foreign_containers;
 #[cfg(debug_assertions)]
 #[doc(hidden)]

@@ -2,6 +2,7 @@
 //! that is shorter than what it was told.
 
 use super::*;
+use tokio::sync::SetOnce;
 use winddown_api_client::node_pods::Refused;
 use winddown_api_client::refusal::{self, Refusal};
 use winddown_shared::Backoff;
@@ -20,7 +21,7 @@ const WORTH_TELLING: Duration = Duration::from_secs(1);
 #[derive(Debug, Default)]
 pub(super) struct StopRequest {
     /// The API server took its end.
-    accepted: OnceLock<Instant>,
+    accepted: SetOnce<Instant>,
     /// The container runtime was asked.
     stopping: OnceLock<Instant>,
     /// What is worth knowing of that.
@@ -104,8 +105,14 @@ impl StopRequest {
         self.remark.into_inner()
     }
 
+    /// Resolves when the API server has taken its end. Cancel-safe.
+    pub(super) async fn is_accepted(&self) {
+        self.accepted.wait().await;
+    }
+
     fn accepted(&self) {
-        self.accepted.get_or_init(Instant::now);
+        // Set already: the first is what counts.
+        let _ = self.accepted.set(Instant::now());
     }
 }
 

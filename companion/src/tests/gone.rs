@@ -115,3 +115,43 @@ async fn an_unknown_pod_has_ended() {
     assert_eq!(stop(&core, "web", 30).await.1.unwrap(), Default::default());
     assert_eq!(world.log(), Vec::<String>::new());
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_goes_down_does_not_wait_for_a_runtime_that_hears_late_of_what_the_kernel_tells()
+ {
+    for (going_down, kernel_tells, ended_before, wanted) in [
+        (true, true, false, 2),
+        (true, false, false, 5),
+        (true, true, true, 5),
+        (false, true, false, 5),
+    ] {
+        let (world, core) = World::new([pod("web", json!({}))]).await;
+        world.set_lags(secs(3));
+        if kernel_tells {
+            world.set_kernel_tells();
+        }
+        if going_down {
+            world.set_going_down();
+        }
+        if ended_before {
+            world.end_in_kernel("web");
+        }
+        let (took, _) = stop(&core, "web", 30).await;
+        assert_eq!(took, wanted, "{going_down} {kernel_tells} {ended_before}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_look_is_taken_when_containers_start_and_none_for_nothing() {
+    let (world, _core) = World::new([pod("web", json!({}))]).await;
+    sleep(secs(60)).await;
+    assert_eq!(world.looks(), 1, "at the first list");
+    world.apply(pod("web", json!({"metadata": {"labels": {"late": "yes"}}})));
+    sleep(secs(60)).await;
+    assert_eq!(world.looks(), 1, "nothing was started");
+    let mut running = running();
+    running["containerID"] = json!("other");
+    world.apply(pod("web", json!({"status": {"containerStatuses": [running]}})));
+    sleep(secs(60)).await;
+    assert_eq!(world.looks(), 2);
+}

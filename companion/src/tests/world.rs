@@ -4,7 +4,8 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use futures_util::{StreamExt, stream};
+use futures_util::future::BoxFuture;
+use futures_util::{FutureExt, StreamExt, stream};
 use k8s_openapi::api::core::v1 as api;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -62,7 +63,10 @@ struct State {
     /// How long after an end the kubelet has unmounted what the pod had, and who has ended when.
     unmounts_after: Duration,
     ended_at: HashMap<PodUid, Instant>,
+    /// The kernel says when a pod's containers have ended.
+    kernel_tells: bool,
     unused_volumes: Vec<String>,
+    looks: usize,
     /// How long the container runtime takes to say how a pod ended.
     exits_take: Duration,
     /// How long after an end the API server hears of it.
@@ -110,6 +114,8 @@ impl World {
             takes_down_after: Duration::ZERO,
             unmounts_after: Duration::ZERO,
             ended_at: HashMap::new(),
+            kernel_tells: false,
+            looks: 0,
             unused_volumes: Vec::new(),
             exits_take: Duration::ZERO,
             tells_after: Duration::ZERO,
@@ -200,6 +206,20 @@ impl World {
 
     pub(super) fn set_takes(&self, takes: Duration) {
         self.state().takes = takes;
+    }
+
+    /// Its containers end, of which the container runtime has not heard.
+    pub(super) fn end_in_kernel(&self, name: &str) {
+        self.state().ended_at.insert(uid(name), Instant::now());
+    }
+
+    /// How often the container runtime was looked at.
+    pub(super) fn looks(&self) -> usize {
+        self.state().looks
+    }
+
+    pub(super) fn set_kernel_tells(&self) {
+        self.state().kernel_tells = true;
     }
 
     pub(super) fn set_lags(&self, lags: Duration) {
@@ -454,7 +474,8 @@ impl EndPods for World {
 
 impl LocalNode for World {
     async fn look(&self) -> Result<PodUidMap<Inside>, Unasked> {
-        let state = self.state();
+        let mut state = self.state();
+        state.looks += 1;
         if state.runtime_away {
             return Err(Unasked::because("no socket"));
         }
@@ -464,6 +485,16 @@ impl LocalNode for World {
             has_sandbox: state.sandboxes.contains(uid),
         };
         Ok(all.map(|uid| (uid.clone(), inside(uid))).collect())
+    }
+
+    fn ends(&self, uid: &PodUid) -> Vec<BoxFuture<'static, ()>> {
+        let (world, uid) = (self.clone(), uid.clone());
+        let end = async move {
+            while !world.state().ended_at.contains_key(&uid) {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        };
+        self.state().kernel_tells.then(|| end.boxed()).into_iter().collect()
     }
 
     async fn stop(&self, uid: &PodUid, grace: Duration) -> Result<(), Unasked> {

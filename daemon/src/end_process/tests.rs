@@ -17,7 +17,7 @@ const SHOWN: &str = "only fills in what is shown: the node is protected without 
 const COMMAND: &str = "of a command, not of the agent";
 
 /// File, how many bare ones, why they may be.
-const ALLOWED: [(&str, usize, &str); 37] = [
+const ALLOWED: [(&str, usize, &str); 38] = [
     ("cli/src/drill.rs", 2, COMMAND),
     ("cli/src/watch.rs", 1, COMMAND),
     ("cli/src/watch/feed.rs", 1, COMMAND),
@@ -29,6 +29,7 @@ const ALLOWED: [(&str, usize, &str); 37] = [
     ("cri/src/client.rs", 1, ANSWER),
     ("cri/src/events.rs", 1, ONE_POD),
     ("cri/src/exits.rs", 1, ONE_POD),
+    ("cri/src/first_processes.rs", 1, "looks tell an end as well"),
     ("cri/src/foreign_containers.rs", 1, ONCE),
     ("cri/src/garbage.rs", 1, ONCE),
     ("cri/src/list.rs", 1, ONE_POD),

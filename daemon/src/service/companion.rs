@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
 use k8s_openapi::api::core::v1::NodeSystemInfo;
 use tokio::sync::watch;
 use tokio::time::timeout;
@@ -145,6 +146,10 @@ impl LocalNode for KubeletNode {
             .into_iter()
             .map(|(uid, pod)| (uid, Inside { running: pod.running, has_sandbox: pod.has_sandbox }));
         Ok(inside.collect())
+    }
+
+    fn ends(&self, uid: &PodUid) -> Vec<BoxFuture<'static, ()>> {
+        self.containers.ends(uid)
     }
 
     async fn stop(&self, uid: &PodUid, grace: Duration) -> Result<(), Unasked> {

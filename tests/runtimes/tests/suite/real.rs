@@ -5,11 +5,11 @@ use std::time::Duration;
 use nix::sys::signal::Signal;
 use serde_json::json;
 use tokio::time::{Instant, timeout};
-use winddown_cri::CriRuntime;
+use winddown_cri::{CriRuntime, PodContainers};
 use winddown_shared::{Grace, Runtime as _, error_chain};
 
 use crate::bed::{
-    Act, POLITE, STUBBORN, eventually, exit_of, forget, is_running, pod, run, secs, skip,
+    Act, PATIENCE, POLITE, STUBBORN, eventually, exit_of, forget, is_running, pod, run, secs, skip,
     status_until, stop, sync_until, waits_for,
 };
 use crate::containerd::IMAGE;
@@ -317,6 +317,22 @@ async fn an_agent_that_starts_after_a_crash_takes_the_exit_code_of_what_ended_me
     let runtime = stage.open_now().await;
     let seen = sync_until(&runtime, &pod, |c| exit_of(&c[0]).is_some()).await;
     assert_eq!((exit_of(&seen[0]).unwrap().exit_code, seen[0].restart_count), (8, 0));
+}
+
+#[tokio::test]
+async fn who_looks_on_hears_of_an_end_from_the_kernel_where_the_runtime_is_silent() {
+    let Some(stage) = set("the kernel tells an end").await else { return };
+    let runtime = stage.open_now().await;
+    let (pod, gate) = stage.gated("web", Act { run: "gate", ..POLITE });
+    stage.up(&runtime, &pod).await;
+    let containers = PodContainers::new(&stage.containerd.socket().display().to_string()).unwrap();
+    containers.look().await.unwrap();
+    eventually("its process is known", || !containers.ends(pod.uid()).is_empty()).await;
+    let end = containers.ends(pod.uid()).pop().unwrap();
+    stage.containerd.signal(Signal::SIGSTOP);
+    gate.open();
+    timeout(PATIENCE, end).await.unwrap();
+    stage.containerd.signal(Signal::SIGCONT);
 }
 
 #[tokio::test]

@@ -1,0 +1,93 @@
+//! The first processes of containers that another program runs: the kernel tells their ends at once, a
+//! runtime that takes sandboxes down seconds later.
+
+use std::collections::HashMap;
+use std::fs;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use futures_util::future::BoxFuture;
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use winddown_engine::ready::Ready;
+use winddown_shared::PodUid;
+
+use super::client::Client;
+use super::{api, labels, observe};
+
+/// By the container's id.
+#[derive(Debug, Default)]
+pub(super) struct FirstProcesses(Mutex<HashMap<String, Followed>>);
+
+#[derive(Debug)]
+struct Followed {
+    pod: PodUid,
+    /// None: it is being asked for, or the kernel cannot be asked.
+    process: Option<Arc<Ready>>,
+}
+
+// === impl FirstProcesses ===
+
+impl FirstProcesses {
+    /// These containers run, and no others. Asks for the processes of new ones beside the caller.
+    pub(super) fn follow(self: &Arc<Self>, client: &Arc<Client>, running: &[api::Container]) {
+        let mut all = self.lock();
+        let mut known = std::mem::take(&mut *all);
+        for container in running {
+            let Some(pod) = container.labels.get(labels::POD_UID) else { continue };
+            let id = container.id.clone();
+            let followed = known.remove(&id).unwrap_or_else(|| {
+                let (followed, client, id) = (Arc::clone(self), Arc::clone(client), id.clone());
+                tokio::spawn(async move { followed.find(&client, id).await });
+                Followed { pod: PodUid::new(pod.as_str()), process: None }
+            });
+            all.insert(id, followed);
+        }
+    }
+
+    /// Whether the kernel says that the container has ended.
+    pub(super) fn has_ended(&self, id: &str) -> bool {
+        let process = self.lock().get(id).and_then(|followed| followed.process.clone());
+        process.is_some_and(|process| process.is_readable())
+    }
+
+    pub(super) fn ends(&self, pod: &PodUid) -> Vec<BoxFuture<'static, ()>> {
+        let all = self.lock();
+        let of_pod = all.values().filter(|followed| followed.pod == *pod);
+        let processes: Option<Vec<_>> = of_pod.map(|followed| followed.process.clone()).collect();
+        let end = |process: Arc<Ready>| -> BoxFuture<'static, ()> {
+            Box::pin(async move {
+                // Fails only where the agent itself ends.
+                if process.readable().await.is_err() {
+                    std::future::pending::<()>().await;
+                }
+            })
+        };
+        processes.into_iter().flatten().map(end).collect()
+    }
+
+    async fn find(&self, client: &Client, id: String) {
+        let request = api::ContainerStatusRequest { container_id: id.clone(), verbose: true };
+        let answer = client.container_status(request).await;
+        let mut all = self.lock();
+        match answer {
+            Ok(answer) => {
+                let process = observe::process(&answer.info).and_then(|told| open(told.pid, &id));
+                if let Some(followed) = all.get_mut(&id) {
+                    followed.process = process.map(Arc::new);
+                }
+            }
+            // The next look asks again.
+            Err(_) => drop(all.remove(&id)),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, Followed>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// None unless it is the container's: numbers come to mean other processes, and other ones in each pid namespace.
+fn open(pid: i32, id: &str) -> Option<Ready> {
+    let opened = pidfd_open(Pid::from_raw(pid)?, PidfdFlags::empty()).ok()?;
+    let groups = fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?;
+    groups.contains(id).then(|| Ready::new(opened).ok()).flatten()
+}
