@@ -21,6 +21,7 @@ pub use boot_mark::{BootMark, PreviousBoot};
 pub use last_boot::{Evidence, LastBoot, last_boot};
 pub use pods::{GroupReport, PodEnd, PodReport};
 pub use store::{Listing, ReportStore};
+use units::{ListOfMillis, OptionalSeconds, Seconds};
 pub(crate) use work::WorkEnd;
 pub use work::{WorkOutcome, WorkReport};
 
@@ -72,8 +73,7 @@ pub struct ShutdownReport {
     /// Wall time of the end: everything but this report was done.
     pub ended_at: WallTime,
     /// From the signal to the end, by a clock that does not jump.
-    #[serde(rename = "tookSeconds", with = "units::seconds")]
-    #[cfg_attr(feature = "schema", schemars(with = "f64"))]
+    #[serde(rename = "tookSeconds", with = "Seconds")]
     pub took: Duration,
     /// The time there was.
     pub budget: BudgetReport,
@@ -84,22 +84,12 @@ pub struct ShutdownReport {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub notice: Option<NoticeReport>,
     /// How long pods were not ready before the first SIGTERM (`shutdownEndpointDrainPeriod`).
-    #[serde(
-        rename = "endpointDrainSeconds",
-        with = "units::optional_seconds",
-        default,
-        skip_serializing_if = "Option::is_none"
-    )]
-    #[cfg_attr(feature = "schema", schemars(with = "Option<f64>"))]
+    #[serde(rename = "endpointDrainSeconds", with = "OptionalSeconds")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub endpoint_drain: Option<Duration>,
     /// When an agent that was started in the middle of the run took it up again, each time.
-    #[serde(
-        rename = "resumedMs",
-        with = "units::list_of_millis",
-        default,
-        skip_serializing_if = "Vec::is_empty"
-    )]
-    #[cfg_attr(feature = "schema", schemars(with = "Vec<u64>"))]
+    #[serde(rename = "resumedMs", with = "ListOfMillis")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub resumed: Vec<Duration>,
     /// In one word.
     pub outcome: Outcome,
@@ -149,8 +139,7 @@ pub struct NoticeReport {
     /// What was said, for people.
     pub text: String,
     /// The node's end.
-    #[serde(rename = "deadlineSeconds", with = "units::seconds")]
-    #[cfg_attr(feature = "schema", schemars(with = "f64"))]
+    #[serde(rename = "deadlineSeconds", with = "Seconds")]
     pub deadline: Duration,
 }
 
@@ -198,25 +187,17 @@ pub enum Outcome {
 #[serde(rename_all = "camelCase")]
 pub struct BudgetReport {
     /// What the configured groups ask for.
-    #[serde(rename = "requestedSeconds", with = "units::seconds")]
-    #[cfg_attr(feature = "schema", schemars(with = "f64"))]
+    #[serde(rename = "requestedSeconds", with = "Seconds")]
     pub requested: Duration,
     /// What the pods got.
-    #[serde(rename = "podsSeconds", with = "units::seconds")]
-    #[cfg_attr(feature = "schema", schemars(with = "f64"))]
+    #[serde(rename = "podsSeconds", with = "Seconds")]
     pub pods: Duration,
     /// What was kept back for the end.
-    #[serde(rename = "reserveSeconds", with = "units::seconds")]
-    #[cfg_attr(feature = "schema", schemars(with = "f64"))]
+    #[serde(rename = "reserveSeconds", with = "Seconds")]
     pub reserve: Duration,
     /// The login manager's limit, where known.
-    #[serde(
-        rename = "delaySeconds",
-        with = "units::optional_seconds",
-        default,
-        skip_serializing_if = "Option::is_none"
-    )]
-    #[cfg_attr(feature = "schema", schemars(with = "Option<f64>"))]
+    #[serde(rename = "delaySeconds", with = "OptionalSeconds")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delay: Option<Duration>,
     /// The file that set that limit, when it is less than what was asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]

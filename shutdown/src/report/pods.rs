@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use winddown_shared::Pod;
 use winddown_shared::display::clean;
 
-use super::units;
+use super::units::{OptionalMillis, OptionalSeconds, Seconds};
 use crate::{Group, Role};
 
 /// How a group's end went.
@@ -21,34 +21,21 @@ pub struct GroupReport {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// What the policy gives.
-    #[serde(rename = "configuredSeconds", with = "units::seconds")]
-    #[cfg_attr(feature = "schema", schemars(with = "f64"))]
+    #[serde(rename = "configuredSeconds", with = "Seconds")]
     pub configured: Duration,
     /// What it was guaranteed.
-    #[serde(rename = "allowedSeconds", with = "units::seconds")]
-    #[cfg_attr(feature = "schema", schemars(with = "f64"))]
+    #[serde(rename = "allowedSeconds", with = "Seconds")]
     pub allowed: Duration,
     /// When its time was over at the latest.
-    #[serde(rename = "latestEndSeconds", with = "units::seconds")]
-    #[cfg_attr(feature = "schema", schemars(with = "f64"))]
+    #[serde(rename = "latestEndSeconds", with = "Seconds")]
     pub latest_end: Duration,
     /// When it was asked to end; absent when it had no pods or was spared.
-    #[serde(
-        rename = "startedMs",
-        with = "units::optional_millis",
-        default,
-        skip_serializing_if = "Option::is_none"
-    )]
-    #[cfg_attr(feature = "schema", schemars(with = "Option<u64>"))]
+    #[serde(rename = "startedMs", with = "OptionalMillis")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub started: Option<Duration>,
     /// When its pods were gone or its time over.
-    #[serde(
-        rename = "endedMs",
-        with = "units::optional_millis",
-        default,
-        skip_serializing_if = "Option::is_none"
-    )]
-    #[cfg_attr(feature = "schema", schemars(with = "Option<u64>"))]
+    #[serde(rename = "endedMs", with = "OptionalMillis")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended: Option<Duration>,
     /// Its pods.
     pub pods: Vec<PodReport>,
@@ -69,48 +56,27 @@ pub struct PodReport {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub priority: Option<i32>,
     /// The grace it was given; for a spared pod the one it would have got.
-    #[serde(rename = "graceSeconds", with = "units::seconds")]
-    #[cfg_attr(feature = "schema", schemars(with = "f64"))]
+    #[serde(rename = "graceSeconds", with = "Seconds")]
     pub grace: Duration,
     /// Its own grace, when that is longer than what it was given.
-    #[serde(
-        rename = "wantedGraceSeconds",
-        with = "units::optional_seconds",
-        default,
-        skip_serializing_if = "Option::is_none"
-    )]
-    #[cfg_attr(feature = "schema", schemars(with = "Option<f64>"))]
+    #[serde(rename = "wantedGraceSeconds", with = "OptionalSeconds")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wanted_grace: Option<Duration>,
     /// When it was asked to end.
-    #[serde(
-        rename = "askedMs",
-        with = "units::optional_millis",
-        default,
-        skip_serializing_if = "Option::is_none"
-    )]
-    #[cfg_attr(feature = "schema", schemars(with = "Option<u64>"))]
+    #[serde(rename = "askedMs", with = "OptionalMillis")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub asked: Option<Duration>,
     /// Who had asked it to end before the run did: `preemption`, `eviction`, `operator`, `removed`, or the
     /// name of a plug-in.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ending_by: Option<String>,
     /// When its first container got SIGTERM.
-    #[serde(
-        rename = "sigtermMs",
-        with = "units::optional_millis",
-        default,
-        skip_serializing_if = "Option::is_none"
-    )]
-    #[cfg_attr(feature = "schema", schemars(with = "Option<u64>"))]
+    #[serde(rename = "sigtermMs", with = "OptionalMillis")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sigterm: Option<Duration>,
     /// When its last container was gone.
-    #[serde(
-        rename = "exitMs",
-        with = "units::optional_millis",
-        default,
-        skip_serializing_if = "Option::is_none"
-    )]
-    #[cfg_attr(feature = "schema", schemars(with = "Option<u64>"))]
+    #[serde(rename = "exitMs", with = "OptionalMillis")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exit: Option<Duration>,
     /// How it ended.
     pub end: PodEnd,

@@ -2,91 +2,72 @@
 
 use std::time::Duration;
 
-/// Seconds with three decimals.
-pub(super) mod seconds {
-    use serde::{Deserialize, Deserializer, Serializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-    use super::{Duration, read_seconds, rounded};
+/// A type for `#[serde(with)]` whose schema is that of the number: what it is in JSON, how it is written
+/// and how it is read.
+macro_rules! unit {
+    ($(#[$doc:meta])* $name:ident($field:ty): $json:ty, $write:expr, $read:expr) => {
+        $(#[$doc])*
+        pub(super) struct $name;
 
-    pub(in super::super) fn serialize<S: Serializer>(
-        duration: &Duration,
-        to: S,
-    ) -> Result<S::Ok, S::Error> {
-        to.serialize_f64(rounded(*duration))
-    }
+        impl $name {
+            #[allow(clippy::ptr_arg, reason = "serde passes a reference to the field's own type")]
+            pub(super) fn serialize<S: Serializer>(field: &$field, to: S) -> Result<S::Ok, S::Error> {
+                let json: $json = $write(field);
+                json.serialize(to)
+            }
 
-    pub(in super::super) fn deserialize<'de, D: Deserializer<'de>>(
-        from: D,
-    ) -> Result<Duration, D::Error> {
-        read_seconds(f64::deserialize(from)?)
-    }
-}
-
-/// Seconds with three decimals, or nothing.
-pub(super) mod optional_seconds {
-    use serde::{Deserialize, Deserializer, Serializer};
-
-    use super::{Duration, read_seconds, rounded};
-
-    pub(in super::super) fn serialize<S: Serializer>(
-        duration: &Option<Duration>,
-        to: S,
-    ) -> Result<S::Ok, S::Error> {
-        match duration {
-            Some(duration) => to.serialize_f64(rounded(*duration)),
-            None => to.serialize_none(),
+            pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<$field, D::Error> {
+                $read(<$json>::deserialize(from)?)
+            }
         }
-    }
 
-    pub(in super::super) fn deserialize<'de, D: Deserializer<'de>>(
-        from: D,
-    ) -> Result<Option<Duration>, D::Error> {
-        Option::<f64>::deserialize(from)?.map(read_seconds).transpose()
-    }
-}
+        #[cfg(feature = "schema")]
+        impl schemars::JsonSchema for $name {
+            fn inline_schema() -> bool {
+                true
+            }
 
-/// Whole milliseconds, any number of them.
-pub(super) mod list_of_millis {
-    use serde::{Deserialize, Deserializer, Serializer};
+            fn schema_name() -> std::borrow::Cow<'static, str> {
+                <$json>::schema_name()
+            }
 
-    use super::Duration;
-
-    pub(in super::super) fn serialize<S: Serializer>(
-        durations: &[Duration],
-        to: S,
-    ) -> Result<S::Ok, S::Error> {
-        to.collect_seq(durations.iter().map(|d| u64::try_from(d.as_millis()).unwrap_or(u64::MAX)))
-    }
-
-    pub(in super::super) fn deserialize<'de, D: Deserializer<'de>>(
-        from: D,
-    ) -> Result<Vec<Duration>, D::Error> {
-        let read = Vec::<u64>::deserialize(from)?;
-        Ok(read.into_iter().map(Duration::from_millis).collect())
-    }
-}
-
-/// Whole milliseconds, or nothing.
-pub(super) mod optional_millis {
-    use serde::{Deserialize, Deserializer, Serializer};
-
-    use super::Duration;
-
-    pub(in super::super) fn serialize<S: Serializer>(
-        duration: &Option<Duration>,
-        to: S,
-    ) -> Result<S::Ok, S::Error> {
-        match duration {
-            Some(d) => to.serialize_u64(u64::try_from(d.as_millis()).unwrap_or(u64::MAX)),
-            None => to.serialize_none(),
+            fn json_schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
+                <$json>::json_schema(generator)
+            }
         }
-    }
+    };
+}
 
-    pub(in super::super) fn deserialize<'de, D: Deserializer<'de>>(
-        from: D,
-    ) -> Result<Option<Duration>, D::Error> {
-        Ok(Option::<u64>::deserialize(from)?.map(Duration::from_millis))
-    }
+unit! {
+    /// Seconds with three decimals.
+    Seconds(Duration): f64, |field: &Duration| rounded(*field), read_seconds
+}
+
+unit! {
+    /// Seconds with three decimals, or nothing.
+    OptionalSeconds(Option<Duration>): Option<f64>,
+    |field: &Option<Duration>| field.map(rounded),
+    |json: Option<f64>| json.map(read_seconds).transpose()
+}
+
+unit! {
+    /// Whole milliseconds, or nothing.
+    OptionalMillis(Option<Duration>): Option<u64>,
+    |field: &Option<Duration>| field.map(millis),
+    |json: Option<u64>| Ok(json.map(Duration::from_millis))
+}
+
+unit! {
+    /// Whole milliseconds, any number of them.
+    ListOfMillis(Vec<Duration>): Vec<u64>,
+    |field: &Vec<Duration>| field.iter().copied().map(millis).collect(),
+    |json: Vec<u64>| Ok(json.into_iter().map(Duration::from_millis).collect())
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// From here on a number has no exact thousandths. logind's `infinity` is above it.

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use tokio::time::error::Elapsed;
 use winddown_shared::{Event, ShutdownWork, WorkError};
 
-use super::units;
+use super::units::{OptionalMillis, Seconds};
 use crate::PlannedWork;
 
 /// How a plug-in's work went.
@@ -22,26 +22,15 @@ pub struct WorkReport {
     /// At which point: `before the pods`, `after pods of priority 0`.
     pub point: String,
     /// The time it had.
-    #[serde(rename = "allowedSeconds", with = "units::seconds")]
-    #[cfg_attr(feature = "schema", schemars(with = "f64"))]
+    #[serde(rename = "allowedSeconds", with = "Seconds")]
     pub allowed: Duration,
     /// When it began; absent while it has not.
-    #[serde(
-        rename = "startedMs",
-        with = "units::optional_millis",
-        default,
-        skip_serializing_if = "Option::is_none"
-    )]
-    #[cfg_attr(feature = "schema", schemars(with = "Option<u64>"))]
+    #[serde(rename = "startedMs", with = "OptionalMillis")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub started: Option<Duration>,
     /// When it ended.
-    #[serde(
-        rename = "endedMs",
-        with = "units::optional_millis",
-        default,
-        skip_serializing_if = "Option::is_none"
-    )]
-    #[cfg_attr(feature = "schema", schemars(with = "Option<u64>"))]
+    #[serde(rename = "endedMs", with = "OptionalMillis")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended: Option<Duration>,
     /// In one word.
     pub outcome: WorkOutcome,
