@@ -1,16 +1,15 @@
 //! Who may have how many connections at the same time.
 //!
 //! Root, the other users and the network have places of their own, so that none of them can take
-//! another's. Among the users each has a share. On the network, where a client is only an address, the
-//! oldest connection of an address makes way for its newest: a client that asks at once is answered
-//! beside any number that were opened and left alone.
+//! another's. Among the users each has a share. On the network a client is a guest: one that asks at once is
+//! answered beside any number of connections that were opened and left alone.
 
-use std::collections::{HashMap, VecDeque};
-use std::net::{IpAddr, Ipv6Addr};
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
+use winddown_shared::{Guests, Seat};
 
 use super::{Limits, Peer};
 
@@ -18,6 +17,7 @@ use super::{Limits, Peer};
 pub(super) struct Slots {
     limits: Limits,
     taken: Mutex<Taken>,
+    guests: Arc<Guests>,
     roots_watchers: Arc<Semaphore>,
     watchers: Arc<Semaphore>,
 }
@@ -26,15 +26,6 @@ pub(super) struct Slots {
 struct Taken {
     root: usize,
     users: HashMap<u32, usize>,
-    /// Connections of the network, the oldest first.
-    guests: VecDeque<Guest>,
-    next: u64,
-}
-
-struct Guest {
-    id: u64,
-    from: IpAddr,
-    leave: CancellationToken,
 }
 
 /// One connection's place; gives it back on drop.
@@ -47,11 +38,11 @@ pub(super) struct Slot {
     pub(super) leave: CancellationToken,
 }
 
-#[derive(Clone, Copy)]
 enum Place {
     Root,
     User(u32),
-    Network(u64),
+    /// The guest's seat, which gives itself back.
+    Network(#[expect(dead_code, reason = "held")] Seat),
 }
 
 impl Slots {
@@ -59,6 +50,7 @@ impl Slots {
         Self {
             limits,
             taken: Mutex::default(),
+            guests: Guests::new(limits.network, limits.per_address),
             roots_watchers: Arc::new(Semaphore::new(limits.watchers)),
             watchers: Arc::new(Semaphore::new(limits.watchers)),
         }
@@ -66,12 +58,14 @@ impl Slots {
 
     /// A place for a connection of `peer`; none when there are so many that it cannot even be told.
     pub(super) fn take(slots: &Arc<Self>, peer: Peer) -> Option<Slot> {
-        let leave = CancellationToken::new();
+        let mut leave = CancellationToken::new();
         let (place, refused) = match peer {
             Peer::Local { uid: 0, .. } => (Place::Root, slots.take_roots()?),
             Peer::Local { uid, .. } => (Place::User(uid), slots.take_users(uid)?),
             Peer::Network(address) => {
-                (Place::Network(slots.take_networks(address, leave.clone())), false)
+                let seat = slots.guests.seat(address);
+                leave = seat.leave.clone();
+                (Place::Network(seat), false)
             }
         };
         Some(Slot { slots: Arc::clone(slots), place, refused, leave })
@@ -103,26 +97,6 @@ impl Slots {
         Some(all || own)
     }
 
-    fn take_networks(&self, address: IpAddr, leave: CancellationToken) -> u64 {
-        let Limits { network, per_address, .. } = self.limits;
-        let from = site(address);
-        let mut taken = self.taken();
-        let oldest_of_its_own = taken.guests.iter().position(|guest| guest.from == from);
-        let own = taken.guests.iter().filter(|guest| guest.from == from).count();
-        let makes_way = match oldest_of_its_own {
-            Some(oldest) if own >= per_address => Some(oldest),
-            _ if taken.guests.len() >= network => Some(0),
-            _ => None,
-        };
-        if let Some(guest) = makes_way.and_then(|index| taken.guests.remove(index)) {
-            guest.leave.cancel();
-        }
-        let id = taken.next;
-        taken.next += 1;
-        taken.guests.push_back(Guest { id, from, leave });
-        id
-    }
-
     fn taken(&self) -> MutexGuard<'_, Taken> {
         self.taken.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -131,17 +105,17 @@ impl Slots {
 impl Drop for Slot {
     fn drop(&mut self) {
         let mut taken = self.slots.taken();
-        match self.place {
+        match &self.place {
             Place::Root => taken.root = taken.root.saturating_sub(1),
             Place::User(uid) => {
-                if let Some(count) = taken.users.get_mut(&uid) {
+                if let Some(count) = taken.users.get_mut(uid) {
                     *count -= 1;
                     if *count == 0 {
-                        taken.users.remove(&uid);
+                        taken.users.remove(uid);
                     }
                 }
             }
-            Place::Network(id) => taken.guests.retain(|guest| guest.id != id),
+            Place::Network(_) => {}
         }
     }
 }
@@ -149,14 +123,6 @@ impl Drop for Slot {
 /// Whether one more than `there` is beyond `share`; none if it is so by more than a quarter.
 fn is_refused(there: usize, share: usize) -> Option<bool> {
     (there < share + share / 4).then_some(there >= share)
-}
-
-/// Who has one address of version 6 has the 64 bits behind the prefix as well.
-fn site(address: IpAddr) -> IpAddr {
-    match address.to_canonical() {
-        IpAddr::V4(ip) => ip.into(),
-        IpAddr::V6(ip) => Ipv6Addr::from(u128::from(ip) >> 64 << 64).into(),
-    }
 }
 
 #[cfg(test)]
@@ -222,40 +188,10 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_connection_of_an_address_makes_way_for_its_newest() {
-        let slots = slots();
-        let other = Slots::take(&slots, from("192.0.2.2")).unwrap();
-        let idle = take(&slots, from("192.0.2.1"), 3);
-        let new = Slots::take(&slots, from("192.0.2.1")).unwrap();
-        assert!(!new.refused && !new.leave.is_cancelled());
-        let left: Vec<_> = idle.iter().map(|slot| slot.leave.is_cancelled()).collect();
-        assert_eq!(left, [true, false, false]);
-        assert!(!other.leave.is_cancelled());
-        // What made way gives back a place that is another's by now.
-        drop(idle);
-        assert_eq!(slots.taken().guests.len(), 2);
-    }
-
-    #[test]
     fn many_addresses_together_have_no_more_places_than_there_are() {
         let slots = slots();
         let crowd: Vec<_> =
             (0..100).map(|n| Slots::take(&slots, from(&format!("192.0.2.{n}"))).unwrap()).collect();
         assert_eq!(crowd.iter().filter(|slot| !slot.leave.is_cancelled()).count(), 6);
-    }
-
-    #[test]
-    fn the_addresses_of_one_prefix_are_one_client() {
-        let table = [
-            ("192.0.2.1", "192.0.2.1"),
-            ("::ffff:192.0.2.1", "192.0.2.1"),
-            ("2001:db8::1:2:3:4", "2001:db8::"),
-            ("2001:db8:0:1::9", "2001:db8:0:1::"),
-        ];
-        for (address, wanted) in table {
-            let (address, wanted): (IpAddr, IpAddr) =
-                (address.parse().unwrap(), wanted.parse().unwrap());
-            assert_eq!(site(address), wanted, "{address}");
-        }
     }
 }

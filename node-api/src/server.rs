@@ -51,7 +51,7 @@ pub(crate) async fn serve(context: Arc<Context>, listener: TcpListener) {
         match accepted {
             Ok((stream, from)) => {
                 keep_alive(&stream);
-                let seat = context.places.seat(from.ip());
+                let seat = context.places.guests.seat(from.ip());
                 connections.spawn(converse(Arc::clone(&context), stream, from, seat));
             }
             Err(error) => {

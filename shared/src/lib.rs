@@ -35,6 +35,7 @@ mod fake;
 mod garbage;
 mod gate_reason;
 mod grace;
+mod guests;
 mod inhibitor;
 mod intake;
 mod kill;
@@ -74,6 +75,7 @@ pub use event::{Event, PodLabel, Recorder};
 pub use garbage::{Freed, Garbage};
 pub use gate_reason::{GateReason, GateReasons};
 pub use grace::{Grace, GraceSender};
+pub use guests::{Guests, Seat};
 pub use inhibitor::{Inhibitor, InhibitorState, LockState, ShutdownKind, ShutdownRequest};
 pub use intake::{DesiredPods, Intake, ReturnDelays, WAITING_FOR_PREEMPTION};
 pub use kill::{
