@@ -17,7 +17,7 @@ mod shutdown;
 mod tests;
 
 use std::collections::BTreeMap;
-use std::io::{self, Read};
+use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -31,7 +31,7 @@ pub use reference::default_yaml;
 pub use schema::schema;
 pub use shutdown::{PriorityPeriod, ShutdownOrder, ShutdownPeriods, ShutdownSettings};
 
-use winddown_yaml::{MAX_BYTES, Problem, Problems};
+use winddown_yaml::{Problem, Problems};
 
 /// Where the configuration is unless told otherwise.
 pub const DEFAULT_FILE: &str = "/etc/winddown/config.yaml";
@@ -151,11 +151,7 @@ impl Config {
     pub fn load(path: &Path) -> Result<(Self, Vec<Warning>), ConfigError> {
         let read = |source| ConfigError::Read { path: path.to_owned(), source };
         let file = std::fs::File::open(path).map_err(read)?;
-        let mut bytes = Vec::new();
-        // One byte more than is allowed tells a file that is too large from one that just fits.
-        let limit = u64::try_from(MAX_BYTES).unwrap_or(u64::MAX).saturating_add(1);
-        file.take(limit).read_to_end(&mut bytes).map_err(read)?;
-        Self::parse(path, &bytes)
+        Self::parse(path, &winddown_yaml::read(file).map_err(read)?)
     }
 
     /// Validates the text of a configuration file; `path` only names it in errors.

@@ -2,7 +2,7 @@
 
 use std::ffi::OsStr;
 use std::fs::{self, File, Metadata};
-use std::io::{self, Read};
+use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
@@ -11,7 +11,6 @@ use std::sync::Arc;
 use winddown_shared::WallTime;
 
 use super::ManifestError;
-use winddown_yaml::MAX_BYTES;
 
 /// What an entry's name says about it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -133,8 +132,5 @@ pub(super) fn read(path: &Path) -> Result<Vec<u8>, ManifestError> {
     if let Some(kind) = special(&meta) {
         return Err(ManifestError::NotRegular { path: path.to_owned(), kind });
     }
-    let limit = u64::try_from(MAX_BYTES).unwrap_or(u64::MAX).saturating_add(1);
-    let mut bytes = Vec::new();
-    file.take(limit).read_to_end(&mut bytes).map_err(failed)?;
-    Ok(bytes)
+    winddown_yaml::read(file).map_err(failed)
 }

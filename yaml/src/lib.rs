@@ -20,6 +20,7 @@ mod scalar;
 #[cfg(test)]
 mod tests;
 
+use std::io::{self, Read};
 use std::rc::Rc;
 
 pub use check::Check;
@@ -36,6 +37,17 @@ pub const MAX_BYTES: usize = 1024 * 1024;
 pub const MAX_DEPTH: usize = 64;
 /// How many values a file may have once its aliases are followed.
 pub const MAX_NODES: usize = 100_000;
+
+/// What is in a file that was opened, up to the byte that tells [`text`] that it is too large. Blocks on `file`.
+///
+/// # Errors
+/// It cannot be read.
+pub fn read(file: impl Read) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let limit = u64::try_from(MAX_BYTES).unwrap_or(u64::MAX).saturating_add(1);
+    file.take(limit).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
 
 /// The text of a file of at most [`MAX_BYTES`].
 ///
