@@ -86,14 +86,8 @@ pub struct AgentArgs {
 #[command(after_help = EXAMPLES_STATUS)]
 pub struct StatusArgs {
     /// Form of the answer: text, wide (more columns), json or yaml (both are stable interfaces)
-    #[arg(
-        short,
-        long,
-        value_enum,
-        value_name = "FORM",
-        default_value_t,
-        hide_possible_values = true
-    )]
+    #[arg(short, long, value_enum, default_value_t)]
+    #[arg(value_name = "FORM", hide_possible_values = true)]
     pub output: OutputFormat,
     /// Stay, and show every change: full screen on a terminal, a line per change elsewhere
     #[arg(short, long)]
@@ -150,14 +144,8 @@ pub struct PlanShutdownArgs {
     #[arg(hide = true)]
     pub stray: Option<PathBuf>,
     /// Form of the answer: text, wide, json or yaml (both are stable interfaces)
-    #[arg(
-        short,
-        long,
-        value_enum,
-        value_name = "FORM",
-        default_value_t,
-        hide_possible_values = true
-    )]
+    #[arg(short, long, value_enum, default_value_t)]
+    #[arg(value_name = "FORM", hide_possible_values = true)]
     pub output: OutputFormat,
 }
 
@@ -190,14 +178,8 @@ pub struct DrillArgs {
     #[arg(long, value_name = "DURATION", value_parser = values::duration)]
     pub delay: Option<Duration>,
     /// Form of the report: text, or json or yaml, which print nothing else
-    #[arg(
-        short,
-        long,
-        value_enum,
-        value_name = "FORM",
-        default_value_t,
-        hide_possible_values = true
-    )]
+    #[arg(short, long, value_enum, default_value_t)]
+    #[arg(value_name = "FORM", hide_possible_values = true)]
     pub output: TextFormat,
     /// Keep the pods' logs and state, and say where they are
     #[arg(long)]
@@ -243,14 +225,8 @@ pub struct ReportArgs {
     #[arg(long)]
     pub check: bool,
     /// Form of the report: text, json or yaml (stable interfaces), svg (a picture) or html (a page)
-    #[arg(
-        short,
-        long,
-        value_enum,
-        value_name = "FORM",
-        default_value_t,
-        hide_possible_values = true
-    )]
+    #[arg(short, long, value_enum, default_value_t)]
+    #[arg(value_name = "FORM", hide_possible_values = true)]
     pub output: ReportFormat,
 }
 
@@ -288,14 +264,8 @@ pub struct DrainArgs {
     #[arg(long, conflicts_with_all = ["timeout", "deadline"])]
     pub withdraw: bool,
     /// Form of the progress: text, or json or yaml, one object per event
-    #[arg(
-        short,
-        long,
-        value_enum,
-        value_name = "FORM",
-        default_value_t,
-        hide_possible_values = true
-    )]
+    #[arg(short, long, value_enum, default_value_t)]
+    #[arg(value_name = "FORM", hide_possible_values = true)]
     pub output: TextFormat,
 }
 
@@ -320,14 +290,8 @@ pub struct KillArgs {
     #[arg(long, value_name = "UID")]
     pub uid: Option<String>,
     /// Form of the answer: text, json or yaml
-    #[arg(
-        short,
-        long,
-        value_enum,
-        value_name = "FORM",
-        default_value_t,
-        hide_possible_values = true
-    )]
+    #[arg(short, long, value_enum, default_value_t)]
+    #[arg(value_name = "FORM", hide_possible_values = true)]
     pub output: TextFormat,
 }
 
@@ -342,14 +306,8 @@ Exit codes: 0 pods are let in, 6 refused, or something else still keeps pods
 out.")]
 pub struct UndrainArgs {
     /// Form of the answer: text, json or yaml
-    #[arg(
-        short,
-        long,
-        value_enum,
-        value_name = "FORM",
-        default_value_t,
-        hide_possible_values = true
-    )]
+    #[arg(short, long, value_enum, default_value_t)]
+    #[arg(value_name = "FORM", hide_possible_values = true)]
     pub output: TextFormat,
 }
 
@@ -402,14 +360,8 @@ Examples:
 #[derive(Clone, Debug, Args)]
 pub struct VersionArgs {
     /// Form of the answer: text, json or yaml
-    #[arg(
-        short,
-        long,
-        value_enum,
-        value_name = "FORM",
-        default_value_t,
-        hide_possible_values = true
-    )]
+    #[arg(short, long, value_enum, default_value_t)]
+    #[arg(value_name = "FORM", hide_possible_values = true)]
     pub output: TextFormat,
 }
 

@@ -20,7 +20,7 @@ pub(super) fn run(args: &SchemaArgs, out: &mut Output) -> Result<Exit, CommandEr
         Some(name) => out.json(&of(name))?,
         None => {
             for name in SchemaName::value_variants() {
-                out.line(name.as_str())?;
+                out.line(&typed(*name))?;
             }
         }
     }
@@ -48,9 +48,14 @@ pub fn of(name: SchemaName) -> Value {
     }
 }
 
+/// The name as it is typed.
+fn typed(name: SchemaName) -> String {
+    name.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
+}
+
 /// Where the schemas are named from; nothing is there to be fetched.
 fn id(name: SchemaName) -> String {
-    format!("urn:winddown.dev:v1alpha1:{}", name.as_str())
+    format!("urn:winddown.dev:v1alpha1:{}", typed(name))
 }
 
 fn made<T: JsonSchema>(name: SchemaName) -> Value {

@@ -21,13 +21,7 @@ pub struct DoctorArgs {
     #[arg(long, value_name = "DIR", default_value = "/")]
     pub root: PathBuf,
     /// Form of the answer: text, json or yaml (both are stable interfaces)
-    #[arg(
-        short,
-        long,
-        value_enum,
-        value_name = "FORM",
-        default_value_t,
-        hide_possible_values = true
-    )]
+    #[arg(short, long, value_enum, default_value_t)]
+    #[arg(value_name = "FORM", hide_possible_values = true)]
     pub output: TextFormat,
 }

@@ -24,14 +24,8 @@ pub struct PlanEvictionArgs {
     #[arg(long)]
     pub explain: bool,
     /// Form of the answer: text, json or yaml, one object per case, or svg: the memory around the agent's evictions
-    #[arg(
-        short,
-        long,
-        value_enum,
-        value_name = "FORM",
-        default_value_t,
-        hide_possible_values = true
-    )]
+    #[arg(short, long, value_enum, default_value_t)]
+    #[arg(value_name = "FORM", hide_possible_values = true)]
     pub output: EvictionFormat,
 }
 

@@ -87,28 +87,3 @@ pub struct CompletionsArgs {
     #[arg(value_enum)]
     pub shell: clap_complete::Shell,
 }
-
-// === impl SchemaName ===
-
-impl SchemaName {
-    /// The name as it is typed.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Config => "config",
-            Self::Status => "status",
-            Self::PlanShutdown => "plan-shutdown",
-            Self::PlanShutdownLine => "plan-shutdown-line",
-            Self::PlanPreemption => "plan-preemption",
-            Self::PlanPreemptionLine => "plan-preemption-line",
-            Self::PlanEviction => "plan-eviction",
-            Self::PlanEvictionLine => "plan-eviction-line",
-            Self::Report => "report",
-            Self::ReportList => "report-list",
-            Self::Doctor => "doctor",
-            Self::Drain => "drain",
-            Self::DrainWithdraw => "drain-withdraw",
-            Self::Kill => "kill",
-            Self::Version => "version",
-        }
-    }
-}

@@ -46,14 +46,8 @@ pub struct PlanPreemptionArgs {
     #[arg(long)]
     pub explain: bool,
     /// Form of the answer: text, or json or yaml, one object per case
-    #[arg(
-        short,
-        long,
-        value_enum,
-        value_name = "FORM",
-        default_value_t,
-        hide_possible_values = true
-    )]
+    #[arg(short, long, value_enum, default_value_t)]
+    #[arg(value_name = "FORM", hide_possible_values = true)]
     pub output: TextFormat,
 }
 
