@@ -25,7 +25,7 @@ mod store;
 mod tests;
 
 use plan::{BootstrapStep, With, next};
-use request::{AskError, Purpose, ask};
+use request::{AskError, Purpose, ask, waits};
 pub use serving::ServingCertificate;
 use store::Store;
 
@@ -154,10 +154,7 @@ impl Renewal {
         let key = self.store.pending_key().await?;
         let waiting = |name: &str| {
             tracing::info!(request = name, "waiting for the certificate to be approved");
-            self.log_unsigned(&format!(
-                "certificate signing request {name} waits to be approved: \
-                 kubectl certificate approve {name}"
-            ));
+            self.log_unsigned(&waits(name));
         };
         let node = &self.bootstrap.node_name;
         let chain = match ask(&client, &key, node, Purpose::CLIENT, waiting).await {

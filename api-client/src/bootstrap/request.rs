@@ -44,6 +44,13 @@ pub(super) enum AskError {
     Useless,
 }
 
+/// What is said of a request, for as long as it has no answer.
+pub(super) fn waits(name: &str) -> String {
+    format!(
+        "certificate signing request {name} waits to be approved: kubectl certificate approve {name}"
+    )
+}
+
 /// What became of a request.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Decision {

@@ -8,7 +8,7 @@ use tokio::sync::watch;
 use winddown_shared::{Backoff, WallClock, error_chain, fraction};
 
 use super::plan::{BootstrapStep, next};
-use super::request::{AskError, Purpose, ask};
+use super::request::{AskError, Purpose, ask, waits};
 use super::store::Store;
 use super::{EARLIEST, LATEST};
 use crate::CertificateFacts;
@@ -76,10 +76,7 @@ impl ServingCertificate {
         let store = self.store();
         let key = store.pending_key().await?;
         let waiting = |name: &str| {
-            let why = format!(
-                "certificate signing request {name} waits to be approved: \
-                 kubectl certificate approve {name}"
-            );
+            let why = waits(name);
             tracing::info!("{why}");
             tell(told, why);
         };
