@@ -1,10 +1,11 @@
 //! How the node stands with its cluster.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use winddown_shared::WallTime;
 
 /// How the node stands with its cluster.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ClusterStatus {
     /// `cluster` or `companion`.
@@ -39,24 +40,21 @@ pub struct ClusterStatus {
 }
 
 /// Whether the API server can be reached.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
-#[serde(rename_all = "camelCase")]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
 pub struct ApiStatus {
     /// In one word.
-    #[serde(default)]
     pub state: ApiState,
     /// Since when.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub since: Option<WallTime>,
     /// Why it cannot be reached, and what to do; absent while it can.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
 }
 
 /// What the last requests to the API server showed.
-#[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema,
-)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum ApiState {
     /// It answers.

@@ -1,9 +1,10 @@
 //! Whether the agent is alive and ready.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The checks behind `/healthz` and `/readyz`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Health {
     /// The checks, in the order they are shown.
@@ -11,7 +12,7 @@ pub struct Health {
 }
 
 /// One check.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Check {
     /// One lower-case word, for example `lock`.

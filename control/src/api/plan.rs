@@ -1,11 +1,12 @@
 //! What a shutdown would do.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::API_VERSION;
 
 /// The plan of a shutdown that has not happened.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ShutdownPlan {
     /// Always [`API_VERSION`].
@@ -37,7 +38,7 @@ pub struct ShutdownPlan {
 }
 
 /// Why and how far a plan had to shrink.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PlanShrink {
     /// The time there is for pods, in seconds.
@@ -48,7 +49,7 @@ pub struct PlanShrink {
 }
 
 /// Pods that are ended together.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PlannedGroup {
     /// The lowest priority that falls into the group. A number that only sorts it, if it has a name.
@@ -66,7 +67,7 @@ pub struct PlannedGroup {
 }
 
 /// What a plug-in does at a point of a shutdown.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PlannedWork {
     /// Whose it is.
@@ -81,7 +82,7 @@ pub struct PlannedWork {
 }
 
 /// One pod of a plan.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PlannedPod {
     /// `metadata.namespace`.

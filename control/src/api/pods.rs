@@ -1,10 +1,11 @@
 //! The pods of a [`Status`](super::Status), and what is wrong with those that are not there.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use winddown_shared::WallTime;
 
 /// One pod on the node.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PodStatus {
     /// `metadata.namespace`.
@@ -62,9 +63,7 @@ pub struct PodStatus {
 }
 
 /// Where a pod is in its life. It only ever moves down this list.
-#[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema,
-)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum PodState {
     /// It waits: for another pod of the same name to end, or, with the reason `WaitingForPreemption`, for
@@ -85,7 +84,7 @@ pub enum PodState {
 }
 
 /// One container of a pod.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ContainerStatus {
     /// The name in the pod's spec.
@@ -114,7 +113,7 @@ pub struct ContainerStatus {
 }
 
 /// A pod that was refused, and why.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RejectedPod {
     /// `metadata.namespace`.
@@ -135,7 +134,7 @@ pub struct RejectedPod {
 }
 
 /// The manifests directory.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Manifests {
     /// Its path; empty when none is configured.
@@ -146,7 +145,7 @@ pub struct Manifests {
 }
 
 /// One thing wrong with one manifest.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ManifestProblem {
     /// The file.

@@ -1,11 +1,12 @@
 //! What the node has for pods, and who would end so that another fits.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::API_VERSION;
 
 /// How much room there is, who waits for some, and, if a pod was named, what would be done for it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PreemptionPlan {
     /// Always [`API_VERSION`].
@@ -26,7 +27,7 @@ pub struct PreemptionPlan {
 }
 
 /// How much of one resource there is: cpu in thousandths, `pods` in pods, all else in base units.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct NodeResource {
     /// Its name, for example `ephemeral-storage`.
@@ -40,7 +41,7 @@ pub struct NodeResource {
 }
 
 /// A pod that waits for room.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct WaitingPod {
     /// `metadata.namespace`.
@@ -56,7 +57,7 @@ pub struct WaitingPod {
 }
 
 /// What would be done for a pod if it came now, when all that is ending has ended.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PreemptionCase {
     /// `namespace/name`.
@@ -83,7 +84,7 @@ pub struct PreemptionCase {
 }
 
 /// One pod of the node, and what would become of it.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ConsideredPod {
     /// `namespace/name`.
@@ -106,7 +107,7 @@ pub struct ConsideredPod {
 }
 
 /// How much of a resource is lacking, in the unit of [`NodeResource`].
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Lacking {
     /// The resource's name.
@@ -116,9 +117,7 @@ pub struct Lacking {
 }
 
 /// What would become of a pod.
-#[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema,
-)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum RoomVerdict {
     /// It would start.

@@ -1,30 +1,28 @@
 //! What is left of what, who would end when it runs short, and who did.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use winddown_shared::WallTime;
 
 use super::API_VERSION;
 
 /// How near the node is to its eviction thresholds.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
-#[serde(rename_all = "camelCase")]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
 pub struct PressureStatus {
     /// The conditions that hold: `MemoryPressure`, `DiskPressure`, `PIDPressure`.
-    #[serde(default)]
     pub conditions: Vec<String>,
     /// Eviction only watches: no pod is ended and no condition is reported.
-    #[serde(default)]
     pub shadow: bool,
     /// All thresholds, as the last look at the node has them.
-    #[serde(default)]
     pub thresholds: Vec<ThresholdStatus>,
     /// Static pods that were evicted and come back when the pressure is over.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub away: Vec<AwayStatus>,
 }
 
 /// One threshold, and how far it is.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ThresholdStatus {
     /// `memory.available`, …
@@ -49,7 +47,7 @@ pub struct ThresholdStatus {
 }
 
 /// A static pod that was evicted.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AwayStatus {
     /// `metadata.namespace`.
@@ -63,7 +61,7 @@ pub struct AwayStatus {
 }
 
 /// Who would end if something ran short now, and what was decided before.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct EvictionPlan {
     /// Always [`API_VERSION`].
@@ -86,7 +84,7 @@ pub struct EvictionPlan {
 }
 
 /// One pod of a ranking.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RankedPodStatus {
     /// `metadata.namespace`.
@@ -110,7 +108,7 @@ pub struct RankedPodStatus {
 }
 
 /// One decision.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct EvictionRecord {
     /// Counts up from 1.

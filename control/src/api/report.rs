@@ -1,10 +1,11 @@
 //! The list of shutdown reports. A report itself is `winddown_shutdown`'s type.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use winddown_shared::WallTime;
 
 /// The reports that are kept, the newest first.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ReportList {
     /// The reports.
@@ -15,7 +16,7 @@ pub struct ReportList {
 }
 
 /// One report in a [`ReportList`].
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ReportEntry {
     /// What `/v1/reports/{id}` takes.

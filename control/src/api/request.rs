@@ -1,12 +1,13 @@
 //! What changes the node's state, and the answers.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use winddown_shared::WallTime;
 
 use crate::Peer;
 
 /// The body of `POST /v1/pods/{namespace}/{name}/kill`; an empty body is all defaults.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct KillBody {
     /// Seconds between SIGTERM and SIGKILL, at least 1. The pod's own when absent; it can only
@@ -19,7 +20,7 @@ pub struct KillBody {
 }
 
 /// How a pod that was asked to end came to its end.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct KillAnswer {
     /// `metadata.namespace`.
@@ -47,7 +48,7 @@ pub struct KillAnswer {
 }
 
 /// The body of `POST /v1/drain`; an empty body is all defaults.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct DrainRequest {
     /// The longest time it may take, in seconds. The configured shutdown period when absent.
@@ -60,7 +61,7 @@ pub struct DrainRequest {
 
 /// The body of `POST /v1/notice`: the node goes away, whatever the agent does. Exactly one of
 /// `deadline` and `inSeconds` is given.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct NoticeBody {
     /// When the node is gone.
@@ -79,25 +80,21 @@ pub struct NoticeBody {
 
 /// The answer to `DELETE /v1/notice`, which takes the operator's notice back, or ends the drain when
 /// there is none.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
-#[serde(rename_all = "camelCase")]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
 pub struct WithdrawAnswer {
     /// There was an operator's notice, and it is taken back.
-    #[serde(default)]
     pub withdrawn: bool,
     /// No pod was let in, because of a notice or after a drain, and pods are again.
-    #[serde(default)]
     pub opened: bool,
     /// No new pod is let in all the same.
-    #[serde(default)]
     pub admission_closed: bool,
     /// What keeps it closed, for people; empty when it is open.
-    #[serde(default)]
     pub message: String,
 }
 
 /// One line of a drain's progress. The last one is [`Finished`](DrainEvent::Finished).
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "event", rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum DrainEvent {
     /// The plan is made and the first group is about to be asked.
@@ -176,7 +173,7 @@ pub enum DrainEvent {
 }
 
 /// The configuration in force.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ConfigView {
     /// The file it was read from; empty when the defaults are in force.
@@ -189,7 +186,7 @@ pub struct ConfigView {
 }
 
 /// The body of every answer that is not a success.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ErrorBody {
     /// For programs.
@@ -203,9 +200,7 @@ pub struct ErrorBody {
 }
 
 /// What kind of thing went wrong.
-#[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema,
-)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum ErrorCode {
     /// The request is not understood (400, 405, 411, 413).

@@ -1,5 +1,6 @@
 //! The node as the agent sees it now.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use winddown_shared::{GateReason, WallTime};
 
@@ -8,7 +9,7 @@ use super::{
 };
 
 /// Everything `winddown status` shows: one consistent picture of the node.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Status {
     /// Always [`API_VERSION`].
@@ -77,7 +78,7 @@ pub struct Status {
 }
 
 /// The node and the agent process.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct NodeStatus {
     /// The node's name.
@@ -100,7 +101,7 @@ pub struct NodeStatus {
 }
 
 /// Whether the node's shutdown waits for the agent.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct LockStatus {
     /// Where the lock stands.
@@ -123,9 +124,7 @@ pub struct LockStatus {
 }
 
 /// Where the lock stands.
-#[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema,
-)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum LockState {
     /// Held, and logind lists it.
@@ -143,7 +142,7 @@ pub enum LockState {
 }
 
 /// What keeps new pods out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum ClosedBy {
     /// The agent is starting.
@@ -174,7 +173,7 @@ impl From<GateReason> for ClosedBy {
 }
 
 /// What one source says about the end of the node.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct NoticeStatus {
     /// `file`, `operator`, `aws`, `azure` or `gcp`.
@@ -194,7 +193,7 @@ pub struct NoticeStatus {
 }
 
 /// The shutdown under way.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ShutdownProgress {
     /// How far it is.
@@ -214,7 +213,7 @@ pub struct ShutdownProgress {
 }
 
 /// What a plug-in says of itself.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PluginStatus {
     /// Its name.
@@ -224,7 +223,7 @@ pub struct PluginStatus {
 }
 
 /// How the node went down before this boot.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct LastBootStatus {
     /// How it went, how long it took and who was cut, in one line for people.
@@ -244,9 +243,7 @@ pub struct LastBootStatus {
 }
 
 /// How far a shutdown is.
-#[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema,
-)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum Phase {
     /// No shutdown is under way.
@@ -264,7 +261,7 @@ pub enum Phase {
 }
 
 /// How far one group of a shutdown is.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct GroupProgress {
     /// The lowest priority that falls into the group.
@@ -283,7 +280,7 @@ pub struct GroupProgress {
 }
 
 /// What a shutdown would do now, in short.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PlanSummary {
     /// Graceful node shutdown is switched on.
@@ -298,7 +295,7 @@ pub struct PlanSummary {
 }
 
 /// One group of a [`PlanSummary`].
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct GroupSummary {
     /// The lowest priority that falls into the group.
@@ -313,7 +310,7 @@ pub struct GroupSummary {
 }
 
 /// What runs the containers.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RuntimeStatus {
     /// `process`, `systemd`, or what the container runtime calls itself.
@@ -326,7 +323,7 @@ pub struct RuntimeStatus {
 }
 
 /// The configuration in force.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ConfigStatus {
     /// The file it was read from; empty when the defaults are in force.

@@ -30,16 +30,23 @@ pub enum ConfiguredRuntime {
     Kubelet(KubeletRuntime<KubeletNode>),
 }
 
-/// The same call of whichever runtime it is, boxed: else the task of each pod has room for the largest of
-/// them, which was 1.4 MB for a hundred pods.
-macro_rules! boxed {
+/// The same call of whichever runtime it is.
+macro_rules! each {
     ($self:ident, $runtime:ident => $call:expr) => {
         match $self {
-            Self::Process($runtime) => Box::pin($call).await,
-            Self::Cri($runtime) => Box::pin($call).await,
-            Self::Systemd($runtime) => Box::pin($call).await,
-            Self::Kubelet($runtime) => Box::pin($call).await,
+            Self::Process($runtime) => $call,
+            Self::Cri($runtime) => $call,
+            Self::Systemd($runtime) => $call,
+            Self::Kubelet($runtime) => $call,
         }
+    };
+}
+
+/// The same, boxed: else the task of each pod has room for the largest of them, which was 1.4 MB for a
+/// hundred pods.
+macro_rules! boxed {
+    ($self:ident, $runtime:ident => $call:expr) => {
+        each!($self, $runtime => Box::pin($call).await)
     };
 }
 
@@ -98,12 +105,7 @@ impl Runtime for ConfiguredRuntime {
     }
 
     fn changes(&self) -> broadcast::Receiver<PodUid> {
-        match self {
-            Self::Process(process) => process.changes(),
-            Self::Cri(cri) => cri.changes(),
-            Self::Systemd(systemd) => systemd.changes(),
-            Self::Kubelet(kubelet) => kubelet.changes(),
-        }
+        each!(self, runtime => runtime.changes())
     }
 
     fn record_to(&self, recorder: &Arc<dyn Recorder>) {
@@ -116,11 +118,6 @@ impl Runtime for ConfiguredRuntime {
     }
 
     fn supports(&self, pod: &Pod) -> Result<(), RuntimeError> {
-        match self {
-            Self::Process(process) => process.supports(pod),
-            Self::Cri(cri) => cri.supports(pod),
-            Self::Systemd(systemd) => systemd.supports(pod),
-            Self::Kubelet(kubelet) => kubelet.supports(pod),
-        }
+        each!(self, runtime => runtime.supports(pod))
     }
 }

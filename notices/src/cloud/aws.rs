@@ -48,18 +48,13 @@ struct SpotAction {
 }
 
 /// One of `events/maintenance/scheduled`.
-#[derive(Deserialize)]
-#[serde(rename_all = "PascalCase")]
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "PascalCase", default)]
 struct Event {
-    #[serde(default)]
     code: String,
-    #[serde(default)]
     state: String,
-    #[serde(default)]
     description: String,
-    #[serde(default)]
     not_before: String,
-    #[serde(default)]
     event_id: String,
 }
 

@@ -41,20 +41,14 @@ struct Document {
     events: Vec<Event>,
 }
 
-#[derive(Deserialize)]
-#[serde(rename_all = "PascalCase")]
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "PascalCase", default)]
 struct Event {
-    #[serde(default)]
     event_id: String,
-    #[serde(default)]
     event_type: String,
-    #[serde(default)]
     event_status: String,
-    #[serde(default)]
     resources: Vec<String>,
-    #[serde(default)]
     not_before: Option<String>,
-    #[serde(default)]
     description: Option<String>,
 }
 
