@@ -5,7 +5,7 @@ use anstyle::{AnsiColor, Style};
 use winddown_shared::display::clean;
 
 use super::finding::{Diagnosis, Finding, Severity};
-use winddown_render::{View, wrap};
+use winddown_render::{Paint, View, hanging};
 
 /// Columns before a finding's id, and before its title.
 const ID_AT: usize = 9;
@@ -42,19 +42,19 @@ fn push(text: &mut String, finding: &Finding, first: bool, view: &View) {
         Severity::Problem => AnsiColor::Red.on_default().bold(),
     };
     let lead = format!("{word:ID_AT$}");
-    text.push_str(&paint(&lead, style, view.color));
+    text.push_str(&Paint { color: view.color }.with(style, &lead));
     text.push_str(&format!("{:width$}", finding.id, width = TITLE_AT - ID_AT));
-    lines(text, &finding.title, TITLE_AT, view.width);
+    text.push_str(&hanging(&clean(&finding.title), view.width, "", TITLE_AT));
     if finding.severity == Severity::Ok {
         return;
     }
     for (index, line) in finding.evidence.iter().enumerate() {
         detail(text, if index == 0 { "seen" } else { "" }, view.color);
-        lines(text, line, DETAIL_AT, view.width);
+        text.push_str(&hanging(&clean(line), view.width, "", DETAIL_AT));
     }
     if finding.severity > Severity::Info {
         detail(text, "why", view.color);
-        lines(text, finding.why, DETAIL_AT, view.width);
+        text.push_str(&hanging(&clean(finding.why), view.width, "", DETAIL_AT));
     }
     for (index, command) in finding.fix.iter().enumerate() {
         detail(text, if index == 0 { "fix" } else { "" }, view.color);
@@ -68,26 +68,7 @@ fn push(text: &mut String, finding: &Finding, first: bool, view: &View) {
 fn detail(text: &mut String, word: &str, color: bool) {
     text.push_str(&" ".repeat(ID_AT));
     let lead = format!("{word:width$}", width = DETAIL_AT - ID_AT);
-    text.push_str(&paint(&lead, Style::new().dimmed(), color));
-}
-
-/// A text on as many lines as it takes; the first begins where the last line stands.
-fn lines(text: &mut String, long: &str, indent: usize, width: Option<usize>) {
-    for (index, line) in wrap(&clean(long), width, indent).iter().enumerate() {
-        if index > 0 {
-            text.push_str(&" ".repeat(indent));
-        }
-        text.push_str(line);
-        text.push('\n');
-    }
-}
-
-fn paint(text: &str, style: Style, color: bool) -> String {
-    if color && !text.trim().is_empty() {
-        format!("{style}{text}{style:#}")
-    } else {
-        text.to_owned()
-    }
+    text.push_str(&Paint { color }.with(Style::new().dimmed(), &lead));
 }
 
 fn summary(diagnosis: &Diagnosis) -> String {

@@ -7,7 +7,7 @@ use winddown_shared::display::{clean, seconds};
 
 use super::paint::{BAD, DIM, GOOD, HEAD, Paint, WARN};
 use super::preemption::byte_text;
-use super::{Column, Table, View, wrap};
+use super::{Column, Table, View, hanging};
 use winddown_control::api::{
     EvictionPlan, EvictionRecord, PressureStatus, RankedPodStatus, ThresholdStatus,
 };
@@ -41,17 +41,12 @@ pub fn eviction(plan: &EvictionPlan, view: &View) -> String {
         let shown = if view.wide { plan.history.len() } else { DECISIONS };
         let first = plan.history.len().saturating_sub(shown);
         for record in plan.history.iter().skip(first) {
-            for (number, part) in wrap(&one(record), view.width, 4).iter().enumerate() {
-                text.push_str(if number == 0 { "  " } else { "    " });
-                text.push_str(part);
-                text.push('\n');
-            }
+            text.push_str(&hanging(&one(record), view.width, "  ", 4));
             let room = view.width.map(|width| width.saturating_sub(4));
             let curve = record.curve.as_ref().and_then(|curve| curve::lines(curve, room));
             if let Some([blocks, mark, said]) = curve {
                 text.push_str(&format!("    {blocks}\n    {mark}\n"));
-                let said = wrap(&said, view.width, 4);
-                said.iter().for_each(|line| text.push_str(&format!("    {line}\n")));
+                text.push_str(&hanging(&said, view.width, "    ", 4));
             }
         }
     }

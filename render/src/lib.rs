@@ -25,12 +25,12 @@ pub use changes::changes;
 pub use eviction::eviction;
 pub use line::{Line, Span, painted};
 pub use live::{Scene, Screen, counts_down, live};
-pub use paint::{error, notice};
+pub use paint::{Paint, error, notice};
 pub use plan::{group_title, groups, plan, reports, trend};
 pub use preemption::preemption;
 pub use status::status;
 pub use table::{Align, Column, Table};
-pub use text::{fit, wrap};
+pub use text::{fit, hanging, wrap};
 
 /// The text instead of "no pods" while the pods are unknown.
 pub const PODS_UNKNOWN: &str =

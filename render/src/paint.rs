@@ -5,8 +5,9 @@ use winddown_shared::display::clean;
 
 /// Puts colour around text, or does not.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Paint {
-    pub(super) color: bool,
+pub struct Paint {
+    /// It does.
+    pub color: bool,
 }
 
 pub(super) const PLAIN: Style = Style::new();
@@ -17,7 +18,8 @@ pub(super) const WARN: Style = AnsiColor::Yellow.on_default();
 pub(super) const BAD: Style = AnsiColor::Red.on_default().bold();
 
 impl Paint {
-    pub(super) fn with(self, style: Style, text: &str) -> String {
+    /// The text as it is to look. What is blank stays as it is.
+    pub fn with(self, style: Style, text: &str) -> String {
         if self.color && style != PLAIN && !text.trim().is_empty() {
             format!("{style}{text}{style:#}")
         } else {

@@ -2,19 +2,13 @@
 
 use winddown_shared::display::{self, clean, seconds};
 
-use super::{Column, PODS_UNKNOWN, Table, View, wrap};
+use super::{Column, PODS_UNKNOWN, Table, View, hanging};
 use winddown_control::api::{PlannedGroup, ReportEntry, ReportList, ShutdownPlan};
 
 /// The plan of a shutdown as text.
 pub fn plan(plan: &ShutdownPlan, view: &View) -> String {
     let mut text = String::new();
-    let mut say = |line: &str, indent: usize| {
-        for (number, part) in wrap(line, view.width, indent).iter().enumerate() {
-            text.push_str(&" ".repeat(if number == 0 { 0 } else { indent }));
-            text.push_str(part);
-            text.push('\n');
-        }
-    };
+    let mut say = |line: &str| text.push_str(&hanging(line, view.width, "", 2));
     let pods = match plan.pod_count() {
         0 if plan.requested_seconds == 0.0 => "OFF: no pod is waited for".to_owned(),
         0 if plan.pods_unknown => PODS_UNKNOWN.to_owned(),
@@ -24,21 +18,21 @@ pub fn plan(plan: &ShutdownPlan, view: &View) -> String {
     };
     let requested = seconds(plan.requested_seconds);
     match &plan.shrunk {
-        None if plan.requested_seconds == 0.0 => say(&format!("shutdown: {pods}"), 2),
-        None => say(&format!("shutdown: {pods}, at most {requested}"), 2),
+        None if plan.requested_seconds == 0.0 => say(&format!("shutdown: {pods}")),
+        None => say(&format!("shutdown: {pods}, at most {requested}")),
         Some(shrunk) => {
             let available = seconds(shrunk.available_seconds);
-            say(&format!("shutdown: {pods}, at most {available} of the {requested} configured"), 2);
+            say(&format!("shutdown: {pods}, at most {available} of the {requested} configured"));
             let by = match (plan.within_seconds, &shrunk.set_by) {
                 (Some(within), _) => format!("  the node is gone after {}", seconds(within)),
                 (None, Some(file)) => format!("  logind allows no more, set by {}", clean(file)),
                 (None, None) => "  logind allows no more".to_owned(),
             };
-            say(&by, 2);
+            say(&by);
         }
     }
     if plan.pods_unknown && plan.pod_count() > 0 {
-        say(PODS_UNKNOWN, 2);
+        say(PODS_UNKNOWN);
     }
     if let Some(drain) = plan.endpoint_drain_seconds {
         let drain = seconds(drain);
@@ -46,7 +40,7 @@ pub fn plan(plan: &ShutdownPlan, view: &View) -> String {
             "SIGTERM comes after {drain}; until then pods are not ready, so that load balancers \
              turn away"
         );
-        say(&line, 2);
+        say(&line);
     }
     for (number, group) in plan.groups.iter().filter(|group| !group.pods.is_empty()).enumerate() {
         let title = group_title(group.name.as_deref(), group.priority);
@@ -70,11 +64,7 @@ pub fn plan(plan: &ShutdownPlan, view: &View) -> String {
     }
     let mut warnings = String::new();
     for warning in &plan.warnings {
-        for (number, part) in wrap(&clean(warning), view.width, 2).iter().enumerate() {
-            warnings.push_str(if number == 0 { "! " } else { "  " });
-            warnings.push_str(part);
-            warnings.push('\n');
-        }
+        warnings.push_str(&hanging(&clean(warning), view.width, "! ", 2));
     }
     if !warnings.is_empty() {
         text.push('\n');

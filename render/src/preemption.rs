@@ -6,7 +6,7 @@ use winddown_shared::display::{self, clean};
 use winddown_shared::{Quantity, QuantityFormat};
 
 use super::paint::{BAD, GOOD, HEAD, Paint, WARN};
-use super::{Column, Table, View, wrap};
+use super::{Column, Table, View, hanging, wrap};
 use winddown_control::api::{NodeResource, PreemptionCase, PreemptionPlan, RoomVerdict};
 
 /// How much room there is, who waits for some, and what would be done for the pod that was asked
@@ -21,7 +21,7 @@ pub fn preemption(plan: &PreemptionPlan, view: &View) -> String {
         text.push_str(&format!("\n{}\n", paint.with(HEAD, "WAITING FOR ROOM")));
         for pod in &plan.waiting {
             let line = format!("{}/{}: {}", pod.namespace, pod.name, pod.message);
-            push(&mut text, &clean(&line), view, 2);
+            text.push_str(&hanging(&clean(&line), view.width, "", 2));
         }
     }
     if let Some(case) = &plan.pod {
@@ -140,14 +140,6 @@ pub(super) fn byte_text(bytes: i64) -> String {
     match tenths % 10 {
         0 => format!("{sign}{}{suffix}", tenths / 10),
         rest => format!("{sign}{}.{rest}{suffix}", tenths / 10),
-    }
-}
-
-fn push(text: &mut String, line: &str, view: &View, indent: usize) {
-    for (number, part) in wrap(line, view.width, indent).iter().enumerate() {
-        text.push_str(&" ".repeat(if number == 0 { 0 } else { indent }));
-        text.push_str(part);
-        text.push('\n');
     }
 }
 

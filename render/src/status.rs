@@ -7,7 +7,7 @@ use winddown_shared::{SYSTEM_CRITICAL_PRIORITY, WAITING_FOR_PREEMPTION};
 use super::paint::{BAD, DIM, HEAD, PLAIN, Paint, WARN};
 use super::rows::rows;
 use super::times::Times;
-use super::{Column, PODS_UNKNOWN, Table, View, wrap};
+use super::{Column, PODS_UNKNOWN, Table, View, hanging, wrap};
 use winddown_control::api::{PodState, PodStatus, Status};
 
 pub(super) mod problems;
@@ -135,11 +135,8 @@ impl Page<'_> {
         }
         self.heading("PROBLEMS");
         for problem in problems {
-            let lines = wrap(&problem.text, self.view.width, 2);
-            for (number, line) in lines.iter().enumerate() {
-                let mark = if number == 0 { self.paint.with(BAD, "!") } else { " ".to_owned() };
-                self.text.push_str(&format!("{mark} {line}\n"));
-            }
+            let mark = format!("{} ", self.paint.with(BAD, "!"));
+            self.text.push_str(&hanging(&problem.text, self.view.width, &mark, 2));
             if !problem.next.is_empty() {
                 self.note(&problem.next);
             }
@@ -155,12 +152,8 @@ impl Page<'_> {
         let skipped = status.decisions.len().saturating_sub(shown);
         for decision in status.decisions.iter().skip(skipped) {
             let when = decision.time.map(|then| times(status).age(then)).unwrap_or_default();
-            let text = clean(&decision.text);
-            let lines = wrap(&text, self.view.width, 8);
-            for (number, line) in lines.iter().enumerate() {
-                let when = if number == 0 { format!("{when:>6}") } else { " ".repeat(6) };
-                self.text.push_str(&format!("{}  {line}\n", self.paint.with(DIM, &when)));
-            }
+            let when = format!("{}  ", self.paint.with(DIM, &format!("{when:>6}")));
+            self.text.push_str(&hanging(&clean(&decision.text), self.view.width, &when, 8));
         }
     }
 

@@ -23,6 +23,18 @@ pub fn fit(text: &str, columns: usize) -> Cow<'_, str> {
     Cow::Owned(cut)
 }
 
+/// `text` as [`wrap`] breaks it, each line ended by a newline: `lead` stands before the first one, and `indent` spaces
+/// before the others.
+pub fn hanging(text: &str, width: Option<usize>, lead: &str, indent: usize) -> String {
+    let mut lines = String::from(lead);
+    for (number, line) in wrap(text, width, indent).iter().enumerate() {
+        lines.push_str(&" ".repeat(if number == 0 { 0 } else { indent }));
+        lines.push_str(line);
+        lines.push('\n');
+    }
+    lines
+}
+
 /// `text` in lines of at most `width` columns, broken at spaces; later lines are indented by
 /// `indent` columns, for which the first one has room already used. A word that is longer than a
 /// line is broken where the line ends. No width, no breaks.
