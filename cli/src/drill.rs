@@ -240,6 +240,7 @@ impl Drill {
             wall.clone(),
         );
         process.cgroups = CgroupParent::Rehearsal;
+        process.notice_dir = Some(root.join("end-notices"));
         let runtime = ProcessRuntime::open(process).await.map_err(DrillError::Runtime)?;
         let mut wanted = InhibitorConfig::new(policy_of(&config.shutdown).delay_wanted());
         wanted.bus = logind.peer();

@@ -19,6 +19,9 @@ pub struct CriConfig {
     /// Holds emptyDir volumes in memory where the agent may not mount: a directory of a file system in
     /// memory that the runtime sees too.
     pub memory_dir: PathBuf,
+    /// Where pods read why they end and until when, a file each, in memory: each container has the pod's directory
+    /// mounted. See [`EndNotice`](winddown_shared::EndNotice). None has no such files.
+    pub notice_dir: Option<PathBuf>,
     /// Below it are directories that were made for pods and come as hostPath volumes: those whose bytes
     /// come from an API server. Like other volumes they may get SELinux labels.
     pub made_volumes: Vec<PathBuf>,
@@ -115,6 +118,7 @@ impl CriConfig {
             endpoint: endpoint.into(),
             state_dir: state_dir.into(),
             memory_dir: "/run/winddown/memory".into(),
+            notice_dir: None,
             made_volumes: vec!["/run/winddown/volumes".into()],
             own_program: std::env::current_exe().unwrap_or_else(|_| "winddown".into()),
             log_dir: log_dir.into(),

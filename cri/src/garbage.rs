@@ -59,6 +59,7 @@ pub(super) async fn clean(
         })
         .await?;
     }
+    context.end_notices.forget(entry);
     // What was mounted is to be made again if the pod comes back.
     entry.lock().own.prepared = false;
     // Callers that wait for this pod's volumes wait for this call, so it serves no others.

@@ -33,14 +33,15 @@ use winddown_engine::action::ActionError;
 use winddown_engine::disk_notes::Notes;
 use winddown_engine::driver::Driver;
 use winddown_engine::driver::Target;
+use winddown_engine::end_notices::EndNotices;
 use winddown_engine::failure::{blocking, caused, failed};
 use winddown_engine::pods::Pods;
 use winddown_engine::status::status;
 use winddown_engine::unsupported::refused_or_ignored;
 use winddown_engine::{mount_table, stopping};
 use winddown_shared::{
-    Grace, Pod, PodRuntimeStatus, PodStopped, PodUid, Recorder, Runtime, RuntimeError, RuntimePod,
-    SyncedPod,
+    Grace, NodeEnding, Pod, PodRuntimeStatus, PodStopped, PodUid, Recorder, Runtime, RuntimeError,
+    RuntimePod, SyncedPod,
 };
 
 mod api;
@@ -128,6 +129,7 @@ pub(crate) struct Context {
     pub(crate) image_ages: reclaim::ImageAges,
     /// Which runs were asked to end.
     pub(crate) asked: Notes,
+    pub(crate) end_notices: EndNotices,
     pub(crate) pods: Pods<InSandbox>,
     /// Pods whose last sync failed, since the runtime was last there.
     failed: Mutex<HashSet<PodUid>>,
@@ -238,6 +240,10 @@ impl Runtime for CriRuntime {
         self.context.pods.record_to(recorder);
     }
 
+    fn announce(&self, ending: Option<Arc<NodeEnding>>) {
+        self.context.end_notices.announce(ending, &self.context.pods);
+    }
+
     fn supports(&self, pod: &Pod) -> Result<(), RuntimeError> {
         refused_or_ignored(pod, check_supported(pod), false).map(drop)
     }
@@ -252,6 +258,10 @@ impl Driver for Context {
 
     fn alive(&self) -> watch::Receiver<()> {
         self.alive.clone()
+    }
+
+    fn end_notices(&self) -> &EndNotices {
+        &self.end_notices
     }
 
     /// Hooks and probes ask at the pod's address, if it has its own.
@@ -322,6 +332,7 @@ impl Context {
             stats: stats::Kept::default(),
             image_ages: reclaim::ImageAges::default(),
             asked: Notes::start(),
+            end_notices: EndNotices::start(config.notice_dir.clone(), config.wall.clone()),
             pods: Pods::default(),
             failed: Mutex::default(),
             adopted: AtomicBool::new(false),

@@ -43,7 +43,8 @@ pub(super) async fn open(mut config: CriConfig) -> Result<CriRuntime, CriOpenErr
     let client = Client::new(&config.endpoint, config.times)?;
     let all = [&mut config.state_dir, &mut config.memory_dir, &mut config.log_dir];
     let unusable = |(path, source)| CriOpenError::Directory { path, source };
-    files::make_absolute(all.into_iter().chain(&mut config.made_volumes)).map_err(unusable)?;
+    let more = config.made_volumes.iter_mut().chain(&mut config.notice_dir);
+    files::make_absolute(all.into_iter().chain(more)).map_err(unusable)?;
     make(&config.state_dir, 0o700)?;
     make(&config.state_dir.join("pods"), 0o711)?;
     make(&config.log_dir, 0o755)?;

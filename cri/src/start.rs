@@ -188,7 +188,9 @@ async fn make(
         image_signal: stop_signal.as_deref(),
     };
     let mut config = spec::container(&start).map_err(config_error)?;
-    config.mounts = prepare(context, pod, container, attempt, &ips).await?;
+    let notice;
+    (config.mounts, notice) = prepare(context, pod, container, attempt, &ips).await?;
+    config.envs.extend(notice);
     let request = api::CreateContainerRequest {
         pod_sandbox_id: sandbox_id.to_string(),
         config: Some(config),
@@ -225,19 +227,24 @@ async fn make(
     Ok(id)
 }
 
-/// Makes the container's files and gives its mounts.
+/// Makes the container's files and gives its mounts, and the variable that names the notice of its pod's end.
 async fn prepare(
     context: &Arc<Context>,
     pod: &Pod,
     container: &k8s_openapi::api::core::v1::Container,
     attempt: u32,
     ips: &[String],
-) -> Result<Vec<api::Mount>, StartError> {
+) -> Result<(Vec<api::Mount>, Option<api::KeyValue>), StartError> {
     let (config, pod) = (context.config.clone(), pod.clone());
-    let (container, ips) = (container.clone(), ips.to_vec());
+    let (container, ips, context) = (container.clone(), ips.to_vec(), Arc::clone(context));
     let work = move || {
         volumes::prepare_run(&config, &pod, &container.name, attempt, &ips)?;
-        volumes::mounts(&config, &pod, &container, attempt, &ips)
+        let mut all = volumes::mounts(&config, &pod, &container, attempt, &ips)?;
+        let notices = context.end_notices.make_room(pod.uid());
+        let notice = notices.and_then(|dir| volumes::notice(&dir, &all));
+        let (notice, variable) = notice.unzip();
+        all.extend(notice);
+        Ok((all, variable))
     };
     blocking(work).await.map_err(config_error)
 }

@@ -16,7 +16,7 @@ use super::{caused, dirs, failed, mounts as mount_points, spec};
 
 mod mount;
 
-pub(super) use mount::{is_inside, mounts};
+pub(super) use mount::{is_inside, mounts, notice};
 
 /// Makes the pod's directories and volumes. What is there already stays.
 ///

@@ -8,6 +8,7 @@ use tokio::time::timeout;
 use winddown_shared::{Grace, Pod, RuntimeError};
 
 use crate::action::{Action, ActionError};
+use crate::end_notices::EndNotices;
 use crate::environment::NodeFacts;
 use crate::pod::{Boundary, PodEntry, PodState, Starting};
 use crate::pods::Pods;
@@ -39,6 +40,9 @@ pub trait Driver: Sized + Send + Sync + 'static {
 
     /// Its end tells tasks that the runtime is gone.
     fn alive(&self) -> watch::Receiver<()>;
+
+    /// Tells pods of their end.
+    fn end_notices(&self) -> &EndNotices;
 
     /// What hooks and probes of the pod are told of the node; its address is where they ask.
     fn node(&self, state: &PodState<Self::Boundary>) -> NodeFacts;

@@ -4,6 +4,7 @@
 //! * [`plan`]: which container to start, stop or wait for. Pure.
 //! * [`sync`] and [`stopping`]: the pass that carries the plan out, with hooks and probes, and the end of a pod. What they
 //!   need of a runtime is its [`driver`].
+//! * [`end_notices`]: the files that tell pods why they end, and until when.
 //! * [`environment`]: what a container's variables, its command and its fields of the pod's status come to.
 //! * [`stats`]: what pods use, in control groups and on disks.
 //!
@@ -13,6 +14,7 @@ pub mod action;
 pub mod amounts;
 pub mod disk_notes;
 pub mod driver;
+pub mod end_notices;
 pub mod entry;
 pub mod environment;
 pub mod failure;

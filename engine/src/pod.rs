@@ -5,16 +5,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
-use winddown_shared::{ContainerKind, Pod, PodUid, RuntimePod, WallTime};
+use winddown_shared::{ContainerKind, Grace, Pod, PodUid, RuntimePod, WallTime};
 
 use crate::entry::Entry;
 use crate::plan::{self, Backoff, ContainerObservation, ContainerRule};
 
 mod container;
 mod stop_record;
+mod told;
 
 pub use container::{Container, End, IMAGE_PULL, IMAGE_PULL_BACK_OFF, Run, Trouble};
 pub use stop_record::StopRecord;
+pub(crate) use told::Told;
 
 /// What a pod runs in: its sandbox, or a boot of the machine. It decides what a run of before still means. Its types
 /// are what a runtime knows of pods, containers and runs besides what all know.
@@ -53,6 +55,10 @@ pub struct PodState<B: Boundary> {
     pub ips: Vec<String>,
     /// It is being stopped, or was: nothing may be started.
     pub stopping: bool,
+    /// Why it is being stopped and how long that may take.
+    pub(crate) ending: Option<Grace>,
+    /// What its file tells of its end: nothing, or this. None before this agent has written it.
+    pub(crate) told: Option<Option<Told>>,
     /// Starts under way. A stop waits for them: it could not end what it does not see yet.
     pub starting: usize,
     /// How many starts began or ended: tells whether what was seen of the pod is older than what is known.
@@ -119,6 +125,7 @@ impl<B: Boundary> PodState<B> {
     pub fn want(&mut self, pod: &Pod) {
         self.take_pod(pod);
         self.stopping = false;
+        self.ending = None;
         self.stop = None;
     }
 

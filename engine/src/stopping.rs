@@ -7,6 +7,8 @@
 //! A container that still waits, a sidecar for its turn or one for its hook, is asked a little before the end, so that
 //! it is not killed without having been asked.
 //!
+//! First of all the pod's file tells why it ends, and until when; what cannot be written at once holds up nothing.
+//!
 //! What runs is asked before anything is waited for, also before a start that is under way.
 
 use std::sync::Arc;
@@ -49,12 +51,15 @@ pub async fn stop<D: Driver>(
     {
         let mut state = entry.lock();
         state.stopping = true;
+        state.ending = Some(grace.clone());
         if let Some(pod) = pod {
             state.take_pod(pod);
         }
     }
     entry.bump();
     let last_call = last_call(&grace);
+    let notices = driver.end_notices();
+    notices.tell(entry).await;
     let seen = begin(driver, entry);
     let end_all = async |targets: Vec<Target>| {
         let ends = targets.into_iter();
@@ -69,7 +74,10 @@ pub async fn stop<D: Driver>(
         late.retain(|target| !seen.iter().any(|seen| seen.id == target.id));
         end_all(late).await
     };
-    let (early, late) = tokio::join!(end_all(seen.clone()), late);
+    let (early, late) = tokio::select! {
+        ended = async { tokio::join!(end_all(seen.clone()), late) } => ended,
+        never = notices.follow(entry, grace.clone()) => match never {},
+    };
     early.and(late)?;
     Ok(finish(&mut entry.lock()))
 }

@@ -26,6 +26,7 @@ pub async fn pass<D: Driver>(
     entry: &Entry<D>,
     pod: &Pod,
 ) -> Result<Option<Duration>, RuntimeError> {
+    driver.end_notices().look(entry);
     let rules = plan::rules(pod);
     // Adopted containers have no prober yet.
     for rule in &rules {

@@ -1,6 +1,6 @@
 //! The runtimes' black-box suite on a real systemd.
 //!
-//! Each test is one scenario of `tests/runtimes/tests/suite/suite.rs` or `managed.rs`, or one of this file. It boots a
+//! Each test is one scenario of `tests/runtimes/tests/suite/suite.rs`, `notices.rs` or `managed.rs`, or one of this file. It boots a
 //! disposable node of its own, starts this very program in it, for that scenario alone, and fails with
 //! what is said there. What needs a service manager that misbehaves on request (answers that are lost,
 //! one that hangs for ever, units that vanish without a word) is played on the small one only:
@@ -20,6 +20,8 @@ mod bed;
 mod managed;
 #[path = "services/node.rs"]
 mod node;
+#[path = "../../tests/runtimes/tests/suite/notices.rs"]
+mod notices;
 #[path = "services/real.rs"]
 mod real;
 #[path = "../../tests/runtimes/tests/suite/stage.rs"]
@@ -49,5 +51,6 @@ macro_rules! in_a_node {
 }
 
 suite::common_scenarios!(in_a_node common suite);
+notices::notice_scenarios!(in_a_node told notices);
 managed::managed_scenarios!(in_a_node as_services managed);
 real::real_scenarios!(in_a_node only_on_systemd real);

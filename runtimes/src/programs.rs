@@ -13,6 +13,7 @@ use winddown_engine::action::ActionError;
 use winddown_engine::disk_notes::Notes;
 use winddown_engine::driver::Driver;
 use winddown_engine::driver::Target;
+use winddown_engine::end_notices::EndNotices;
 use winddown_engine::plan;
 use winddown_engine::pods::Pods;
 use winddown_engine::stats::DiskCache;
@@ -62,6 +63,7 @@ pub(crate) struct Context<D> {
     pub(crate) boot_id: String,
     /// Which attempts were asked to end.
     pub(crate) asked: Notes,
+    pub(crate) end_notices: EndNotices,
     pub(crate) driver: D,
 }
 
@@ -170,6 +172,10 @@ impl<D: ProgramDriver> Driver for Context<D> {
         self.alive.clone()
     }
 
+    fn end_notices(&self) -> &EndNotices {
+        &self.end_notices
+    }
+
     fn node(&self, _: &PodState) -> NodeFacts {
         self.config.node.clone()
     }
@@ -187,9 +193,10 @@ impl<D: ProgramDriver> Driver for Context<D> {
         let Some((pod, found)) = found else {
             return Err(ActionError::Unasked { what: what(), source: None });
         };
-        let as_container = launch::command(&self.config, pod, &found);
+        let as_container = launch::command(self, pod, &found);
         let unasked = |error| ActionError::Unasked { what: what(), source: Some(Box::new(error)) };
-        let command = Command { argv: argv.to_vec(), ..as_container.map_err(unasked)? };
+        let mut command = Command { argv: argv.to_vec(), ..as_container.map_err(unasked)? };
+        command.env.extend(self.end_notices.variables(&entry.lock()));
         let run = D::exec(self, (pod, name), command, limit);
         timeout(limit, run).await.map_err(|_| ActionError::Timeout)?
     }
@@ -243,6 +250,7 @@ impl<D> Context<D> {
             pods: Pods::default(),
             starts: Semaphore::new(config.parallel_starts.max(1)),
             asked: Notes::start(),
+            end_notices: EndNotices::start(config.notice_dir.clone(), config.wall.clone()),
             config,
             alive,
             boot_id,

@@ -6,18 +6,20 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+use crate::KillReason;
 use crate::lock::{Mutex, MutexGuard};
 
 /// Stands for "never" where an instant is needed: 30 years, which every clock can add.
 pub(crate) const FAR: Duration = Duration::from_secs(30 * 365 * 24 * 3600);
 
-/// The time a stop may take, which can only shrink while the stop is under way.
+/// The time a stop may take, which can only shrink while the stop is under way, and why it was asked for.
 ///
 /// Holds the instant at which SIGKILL is due. A stop waits on both the containers and
 /// [`over`](Self::over). Small: there is one for every pod that ends.
 #[derive(Clone, Debug)]
 pub struct Grace {
     shared: Arc<Shared>,
+    reason: Option<KillReason>,
     /// The end that [`changed`](Self::changed) compares with.
     seen: Instant,
 }
@@ -48,12 +50,23 @@ impl Grace {
     /// A grace that ends at `kill_at`, with the sender that can shorten it.
     pub fn until(kill_at: Instant) -> (GraceSender, Grace) {
         let shared = Arc::new(Shared { kill_at: Mutex::new(kill_at), shortened: Notify::new() });
-        (GraceSender(Arc::clone(&shared)), Grace { shared, seen: kill_at })
+        (GraceSender(Arc::clone(&shared)), Grace { shared, reason: None, seen: kill_at })
     }
 
     /// A grace of `length` from now that will not be shortened.
     pub fn fixed(length: Duration) -> Grace {
         Self::until(after(Instant::now(), length)).1
+    }
+
+    /// The same of a stop that was asked for, and why.
+    #[must_use]
+    pub fn because(self, reason: impl Into<Option<KillReason>>) -> Grace {
+        Grace { reason: reason.into(), ..self }
+    }
+
+    /// Why the stop was asked for; none if the pod came to its end by itself, or a container is to restart.
+    pub fn reason(&self) -> Option<KillReason> {
+        self.reason
     }
 
     /// When SIGKILL is due.

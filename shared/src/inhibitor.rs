@@ -93,6 +93,21 @@ pub enum ShutdownKind {
     SoftReboot,
 }
 
+impl ShutdownKind {
+    /// As reports have it: `powerOff`, `halt`, `reboot`, `kexec`, `softReboot`; or `unknown`.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Unknown => "unknown",
+            Self::PowerOff => "powerOff",
+            Self::Halt => "halt",
+            Self::Reboot => "reboot",
+            Self::Kexec => "kexec",
+            Self::SoftReboot => "softReboot",
+        }
+    }
+}
+
 /// What a login manager knows of who wanted a shutdown. It does not say who called it at once.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ShutdownRequest {

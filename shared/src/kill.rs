@@ -7,7 +7,7 @@ use futures_util::FutureExt;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use crate::{GateReason, PluginName, Pod, PodUid, RuntimePod};
+use crate::{GateReason, NodeEnding, PluginName, Pod, PodUid, RuntimePod};
 
 /// Why a pod is asked to end. It names the controller, never the mechanism.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -252,6 +252,12 @@ pub trait PodKiller: Send + Sync + 'static {
     ) -> impl Future<Output = Vec<String>> + Send {
         let _ = (uid, deadline);
         async { Vec::new() }
+    }
+
+    /// Tells the pods, those that come later too, that all of them are about to end. A second call by the same
+    /// `reason` replaces the first; [`lame_duck`](Self::lame_duck) with `false` takes it back. Returns at once.
+    fn announce(&self, reason: GateReason, ending: NodeEnding) {
+        let _ = (reason, ending);
     }
 
     /// Makes every pod not ready (`true`), so that load balancers turn away before the first

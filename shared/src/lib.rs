@@ -41,11 +41,13 @@ mod intake;
 mod kill;
 mod lock;
 mod mounts;
+mod node_ending;
 mod notice;
 mod plugin;
 mod pod;
 mod pod_event;
 mod proc_stat;
+mod request_report;
 mod reviews;
 mod runtime;
 mod runtime_syncer;
@@ -83,6 +85,7 @@ pub use kill::{
     StoppedContainer,
 };
 pub use mounts::{Mount, mounts};
+pub use node_ending::{EndNotice, NodeEnding};
 pub use notice::{LONGEST_NOTICE, Notice, Notices};
 pub use plugin::{
     Counter, Ending, Gauge, Listed, Measured, NodeHandle, NodeHandleParts, NodePod, Plugin,
@@ -95,6 +98,7 @@ pub use pod::{
 };
 pub use pod_event::{EndCause, Happening, PodEvent, ProbeKind};
 pub use proc_stat::ProcStat;
+pub use request_report::RequestReport;
 pub use reviews::{ReviewError, Reviews};
 pub use runtime::{
     ContainerExit, ContainerKind, ContainerState, ContainerStatus, PodRuntimeStatus, Runtime,

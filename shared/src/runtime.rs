@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use tokio::sync::broadcast;
 
-use crate::{Grace, Pod, PodLabel, PodStopped, PodUid, Recorder, StoppedContainer, WallTime};
+use crate::{
+    Grace, NodeEnding, Pod, PodLabel, PodStopped, PodUid, Recorder, StoppedContainer, WallTime,
+};
 
 /// What the pod workers need of a container runtime.
 ///
@@ -93,6 +95,12 @@ pub trait Runtime: Send + Sync + 'static {
     /// containers others start leaves that to them.
     fn record_to(&self, recorder: &Arc<dyn Recorder>) {
         let _ = recorder;
+    }
+
+    /// All pods are about to end, or (`None`) they are not any more. What a pod is told of its own end says more:
+    /// [`stop_pod`](Self::stop_pod) has the reason and the time. Must answer at once.
+    fn announce(&self, ending: Option<Arc<NodeEnding>>) {
+        let _ = ending;
     }
 
     /// Whether the runtime can do what the pod asks for. Must answer at once; a runtime that does not say

@@ -16,8 +16,8 @@ use tokio::time::Instant;
 use crate::status::{Phase, StatusInput, StatusStore, generate, phase, unmade};
 use crate::syncer::{PodSyncer, Retry, RuntimeView, Stop, SyncError, SyncUpdate, Synced};
 use crate::{
-    Event, GateReason, Grace, Pod, PodRuntimeStatus, PodStopped, PodUid, PodUidMap, PodWorkers,
-    Recorder, Rejection, Runtime, RuntimeError, RuntimePod, StatusOverride, UidHasher,
+    Event, GateReason, Grace, NodeEnding, Pod, PodRuntimeStatus, PodStopped, PodUid, PodUidMap,
+    PodWorkers, Recorder, Rejection, Runtime, RuntimeError, RuntimePod, StatusOverride, UidHasher,
     UnsupportedField, WallClock,
 };
 
@@ -49,6 +49,8 @@ pub struct RuntimeSyncer<R> {
     given: Given,
     /// What was told of running pods that ask for more than they get.
     ignored: Mutex<PodUidMap<Vec<String>>>,
+    /// What pods are told of the end of all of them, by owner.
+    endings: Mutex<Vec<(GateReason, Arc<NodeEnding>)>>,
     /// The pods that ran when the runtime was last listed; none before that.
     listed: Mutex<Option<Uids>>,
     /// Something changed in the runtime that no worker knows of.
@@ -77,6 +79,7 @@ impl<R: Runtime> RuntimeSyncer<R> {
             deadlines,
             given,
             ignored,
+            endings: Mutex::default(),
             listed,
             unknown,
         }
@@ -131,6 +134,19 @@ impl<R: Runtime> RuntimeSyncer<R> {
 
     fn listed(&self) -> MutexGuard<'_, Option<Uids>> {
         self.listed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes in what one owner says of the end of all pods, and has the runtime tell them what comes first.
+    fn tell(&self, reason: GateReason, ending: Option<NodeEnding>) {
+        // Held while the runtime is told, which answers at once: it is never left with what is old.
+        let mut endings = self.endings.lock().unwrap_or_else(PoisonError::into_inner);
+        endings.retain(|(owner, _)| *owner != reason);
+        endings.extend(ending.map(|ending| (reason, Arc::new(ending))));
+        // What a drain whose time is over has left waits for the next that ends all.
+        let now = Instant::now();
+        let first =
+            endings.iter().min_by_key(|(_, ending)| (ending.deadline <= now, ending.deadline));
+        self.runtime.announce(first.map(|(_, ending)| Arc::clone(ending)));
     }
 
     fn publish(
@@ -315,7 +331,14 @@ impl<R: Runtime> PodSyncer for RuntimeSyncer<R> {
         Some(PodStopped { stopped_at, containers, ..PodStopped::default() })
     }
 
+    fn announce(&self, reason: GateReason, ending: NodeEnding) {
+        self.tell(reason, Some(ending));
+    }
+
     fn lame_duck(&self, reason: GateReason, on: bool) {
+        if !on {
+            self.tell(reason, None);
+        }
         self.statuses.lame_duck(reason, on, self.wall.now());
     }
 
@@ -334,5 +357,45 @@ impl<R: Runtime> PodSyncer for RuntimeSyncer<R> {
         all.filter(|c| c.state.as_ref().is_some_and(|s| s.running.is_some()))
             .map(|c| c.name.clone())
             .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fake::{FakeRecorder, FakeRuntime};
+    use crate::{KillReason, WallTime};
+
+    #[tokio::test(start_paused = true)]
+    async fn pods_are_told_the_end_that_comes_first_and_then_the_one_that_is_left() {
+        let runtime = FakeRuntime::default();
+        let wall = WallClock::fixed(WallTime::UNIX_EPOCH);
+        let recorder = Arc::new(FakeRecorder::default());
+        let syncer =
+            RuntimeSyncer::new(Arc::new(runtime.clone()), StatusStore::default(), recorder, wall);
+        let ending = |reason, seconds| NodeEnding {
+            reason,
+            node_action: None,
+            deadline: Instant::now() + Duration::from_secs(seconds),
+            requested_by: None,
+            notice: None,
+        };
+        let told = || runtime.announced().pop().unwrap().map(|ending| ending.reason);
+        syncer.announce(GateReason::Drain, ending(KillReason::Drain, 60));
+        assert_eq!(told(), Some(KillReason::Drain));
+        syncer.announce(GateReason::Shutdown, ending(KillReason::Shutdown, 90));
+        assert_eq!(told(), Some(KillReason::Drain));
+        syncer.announce(GateReason::Shutdown, ending(KillReason::Shutdown, 30));
+        assert_eq!(told(), Some(KillReason::Shutdown));
+        syncer.lame_duck(GateReason::Shutdown, false);
+        assert_eq!(told(), Some(KillReason::Drain), "the node stays drained");
+        tokio::time::sleep(Duration::from_secs(61)).await;
+        syncer.announce(GateReason::Shutdown, ending(KillReason::Shutdown, 30));
+        assert_eq!(told(), Some(KillReason::Shutdown), "the time of the drain is over");
+        syncer.lame_duck(GateReason::Shutdown, false);
+        syncer.lame_duck(GateReason::Drain, true);
+        assert_eq!(told(), Some(KillReason::Drain));
+        syncer.lame_duck(GateReason::Drain, false);
+        assert_eq!(told(), None);
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::{GateReason, Grace, Pod, PodStopped, PodUid, RuntimePod, StatusOverride};
+use crate::{GateReason, Grace, NodeEnding, Pod, PodStopped, PodUid, RuntimePod, StatusOverride};
 
 /// The four steps of a pod's life. [`RuntimeSyncer`](crate::RuntimeSyncer) is the one for real use.
 ///
@@ -58,6 +58,12 @@ pub trait PodSyncer: Send + Sync + 'static {
     fn unseen_end(&self, uid: &PodUid) -> impl Future<Output = Option<PodStopped>> + Send {
         let _ = uid;
         async { None }
+    }
+
+    /// Tells the pods that all of them are about to end, until [`lame_duck`](Self::lame_duck) with `false` for the
+    /// same reason. Never blocks.
+    fn announce(&self, reason: GateReason, ending: NodeEnding) {
+        let _ = (reason, ending);
     }
 
     /// Makes every pod not ready, now and until it is called with `false` for the same reason; with

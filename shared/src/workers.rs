@@ -30,8 +30,8 @@ use tokio_util::task::TaskTracker;
 use crate::lock::{Mutex, MutexGuard};
 use crate::syncer::{PodSyncer, RuntimeView, UpdateKind};
 use crate::{
-    Event, GateReason, Grace, KillError, KillReason, KillRequest, Pod, PodKiller, PodLabel,
-    PodStopped, PodUid, Recorder, RunningPods, RuntimePod,
+    Event, GateReason, Grace, KillError, KillReason, KillRequest, NodeEnding, Pod, PodKiller,
+    PodLabel, PodStopped, PodUid, Recorder, RunningPods, RuntimePod,
 };
 
 mod completion;
@@ -308,6 +308,10 @@ impl<S: PodSyncer> PodKiller for PodWorkers<S> {
 
     async fn volumes_released(&self, uid: &PodUid, deadline: Instant) -> Vec<String> {
         self.until_volumes_released(uid, deadline).await
+    }
+
+    fn announce(&self, reason: GateReason, ending: NodeEnding) {
+        self.inner.syncer.announce(reason, ending);
     }
 
     fn lame_duck(&self, reason: GateReason, on: bool) {

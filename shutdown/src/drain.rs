@@ -6,14 +6,15 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use winddown_shared::{
-    GateReason, Pod, PodKiller, Recorder, ShutdownKind, StatusOverride, WallClock,
+    GateReason, KillReason, NodeEnding, Pod, PodKiller, Recorder, RequestReport, ShutdownKind,
+    StatusOverride, WallClock,
 };
 
 use crate::policy::LONGEST;
 use crate::report::{Ended, ReportHeader};
 use crate::{
-    Budget, BudgetReport, GroupPeriod, Plan, Policy, ProgressPhase, ProgressSender, RequestReport,
-    RunOrder, RunStop, ShutdownReport, Trigger, plan, run_plan,
+    Budget, BudgetReport, GroupPeriod, Plan, Policy, ProgressPhase, ProgressSender, RunOrder,
+    RunStop, ShutdownReport, Trigger, plan, run_plan,
 };
 
 #[cfg(test)]
@@ -84,6 +85,14 @@ pub async fn drain<K: PodKiller>(
         recorder: order.recorder,
         progress: order.progress.clone(),
     };
+    let ending = NodeEnding {
+        reason: KillReason::Drain,
+        node_action: None,
+        deadline: started + budget.pods,
+        requested_by: header.requested_by.clone(),
+        notice: None,
+    };
+    killer.announce(GateReason::Drain, ending);
     killer.lame_duck(GateReason::Drain, true);
     let run = run_plan(killer, plan, &run_order, cancel).await;
     order.progress.phase(match run.stop {

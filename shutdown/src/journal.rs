@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::{Instant, timeout};
-use winddown_shared::WallClock;
+use winddown_shared::{RequestReport, WallClock};
 
 use crate::record::{VERSION, millis};
-use crate::report::{Ended, ReportHeader, RequestReport};
+use crate::report::{Ended, ReportHeader};
 use crate::run_context::RunContext;
 use crate::{
     Budget, BudgetReport, GroupReport, Outcome, PodEnd, RecordPlace, RunPhase, RunRecord,

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use winddown_shared::{KillReason, ShutdownKind, ShutdownRequest, WallTime};
+use winddown_shared::{KillReason, RequestReport, ShutdownKind, WallTime};
 
 use crate::{Budget, FileError, RunReport};
 
@@ -143,25 +143,6 @@ pub struct NoticeReport {
     pub deadline: Duration,
 }
 
-/// Who asked for a run. What is not known is absent.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(rename_all = "camelCase")]
-pub struct RequestReport {
-    /// The user's id.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub uid: Option<u32>,
-    /// The id of the process that asked.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub pid: Option<i32>,
-    /// The time that the login manager had been asked for; absent if it was asked to begin at once.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub scheduled_for: Option<WallTime>,
-    /// What users were to be told, by `systemctl reboot --message` or `shutdown`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub message: Option<String>,
-}
-
 /// How a run went, in one word. The worst that is true.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -272,19 +253,6 @@ impl ShutdownReport {
     }
 }
 
-// === impl RequestReport ===
-
-impl RequestReport {
-    /// What a login manager says at `now`; none if it says nothing.
-    pub(crate) fn of(request: &ShutdownRequest, now: WallTime) -> Option<Self> {
-        let scheduled_for = request.scheduled_for.filter(|at| *at <= now);
-        let uid = scheduled_for.and(request.scheduled_by);
-        let message = request.message.as_deref().map(str::to_owned);
-        let report = Self { uid, pid: None, scheduled_for, message };
-        (report != Self::default()).then_some(report)
-    }
-}
-
 // === impl BudgetReport ===
 
 impl BudgetReport {
@@ -314,13 +282,5 @@ impl Trigger {
 
 /// The report's word for a way down.
 fn node_action(kind: ShutdownKind) -> Option<String> {
-    let word = match kind {
-        ShutdownKind::Unknown => return None,
-        ShutdownKind::PowerOff => "powerOff",
-        ShutdownKind::Halt => "halt",
-        ShutdownKind::Reboot => "reboot",
-        ShutdownKind::Kexec => "kexec",
-        ShutdownKind::SoftReboot => "softReboot",
-    };
-    Some(word.into())
+    (kind != ShutdownKind::Unknown).then(|| kind.as_str().to_owned())
 }

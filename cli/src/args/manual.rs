@@ -57,6 +57,8 @@ pub enum SchemaName {
     DrainWithdraw,
     /// `kill -o json`.
     Kill,
+    /// What a pod reads of its end.
+    EndNotice,
     /// `version -o json`.
     Version,
 }

@@ -3,6 +3,7 @@
 use std::path::{Component, Path, PathBuf};
 
 use k8s_openapi::api::core::v1 as k8s;
+use winddown_engine::end_notices;
 use winddown_shared::{Pod, RuntimeError};
 
 use super::super::config::CriConfig;
@@ -43,6 +44,29 @@ pub(in super::super) fn mounts(
         all.push(file(&host, message));
     }
     Ok(all)
+}
+
+/// Where containers have the directory with the notice of their pod's end. `/dev` is in memory in every container, so
+/// nothing is made in an image or in a volume for it.
+const NOTICES: &str = "/dev/winddown";
+
+/// Has a container with these mounts read the notice of its pod's end in `dir`, and names it in a variable. None where
+/// a volume is in the way.
+pub(in super::super) fn notice(
+    dir: &Path,
+    others: &[api::Mount],
+) -> Option<(api::Mount, api::KeyValue)> {
+    let place = Path::new(NOTICES);
+    let is_in_the_way = |other: &api::Mount| {
+        let other = Path::new(&other.container_path);
+        place.starts_with(other) || other.starts_with(place)
+    };
+    if others.iter().any(is_in_the_way) {
+        return None;
+    }
+    let value = format!("{NOTICES}/{}", end_notices::FILE).into_bytes();
+    let variable = api::KeyValue { key: end_notices::VARIABLE.to_owned(), value };
+    Some((api::Mount { readonly: true, ..file(dir, place) }, variable))
 }
 
 /// Whether the volume is a directory that was made for the pod: only such a one may get the label of the

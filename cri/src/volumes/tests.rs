@@ -1,6 +1,7 @@
 use serde_json::{Value, json};
 
 use super::*;
+use crate::api;
 
 fn pod(spec: &Value) -> Pod {
     let meta = json!({"name": "web", "namespace": "n", "uid": "u"});
@@ -180,4 +181,21 @@ fn a_mount_is_what_its_spec_says() {
         [("/a", "/data", true, No), ("/b", "/data", false, In), ("/c", "/data", false, Both)];
     assert_eq!(seen, expected);
     assert_eq!(all.last().unwrap().container_path, "/srv/last-words");
+}
+
+#[test]
+fn a_container_reads_its_notice_unless_a_volume_is_in_the_way() {
+    let mount = |path: &str| api::Mount { container_path: path.into(), ..api::Mount::default() };
+    let given = |path: &str| notice(Path::new("/run/notices/u"), &[mount(path)]);
+    let (mount, variable) = given("/data").unwrap();
+    assert_eq!(mount.host_path, "/run/notices/u");
+    assert_eq!((&*mount.container_path, mount.readonly), ("/dev/winddown", true));
+    assert_eq!(
+        (&*variable.key, &*variable.value),
+        ("WINDDOWN_NOTICE", &b"/dev/winddown/notice.json"[..])
+    );
+    assert!(given("/dev/shm").is_some());
+    for path in ["/", "/dev", "/dev/", "/dev/winddown", "/dev/winddown/own"] {
+        assert_eq!(given(path), None, "{path}");
+    }
 }

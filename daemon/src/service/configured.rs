@@ -9,8 +9,8 @@ use winddown_cri::CriRuntime;
 use winddown_runtimes::process::ProcessRuntime;
 use winddown_runtimes::systemd::SystemdRuntime;
 use winddown_shared::{
-    Grace, Pod, PodRuntimeStatus, PodStopped, PodUid, Recorder, Runtime, RuntimeError, RuntimePod,
-    SyncedPod,
+    Grace, NodeEnding, Pod, PodRuntimeStatus, PodStopped, PodUid, Recorder, Runtime, RuntimeError,
+    RuntimePod, SyncedPod,
 };
 use winddown_systemd::units::UnitsClient;
 
@@ -102,6 +102,15 @@ impl Runtime for ConfiguredRuntime {
 
     async fn mounts(&self, uid: &PodUid) -> Result<Vec<String>, RuntimeError> {
         boxed!(self, runtime => runtime.mounts(uid))
+    }
+
+    fn announce(&self, ending: Option<Arc<NodeEnding>>) {
+        match self {
+            Self::Process(runtime) => runtime.announce(ending),
+            Self::Cri(runtime) => runtime.announce(ending),
+            Self::Systemd(runtime) => runtime.announce(ending),
+            Self::Kubelet(runtime) => runtime.announce(ending),
+        }
     }
 
     fn changes(&self) -> broadcast::Receiver<PodUid> {

@@ -1,5 +1,6 @@
 //! The runtimes a service can run on, opened as the configuration says.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use winddown_cri::{CriConfig, CriOpenError, CriRuntime, EndpointError};
@@ -68,6 +69,7 @@ fn cri_config(config: &Config, identity: &Identity, wall: &WallClock) -> CriConf
     );
     cri.node.name.clone_from(&identity.name);
     cri.node.address = config.cluster.node_ips.first().copied();
+    cri.notice_dir = notice_dir(config);
     cri.made_volumes.push(config.state_directory.join("volumes"));
     cri.resolv_conf.clone_from(&config.resolv_conf);
     cri.cluster_dns.clone_from(&config.cluster.dns);
@@ -110,11 +112,17 @@ fn programs(
     // The control socket's directory is in memory, or what must not reach a disk is not kept.
     let volatile = config.control_socket.parent().filter(|directory| is_in_memory(directory));
     programs.volatile_dir = volatile.map(|directory| directory.join(kind));
+    programs.notice_dir = notice_dir(config);
     programs.node.name.clone_from(&identity.name);
     programs.node.address = config.cluster.node_ips.first().copied();
     programs.log_max_bytes = config.container_log_max_size;
     programs.log_max_files = config.container_log_max_files;
     Ok(programs)
+}
+
+/// Beside the control socket, in memory unless that was moved. Every user may pass through.
+fn notice_dir(config: &Config) -> Option<PathBuf> {
+    Some(config.control_socket.parent()?.join("end-notices"))
 }
 
 #[cfg(test)]

@@ -6,10 +6,8 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use winddown_notices::Drain;
-use winddown_shared::{Event, GateReason, PodKiller, Recorder, Runtime, critical};
-use winddown_shutdown::{
-    DrainOrder, PodEnd, ProgressPhase, ProgressSender, RequestReport, ShutdownReport, drain,
-};
+use winddown_shared::{Event, GateReason, PodKiller, Recorder, RequestReport, Runtime, critical};
+use winddown_shutdown::{DrainOrder, PodEnd, ProgressPhase, ProgressSender, ShutdownReport, drain};
 
 use super::Joined;
 use crate::links::Draining;

@@ -13,10 +13,8 @@ use winddown_control::api::{
     PlannedWork, ReportList, ShutdownPlan, WithdrawAnswer,
 };
 use winddown_control::{ApiError, Peer};
-use winddown_shared::{Inhibitor, InhibitorState, LockState, PodKiller, Runtime};
-use winddown_shutdown::{
-    Budget, Plan, Progress, ProgressPhase, RequestReport, Trigger, plan_with, plan_within,
-};
+use winddown_shared::{Inhibitor, InhibitorState, LockState, PodKiller, RequestReport, Runtime};
+use winddown_shutdown::{Budget, Plan, Progress, ProgressPhase, Trigger, plan_with, plan_within};
 
 use super::{Joined, last_boot, reports};
 use crate::links::{Draining, NodeEnd, Shows};

@@ -12,6 +12,16 @@ const CONFIG: &str = "shutdownGracePeriod: 20s\nevictionShadow: true\n\
                       evictionHard: {memory.available: 1Ki, nodefs.available: 99.9999%}\n\
                       shutdownNotices: {file: /run/winddown/notice}\n";
 
+const KEEPS: &str = "lifecycle: {preStop: {exec: {command: [sh, -c, \
+    'cp $WINDDOWN_NOTICE ${WINDDOWN_NOTICE%/*}/../../told-of-$WINDDOWN_REASON']}}}";
+
+/// What a pod was told of its end, for this reason.
+pub(crate) fn end_notice(bed: &Bed, reason: &str) -> Vec<Value> {
+    let path = bed.root().join("run/winddown").join(format!("told-of-{reason}"));
+    let text = std::fs::read_to_string(path).expect("a pod kept it");
+    vec![serde_json::from_str(&text).expect("JSON")]
+}
+
 /// What a command prints, one JSON value after the other.
 pub(crate) fn answers(command: &mut Command) -> Vec<Value> {
     let output = command.output().expect("the program runs");
@@ -24,14 +34,16 @@ pub(crate) fn answers(command: &mut Command) -> Vec<Value> {
 }
 
 /// Two pods that run, one that ended, one that cannot be read.
+///
+/// The first two keep what they read of their end, beside the control socket.
 pub(crate) fn start() -> Bed {
     let fields = "priority: 10\nrestartPolicy: Never\nterminationGracePeriodSeconds: 10";
     let pod = |name, command: &str| (name, manifest(name, fields, &format!("command: {command}")));
     let bed = Bed::start(
         CONFIG,
         &[
-            pod("web", "[sleep, '3600']"),
-            pod("dns", "[sleep, '3600']"),
+            pod("web", &format!("[sleep, '3600']\n{KEEPS}")),
+            pod("dns", &format!("[sleep, '3600']\n{KEEPS}")),
             pod("job", "['true']"),
             ("broken", "kind: Pod\n".to_owned()),
         ],

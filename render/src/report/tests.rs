@@ -1,5 +1,6 @@
+use winddown_shared::RequestReport;
 use winddown_shutdown::{
-    BudgetReport, GroupReport, Outcome, PodEnd, PodReport, RequestReport, ShutdownReport, Trigger,
+    BudgetReport, GroupReport, Outcome, PodEnd, PodReport, ShutdownReport, Trigger,
 };
 
 use super::text;

@@ -23,6 +23,10 @@ pub struct ProcessConfig {
     /// Records with what must not reach a disk: in memory, as `/run` is. None keeps no such records, and
     /// after a restart of the agent the hooks of pods that it finds run without their environment.
     pub volatile_dir: Option<PathBuf>,
+    /// Where pods read why they end and until when, a file each, in memory as `/run` is: see
+    /// [`EndNotice`](winddown_shared::EndNotice). Every user must be able to pass through what is above it. None has no
+    /// such files; hooks are told all the same.
+    pub notice_dir: Option<PathBuf>,
     /// Container logs, laid out as `/var/log/pods` is.
     pub log_dir: PathBuf,
     /// How the supervisor is started.
@@ -89,6 +93,7 @@ impl ProcessConfig {
         Self {
             state_dir: state_dir.into(),
             volatile_dir: None,
+            notice_dir: None,
             log_dir: log_dir.into(),
             shim,
             node: NodeFacts::of_this_host(Path::new("/proc")),

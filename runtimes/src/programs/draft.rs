@@ -36,7 +36,7 @@ impl Draft {
         let logs = files::pod_logs(&config.log_dir, pod.namespace(), pod.name(), pod.uid());
         let log = logs.join(files::run_log(name, number));
         let dir = paths::container(config, pod.uid(), name).join(number.to_string());
-        let order = launch::order(config, pod, &found, &dir, log.clone(), cgroups.clone())?;
+        let order = launch::order(context, pod, &found, &dir, log.clone(), cgroups.clone())?;
         let record = AttemptRecord {
             created_at: config.wall.now(),
             backoff_ms: record::millis(backoff),
@@ -57,6 +57,7 @@ impl Draft {
         }
         record::make_passage(&paths::pod(&context.config, pod.uid()))?;
         record::make_passage(self.container_dir())?;
+        context.end_notices.make_room(pod.uid());
         pod_record::write(&context.config, pod)
     }
 

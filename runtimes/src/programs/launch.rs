@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use winddown_engine::end_notices;
 use winddown_engine::environment::{command_line, environment};
 use winddown_engine::oom_score::oom_score_adj;
 use winddown_engine::plan::{self, Found};
@@ -10,7 +11,7 @@ use winddown_shim::order::{Command, LogTarget, MessageSource, Order};
 use winddown_shim::procfs::{CONTAINER_MARK, POD_MARK};
 use winddown_shim::record;
 
-use super::config::ProcessConfig;
+use super::Context;
 
 /// Tells the container where to write its termination message: without a mount namespace there is no
 /// `/dev/termination-log` of its own.
@@ -23,11 +24,12 @@ const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/s
 /// # Errors
 /// A variable's source is not known here; [`RuntimeError::NotYet`]: it is to have the node's address,
 /// and the node has none.
-pub(crate) fn command(
-    config: &ProcessConfig,
+pub(crate) fn command<D>(
+    context: &Context<D>,
     pod: &Pod,
     Found { container, field, .. }: &Found<'_>,
 ) -> Result<Command, RuntimeError> {
+    let config = &context.config;
     let own = environment(pod, container, &config.node).map_err(|error| error.of(field))?;
     let argv = command_line(container, &own);
     let mut env = vec![("PATH".to_owned(), DEFAULT_PATH.to_owned())];
@@ -35,6 +37,8 @@ pub(crate) fn command(
     env.extend(own);
     env.push((POD_MARK.to_owned(), pod.uid().to_string()));
     env.push((CONTAINER_MARK.to_owned(), container.name.clone()));
+    let notice = context.end_notices.file(pod.uid());
+    env.extend(notice.map(|file| (end_notices::VARIABLE.to_owned(), file.display().to_string())));
     let security = container.security_context.as_ref();
     let of_pod = pod.spec.as_ref().and_then(|s| s.security_context.as_ref());
     let id = |own: Option<i64>, pods: Option<i64>| own.or(pods).and_then(|n| u32::try_from(n).ok());
@@ -57,15 +61,16 @@ pub(crate) fn command(
 ///
 /// # Errors
 /// As [`command`].
-pub(crate) fn order(
-    config: &ProcessConfig,
+pub(crate) fn order<D>(
+    context: &Context<D>,
     pod: &Pod,
     found: &Found<'_>,
     dir: &Path,
     log: PathBuf,
     cgroups: Vec<PathBuf>,
 ) -> Result<Order, RuntimeError> {
-    let mut command = command(config, pod, found)?;
+    let config = &context.config;
+    let mut command = command(context, pod, found)?;
     let message_file = dir.join(record::TERMINATION_LOG);
     command.env.push((TERMINATION_LOG_VARIABLE.to_owned(), message_file.display().to_string()));
     command.error_file = Some(dir.join(record::START_ERROR));

@@ -8,8 +8,8 @@ use winddown_engine::status::status;
 use winddown_engine::unsupported::refused_or_ignored;
 use winddown_engine::{mount_table, stopping, sync};
 use winddown_shared::{
-    Grace, Pod, PodRuntimeStatus, PodStopped, PodUid, Recorder, Runtime, RuntimeError, RuntimePod,
-    SyncedPod,
+    Grace, NodeEnding, Pod, PodRuntimeStatus, PodStopped, PodUid, Recorder, Runtime, RuntimeError,
+    RuntimePod, SyncedPod,
 };
 
 use super::{ProgramDriver, ProgramRuntime, blocking, caused, failed, paths, pod};
@@ -43,9 +43,8 @@ impl<D: ProgramDriver> Runtime for ProgramRuntime<D> {
     }
 
     async fn clean_pod(&self, uid: &PodUid) -> Result<(), RuntimeError> {
-        if self.context.pods.get(uid).is_none() {
-            return Ok(());
-        }
+        let Some(entry) = self.context.pods.get(uid) else { return Ok(()) };
+        self.context.end_notices.forget(&entry);
         D::free(&self.context, uid).await?;
         let config = &self.context.config;
         let (proc_root, path) = (config.proc_root.clone(), paths::pod(config, uid));
@@ -88,6 +87,10 @@ impl<D: ProgramDriver> Runtime for ProgramRuntime<D> {
 
     fn record_to(&self, recorder: &Arc<dyn Recorder>) {
         self.context.pods.record_to(recorder);
+    }
+
+    fn announce(&self, ending: Option<Arc<NodeEnding>>) {
+        self.context.end_notices.announce(ending, &self.context.pods);
     }
 
     fn supports(&self, pod: &Pod) -> Result<(), RuntimeError> {

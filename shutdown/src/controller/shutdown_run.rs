@@ -9,7 +9,9 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use winddown_shared::critical::panic_text;
-use winddown_shared::{Event, Inhibitor, PodKiller, StatusOverride};
+use winddown_shared::{
+    Event, Inhibitor, KillReason, NodeEnding, PodKiller, RequestReport, StatusOverride,
+};
 
 use super::finalize::Noted;
 use super::signals::{ShutdownSignals, SignalState};
@@ -91,6 +93,7 @@ impl<K: PodKiller, I: Inhibitor> ShutdownController<K, I> {
         let running = CancellationToken::new();
         let (started, mut context) = (shutdown_run.started, shutdown_run.context.clone());
         let news = watch::Sender::new(context.clone());
+        self.announce(&context, started);
         let run = self.end_pods(shutdown_run, news.subscribe(), &running);
         tokio::pin!(run);
         loop {
@@ -119,12 +122,26 @@ impl<K: PodKiller, I: Inhibitor> ShutdownController<K, I> {
                 *epoch = Some(signal.login.epoch);
             }
             context = signal.limit(&context, started);
-            news.send_if_modified(|now| {
-                let changed = *now != context;
-                now.clone_from(&context);
-                changed
-            });
+            if *news.borrow() != context {
+                self.announce(&context, started);
+                news.send_replace(context.clone());
+            }
         }
+    }
+
+    /// Tells the pods of the node's end what is known of it now.
+    fn announce(&self, context: &RunContext, started: Instant) {
+        let now = self.parts.clock.now();
+        let request = context.request.as_ref();
+        let notice = context.notice.as_ref();
+        let ending = NodeEnding {
+            reason: KillReason::Shutdown,
+            node_action: Some(context.kind),
+            deadline: started + context.budget.pods,
+            requested_by: request.and_then(|request| RequestReport::of(request, now)),
+            notice: notice.map(|notice| format!("{}: {}", notice.source, notice.text)),
+        };
+        self.parts.killer.announce(self.own_reason(), ending);
     }
 
     /// Plans and runs. After a panic in here all pods are asked at once, and the report says so.

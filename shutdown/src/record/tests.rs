@@ -3,13 +3,13 @@ use std::os::unix::fs::PermissionsExt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use winddown_shared::{KillReason, error_chain};
+use winddown_shared::{KillReason, RequestReport, error_chain};
 
 use super::{RecordFile, RecordPlace, RunPhase, RunRecord};
 use crate::report::{Ended, ReportHeader};
 use crate::{
-    Budget, BudgetReport, GroupReport, NoticeReport, PodEnd, PodReport, Policy, RequestReport,
-    RunReport, RunStop, ShutdownReport, Trigger,
+    Budget, BudgetReport, GroupReport, NoticeReport, PodEnd, PodReport, Policy, RunReport, RunStop,
+    ShutdownReport, Trigger,
 };
 
 pub(crate) fn record(boot: &str, started_boot_ms: u64, sequence: u64) -> RunRecord {

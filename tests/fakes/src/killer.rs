@@ -8,7 +8,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use winddown_shared::{
-    GateReason, KillError, KillReason, KillRequest, Pod, PodKiller, PodStopped, PodUid,
+    GateReason, KillError, KillReason, KillRequest, NodeEnding, Pod, PodKiller, PodStopped, PodUid,
     RunningPods, RuntimePod, StoppedContainer,
 };
 
@@ -27,6 +27,7 @@ struct State {
     stuck: HashMap<PodUid, Duration>,
     mounted: HashMap<PodUid, (Vec<String>, Option<Instant>)>,
     lame_duck: Vec<(GateReason, bool, Instant)>,
+    announced: Vec<(GateReason, NodeEnding)>,
     calls: Vec<KillCall>,
 }
 
@@ -94,6 +95,11 @@ impl FakeKiller {
     /// Every call of [`PodKiller::lame_duck`], and when.
     pub fn lame_duck_calls(&self) -> Vec<(GateReason, bool, Instant)> {
         self.lock().lame_duck.clone()
+    }
+
+    /// Every call of [`PodKiller::announce`].
+    pub fn announced(&self) -> Vec<(GateReason, NodeEnding)> {
+        self.lock().announced.clone()
     }
 
     /// The calls so far, in order.
@@ -184,6 +190,10 @@ impl PodKiller for FakeKiller {
                 places
             }
         }
+    }
+
+    fn announce(&self, reason: GateReason, ending: NodeEnding) {
+        self.lock().announced.push((reason, ending));
     }
 
     fn lame_duck(&self, reason: GateReason, on: bool) {

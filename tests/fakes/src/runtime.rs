@@ -8,9 +8,9 @@ use tokio::sync::broadcast;
 use tokio::time::Instant;
 
 use winddown_shared::{
-    ContainerExit, ContainerKind, ContainerState, ContainerStatus, Grace, Pod, PodRuntimeStatus,
-    PodStopped, PodUid, Runtime, RuntimeError, RuntimePod, StoppedContainer, SyncedPod,
-    UnsupportedField, WallTime,
+    ContainerExit, ContainerKind, ContainerState, ContainerStatus, Grace, NodeEnding, Pod,
+    PodRuntimeStatus, PodStopped, PodUid, Runtime, RuntimeError, RuntimePod, StoppedContainer,
+    SyncedPod, UnsupportedField, WallTime,
 };
 
 /// A [`Runtime`] whose containers run until the test or a stop ends them. Clones share one memory.
@@ -25,6 +25,7 @@ struct Inner {
 
 #[derive(Debug, Default)]
 struct State {
+    announced: Vec<Option<Arc<NodeEnding>>>,
     pods: HashMap<PodUid, FakePod>,
     stop_takes: HashMap<PodUid, Duration>,
     exit_codes: HashMap<PodUid, i32>,
@@ -174,6 +175,11 @@ impl FakeRuntime {
         self.announce(uid);
     }
 
+    /// Every call of [`Runtime::announce`].
+    pub fn announced(&self) -> Vec<Option<Arc<NodeEnding>>> {
+        self.lock().announced.clone()
+    }
+
     /// UIDs of which containers were started, once for every time.
     pub fn starts(&self) -> Vec<PodUid> {
         self.lock().starts.clone()
@@ -231,6 +237,10 @@ impl Runtime for FakeRuntime {
         }
         let status = state.pods.get(pod.uid()).map(|p| p.status.clone()).unwrap_or_default();
         Ok(SyncedPod { status, ignored, ..SyncedPod::default() })
+    }
+
+    fn announce(&self, ending: Option<Arc<NodeEnding>>) {
+        self.lock().announced.push(ending);
     }
 
     async fn stop_pod(

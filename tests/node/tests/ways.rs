@@ -10,5 +10,6 @@
 
 mod down;
 mod emulated;
+mod notice;
 mod scheduled;
 mod soft_reboot;

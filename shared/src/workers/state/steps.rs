@@ -300,6 +300,7 @@ fn terminate_work(record: &mut Record, now: Instant) -> Option<Work> {
         .unwrap_or(Grace::SHORTEST)
         .max(Grace::SHORTEST);
     let (sender, until) = Grace::until(after(now, length));
+    let until = until.because(ending.reason);
     ending.in_flight = Some(sender);
     if let Some(pod) = record.active.clone() {
         let stop = Stop { grace: ending.grace, until, status: ending.status.clone() };

@@ -2,8 +2,11 @@
 
 use std::sync::{Arc, Mutex, mpsc};
 
+use tokio::time::Instant;
 use winddown_fakes::{FakeInhibitor, FakeKiller};
-use winddown_shared::{Event, GateReason, GateReasons, LockState, PodKiller};
+use winddown_shared::{
+    Event, GateReason, GateReasons, KillReason, LockState, PodKiller, ShutdownKind, ShutdownRequest,
+};
 
 use super::{Login, Memory, Node, Setup, asked, secs, settle};
 use crate::FileError;
@@ -282,4 +285,34 @@ async fn pods_are_let_in_when_a_shutdown_is_called_off_however_long_its_report_t
         let called_off = told.filter(|event| matches!(event, Event::ShutdownCancelled { .. }));
         assert_eq!(called_off.count(), 1, "ended: {ended}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn pods_are_told_how_and_until_when_the_node_ends_and_of_news_and_that_it_was_called_off() {
+    let mut node = Setup::with([pod("app", None, Some(60))]).start();
+    node.killer.takes(pod("app", None, None).uid(), secs(60));
+    settle().await;
+    assert_eq!(node.killer.announced(), [], "nothing is known of an end");
+    let begun = Instant::now();
+    node.prepare();
+    settle().await;
+    let told = node.killer.announced();
+    let (reason, first) = &told[0];
+    assert_eq!((*reason, first.reason), (GateReason::Shutdown, KillReason::Shutdown));
+    assert_eq!(first.node_action, Some(ShutdownKind::Unknown));
+    assert_eq!(first.deadline - begun, secs(30));
+    let message = Some("kernel update".into());
+    let request = ShutdownRequest { message, ..ShutdownRequest::default() };
+    node.login.fake.modify(|state| {
+        state.kind = ShutdownKind::Reboot;
+        state.request = Some(Arc::new(request));
+    });
+    settle().await;
+    let (_, news) = node.killer.announced().pop().unwrap();
+    assert_eq!((news.node_action, news.deadline), (Some(ShutdownKind::Reboot), first.deadline));
+    assert_eq!(news.requested_by.unwrap().message.as_deref(), Some("kernel update"));
+    node.login.fake.cancel();
+    node.reach(ProgressPhase::Cancelled).await;
+    let lifted = node.killer.lame_duck_calls().pop().unwrap();
+    assert_eq!((lifted.0, lifted.1), (GateReason::Shutdown, false));
 }

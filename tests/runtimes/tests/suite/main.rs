@@ -1,6 +1,6 @@
 //! What every runtime has in common, on each of them (`suite`), and the CRI runtime against a scripted
 //! runtime (`behaviour`, `faults`, `starts`, `outages`), a real containerd (`real`, `held`, `many`, `streams`) and systemd's on a
-//! small service manager (`managed`, `services`). What `suite` and `managed` say is also played on systemd itself, by
+//! small service manager (`managed`, `services`). What `suite`, `notices` and `managed` say is also played on systemd itself, by
 //! programs/tests/services.rs.
 
 #![allow(clippy::unwrap_used, reason = "a test's helpers fail the test")]
@@ -15,6 +15,7 @@ mod front;
 mod held;
 mod managed;
 mod many;
+mod notices;
 mod outages;
 mod real;
 mod services;
@@ -51,4 +52,7 @@ suite::common_scenarios!(on_stage on_fake suite Fake);
 suite::common_scenarios!(on_stage on_containerd suite Real);
 suite::common_scenarios!(on_stage on_processes suite Processes);
 suite::common_scenarios!(on_stage on_services suite Services);
+notices::notice_scenarios!(on_stage told_on_containerd notices Real);
+notices::notice_scenarios!(on_stage told_on_processes notices Processes);
+notices::notice_scenarios!(on_stage told_on_services notices Services);
 managed::managed_scenarios!(on_stage on_managed_services managed Services);

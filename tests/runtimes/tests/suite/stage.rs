@@ -68,6 +68,11 @@ pub(crate) trait Stage: Sized {
         gates
     }
 
+    /// Where pods read of their end.
+    fn notices(&self) -> PathBuf {
+        self.dir().join("notices")
+    }
+
     /// Where the containers' logs are; none if they write none.
     fn logs(&self) -> Option<PathBuf> {
         Some(self.dir().join("logs"))
@@ -124,6 +129,7 @@ pub(crate) fn process_config(dir: &TempDir, shim: ShimCommand) -> ProcessConfig 
     let path = |name| dir.path().join(name);
     let mut config = ProcessConfig::new(path("state"), path("logs"), shim, clock());
     config.volatile_dir = Some(path("run"));
+    config.notice_dir = Some(path("notices"));
     config.backoff = backoff();
     config
 }

@@ -218,6 +218,7 @@ fn config(dir: &TempDir, endpoint: &str) -> CriConfig {
     let mut config =
         CriConfig::new(endpoint, dir.path().join("state"), dir.path().join("logs"), clock());
     config.backoff = backoff();
+    config.notice_dir = Some(dir.path().join("notices"));
     config.times = CriTimes {
         ask: Duration::from_secs(3),
         change: Duration::from_secs(20),
