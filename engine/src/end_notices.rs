@@ -21,7 +21,7 @@ use nix::time::{ClockId, clock_gettime};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, timeout};
 use winddown_files::{Survives, replace};
-use winddown_shared::{EndNotice, Grace, NodeEnding, PodUid, WallClock, error_chain};
+use winddown_shared::{EndNotice, Grace, NodeEnding, PodUid, WallClock, critical, error_chain};
 
 use crate::files;
 use crate::pod::{Boundary, PodEntry, PodState, Told};
@@ -71,7 +71,7 @@ impl EndNotices {
     /// Must be called inside a tokio runtime.
     pub fn start(dir: Option<PathBuf>, wall: WallClock) -> Self {
         let (queue, mut due) = mpsc::unbounded_channel();
-        tokio::spawn(async move {
+        critical::spawn("writer of end notices", async move {
             let mut batch: Vec<Job> = Vec::new();
             while due.recv_many(&mut batch, BATCH).await > 0 {
                 let jobs = std::mem::take(&mut batch);
