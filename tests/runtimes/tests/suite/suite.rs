@@ -339,7 +339,7 @@ pub(crate) async fn a_probe_that_fails_ends_the_container_within_its_own_grace<S
     let (mut main, listener) = watched(stage.container("main", STUBBORN));
     main["livenessProbe"]["terminationGracePeriodSeconds"] = json!(1);
     let pod = pod("web", &json!({"terminationGracePeriodSeconds": 1000, "containers": [main]}));
-    run(&runtime, &pod).await;
+    stage.up(&runtime, &pod).await;
     drop(listener);
     let seen = sync_until(&runtime, &pod, |c| c[0].restart_count == 1).await;
     assert_eq!(seen[0].last_exit.as_ref().map(|exit| exit.exit_code), Some(137));
