@@ -84,6 +84,43 @@ async fn the_tarball_for_arm64_runs_in_an_emulator() -> TestResult {
 }
 
 #[tokio::test]
+async fn the_static_tarball_and_image_run_on_a_node() -> TestResult {
+    let test = "the_static_tarball_and_image_run_on_a_node";
+    if !in_long_form(test, "builds all programs once more") {
+        return Ok(());
+    }
+    let Some(base) = base_or_skip(test, Flavour::Containerd).await? else { return Ok(()) };
+    let dir = tempfile::tempdir()?;
+    let mut script = Command::new(repository().join("packaging/static.sh"));
+    script.args(["--profile", "dev", "--own"]).arg(programs().await?).arg("--out").arg(dir.path());
+    let made = made(script).await?;
+    let [tarball, image] = &made[..] else { return Err(format!("{made:?}").into()) };
+    let node = Node::create(&base).await?;
+    takes_the_lock(DaemonSet { shared: false, ..DaemonSet::read()? }, node, image).await?;
+
+    let mut node = Node::create(&base).await?;
+    node.install(tarball, "/root/winddown.tar.gz")?;
+    node.start().await?;
+    let install = "cd /root && tar -xzf winddown.tar.gz && cd winddown-* && ./winddown install --runtime process \
+                   --start && cp examples/node/web-1.yaml examples/node/dns.yaml /etc/winddown/pods";
+    node.run(&["sh", "-ec", install]).await?;
+    let runs = async || {
+        let said = node.exec(&["winddown", "status", "-o", "json"], SOON).await;
+        let said = said.ok().and_then(|said| serde_json::from_str::<Value>(&said.stdout).ok());
+        said.is_some_and(|status| {
+            list(&status["pods"]).filter(|pod| pod["ready"] == true).count() == 2
+        })
+    };
+    node.wait_until("two pods to run", SOON, runs).await?;
+    node.run(&["systemctl", "reboot"]).await?;
+    assert_eq!(node.wait_off(SOON).await?.code(), Some(Node::REBOOTED), "{}", node.console());
+    node.start().await?;
+    let said = node.run(&["winddown", "report"]).await?;
+    assert!(said.starts_with("Clean shutdown: 2 pods ended by themselves"), "{said}");
+    Ok(())
+}
+
+#[tokio::test]
 async fn the_daemon_set_takes_logind_s_lock_and_raises_its_delay() -> TestResult {
     let test = "the_daemon_set_takes_logind_s_lock_and_raises_its_delay";
     let Some(base) = base_or_skip(test, Flavour::Containerd).await? else {
@@ -95,9 +132,10 @@ async fn the_daemon_set_takes_logind_s_lock_and_raises_its_delay() -> TestResult
     script.arg("--out").arg(dir.path());
     let made = made(script).await?;
     let [image] = &made[..] else { return Err(format!("{made:?}").into()) };
-    let set = DaemonSet::read()?;
+    takes_the_lock(DaemonSet::read()?, Node::create(&base).await?, image).await
+}
 
-    let mut node = Node::create(&base).await?;
+async fn takes_the_lock(set: DaemonSet, mut node: Node, image: &Path) -> TestResult {
     node.configure_containerd()?;
     node.install(image, "/var/lib/image.tar")?;
     set.lay_into(&node)?;
@@ -144,6 +182,8 @@ struct DaemonSet {
     /// How long logind has to wait.
     wanted: Duration,
     pod: Value,
+    /// Its programs need shared libraries.
+    shared: bool,
 }
 
 /// Where a pod finds its credentials. Those of this test lead nowhere: the lock does not need them.
@@ -160,7 +200,7 @@ impl DaemonSet {
         let seconds = seconds.and_then(|text| text.strip_suffix('s')).ok_or("no period")?;
         let pod = of("DaemonSet")?["spec"]["template"]["spec"].clone();
         let wanted = Duration::from_secs(seconds.parse()?);
-        Ok(Self { config, wanted, pod })
+        Ok(Self { config, wanted, pod, shared: true })
     }
 
     /// Puts what the pod mounts into a node that is off.
@@ -220,8 +260,8 @@ impl DaemonSet {
             ));
         }
         words.push(bind("/var/lib/account", CREDENTIALS, "rbind:ro"));
-        // The programs of a test are no static ones.
-        words.extend(["/lib", "/lib64"].map(|path| bind(&format!("/usr{path}"), path, "rbind:ro")));
+        let libraries = ["/lib", "/lib64"].into_iter().filter(|_| self.shared);
+        words.extend(libraries.map(|path| bind(&format!("/usr{path}"), path, "rbind:ro")));
         words.extend([text(&container["image"]), "winddown"].map(str::to_owned));
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
         node.run(&words).await?;
