@@ -36,7 +36,7 @@ enum Pull {
     Never,
 }
 
-/// The image of a container, pulled if its policy says so. What happens is told of the container.
+/// The image of a container, pulled if its policy says so. Records what happens as events of the container.
 pub(super) async fn ensure(
     context: &Context,
     entry: &PodEntry,

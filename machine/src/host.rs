@@ -17,7 +17,7 @@ pub fn host_name() -> String {
 /// The variable by which a pod is told its node's name.
 const NODE_NAME: &str = "NODE_NAME";
 
-/// What the node is called where its configuration names it not: what `NODE_NAME` says, which a pod is given because
+/// What the node is called where its configuration does not name it: what `NODE_NAME` says, which a pod is given because
 /// its host name may be another, or else [`host_name`].
 pub fn node_name() -> String {
     named_by(std::env::var(NODE_NAME).ok())

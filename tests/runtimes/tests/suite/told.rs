@@ -1,4 +1,4 @@
-//! What is told of pods, in the kubelet's words, while a scripted runtime works on them.
+//! The events of pods, in the kubelet's words, while a scripted runtime works on them.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
