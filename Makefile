@@ -173,7 +173,8 @@ pictures: ## Draw docs/img anew, of runs: a rehearsal on a terminal, nodes that 
 
 crates: ## Pack the libraries as a registry takes them, and build each from its package
 	@tests/node/packages.sh build
-	$(CARGO) package --quiet --locked --allow-dirty $(CRATES)
+	@# Where it is not told one folder for all, cargo compiles what they depend on once for each.
+	CARGO_TARGET_DIR=$(TARGET) $(CARGO) package --quiet --locked --allow-dirty $(CRATES)
 
 lint: $(CARGO_DENY) $(GRAMMAR) ## Formatting, spelling, grammar, clippy, documentation, licences, bans, layering
 	@tests/node/packages.sh lint

@@ -19,34 +19,33 @@ program=$target_dir/debug/guided
 found=$target_dir/fuzz
 mkdir -p "$found"
 [ $# -gt 0 ] || set -- $(ls tests/fuzz/corpus)
-any=0
+table_row='
+    / cov: / {
+        for (i = 1; i < NF; i++) {
+            if ($i == "cov:") edges = $(i + 1)
+            if ($i == "corp:") { split($(i + 1), part, "/"); corpus = part[1] }
+        }
+    }
+    /^stat::number_of_executed_units/ { inputs = $2 }
+    /^stat::average_exec_per_sec/ { speed = $2 }
+    /^stat::peak_rss_mb/ { memory = $2 }
+    END {
+        printf "%-18s %10d %8d %8d %8d %6d  %s\n", target, inputs, speed, edges, corpus, memory, said
+    }
+'
+export seconds learned program found table_row
 printf '%-18s %10s %8s %8s %8s %6s  %s\n' target inputs /s edges corpus MiB found
-for target in "$@"; do
+# One target for each processor: none of them can use two.
+# shellcheck disable=SC2016 # The variables are those of the shell that is run.
+printf '%s\0' "$@" | xargs -0 -n 1 -P "$(nproc)" sh -uc '
+    target=$0 log=$found/$0.log code=0
     mkdir -p "$learned/$target"
-    log=$found/$target.log
-    code=0
     WINDDOWN_FUZZ=$target "$program" "$learned/$target" "tests/fuzz/corpus/$target" \
         -max_total_time="$seconds" -timeout=10 -rss_limit_mb=2048 -max_len=8192 \
-        -print_final_stats=1 -artifact_prefix="$found/$target-" >"$log" 2>&1 || code=$?
+        -print_final_stats=1 -artifact_prefix="$found/$target-" >"$log" 2>&1 || code=1
     said=nothing
-    if [ "$code" -ne 0 ]; then
-        any=1
-        said="see $log"
-    fi
-    awk -v target="$target" -v said="$said" '
-        / cov: / {
-            for (i = 1; i < NF; i++) {
-                if ($i == "cov:") edges = $(i + 1)
-                if ($i == "corp:") { split($(i + 1), part, "/"); corpus = part[1] }
-            }
-        }
-        /^stat::number_of_executed_units/ { inputs = $2 }
-        /^stat::average_exec_per_sec/ { speed = $2 }
-        /^stat::peak_rss_mb/ { memory = $2 }
-        END {
-            printf "%-18s %10d %8d %8d %8d %6d  %s\n", target, inputs, speed, edges, corpus, memory, said
-        }
-    ' "$log"
-    [ "$code" -ne 0 ] || rm "$log"
-done
-exit $any
+    [ "$code" = 0 ] || said="see $log"
+    awk -v target="$target" -v said="$said" "$table_row" "$log"
+    [ "$code" != 0 ] || rm "$log"
+    exit "$code"
+' || exit 1

@@ -165,10 +165,11 @@ impl Target<'_> {
 
     /// The limit of pods is another; nothing else follows from it.
     async fn reload(&self) -> TestResult {
-        let edit = "sed -i '/^maxPods/d' /etc/winddown/config.yaml && \
-                    echo 'maxPods: 90' >>/etc/winddown/config.yaml";
+        // One replacement of the whole file, because two strikes may edit it at once.
+        let edit =
+            ["sed", "-i", "-e", "$a maxPods: 90", "-e", "/^maxPods/d", "/etc/winddown/config.yaml"];
         // While /etc cannot be written there is nothing new to read, which must do no harm either.
-        let _ = self.run(&["sh", "-c", edit]).await;
+        let _ = self.run(&edit).await;
         // An agent that was killed a moment ago reads it anyway when it is started.
         let _ =
             self.run(&["systemctl", "kill", "--signal=HUP", "--kill-whom=main", "winddown"]).await;
