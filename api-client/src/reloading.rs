@@ -6,7 +6,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use http::{Request, Response, StatusCode, header};
+use http::{Method, Request, Response, StatusCode, header};
 use hyper::body::Incoming;
 use kube::client::Body;
 use tokio::sync::{Semaphore, watch};
@@ -157,10 +157,12 @@ impl Shared {
         self.read_alone().await.map(drop)
     }
 
-    /// Sends a request; with newer credentials once more, if they are what was wrong.
+    /// Sends a request; with newer credentials once more, if they are what was wrong. A read is repeated when
+    /// its connection ends before the answer: the server may have closed one that was idle.
     async fn send(&self, request: Request<Body>) -> Result<Response<Incoming>, RequestError> {
         let urgency = urgency(request.method(), request.uri().path());
         let evicts = request.uri().path().ends_with("/eviction");
+        let reads = request.method() == Method::GET;
         self.limits.admit(urgency).await;
         self.look_if_due().await;
         let current = self.current_or_wait().await?;
@@ -171,11 +173,13 @@ impl Shared {
             Err(error) if error.doubts_credentials() => Some(Doubt::Unreached),
             _ => None,
         };
-        if let Some(doubt) = doubt
-            && let Some(again) = again
-            && let Some(newer) = self.newer_than(&current, doubt).await
-        {
-            result = self.attempt(&newer, again).await;
+        let credentials = match doubt {
+            Some(doubt) => self.newer_than(&current, doubt).await,
+            None if reads && matches!(result, Err(RequestError::Lost { .. })) => Some(current),
+            None => None,
+        };
+        if let (Some(credentials), Some(again)) = (credentials, again) {
+            result = self.attempt(&credentials, again).await;
         }
         self.learn(&result, urgency, evicts);
         result

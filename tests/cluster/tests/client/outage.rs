@@ -54,6 +54,20 @@ async fn a_server_that_is_silent_is_left_with_all_its_connections() {
 }
 
 #[tokio::test]
+async fn a_read_whose_connection_was_closed_is_repeated_once() {
+    let scene = Scene::new().await;
+    let connection = open(scene.with_certificate()).await;
+    scene.server.fault(Fault::on("list", "pods").times(1).close());
+    list(&connection).await.unwrap();
+    assert_eq!(scene.server.count("list", "pods"), 2);
+
+    scene.server.fault(Fault::on("list", "pods").times(2).close());
+    let error = list(&connection).await.unwrap_err();
+    assert!(matches!(cause(&error), RequestError::Lost { .. }), "{error:?}");
+    assert_eq!(scene.server.count("list", "pods"), 4);
+}
+
+#[tokio::test]
 async fn a_write_whose_answer_was_lost_is_not_repeated() {
     let scene = Scene::new().await;
     scene.pod("a");
