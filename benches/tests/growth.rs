@@ -6,10 +6,10 @@
 use std::process::Command;
 
 /// Nodes that are compared.
-const SMALL: u64 = 100;
-const LARGE: u64 = 1000;
-/// How much more a pod of the large node may cost, in tenths. Sorting takes log(1000) / log(100) = 1.5
-/// times as much per pod; a quadratic planner ten times.
+const SMALL: u64 = 50;
+const LARGE: u64 = 400;
+/// How much more a pod of the large node may cost, in tenths. Sorting takes log(400) / log(50) = 1.5
+/// times as much per pod; a quadratic planner eight times.
 const MOST: u64 = 17;
 
 fn has_valgrind(test: &str) -> bool {

@@ -77,8 +77,9 @@ fn every_answer_in_json_is_as_its_schema_says_and_has_no_field_that_the_schema_d
     let schemas: Vec<(String, Value)> =
         open.iter().map(|(name, schema)| (name.clone(), closed(schema))).collect();
     let schema = |name: &str| &schemas.iter().find(|(n, _)| n == name).expect("listed").1;
-    for (name, schema) in &schemas {
-        assert_eq!(judge(&[(schema, None)]), ["ok"], "{name}");
+    let cases: Vec<_> = schemas.iter().map(|(_, schema)| (schema, None)).collect();
+    for ((name, _), said) in schemas.iter().zip(judge(&cases)) {
+        assert_eq!(said, "ok", "{name}");
         let asked = answers.iter().any(|(n, _)| n == name);
         assert!(asked || name == "config", "{name}: no answer is held against it");
     }
@@ -86,13 +87,18 @@ fn every_answer_in_json_is_as_its_schema_says_and_has_no_field_that_the_schema_d
     for ((name, answer), said) in answers.iter().zip(judge(&cases)) {
         assert_eq!(said, "ok", "{name}: {answer:#}");
     }
+    let mut of_later = Vec::new();
     for (name, answer) in answers.iter().filter(|(name, _)| !name.ends_with("-line")) {
         assert_eq!(answer["apiVersion"], "winddown.dev/v1alpha1", "{name}");
         assert!(answer["kind"].is_string(), "{name}");
         let schema = &open.iter().find(|(n, _)| n == name).expect("listed").1;
         let mut more = answer.clone();
-        more["nobodyKnowsThis"] = json!(1);
-        assert_eq!(judge(&[(schema, Some(&more))]), ["ok"], "{name}");
+        more["unknownField"] = json!(1);
+        of_later.push((name, schema, more));
+    }
+    let cases: Vec<_> = of_later.iter().map(|(_, schema, more)| (*schema, Some(more))).collect();
+    for ((name, ..), said) in of_later.iter().zip(judge(&cases)) {
+        assert_eq!(said, "ok", "{name}");
     }
     // What a later version adds without its schema would be like this.
     let grown: Vec<(&str, String, Value)> = answers

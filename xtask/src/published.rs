@@ -109,8 +109,6 @@ fn a_readme_names_the_features_and_what_it_takes_to_build() {
     let workspace = std::fs::read_to_string(repository().join("Cargo.toml")).unwrap();
     let (_, api) = workspace.split_once("k8s-openapi = { ").unwrap();
     let (api, _) = api.split_once(',').unwrap();
-    let examples = repository().join("tests/examples/src/lib.rs");
-    let examples = std::fs::read_to_string(examples).unwrap();
     let all = published();
     for (name, one) in &all {
         let manifest = std::path::Path::new(one["manifest_path"].as_str().unwrap());
@@ -126,10 +124,5 @@ fn a_readme_names_the_features_and_what_it_takes_to_build() {
             assert!(readme.contains(&named), "{name}: README.md does not name feature {feature}");
         }
         assert!(folder.join("LICENSE").exists(), "{name}: LICENSE");
-        let included = format!("/{}/README.md\")", folder.file_name().unwrap().display());
-        let library = std::fs::read_to_string(folder.join("src/lib.rs")).unwrap();
-        let run =
-            examples.contains(&included) || library.contains("include_str!(\"../README.md\")");
-        assert!(run || !readme.contains("```rust"), "{name}: the example is not run");
     }
 }

@@ -110,8 +110,13 @@ async fn day(ops: Vec<Op>) {
     settle().await;
 }
 
+/// All in the long form, some of them otherwise.
+fn cases() -> u32 {
+    if std::env::var_os("WINDDOWN_LONG").is_some() { 2000 } else { 200 }
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 2000, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: cases(), ..ProptestConfig::default() })]
 
     #[test]
     fn what_is_wanted_runs_in_the_end_and_nothing_else_is_left(
