@@ -1,6 +1,12 @@
 //! The programs in the READMEs of the libraries and in docs/embedding.md, each a test.
 
-#![allow(warnings, clippy::all, clippy::unwrap_used, reason = "they are written for readers")]
+#![allow(
+    warnings,
+    clippy::all,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "they are written for readers"
+)]
 
 use std::process::{ExitCode, Termination};
 
