@@ -40,6 +40,8 @@ struct Entry {
     published: bool,
     /// Its containers were stopped without the kubelet's knowing.
     stopped: bool,
+    /// The kubelet was seen to hold nothing of it after its end.
+    free: bool,
     /// A list that is under way has it, or the watch had it since the last one.
     listed: bool,
     /// Notified of every change; made on the first wait.
@@ -101,6 +103,7 @@ impl Known {
             self.started.notify_one();
         }
         let stopped = entry.stopped && !runs_another;
+        entry.free &= !runs_another;
         (entry.newest, entry.gone, entry.stopped, entry.listed) = (pod, false, stopped, true);
         entry.notify();
         drop(pods);
@@ -196,10 +199,18 @@ impl Known {
         }
     }
 
-    /// The pods that the kubelet ends and cleans up when the API server says so, also those that have ended.
-    pub(super) fn not_of_manifests(&self) -> Vec<PodUid> {
+    /// The kubelet was seen to hold nothing of the pod. Before the pod's end that does not last.
+    pub(super) fn freed(&self, uid: &PodUid) {
+        if let Some(entry) = self.lock().get_mut(uid) {
+            entry.free = entry.gone || entry.stopped;
+        }
+    }
+
+    /// The pods that the kubelet ends and cleans up when the API server says so, also those that have ended; without
+    /// those that are free.
+    pub(super) fn not_free(&self) -> Vec<PodUid> {
         let pods = self.lock();
-        let others = pods.iter().filter(|(_, entry)| !entry.newest.is_mirror());
+        let others = pods.iter().filter(|(_, entry)| !entry.newest.is_mirror() && !entry.free);
         others.map(|(uid, _)| uid.clone()).collect()
     }
 
@@ -255,6 +266,7 @@ impl Entry {
             gone: false,
             published: false,
             stopped: false,
+            free: false,
             listed: true,
             news: None,
         }

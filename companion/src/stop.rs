@@ -382,6 +382,9 @@ impl<A: EndPods, N: LocalNode> Core<A, N> {
             let unused = self.node.unused_volumes().await?;
             held.extend(self.unused_volumes.of(uid, at, unused));
         }
+        if held.is_empty() {
+            self.known.freed(uid);
+        }
         Ok(held)
     }
 
@@ -398,12 +401,13 @@ impl<A: EndPods, N: LocalNode> Core<A, N> {
     /// Resolves when only pods of manifests run and the kubelet holds nothing of the others. Cancel-safe.
     async fn needs_kubelet_no_more(&self) {
         self.known.needs_kubelet_no_more().await;
-        for uid in self.known.not_of_manifests() {
+        let freed = self.known.not_free().into_iter().map(async |uid| {
             // What cannot be asked is not waited for.
             while self.mounted(&uid).await.is_ok_and(|held| !held.is_empty()) {
                 sleep(LOOK_AGAIN).await;
             }
-        }
+        });
+        join_all(freed).await;
     }
 
     /// Nothing of the pod runs any more. What a kubelet starts again all the same, which had not heard of the

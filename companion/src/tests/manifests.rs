@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use serde_json::json;
 use tokio::time::sleep;
 
@@ -36,6 +37,27 @@ async fn a_kubelet_is_not_stopped_before_it_has_unmounted_what_its_pods_had() {
         let stopped = format!("{stopped_at}: stop the kubelet");
         assert!(world.log().contains(&stopped), "{:?}", world.log());
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn looks_at_what_the_kubelet_holds_of_a_hundred_pods_do_not_add_up() {
+    let mirror = json!({"metadata": {"annotations": {"kubernetes.io/config.mirror": "hash"}}});
+    let names: Vec<String> = (0..100).map(|n| format!("web-{n}")).collect();
+    let pods = names.iter().map(|name| pod(name, json!({})));
+    let (world, core) = World::new(pods.chain([pod("etcd", mirror)])).await;
+    world.set_going_down();
+    join_all(names.iter().map(|name| stop(&core, name, 30))).await;
+    world.set_held_takes(secs(1));
+    for name in &names[..50] {
+        assert_eq!(core.held(&uid(name)).await.unwrap(), [""; 0]);
+    }
+    // Those that were seen to be free are looked at no more; the others all at once.
+    assert_eq!(stop(&core, "etcd", 30).await.0, 3);
+    let mut another = running();
+    another["containerID"] = json!("containerd://another");
+    world.apply(pod("web-0", json!({"status": {"containerStatuses": [another]}})));
+    sleep(Duration::from_millis(1)).await;
+    assert_eq!(core.known.not_free().len(), 1, "what runs again is not free");
 }
 
 #[tokio::test(start_paused = true)]

@@ -63,6 +63,8 @@ struct State {
     /// How long after an end the kubelet has unmounted what the pod had, and who has ended when.
     unmounts_after: Duration,
     ended_at: HashMap<PodUid, Instant>,
+    /// How long a look at what the kubelet holds of a pod takes.
+    held_takes: Duration,
     /// The kernel says when a pod's containers have ended.
     kernel_tells: bool,
     unused_volumes: Vec<String>,
@@ -114,6 +116,7 @@ impl World {
             takes_down_after: Duration::ZERO,
             unmounts_after: Duration::ZERO,
             ended_at: HashMap::new(),
+            held_takes: Duration::ZERO,
             kernel_tells: false,
             looks: 0,
             unused_volumes: Vec::new(),
@@ -232,6 +235,10 @@ impl World {
 
     pub(super) fn set_unmounts_after(&self, after: Duration) {
         self.state().unmounts_after = after;
+    }
+
+    pub(super) fn set_held_takes(&self, takes: Duration) {
+        self.state().held_takes = takes;
     }
 
     /// From now on the API server answers all but the question for budgets.
@@ -516,6 +523,8 @@ impl LocalNode for World {
     }
 
     async fn held(&self, uid: &PodUid, _: bool) -> Result<Vec<String>, Unasked> {
+        let takes = self.state().held_takes;
+        tokio::time::sleep(takes).await;
         let state = self.state();
         let is_mounted = |at: &Instant| at.elapsed() < state.unmounts_after;
         let mounted = state.ended_at.get(uid).filter(|at| is_mounted(at));
