@@ -215,6 +215,12 @@ impl Connection {
         self.shared.verifies_server()
     }
 
+    /// Until then no request waits for the rate: a node that goes down has little time left. A server that asks to be
+    /// left alone still is.
+    pub fn hurry(&self, until: Instant) {
+        self.shared.limits.hurry(until);
+    }
+
     /// Requests held back by the rate at this moment.
     pub fn waiting(&self) -> usize {
         self.shared.limits.waiting()

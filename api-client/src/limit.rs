@@ -5,7 +5,8 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use http::Method;
-use tokio::time::Instant;
+use tokio::sync::{Notify, watch};
+use tokio::time::{Instant, timeout};
 
 #[cfg(test)]
 mod tests;
@@ -13,10 +14,15 @@ mod tests;
 /// The longest that one answer can make ordinary requests wait.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
+/// The longest that what can come late waits for what is urgent.
+const LONGEST_WAY: Duration = Duration::from_secs(1);
+
 /// Holds ordinary requests back to a rate. What a node's state depends on never waits.
 #[derive(Debug)]
 pub(crate) struct Limits {
     bucket: Mutex<Bucket>,
+    hurried: Notify,
+    urgent_under_way: watch::Sender<usize>,
     waiting: AtomicUsize,
 }
 
@@ -25,8 +31,10 @@ pub(crate) struct Limits {
 pub(crate) enum Urgency {
     /// Statuses of pods and of the node, its lease, deletions and evictions of pods.
     Urgent,
-    /// Everything else: reads, watches, events, tokens.
+    /// Everything else: reads, watches, tokens.
     Ordinary,
+    /// Events. A hundred pods that end have as many, which would delay their ends.
+    Late,
 }
 
 /// A token bucket that is told by one number: when it would be full again.
@@ -36,7 +44,12 @@ struct Bucket {
     burst: u32,
     full_at: Instant,
     paused_until: Instant,
+    in_haste_until: Instant,
 }
+
+/// An urgent request that has not been answered.
+#[must_use]
+pub(crate) struct UnderWay<'a>(Option<&'a watch::Sender<usize>>);
 
 /// Counts a waiting request, also when its future is dropped.
 struct Waiting<'a>(&'a AtomicUsize);
@@ -54,7 +67,11 @@ pub(crate) fn urgency(method: &Method, path: &str) -> Urgency {
                 || is_lease(path)
         }
     };
-    if urgent { Urgency::Urgent } else { Urgency::Ordinary }
+    match () {
+        () if urgent => Urgency::Urgent,
+        () if path.starts_with("/apis/events.k8s.io/") => Urgency::Late,
+        () => Urgency::Ordinary,
+    }
 }
 
 /// `path` names one object of `resource` in the core group, and its `subresource`.
@@ -84,19 +101,48 @@ impl Limits {
             burst: burst.max(1),
             full_at: now,
             paused_until: now,
+            in_haste_until: now,
         };
-        Self { bucket: Mutex::new(bucket), waiting: AtomicUsize::new(0) }
+        Self {
+            bucket: Mutex::new(bucket),
+            hurried: Notify::new(),
+            urgent_under_way: watch::Sender::new(0),
+            waiting: AtomicUsize::new(0),
+        }
     }
 
-    /// Waits until the request may be sent. Dropping the future gives up the place, and the token
-    /// with it.
-    pub(crate) async fn admit(&self, urgency: Urgency) {
+    /// Waits until the request may be sent; what it returns is held until there is an answer. Dropping the
+    /// future gives up the place, and the token with it.
+    pub(crate) async fn admit(&self, urgency: Urgency) -> UnderWay<'_> {
+        if urgency == Urgency::Late {
+            let mut urgent = self.urgent_under_way.subscribe();
+            // The sender lives as long as `self`.
+            let _ = timeout(LONGEST_WAY, urgent.wait_for(|count| *count == 0)).await;
+        }
         let now = Instant::now();
-        let wait = self.bucket().take(now, urgency);
+        let hurried = self.hurried.notified();
+        let (wait, paused) = {
+            let mut bucket = self.bucket();
+            (bucket.take(now, urgency), bucket.paused_until)
+        };
         if !wait.is_zero() {
             let _counted = Waiting::new(&self.waiting);
-            tokio::time::sleep_until(now + wait).await;
+            let in_haste = async {
+                hurried.await;
+                tokio::time::sleep_until(paused).await;
+            };
+            tokio::select! {
+                () = tokio::time::sleep_until(now + wait) => {}
+                () = in_haste => {}
+            }
         }
+        UnderWay::new((urgency == Urgency::Urgent).then_some(&self.urgent_under_way))
+    }
+
+    /// Until then no request waits for the rate, also those that wait already.
+    pub(crate) fn hurry(&self, until: Instant) {
+        self.bucket().in_haste_until = until;
+        self.hurried.notify_waiters();
     }
 
     /// The server has asked to be left alone for a while; that binds ordinary requests.
@@ -123,18 +169,29 @@ impl Bucket {
     fn take(&mut self, now: Instant, urgency: Urgency) -> Duration {
         let room = self.every * self.burst;
         let full_at = self.full_at.max(now) + self.every;
-        match urgency {
-            Urgency::Urgent => {
-                // What was sent without asking is still counted, but no further than one burst.
-                self.full_at = full_at.min(now + room).max(self.full_at);
-                Duration::ZERO
-            }
-            Urgency::Ordinary => {
-                self.full_at = full_at;
-                let rate = full_at.saturating_duration_since(now).saturating_sub(room);
-                rate.max(self.paused_until.saturating_duration_since(now))
-            }
+        let paused = self.paused_until.saturating_duration_since(now);
+        if urgency != Urgency::Urgent && self.in_haste_until <= now {
+            self.full_at = full_at;
+            return full_at.saturating_duration_since(now).saturating_sub(room).max(paused);
         }
+        // What was sent without asking is still counted, but no further than one burst.
+        self.full_at = full_at.min(now + room).max(self.full_at);
+        if urgency == Urgency::Urgent { Duration::ZERO } else { paused }
+    }
+}
+
+// === impl UnderWay ===
+
+impl<'a> UnderWay<'a> {
+    fn new(count: Option<&'a watch::Sender<usize>>) -> Self {
+        count.inspect(|count| count.send_modify(|count| *count += 1));
+        Self(count)
+    }
+}
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        self.0.inspect(|count| count.send_modify(|count| *count -= 1));
     }
 }
 

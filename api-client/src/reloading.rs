@@ -163,7 +163,7 @@ impl Shared {
         let urgency = urgency(request.method(), request.uri().path());
         let evicts = request.uri().path().ends_with("/eviction");
         let reads = request.method() == Method::GET;
-        self.limits.admit(urgency).await;
+        let _under_way = self.limits.admit(urgency).await;
         self.look_if_due().await;
         let current = self.current_or_wait().await?;
         let (again, request) = twice(request);
@@ -223,7 +223,7 @@ impl Shared {
         // An eviction that a disruption budget refuses says when to ask again; that is no overload.
         let overloaded = matches!(answer.status().as_u16(), 429 | 503) && !evicts;
         let asked = text(header::RETRY_AFTER).and_then(|value| value.parse().ok());
-        if let Some(seconds) = asked.filter(|_| overloaded && urgency == Urgency::Ordinary) {
+        if let Some(seconds) = asked.filter(|_| overloaded && urgency != Urgency::Urgent) {
             self.limits.pause(Duration::from_secs(seconds));
         }
     }

@@ -1,7 +1,8 @@
 //! Decisions as Kubernetes Events.
 //!
 //! [`Events`] takes them from anywhere and never blocks: what it is given waits in a bounded queue.
-//! One task, [`EventWriter`], counts repetitions, holds back floods and writes to `events.k8s.io/v1`.
+//! One task, [`EventWriter`], counts repetitions, holds back floods and writes to `events.k8s.io/v1`, of
+//! several objects at once and of each in order.
 //! Nothing that ends a pod ever waits for it; a shutdown waits at the end, and only as long as it is
 //! told to ([`Events::flush`]).
 //!
@@ -82,8 +83,8 @@ impl Events {
     }
 
     /// Waits until everything that was sent is written, at most until `deadline`, decisions first.
-    /// Answers with how many are left. From now on the back-off is short: the node goes down.
-    pub async fn flush(&self, deadline: Instant) -> usize {
+    /// Answers with the objects of which something is left. From now on the back-off is short: the node goes down.
+    pub async fn flush(&self, deadline: Instant) -> Vec<Subject> {
         self.queue.flush(deadline).await
     }
 }

@@ -214,6 +214,11 @@ impl Membership {
         self.0.connection.health().borrow().clone()
     }
 
+    /// Until then no request waits for the rate.
+    fn hurry(&self, until: Instant) {
+        self.0.connection.hurry(until);
+    }
+
     /// When the API server last answered.
     fn last_contact(&self) -> Option<Instant> {
         self.0.connection.last_contact()

@@ -1,18 +1,18 @@
 //! What waits to be written.
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, timeout_at};
 use winddown_shared::{WallClock, WallTime};
 
-use super::{EventDraft, Weight};
+use super::{EventDraft, Subject, Weight};
 
 /// What became of the events so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EventCounts {
-    /// Waiting, the one that is being written included.
+    /// Waiting, those that are being written included.
     pub waiting: usize,
     /// Written as an event of their own.
     pub written: u64,
@@ -63,7 +63,8 @@ pub(super) struct Queue {
 struct State {
     routine: VecDeque<Queued>,
     decisions: VecDeque<Queued>,
-    in_flight: usize,
+    /// The objects of those that are being written, one of each at a time.
+    in_flight: HashSet<Subject>,
     next_number: u64,
     counts: EventCounts,
 }
@@ -108,7 +109,8 @@ impl Queue {
         self.arrived.notify_one();
     }
 
-    /// The next event, once there is one. Only one task may ask. Cancel-safe.
+    /// The next event of an object of which none is being written, once there is one. Only one task may ask.
+    /// Cancel-safe.
     pub(super) async fn next(&self) -> Queued {
         loop {
             if let Some(queued) = self.pop(true) {
@@ -124,9 +126,9 @@ impl Queue {
     }
 
     /// Says what became of the event that [`next`](Self::next) gave.
-    pub(super) fn done(&self, fate: Fate) {
+    pub(super) fn done(&self, queued: &Queued, fate: Fate) {
         let mut state = self.lock();
-        state.in_flight = state.in_flight.saturating_sub(1);
+        state.in_flight.remove(&queued.draft.about.whole());
         let counts = &mut state.counts;
         let count = match fate {
             Fate::Written => &mut counts.written,
@@ -137,11 +139,13 @@ impl Queue {
         };
         *count += 1;
         self.publish_left(&state);
+        drop(state);
+        self.arrived.notify_one();
     }
 
     pub(super) fn counts(&self) -> EventCounts {
         let state = self.lock();
-        EventCounts { waiting: state.len() + state.in_flight, ..state.counts }
+        EventCounts { waiting: state.len() + state.in_flight.len(), ..state.counts }
     }
 
     /// Whether a shutdown waits for what is left. Turns true once.
@@ -149,30 +153,40 @@ impl Queue {
         self.flushing.subscribe()
     }
 
-    pub(super) async fn flush(&self, deadline: Instant) -> usize {
+    pub(super) async fn flush(&self, deadline: Instant) -> Vec<Subject> {
         self.flushing.send_replace(true);
         let mut left = self.left.subscribe();
         let _ = timeout_at(deadline, left.wait_for(|n| *n == 0)).await;
-        *self.left.borrow()
+        self.lock().objects()
     }
 
     fn pop(&self, to_write: bool) -> Option<Queued> {
         let decisions_first = *self.flushing.borrow();
         let mut state = self.lock();
-        let number = |queue: &VecDeque<Queued>| queue.front().map(|q| q.number);
-        let take_decision = match (number(&state.decisions), number(&state.routine)) {
-            (Some(decision), Some(routine)) => decisions_first || decision < routine,
-            (decision, _) => decision.is_some(),
+        // At most as many are passed over as wait for an object that is being written.
+        let first = |queue: &VecDeque<Queued>| {
+            let is_free = |queued: &Queued| !state.in_flight.contains(&queued.draft.about.whole());
+            let at = queue.iter().position(is_free)?;
+            Some((queue[at].number, at))
         };
-        let queue = if take_decision { &mut state.decisions } else { &mut state.routine };
-        let queued = queue.pop_front()?;
-        state.in_flight += usize::from(to_write);
+        let (at, is_decision) = match (first(&state.decisions), first(&state.routine)) {
+            (Some(decision), Some(routine)) if !decisions_first && routine < decision => {
+                (routine.1, false)
+            }
+            (Some((_, at)), _) => (at, true),
+            (None, routine) => (routine?.1, false),
+        };
+        let queue = if is_decision { &mut state.decisions } else { &mut state.routine };
+        let queued = queue.remove(at)?;
+        if to_write {
+            state.in_flight.insert(queued.draft.about.whole());
+        }
         self.publish_left(&state);
         Some(queued)
     }
 
     fn publish_left(&self, state: &State) {
-        self.left.send_replace(state.len() + state.in_flight);
+        self.left.send_replace(state.len() + state.in_flight.len());
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -185,5 +199,14 @@ impl Queue {
 impl State {
     fn len(&self) -> usize {
         self.routine.len() + self.decisions.len()
+    }
+
+    /// The objects of which events are not written, by name and each once.
+    fn objects(&self) -> Vec<Subject> {
+        let waiting = self.decisions.iter().chain(&self.routine).map(|one| one.draft.about.whole());
+        let all: HashSet<_> = waiting.chain(self.in_flight.iter().cloned()).collect();
+        let mut all = Vec::from_iter(all);
+        all.sort_by(|a, b| (a.events_namespace(), a.name()).cmp(&(b.events_namespace(), b.name())));
+        all
     }
 }

@@ -1,15 +1,18 @@
 //! The one task that writes events.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::StreamExt as _;
+use futures_util::stream::FuturesUnordered;
 use k8s_openapi::api::events::v1 as api;
 use kube::api::{Patch, PatchParams, PostParams};
 use kube::{Api, Client};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
-use super::correlate::{Correlator, SeriesKey, Step};
+use super::correlate::{Correlator, Step};
 use super::queue::{Fate, Queue, Queued};
 use super::{NodeRef, body};
 use winddown_api_client::refusal::{self, Refusal};
@@ -23,17 +26,32 @@ const HASTE: Duration = Duration::from_millis(250);
 /// The API server keeps events for an hour: an older one is not worth writing.
 const TOO_OLD: Duration = Duration::from_secs(3600);
 
-/// Writes what [`Events`](super::Events) was sent, one after the other.
+/// Requests at a time: as many connections as are kept open. Fewer make a node that goes down wait for a hundred
+/// answers one after the other.
+const AT_ONCE: usize = 16;
+
+/// Writes what [`Events`](super::Events) was sent: of each object one after the other, of different objects at once.
 ///
-/// An API server that does not answer is tried again for as long as an event is worth it; meanwhile
-/// the queue keeps the newest.
+/// An API server that does not answer is tried again for as long as an event is worth it, by one request at a time;
+/// meanwhile the queue keeps the newest.
 pub struct EventWriter {
-    client: Client,
-    queue: Arc<Queue>,
+    requests: Arc<Requests>,
     correlator: Correlator,
-    instance: Arc<str>,
     backoff: Backoff,
     is_out: bool,
+}
+
+/// Asks the API server.
+struct Requests {
+    client: Client,
+    queue: Arc<Queue>,
+    instance: Arc<str>,
+}
+
+/// An event that is being written.
+struct Writing {
+    queued: Queued,
+    step: Step,
 }
 
 /// What an attempt came to.
@@ -49,11 +67,10 @@ enum Attempt {
 
 impl EventWriter {
     pub(super) fn new(client: Client, queue: Arc<Queue>, node: &NodeRef) -> Self {
+        let instance = Arc::clone(&node.name);
         Self {
-            client,
-            queue,
+            requests: Arc::new(Requests { client, queue, instance }),
             correlator: Correlator::new(),
-            instance: Arc::clone(&node.name),
             backoff: Backoff::EAGER,
             is_out: false,
         }
@@ -65,34 +82,59 @@ impl EventWriter {
     }
 
     async fn write_all(&mut self) {
+        let requests = Arc::clone(&self.requests);
+        let mut under_way = FuturesUnordered::new();
+        // They come before what waits in the queue.
+        let mut next = VecDeque::new();
+        let mut failure = None;
         loop {
-            let queued = self.queue.next().await;
-            let step = self.correlator.observe(&queued);
-            let fate = self.carry_out(&queued, step).await;
-            self.queue.done(fate);
+            if under_way.is_empty()
+                && let Some((after, error)) = failure.take()
+            {
+                self.wait(after, error).await;
+            }
+            let most = if self.is_out { 1 } else { AT_ONCE };
+            let has_room = failure.is_none() && under_way.len() < most;
+            if has_room && let Some(writing) = next.pop_front() {
+                under_way.push(requests.attempt(writing));
+                continue;
+            }
+            tokio::select! {
+                Some((writing, attempt)) = under_way.next() => match attempt {
+                    Attempt::Again(after, error) => {
+                        next.push_front(writing);
+                        failure = Some((after, error));
+                    }
+                    answered => next.extend(self.settle(writing, &answered)),
+                },
+                queued = requests.queue.next(), if has_room => {
+                    let step = self.correlator.observe(&queued);
+                    next.push_back(Writing { queued, step });
+                }
+            }
         }
     }
 
-    async fn carry_out(&mut self, queued: &Queued, mut step: Step) -> Fate {
-        loop {
-            if queued.since.elapsed() > TOO_OLD {
-                return Fate::Dropped;
+    /// The attempt is over: what is to be written instead.
+    fn settle(&mut self, Writing { queued, step }: Writing, attempt: &Attempt) -> Option<Writing> {
+        let Attempt::Done(fate) = attempt else {
+            self.note_contact();
+            let step = self.anew(&queued, &step);
+            return Some(Writing { queued, step });
+        };
+        if let Step::Create { key, .. } | Step::Repeat { key, .. } = &step {
+            match *fate {
+                Fate::Written => self.correlator.written(key, body::name(&queued).into()),
+                Fate::Refused => self.correlator.forget(key),
+                _ => {}
             }
-            match self.attempt(queued, &step).await {
-                Attempt::Done(fate) => {
-                    // Nothing was asked for one that is held back.
-                    if !matches!(fate, Fate::HeldBack) {
-                        self.note_contact();
-                    }
-                    return fate;
-                }
-                Attempt::Gone => {
-                    self.note_contact();
-                    step = self.anew(queued, &step);
-                }
-                Attempt::Again(after, error) => self.wait(after, &error).await,
+            // Nothing was asked for one that is too old.
+            if *fate != Fate::Dropped {
+                self.note_contact();
             }
         }
+        self.requests.queue.done(&queued, *fate);
+        None
     }
 
     /// The series' event has expired: this one begins it anew.
@@ -106,45 +148,58 @@ impl EventWriter {
         }
     }
 
-    async fn attempt(&mut self, queued: &Queued, step: &Step) -> Attempt {
-        let namespace = queued.draft.about.events_namespace();
-        let events = Api::<api::Event>::namespaced(self.client.clone(), namespace);
-        match step {
-            Step::HoldBack => Attempt::Done(Fate::HeldBack),
-            Step::Create { key, message } => {
-                let name = body::name(queued);
-                let event = body::body(queued, &name, message, &self.instance);
-                let params = PostParams::default();
-                match self.bounded(events.create(&params, &event)).await {
-                    Ok(()) => self.created(key, &name),
-                    // An earlier attempt's answer was lost.
-                    Err((Refusal::AlreadyExists, _)) => self.created(key, &name),
-                    Err((refusal, error)) => self.failed(refusal, error, key),
-                }
-            }
-            Step::Repeat { key, name, count } => {
-                let patch = Patch::Merge(body::series(queued, *count));
-                let params = PatchParams::default();
-                match self.bounded(events.patch(name, &params, &patch)).await {
-                    Ok(()) => Attempt::Done(Fate::Repeated),
-                    Err((Refusal::NotFound, _)) => Attempt::Gone,
-                    Err((refusal, error)) => self.failed(refusal, error, key),
-                }
-            }
+    fn note_contact(&mut self) {
+        self.backoff.reset();
+        if std::mem::take(&mut self.is_out) {
+            tracing::info!("events are written again");
         }
     }
 
-    fn created(&mut self, key: &SeriesKey, name: &str) -> Attempt {
-        self.correlator.written(key, Arc::from(name));
-        Attempt::Done(Fate::Written)
+    async fn wait(&mut self, after: Option<Duration>, error: String) {
+        if !std::mem::replace(&mut self.is_out, true) {
+            tracing::warn!(error, "events are not written until the API server takes them");
+        }
+        let wait = self.backoff.after_failure(after);
+        tokio::select! {
+            () = sleep(wait) => {}
+            () = self.requests.in_haste(HASTE) => {}
+        }
+    }
+}
+
+// === impl Requests ===
+
+impl Requests {
+    async fn attempt(&self, writing: Writing) -> (Writing, Attempt) {
+        let attempt = self.write(&writing).await;
+        (writing, attempt)
     }
 
-    fn failed(&mut self, refusal: Refusal, error: String, key: &SeriesKey) -> Attempt {
+    async fn write(&self, Writing { queued, step }: &Writing) -> Attempt {
+        let namespace = queued.draft.about.events_namespace();
+        let events = Api::<api::Event>::namespaced(self.client.clone(), namespace);
+        let (answer, done) = match step {
+            Step::HoldBack => return Attempt::Done(Fate::HeldBack),
+            _ if queued.since.elapsed() > TOO_OLD => return Attempt::Done(Fate::Dropped),
+            Step::Create { message, .. } => {
+                let event = body::body(queued, &body::name(queued), message, &self.instance);
+                let params = PostParams::default();
+                (self.bounded(events.create(&params, &event)).await, Fate::Written)
+            }
+            Step::Repeat { name, count, .. } => {
+                let patch = Patch::Merge(body::series(queued, *count));
+                let params = PatchParams::default();
+                (self.bounded(events.patch(name, &params, &patch)).await, Fate::Repeated)
+            }
+        };
+        let Err((refusal, error)) = answer else { return Attempt::Done(done) };
         match refusal {
+            // An earlier attempt's answer was lost.
+            Refusal::AlreadyExists if done == Fate::Written => Attempt::Done(done),
+            Refusal::NotFound if done == Fate::Repeated => Attempt::Gone,
             // A namespace that goes away takes no events; nor does one that is gone.
             Refusal::NotFound | Refusal::Invalid | Refusal::NotAllowed => {
                 tracing::debug!(error, "an event was refused");
-                self.correlator.forget(key);
                 Attempt::Done(Fate::Refused)
             }
             Refusal::Busy { after } => Attempt::Again(after, error),
@@ -172,24 +227,6 @@ impl EventWriter {
     async fn in_haste(&self, then: Duration) {
         let _ = self.queue.flushing().wait_for(|on| *on).await;
         sleep(then).await;
-    }
-
-    fn note_contact(&mut self) {
-        self.backoff.reset();
-        if std::mem::take(&mut self.is_out) {
-            tracing::info!("events are written again");
-        }
-    }
-
-    async fn wait(&mut self, after: Option<Duration>, error: &str) {
-        if !std::mem::replace(&mut self.is_out, true) {
-            tracing::warn!(error, "events are not written until the API server takes them");
-        }
-        let wait = self.backoff.after_failure(after);
-        tokio::select! {
-            () = sleep(wait) => {}
-            () = self.in_haste(HASTE) => {}
-        }
     }
 }
 

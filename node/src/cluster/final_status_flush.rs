@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 use winddown_api_client::ApiState;
+use winddown_cluster::events::Subject;
 use winddown_shared::status::{Phase, StatusEntry, StatusStore};
 use winddown_shared::{PluginName, PodLabel, ShutdownPoint, ShutdownWork, WorkContext, WorkError};
 
@@ -30,12 +31,13 @@ struct Undelivered {
     pods: Vec<PodLabel>,
     /// That the node goes down.
     node: bool,
-    events: usize,
+    /// The objects of which events are missing.
+    events: Vec<Subject>,
 }
 
 impl Undelivered {
     fn is_any(&self) -> bool {
-        self.node || self.events > 0 || !self.pods.is_empty()
+        self.node || !self.events.is_empty() || !self.pods.is_empty()
     }
 }
 
@@ -58,6 +60,7 @@ impl FinalReport {
     async fn deliver(&self, context: WorkContext) -> Vec<PodLabel> {
         let WorkContext { until, clean, .. } = context;
         let begun = Instant::now();
+        self.cluster.hurry(until);
         let until = match self.cluster.api().state {
             ApiState::Connected | ApiState::Unknown => until,
             _ => until.min(begun + AWAY),
@@ -79,8 +82,10 @@ impl FinalReport {
         if left.node {
             tracing::warn!("the API server does not know that this node goes down");
         }
-        if left.events > 0 {
-            tracing::warn!(events = left.events, "events were not told to the API server");
+        if !left.events.is_empty() {
+            let names: Vec<&str> = left.events.iter().map(Subject::name).collect();
+            let of = names.join(", ");
+            tracing::warn!(of, "events were not told to the API server");
         }
         left.pods
     }

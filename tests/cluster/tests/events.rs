@@ -47,7 +47,15 @@ impl Bed {
     /// All that was sent is written, or given up.
     async fn settled(&self) {
         let left = self.events.flush(Instant::now() + Duration::from_secs(30)).await;
-        assert_eq!(left, 0, "{:?}", self.events.counts());
+        assert!(left.is_empty(), "{left:?}: {:?}", self.events.counts());
+    }
+
+    /// As many requests to write an event have come, answered or not.
+    async fn asked(&self, requests: usize) {
+        let asked = self
+            .server
+            .until("the events come", |o| (o.count("create", "events") >= requests).then_some(()));
+        asked.await.unwrap();
     }
 }
 
@@ -160,6 +168,7 @@ async fn an_event_that_is_refused_holds_up_no_other() {
     let bed = Bed::new().await;
     bed.server.fault(Fault::on("create", "events").times(1).status(403));
     bed.events.send(draft("refused", "x"));
+    bed.asked(1).await;
     let nowhere = PodLabel { namespace: "no-such-namespace".into(), ..pod("lost") };
     bed.events.send(EventDraft::normal(Subject::pod(&nowhere), "Killing", "x"));
     bed.events.send(draft("web", "no image"));
@@ -172,28 +181,95 @@ async fn an_event_that_is_refused_holds_up_no_other() {
 async fn a_shutdown_waits_for_events_no_longer_than_it_says() {
     let bed = Bed::new().await;
     bed.server.set_silent(true);
-    for i in 0..3 {
-        bed.events.send(draft(&format!("pod-{i}"), "no image"));
+    for i in 0..6 {
+        bed.events.send(draft(&format!("pod-{}", i % 3), &format!("no image {i}")));
     }
     let limit = Duration::from_millis(500);
     let started = Instant::now();
     let left = bed.events.flush(started + limit).await;
-    assert_eq!(left, 3);
+    let names: Vec<&str> = left.iter().map(Subject::name).collect();
+    assert_eq!(names, ["pod-0", "pod-1", "pod-2"], "each object once");
     assert!(started.elapsed() >= limit && started.elapsed() < limit + Duration::from_secs(5));
     bed.server.set_silent(false);
     bed.settled().await;
+    assert_eq!(bed.written("shop").len(), 6);
+}
+
+#[tokio::test]
+async fn events_of_many_objects_are_written_at_once_and_those_of_one_in_order() {
+    let bed = Bed::new().await;
+    let held = bed.server.fault(Fault::on("create", "events").hold());
+    for message in ["first", "second"] {
+        for i in 0..20 {
+            bed.events.send(draft(&format!("pod-{i}"), message));
+        }
+    }
+    bed.asked(16).await;
+    // What is asked for now comes behind anything that was sent beside it.
+    assert!(bed.events.flush(Instant::now() + Duration::from_millis(100)).await.len() == 20);
+    assert_eq!(bed.server.count("create", "events"), 16, "it asks for no more at once");
+    bed.server.lift(held);
+    bed.settled().await;
+    let mut notes = std::collections::BTreeMap::<String, Vec<String>>::new();
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    for request in bed.server.requests().iter().filter(|r| r.is("create", "events")) {
+        let of = notes.entry(text(&request.body["regarding"]["name"])).or_default();
+        of.push(text(&request.body["note"]));
+    }
+    assert_eq!(notes.len(), 20);
+    for (pod, notes) in notes {
+        assert_eq!(notes, ["first", "second"], "{pod}");
+    }
+}
+
+#[tokio::test]
+async fn an_event_that_hangs_holds_up_no_other_object() {
+    let bed = Bed::new().await;
+    bed.server.fault(Fault::on("create", "events").times(1).hang());
+    bed.events.send(draft("hangs", "no image"));
+    bed.asked(1).await;
+    bed.events.send(draft("hangs", "behind it"));
+    bed.events.send(draft("web", "no image"));
+    let written = bed.server.until("the other is written", |o| {
+        (!o.list("events.events.k8s.io/shop").is_empty()).then_some(())
+    });
+    written.await.unwrap();
+    assert_eq!(bed.written("shop")[0]["regarding"]["name"], "web");
+    bed.settled().await;
     assert_eq!(bed.written("shop").len(), 3);
+}
+
+#[tokio::test]
+async fn a_server_that_fails_is_asked_by_one_request_at_a_time() {
+    let bed = Bed::new().await;
+    let failing = bed.server.fault(Fault::on("create", "events").status(500));
+    bed.events.send(draft("pod-0", "no image"));
+    bed.asked(2).await;
+    for i in 1..20 {
+        bed.events.send(draft(&format!("pod-{i}"), "no image"));
+    }
+    bed.asked(4).await;
+    let of_others = |r: &winddown_apiserver::Request| {
+        r.is("create", "events") && r.body["regarding"]["name"] != "pod-0"
+    };
+    assert!(!bed.server.requests().iter().any(of_others));
+    bed.server.lift(failing);
+    bed.settled().await;
+    assert_eq!(bed.written("shop").len(), 20);
 }
 
 #[tokio::test]
 async fn decisions_are_written_first_when_the_node_goes_down() {
     let bed = Bed::new().await;
     let held = bed.server.fault(Fault::on("create", "events").status(500));
-    for i in 0..5 {
+    bed.events.send(draft("pod-0", "routine"));
+    // From now on it is one request at a time.
+    bed.asked(2).await;
+    for i in 1..5 {
         bed.events.send(draft(&format!("pod-{i}"), "routine"));
     }
     bed.events.record(&Event::ExceededGracePeriod { pod: pod("web") });
-    assert_eq!(bed.events.flush(Instant::now() + Duration::from_millis(50)).await, 6);
+    assert_eq!(bed.events.flush(Instant::now() + Duration::from_millis(50)).await.len(), 6);
     bed.server.lift(held);
     bed.settled().await;
     let order: Vec<String> = bed

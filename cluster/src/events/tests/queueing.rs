@@ -40,25 +40,27 @@ async fn a_flush_waits_for_what_is_being_written_and_says_what_is_left() {
         let draft = routine("a", message);
         queue.push(if decided { draft.decided() } else { draft });
     }
-    assert_eq!(&*queue.next().await.draft.message, "1");
+    let first = queue.next().await;
+    assert_eq!(&*first.draft.message, "1");
     let deadline = Instant::now() + Duration::from_secs(2);
     let flushed = tokio::spawn({
         let queue = Arc::clone(&queue);
         async move { queue.flush(deadline).await }
     });
     queue.flushing().wait_for(|on| *on).await.unwrap();
-    queue.done(Fate::Written);
+    queue.done(&first, Fate::Written);
     // From now on decisions go first.
-    assert_eq!(&*queue.next().await.draft.message, "3");
-    queue.done(Fate::Refused);
-    assert_eq!(flushed.await.unwrap(), 1);
+    let third = queue.next().await;
+    assert_eq!(&*third.draft.message, "3");
+    queue.done(&third, Fate::Refused);
+    assert_eq!(flushed.await.unwrap(), [Subject::pod(&pod("a"))]);
     assert_eq!(Instant::now(), deadline);
     let counts = queue.counts();
     assert_eq!((counts.written, counts.refused, counts.waiting), (1, 1, 1));
-    assert_eq!(queue.flush(Instant::now()).await, 1);
-    queue.next().await;
-    queue.done(Fate::HeldBack);
-    assert_eq!(queue.flush(Instant::now() + Duration::from_secs(9)).await, 0);
+    assert_eq!(queue.flush(Instant::now()).await.len(), 1);
+    let second = queue.next().await;
+    queue.done(&second, Fate::HeldBack);
+    assert_eq!(queue.flush(Instant::now() + Duration::from_secs(9)).await, []);
 }
 
 #[tokio::test]
@@ -70,6 +72,7 @@ async fn names_differ_and_are_the_same_for_each_attempt() {
     let mut names = Vec::new();
     for _ in 0..3 {
         let queued = queue.next().await;
+        queue.done(&queued, Fate::Written);
         names.push(body::name(&queued));
         assert_eq!(body::name(&queued), names[names.len() - 1]);
     }

@@ -177,7 +177,7 @@ pub(crate) async fn events() -> BTreeSet<Right> {
     let pod = status::make(&server, "web", json!({}));
     for _ in 0..2 {
         events.send(EventDraft::warning(Subject::pod(pod.label()), "FailedSync", "no image"));
-        assert_eq!(events.flush(Instant::now() + Duration::from_secs(30)).await, 0);
+        assert!(events.flush(Instant::now() + Duration::from_secs(30)).await.is_empty());
     }
     used(&server)
 }
