@@ -98,6 +98,8 @@ pub struct Config {
     pub control_socket: PathBuf,
     /// `controlSocketGroup`; none leaves the socket to root.
     pub control_socket_group: Option<String>,
+    /// `shutdownSocket`; none asks logind.
+    pub shutdown_socket: Option<PathBuf>,
     /// `metricsAddress`; none serves metrics on the socket only.
     pub metrics_address: Option<SocketAddr>,
 }
@@ -180,6 +182,7 @@ impl Config {
     pub fn rooted(mut self, root: &Path) -> Self {
         let under = |path: &Path| root.join(path.strip_prefix("/").unwrap_or(path));
         self.static_pod_path = self.static_pod_path.map(|path| under(&path));
+        self.shutdown_socket = self.shutdown_socket.map(|path| under(&path));
         self.notices.file = self.notices.file.map(|path| under(&path));
         let cluster = &mut self.cluster;
         for path in [
@@ -236,6 +239,7 @@ impl Default for Config {
             state_directory: PathBuf::from("/var/lib/winddown"),
             control_socket: PathBuf::from("/run/winddown/winddown.sock"),
             control_socket_group: None,
+            shutdown_socket: None,
             metrics_address: None,
         }
     }

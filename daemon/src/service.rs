@@ -360,6 +360,7 @@ fn inhibitor_config(
     let mut wanted = InhibitorConfig::new(policy_of(&config.shutdown).delay_wanted());
     wanted.who = WHO.to_owned();
     wanted.root = Some(options.root.clone());
+    wanted.socket.clone_from(&config.shutdown_socket);
     wanted.store = Arc::new(notifier.clone());
     wanted.inherited_lock = notifier.take_inherited_lock().unwrap_or_else(|error| {
         tracing::warn!(

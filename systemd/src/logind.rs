@@ -4,6 +4,7 @@ mod bus;
 mod plan;
 mod raise_inhibit_delay;
 mod session;
+mod socket;
 mod supervisor;
 
 use std::fmt;
@@ -25,6 +26,7 @@ pub use self::bus::PeerConnector;
 pub(crate) use self::bus::fuzzing as bus_fuzzing;
 pub(crate) use self::bus::proxies;
 use self::session::LoginManager;
+use self::socket::SocketLogin;
 use self::supervisor::{Keeper, supervise};
 use crate::notify::{LockStore, NoStore};
 
@@ -48,6 +50,10 @@ pub struct InhibitorConfig {
     pub recheck: Duration,
     /// Where logind is.
     pub bus: Bus,
+    /// The unix socket on which a program of the node's owner announces shutdowns, in place of logind; `bus` and
+    /// `root` are not used then. Its server runs as root or as this user, or is not believed. The protocol is in
+    /// examples/shutdown-socket.
+    pub socket: Option<PathBuf>,
     /// A lock taken by an earlier process of this agent. It is used until a new one is granted, and
     /// dropped then.
     pub inherited_lock: Option<OwnedFd>,
@@ -92,6 +98,7 @@ impl InhibitorConfig {
             method_timeout: Duration::from_secs(5),
             recheck: Duration::from_secs(60),
             bus: Bus::System,
+            socket: None,
             inherited_lock: None,
             store: Arc::new(NoStore),
         }
@@ -99,6 +106,9 @@ impl InhibitorConfig {
 
     /// Where the configuration of this logind is; none when that is not known.
     fn configuration_root(&self) -> Option<&Path> {
+        if self.socket.is_some() {
+            return None;
+        }
         let of_machine = matches!(self.bus, Bus::System).then_some(Path::new("/"));
         self.root.as_deref().or(of_machine)
     }
@@ -112,6 +122,7 @@ impl fmt::Debug for InhibitorConfig {
             .field("who", &self.who)
             .field("method_timeout", &self.method_timeout)
             .field("bus", &self.bus)
+            .field("socket", &self.socket)
             .field("inherited_lock", &self.inherited_lock)
             .finish_non_exhaustive()
     }
@@ -125,6 +136,10 @@ impl LogindInhibitor {
     /// Must be called inside a tokio runtime with I/O and time enabled.
     pub fn start(config: InhibitorConfig) -> Self {
         let refused = Arc::new(AtomicU64::new(0));
+        if let Some(path) = config.socket.clone() {
+            let login = SocketLogin { path, timeout: config.method_timeout };
+            return Self::start_with(login, config, refused);
+        }
         let login = BusLogin {
             bus: config.bus.clone(),
             method_timeout: config.method_timeout,

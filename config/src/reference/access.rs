@@ -46,7 +46,7 @@ pub(super) fn section() -> Section {
 
 const GROUP: Kind = Kind::Text { pattern: "^[A-Za-z0-9_.-]{1,32}$" };
 
-fn socket(_: &str, path: &str) -> Option<String> {
+pub(super) fn socket(_: &str, path: &str) -> Option<String> {
     let long = path.len();
     (long > LONGEST_SOCKET_PATH)
         .then(|| format!("is {long} bytes long: a socket's path has at most {LONGEST_SOCKET_PATH}"))

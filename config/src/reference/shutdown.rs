@@ -69,6 +69,13 @@ pub(super) fn section() -> Section {
                  - priority: 10000\n  shutdownGracePeriodSeconds: 20\n\
                  - priority: 2000000000\n  shutdownGracePeriodSeconds: 10",
             ),
+        Top::new("shutdownSocket", |c| &mut c.shutdown_socket, Kind::PATH)
+            .doc(
+                "For nodes without logind: the socket on which a program of root's announces shutdowns and hands \
+                 out locks (examples/shutdown-socket). logind is not asked then.",
+            )
+            .check(super::access::socket)
+            .example("/run/node-agent/shutdown.sock"),
         Top::new("shutdownNotices", |c| &mut c.notices, Kind::object::<NoticesConfig>()).doc(
             "Who may give notice that this node ends at a certain time, beside the login manager and \
              an operator (`winddown drain --deadline`). The pods are then ended in the same order, in \

@@ -100,6 +100,14 @@ pub(super) fn lock(facts: &Facts) -> Option<Finding> {
         let phase = format!("{:?}", status.shutdown.phase).to_lowercase();
         return Some(CHECK.info("a shutdown is under way").saw(format!("phase {phase}")));
     }
+    if facts.config.config.shutdown_socket.is_some() {
+        let status = status?;
+        let finding = match status.lock.state {
+            LockState::Held => CHECK.ok("the shutdown lock is held"),
+            _ => CHECK.problem(NOT_HELD).fix("journalctl -u winddown -e"),
+        };
+        return Some(finding.saw(said_of_lock(status)));
+    }
     let login = match &facts.login {
         Fact::Known(login) => login,
         // That logind does not answer is said by another check.
@@ -146,6 +154,10 @@ pub(super) fn logind(facts: &Facts) -> Option<Finding> {
         Area::Shutdown,
         "only logind can make a shutdown wait; without it the unit's own stop is all there is",
     );
+    if let Some(socket) = &facts.config.config.shutdown_socket {
+        let seen = format!("shutdownSocket: {}", socket.display());
+        return Some(CHECK.ok("a program of this node announces shutdowns, not logind").saw(seen));
+    }
     Some(match &facts.login {
         Fact::Known(login) => CHECK.ok("logind answers").saw(format!(
             "waits up to {}, lists {} locks",
@@ -179,14 +191,20 @@ pub(super) fn delay(facts: &Facts) -> Option<Finding> {
     if wanted.is_zero() {
         return None;
     }
+    let told = || {
+        let told = facts.agent.known().and_then(|status| status.lock.delay_seconds);
+        told.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
+    };
+    if facts.config.config.shutdown_socket.is_some() {
+        let given = told()?;
+        let title = format!("a shutdown waits {}, {} are wanted", span(given), span(wanted));
+        return Some(if given >= wanted { CHECK.ok(title) } else { CHECK.warning(title) });
+    }
     let setting = facts.setting.known().and_then(Option::as_ref);
     let on_disk = setting.map_or(Duration::from_secs(5), |setting| setting.value);
     let given = match facts.login.known() {
         Some(login) => login.delay,
-        None if facts.live => {
-            let told = facts.agent.known().and_then(|status| status.lock.delay_seconds);
-            told.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())?
-        }
+        None if facts.live => told()?,
         None => on_disk,
     };
     if given >= wanted {

@@ -12,7 +12,6 @@ use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot};
-use tokio::task::JoinHandle;
 use winddown_shared::ShutdownKind;
 use zbus::connection::Builder;
 use zbus::proxy::CacheProperties;
@@ -20,7 +19,7 @@ use zbus::{Connection, MessageStream, fdo};
 
 use self::proxies::{Inhibitor, LoginProxy, SystemdProxy};
 use self::signal_verification::kind_named;
-use super::session::{CallError, Listed, LoginCalls, LoginManager, Session};
+use super::session::{AbortOnDrop, CallError, Listed, LoginCalls, LoginManager, Session};
 
 /// The well-known name of logind.
 pub(super) const LOGIN1: &str = "org.freedesktop.login1";
@@ -258,15 +257,6 @@ fn find(list: &[Inhibitor], who: &str, uid: u32, pid: u32) -> Listed {
         found = Listed::UnderAnotherPid;
     }
     found
-}
-
-/// Ends the reader, which holds the connection.
-struct AbortOnDrop(JoinHandle<()>);
-
-impl Drop for AbortOnDrop {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
 }
 
 /// Sorts an error by what can be done about it.

@@ -7,6 +7,7 @@ use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use winddown_shared::ShutdownKind;
 
@@ -142,4 +143,13 @@ pub(crate) enum CallError {
         /// What is wrong with it.
         detail: String,
     },
+}
+
+/// Ends what reads a connection, and with it the connection.
+pub(crate) struct AbortOnDrop(pub(crate) JoinHandle<()>);
+
+impl Drop for AbortOnDrop {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
 }

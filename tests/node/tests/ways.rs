@@ -12,4 +12,5 @@ mod down;
 mod emulated;
 mod notice;
 mod scheduled;
+mod socket;
 mod soft_reboot;

@@ -3,7 +3,7 @@
 use super::super::*;
 use super::Severity::{Info, Ok as Well, Problem, Warning};
 use super::check;
-use winddown_control::api::{Phase, ReportEntry};
+use winddown_control::api::{LockState, Phase, ReportEntry};
 
 /// Every user may take a delay lock, in whatever name.
 #[test]
@@ -227,4 +227,23 @@ fn last(outcome: &str) -> Fact<Option<ReportEntry>> {
         pods: 3,
         ..ReportEntry::default()
     }))
+}
+
+/// Where a program of the node's owner announces shutdowns, logind is not missed.
+#[test]
+fn a_node_whose_shutdowns_are_announced_on_a_socket_needs_no_logind() {
+    let mut facts = healthy();
+    facts.login = unseen(Unseen::Absent);
+    assert_eq!(finding(&facts, "logind").unwrap().severity, Problem);
+    facts.config.config.shutdown_socket = Some("/run/node-agent/shutdown.sock".into());
+    known(&mut facts.agent).lock.delay_seconds = Some(600.0);
+    for check in ["logind", "lock", "delay"] {
+        assert_eq!(finding(&facts, check).unwrap().severity, Well, "{check}");
+    }
+    known(&mut facts.agent).lock.state = LockState::Waiting;
+    known(&mut facts.agent).lock.delay_seconds = Some(1.0);
+    assert_eq!(finding(&facts, "lock").unwrap().severity, Problem);
+    assert_eq!(finding(&facts, "delay").unwrap().severity, Warning);
+    known(&mut facts.agent).lock.delay_seconds = None;
+    assert!(finding(&facts, "delay").is_none());
 }
