@@ -119,30 +119,28 @@ pub trait Driver: Sized + Send + Sync + 'static {
     ) -> impl Future<Output = Result<(), RuntimeError>> + Send;
 }
 
-/// Does what a hook or a probe says for a container's run, by its name and its id, within `limit`. Dropping the future
-/// gives it up.
+/// Does what a hook or a probe says for a container's run, by its name and its id, within `limit`. Gives what there is
+/// to warn of. Dropping the future gives it up.
 pub(crate) async fn act<D: Driver>(
     driver: &Arc<D>,
     entry: &Entry<D>,
     run: (&str, &str),
     action: &Action,
     limit: Duration,
-) -> Result<(), ActionError> {
+) -> Result<Option<String>, ActionError> {
     let asked = async {
         match action {
-            Action::Sleep(length) => {
-                tokio::time::sleep(*length).await;
-                Ok(())
-            }
-            Action::Http(get) => get.ask().await.map_err(ActionError::NoAnswer),
-            Action::Tcp(endpoint) => endpoint.connect().await.map_err(ActionError::NoAnswer),
-            Action::Grpc { uri, service } => driver.ask_grpc(uri, service).await,
-            Action::Exec(_) => Ok(()),
+            Action::Sleep(length) => tokio::time::sleep(*length).await,
+            Action::Http(get) => return get.ask().await.map_err(ActionError::NoAnswer),
+            Action::Tcp(endpoint) => endpoint.connect().await.map_err(ActionError::NoAnswer)?,
+            Action::Grpc { uri, service } => driver.ask_grpc(uri, service).await?,
+            Action::Exec(_) => {}
         }
+        Ok(None)
     };
     if let Action::Exec(command) = action {
         // The driver keeps the time of a command.
-        return driver.exec(entry, run, command, limit).await;
+        return driver.exec(entry, run, command, limit).await.map(|()| None);
     }
     timeout(limit, asked).await.map_err(|_| ActionError::Timeout)?
 }

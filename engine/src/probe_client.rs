@@ -1,4 +1,4 @@
-//! Asks a container over TCP or HTTP whether it is there: for probes and lifecycle handlers.
+//! Asks a container over TCP, HTTP or HTTPS whether it is there: for probes and lifecycle handlers.
 
 use std::fmt::{self, Write as _};
 use std::io;
@@ -6,16 +6,19 @@ use std::net::IpAddr;
 
 use http::header::{CONNECTION, CONTENT_LENGTH, HOST, TRAILER, TRANSFER_ENCODING, USER_AGENT};
 use http::uri::PathAndQuery;
-use http::{HeaderName, HeaderValue};
+use http::{HeaderName, HeaderValue, Uri};
 use k8s_openapi::api::core::v1 as api;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
 use crate::environment::NodeFacts;
 
-/// Longest part of an HTTP answer that is read, in bytes: its first line.
-const MAX_STATUS_LINE: usize = 4096;
+mod exchange;
+
+use exchange::exchange;
+
+/// How many requests one becomes when the server redirects it; the kubelet's.
+const MAX_REQUESTS: usize = 10;
 
 /// Where to ask.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,6 +32,7 @@ pub struct Endpoint {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HttpGet {
     endpoint: Endpoint,
+    is_tls: bool,
     /// The path and the headers; or what of them cannot be sent. Such a pod is refused at admission, but
     /// one that runs may have been admitted by an older agent.
     request: Result<(PathAndQuery, Vec<Header>), String>,
@@ -56,6 +60,13 @@ impl Endpoint {
         Some(Self { host: host(action.host.as_deref(), node), port })
     }
 
+    fn authority(&self) -> String {
+        match self.host.parse() {
+            Ok(IpAddr::V6(ip)) => format!("[{ip}]:{}", self.port),
+            _ => format!("{}:{}", self.host, self.port),
+        }
+    }
+
     /// Connects, and closes again.
     ///
     /// # Errors
@@ -78,44 +89,93 @@ impl HttpGet {
             Some(field) => Err(format!("httpGet.{field} {}", field.why())),
             None => read(action, &endpoint),
         };
-        Some(Self { endpoint, request })
+        let is_tls = action.scheme.as_deref().is_some_and(|s| s.eq_ignore_ascii_case("https"));
+        Some(Self { endpoint, is_tls, request })
     }
 
-    /// Asks. A status from 200 to 399 is well.
+    /// Asks. A status from 200 to 299 is well. A redirect is followed while it names the same host; one that is not is
+    /// well too, and given in the kubelet's words.
     ///
     /// # Errors
-    /// Another status, no HTTP, no listener, or the spec's request cannot be sent.
-    pub async fn ask(&self) -> io::Result<()> {
-        let request = self.request()?;
-        let Endpoint { host, port } = &self.endpoint;
-        let mut stream = TcpStream::connect((host.as_str(), *port)).await?;
-        stream.write_all(&request).await?;
-        let mut answer = Vec::with_capacity(256);
-        while !answer.contains(&b'\n') && answer.len() < MAX_STATUS_LINE {
-            if stream.read_buf(&mut answer).await? == 0 {
-                break;
-            }
-        }
-        match status(&answer) {
-            Some(200..=399) => Ok(()),
-            Some(code) => {
-                Err(io::Error::other(format!("HTTP probe failed with statuscode: {code}")))
-            }
-            None => Err(io::Error::other("the answer is not HTTP")),
-        }
-    }
-
-    fn request(&self) -> io::Result<Vec<u8>> {
+    /// Another status, too many redirects, no HTTP, no listener, or the spec's request cannot be sent.
+    pub async fn ask(&self) -> io::Result<Option<String>> {
         let (path, headers) = self
             .request
             .as_ref()
             .map_err(|why| io::Error::new(io::ErrorKind::InvalidInput, why.clone()))?;
-        let mut bytes = format!("GET {path} HTTP/1.1\r\n").into_bytes();
-        for Header { spelled, value, .. } in headers {
-            bytes.extend([spelled.as_bytes(), b": ", value.as_bytes(), b"\r\n"].concat());
+        let mut to =
+            To { endpoint: self.endpoint.clone(), is_tls: self.is_tls, path: path.clone() };
+        for _ in 0..MAX_REQUESTS {
+            let Endpoint { host, port } = &to.endpoint;
+            let moved = to.endpoint != self.endpoint;
+            let request = to.request(headers, moved);
+            let answer = exchange((host, *port), to.is_tls, &request).await?;
+            let next = match answer.status {
+                301..=303 | 307 | 308 => answer.location.and_then(|location| to.joined(&location)),
+                200..=299 => return Ok(None),
+                300..=399 => None,
+                code => {
+                    let text = format!("HTTP probe failed with statuscode: {code}");
+                    return Err(io::Error::other(text));
+                }
+            };
+            match next.filter(|next| next.endpoint.host == self.endpoint.host) {
+                Some(next) => to = next,
+                None => {
+                    let body = answer.body;
+                    return Ok(Some(format!("Probe terminated redirects, Response body: {body}")));
+                }
+            }
+        }
+        Err(io::Error::other(format!("stopped after {MAX_REQUESTS} redirects")))
+    }
+}
+
+/// Where a request goes.
+#[derive(Debug)]
+struct To {
+    endpoint: Endpoint,
+    is_tls: bool,
+    path: PathAndQuery,
+}
+
+impl To {
+    /// `moved`: the spec's `Host` is another server's.
+    fn request(&self, headers: &[Header], moved: bool) -> Vec<u8> {
+        let mut bytes = format!("GET {} HTTP/1.1\r\n", self.path).into_bytes();
+        for Header { spelled, value, name } in headers {
+            let host = (moved && name == HOST).then(|| self.endpoint.authority());
+            let value = host.as_deref().map_or(value.as_bytes(), str::as_bytes);
+            bytes.extend([spelled.as_bytes(), b": ", value, b"\r\n"].concat());
         }
         bytes.extend(b"Connection: close\r\n\r\n");
-        Ok(bytes)
+        bytes
+    }
+
+    /// Where a redirect leads from here; none if that is nothing that can be asked.
+    fn joined(&self, location: &str) -> Option<Self> {
+        let absolute = match location.strip_prefix("//") {
+            Some(_) if self.is_tls => format!("https:{location}"),
+            Some(_) => format!("http:{location}"),
+            None => location.to_owned(),
+        };
+        let Some((scheme, rest)) = absolute.split_once("://") else {
+            let here = self.path.path();
+            let directory = &here[..here.rfind('/').map_or(0, |at| at + 1)];
+            let directory = if location.starts_with('/') { "" } else { directory };
+            let path = PathAndQuery::try_from(escaped(&format!("{directory}{location}"))).ok()?;
+            return Some(Self { endpoint: self.endpoint.clone(), is_tls: self.is_tls, path });
+        };
+        let is_tls = scheme.eq_ignore_ascii_case("https");
+        if !is_tls && !scheme.eq_ignore_ascii_case("http") {
+            return None;
+        }
+        let (authority, path) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
+        let authority: Uri = authority.parse().ok()?;
+        let host = authority.host()?.trim_matches(['[', ']']).to_owned();
+        let port = authority.port_u16().unwrap_or(if is_tls { 443 } else { 80 });
+        let path = PathAndQuery::try_from(escaped(path)).ok()?;
+        Some(Self { endpoint: Endpoint { host, port }, is_tls, path })
     }
 }
 
@@ -189,10 +249,7 @@ fn read(
     let path = action.path.as_deref().filter(|p| !p.is_empty()).unwrap_or("/");
     let path = PathAndQuery::try_from(escaped(path))
         .map_err(|error| format!("httpGet.path is no path: {error}"))?;
-    let host = match endpoint.host.parse() {
-        Ok(IpAddr::V6(ip)) => format!("[{ip}]:{}", endpoint.port),
-        _ => format!("{}:{}", endpoint.host, endpoint.port),
-    };
+    let host = endpoint.authority();
     let agent = concat!("kube-probe/winddown-", env!("CARGO_PKG_VERSION"));
     let mut headers: Vec<Header> = Vec::new();
     let of_spec = action.http_headers.iter().flatten().map(|h| (&*h.name, &*h.value));
@@ -262,15 +319,15 @@ fn host(named: Option<&str>, node: &NodeFacts) -> String {
     named.filter(|h| !h.is_empty()).map_or_else(own, str::to_owned)
 }
 
-fn status(answer: &[u8]) -> Option<u16> {
-    let line = answer.split(|&b| b == b'\n').next()?;
-    let line = std::str::from_utf8(line).ok()?.strip_prefix("HTTP/1.")?;
-    line.split_ascii_whitespace().nth(1)?.parse().ok()
-}
-
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use rcgen::{CertificateParams, KeyPair};
     use serde_json::json;
+    use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+    use tokio_rustls::TlsAcceptor;
+    use tokio_rustls::rustls::{ServerConfig, crypto::ring::default_provider};
 
     use super::*;
 
@@ -294,20 +351,6 @@ mod tests {
         }
     }
 
-    #[test]
-    fn the_status_is_read_from_the_first_line_only() {
-        for (answer, expected) in [
-            ("HTTP/1.1 200 OK\r\n", Some(200)),
-            ("HTTP/1.0 404\r\n\r\nHTTP/1.1 200", Some(404)),
-            ("HTTP/1.1 2000\r\n", Some(2000)),
-            ("SSH-2.0-OpenSSH\r\n", None),
-            ("HTTP/1.1", None),
-            ("", None),
-        ] {
-            assert_eq!(status(answer.as_bytes()), expected, "{answer:?}");
-        }
-    }
-
     fn action(action: serde_json::Value) -> api::HTTPGetAction {
         serde_json::from_value(action).unwrap()
     }
@@ -318,7 +361,10 @@ mod tests {
     }
 
     fn request(spec: serde_json::Value) -> String {
-        String::from_utf8(get(spec).request().unwrap()).unwrap()
+        let HttpGet { endpoint, is_tls, request } = get(spec);
+        let (path, headers) = request.unwrap();
+        let to = To { endpoint, is_tls, path };
+        String::from_utf8(to.request(&headers, false)).unwrap()
     }
 
     #[test]
@@ -384,7 +430,7 @@ mod tests {
             let found = unsendable(&action(spec.clone()));
             assert_eq!(found.len(), 1, "{spec}");
             assert_eq!(found[0].to_string(), field, "{spec}");
-            let error = get(spec.clone()).request().unwrap_err().to_string();
+            let error = get(spec.clone()).request.unwrap_err();
             assert!(error.starts_with(&format!("httpGet.{field} ")), "{error}");
         }
         let fine = json!({"port": 80, "path": "/a b?c#d", "host": "my_host.example", "httpHeaders":
@@ -393,7 +439,7 @@ mod tests {
     }
 
     /// Listens, answers one request, and gives what arrived until the client closed.
-    async fn asked(spec: serde_json::Value) -> (io::Result<()>, String) {
+    async fn asked(spec: serde_json::Value) -> (io::Result<Option<String>>, String) {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let mut spec = spec;
         spec["port"] = json!(listener.local_addr().unwrap().port());
@@ -428,6 +474,102 @@ mod tests {
             let (result, seen) = asked(spec).await;
             assert_eq!(result.unwrap_err().kind(), io::ErrorKind::InvalidInput);
             assert_eq!(seen, "");
+        }
+    }
+
+    /// Answers one request by its path.
+    async fn answer(mut stream: impl AsyncRead + AsyncWrite + Unpin, answers: &[(&str, &str)]) {
+        let mut seen = Vec::new();
+        while !seen.ends_with(b"\r\n\r\n") && stream.read_buf(&mut seen).await.unwrap() > 0 {}
+        let path = String::from_utf8(seen).unwrap().split(' ').nth(1).unwrap().to_owned();
+        let (_, answer) = answers.iter().find(|(known, _)| *known == path).unwrap();
+        stream.write_all(format!("HTTP/1.1 {answer}").as_bytes()).await.unwrap();
+        let _ = stream.shutdown().await;
+    }
+
+    /// What comes of asking a server for `path`.
+    async fn outcome(
+        path: &str,
+        scheme: &str,
+        answers: &[(&str, &str)],
+    ) -> Result<Option<String>, String> {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let key = KeyPair::generate().unwrap();
+        let own =
+            CertificateParams::new(vec!["a.test".to_owned()]).unwrap().self_signed(&key).unwrap();
+        let config = ServerConfig::builder_with_provider(Arc::new(default_provider()))
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_no_client_auth()
+            .with_single_cert(vec![own.der().clone()], key.into())
+            .unwrap();
+        let serving = async {
+            loop {
+                let (stream, _) = listener.accept().await.unwrap();
+                match scheme {
+                    "HTTPS" => {
+                        let acceptor = TlsAcceptor::from(Arc::new(config.clone()));
+                        answer(acceptor.accept(stream).await.unwrap(), answers).await;
+                    }
+                    _ => answer(stream, answers).await,
+                }
+            }
+        };
+        let get = get(json!({"port": port, "path": path, "scheme": scheme}));
+        tokio::select! {
+            outcome = get.ask() => outcome.map_err(|error| error.to_string()),
+            () = serving => unreachable!(),
+        }
+    }
+
+    #[tokio::test]
+    async fn a_server_with_a_certificate_of_its_own_is_asked_over_https() {
+        assert_eq!(outcome("/", "HTTPS", &[("/", "200 OK\r\n\r\n")]).await, Ok(None));
+        let failed = Err("HTTP probe failed with statuscode: 503".to_owned());
+        assert_eq!(outcome("/", "HTTPS", &[("/", "503 No\r\n\r\n")]).await, failed);
+    }
+
+    #[tokio::test]
+    async fn a_redirect_on_the_same_host_is_followed_and_another_is_well_with_a_warning() {
+        let failed = Err("HTTP probe failed with statuscode: 500".to_owned());
+        let lost = "302 Found\r\nLocation: http://0.0.0.0/\r\n\r\n<a>Found</a>.";
+        let servers = [
+            ("/a", "302 Found\r\nLocation: /b/c\r\n\r\n"),
+            ("/b/c", "307 Temporary\r\nlocation: d?e#f\r\n\r\n"),
+            ("/b/d?e", "500 No\r\n\r\n"),
+            ("/loop", "301 Moved\r\nLocation: /loop\r\n\r\n"),
+            ("/lost", lost),
+            ("/nowhere", "302 Found\r\n\r\n"),
+        ];
+        assert_eq!(outcome("/a", "HTTP", &servers).await, failed);
+        let warning =
+            |body: &str| Ok(Some(format!("Probe terminated redirects, Response body: {body}")));
+        assert_eq!(outcome("/lost", "HTTP", &servers).await, warning("<a>Found</a>."));
+        assert_eq!(outcome("/nowhere", "HTTP", &servers).await, warning(""));
+        assert_eq!(
+            outcome("/loop", "HTTP", &servers).await,
+            Err("stopped after 10 redirects".to_owned())
+        );
+    }
+
+    #[test]
+    fn a_redirect_is_read_as_a_browser_reads_it() {
+        let joined = |location: &str| {
+            let HttpGet { endpoint, request, .. } = get(json!({"port": 80, "path": "/a/b?c"}));
+            let to = To { endpoint, is_tls: true, path: request.unwrap().0 }.joined(location)?;
+            Some(format!("{} {} {}", to.is_tls, to.endpoint.authority(), to.path))
+        };
+        for (location, to) in [
+            ("/x", Some("true 127.0.0.1:80 /x")),
+            ("x?y", Some("true 127.0.0.1:80 /a/x?y")),
+            ("//b:1/x", Some("true b:1 /x")),
+            ("http://b", Some("false b:80 /")),
+            ("https://[::1]/x", Some("true [::1]:443 /x")),
+            ("ftp://b/x", None),
+            ("http:///x", None),
+        ] {
+            assert_eq!(joined(location).as_deref(), to, "{location}");
         }
     }
 

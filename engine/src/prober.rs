@@ -58,7 +58,11 @@ impl<D: Driver> Probed for ProbedRun<D> {
         let run = (&*self.name, &*self.id);
         let tell = |what| self.driver.pods().tell(&self.entry, Some(&self.name), what);
         match act(&self.driver, &self.entry, run, action, timeout).await {
-            Ok(()) => Some(true),
+            Ok(None) => Some(true),
+            Ok(Some(warning)) => {
+                tell(Happening::ProbeWarned { probe, warning });
+                Some(true)
+            }
             Err(error @ ActionError::Unasked { .. }) => {
                 let error = error_chain(&error);
                 tracing::debug!(container = %self.name, error, "a probe could not be asked");

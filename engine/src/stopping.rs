@@ -177,7 +177,7 @@ async fn end_one<D: Driver>(
                 if done.is_err() {
                     driver.pods().tell(entry, Some(name), Happening::PreStopFailed);
                 }
-                done
+                done.map(drop)
             };
             pre_stop(&pod::title(entry), name, grace.clone(), last_call, run).await;
         }

@@ -138,8 +138,9 @@ fn handler(
     found.refuse_if(exec.is_some_and(is_empty), "exec.command", "there is nothing to run");
     let no_port = "is neither a port number nor the name of a port of this container";
     if let Some(http) = http {
-        let is_tls = http.scheme.as_deref().is_some_and(|s| s.eq_ignore_ascii_case("https"));
-        found.refuse_if(is_tls, "httpGet.scheme", "HTTPS is not spoken: use `exec`");
+        let scheme = http.scheme.as_deref().unwrap_or_default().to_ascii_uppercase();
+        let is_known = matches!(&*scheme, "" | "HTTP" | "HTTPS");
+        found.refuse_if(!is_known, "httpGet.scheme", "write `HTTP` or `HTTPS`");
         found.refuse_if(probe_client::port(&http.port, one).is_none(), "httpGet.port", no_port);
         for field in probe_client::unsendable(http) {
             found.refuse(&format!("httpGet.{field}"), field.why());

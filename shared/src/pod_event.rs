@@ -81,6 +81,13 @@ pub enum Happening {
         /// What it answered.
         output: String,
     },
+    /// A probe passed, but not as it should.
+    ProbeWarned {
+        /// Which.
+        probe: ProbeKind,
+        /// What there is to warn of.
+        warning: String,
+    },
     /// A probe could not be asked.
     ProbeErrored {
         /// Which.

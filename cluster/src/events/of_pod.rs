@@ -49,6 +49,9 @@ pub(super) fn draft(event: &PodEvent) -> EventDraft {
         H::Unhealthy { probe, output } => {
             (Warning, "Unhealthy", format!("{} probe failed: {output}", word(*probe)))
         }
+        H::ProbeWarned { probe, warning } => {
+            (Warning, "ProbeWarning", format!("{} probe warning: {warning}", word(*probe)))
+        }
         H::ProbeErrored { probe, error } => {
             let probe = word(*probe);
             let message = format!("{probe} probe errored and resulted in unknown state: {error}");

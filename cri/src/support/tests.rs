@@ -120,7 +120,7 @@ fn what_a_pod_asks_in_vain_is_named() {
             "spec.containers[0].livenessProbe.grpc.port",
         ),
         (
-            with(&json!({"livenessProbe": {"httpGet": {"port": 1, "scheme": "HTTPS"}}})),
+            with(&json!({"livenessProbe": {"httpGet": {"port": 1, "scheme": "GOPHER"}}})),
             "spec.containers[0].livenessProbe.httpGet.scheme",
         ),
         (

@@ -80,6 +80,12 @@ fn what_happens_to_containers_is_told_in_the_kubelets_words() {
             "Readiness probe failed: HTTP probe failed with statuscode: 500",
         ),
         (
+            H::ProbeWarned { probe: ProbeKind::Liveness, warning: "elsewhere".to_owned() },
+            "Warning",
+            "ProbeWarning",
+            "Liveness probe warning: elsewhere",
+        ),
+        (
             H::ProbeErrored { probe: ProbeKind::Liveness, error: "busy".to_owned() },
             "Warning",
             "Unhealthy",

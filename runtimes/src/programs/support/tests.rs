@@ -84,7 +84,7 @@ fn each_field_that_cannot_be_honoured_is_named() {
             main("lifecycle.preStop.exec.command"),
         ),
         (
-            json!({"main": {"lifecycle": {"postStart": {"httpGet": {"port": 1, "scheme": "HTTPS"}}}}}),
+            json!({"main": {"lifecycle": {"postStart": {"httpGet": {"port": 1, "scheme": "GOPHER"}}}}}),
             main("lifecycle.postStart.httpGet.scheme"),
         ),
         (json!({"main": {"lifecycle": {"stopSignal": "SIGNOPE"}}}), main("lifecycle.stopSignal")),

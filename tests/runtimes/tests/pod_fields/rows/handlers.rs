@@ -60,7 +60,7 @@ pub(super) fn groups() -> Vec<Group> {
                 httpHeaders = [{"name": "X-A", "value": "1"}] => yes("a_header_of_the_spec_replaces_ours"), yes("a_header_of_the_spec_replaces_ours");
                 path = "/health" => yes("a_path_is_sent_as_the_kubelet_sends_it").but(json!("/a\nb")), yes("a_path_is_sent_as_the_kubelet_sends_it").but(json!("/a\nb"));
                 port = 81 => yes("a_port_is_a_number_or_a_name_of_the_container").but(json!("unnamed")), yes("a_port_is_a_number_or_a_name_of_the_container").but(json!("unnamed"));
-                scheme = "HTTP" => yes("a_server_sees_one_request_whatever_the_spec_says").but(json!("HTTPS")), yes("a_server_sees_one_request_whatever_the_spec_says").but(json!("HTTPS"));
+                scheme = "HTTPS" => yes("a_server_with_a_certificate_of_its_own_is_asked_over_https").but(json!("GOPHER")), yes("a_server_with_a_certificate_of_its_own_is_asked_over_https").but(json!("GOPHER"));
             },
         ),
         group(
