@@ -168,6 +168,7 @@ fn kind_text(kind: ContainerKind) -> &'static str {
         ContainerKind::Init => "init",
         ContainerKind::Sidecar => "sidecar",
         ContainerKind::Regular => "regular",
+        ContainerKind::Ephemeral => "ephemeral",
     }
 }
 
@@ -175,6 +176,7 @@ fn kind_of(text: &str) -> ContainerKind {
     match text {
         "init" => ContainerKind::Init,
         "sidecar" => ContainerKind::Sidecar,
+        "ephemeral" => ContainerKind::Ephemeral,
         _ => ContainerKind::Regular,
     }
 }

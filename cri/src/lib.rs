@@ -245,7 +245,7 @@ impl Runtime for CriRuntime {
     }
 
     fn supports(&self, pod: &Pod) -> Result<(), RuntimeError> {
-        refused_or_ignored(pod, check_supported(pod), false).map(drop)
+        refused_or_ignored(check_supported(pod), false).map(drop)
     }
 }
 

@@ -3,8 +3,9 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use winddown_engine::plan::{self, ContainerRule};
 use winddown_engine::pod::{self, Boundary};
-use winddown_shared::UnsupportedField;
+use winddown_shared::{Pod, UnsupportedField};
 
 use super::direct::{Direct, HeldMounts};
 
@@ -84,6 +85,12 @@ impl Boundary for InSandbox {
 
     fn is_past(pod: &Sandboxes, run: &Held) -> bool {
         pod.sandbox().is_none_or(|sandbox| sandbox.id != run.sandbox)
+    }
+
+    fn rules(pod: &Pod) -> Vec<ContainerRule> {
+        let mut rules = plan::rules(pod);
+        rules.extend(plan::ephemeral_rules(pod));
+        rules
     }
 
     fn has_more(pod: &Sandboxes) -> bool {

@@ -30,6 +30,8 @@ pub(crate) struct Start<'a> {
     pub(crate) field: &'a str,
     pub(crate) kind: ContainerKind,
     pub(crate) place: usize,
+    /// The id of the container whose processes it is to see.
+    pub(crate) target: Option<&'a str>,
     pub(crate) attempt: u32,
     pub(crate) backoff: Duration,
     pub(crate) image: &'a api::Image,
@@ -86,6 +88,7 @@ pub(crate) fn container(start: &Start<'_>) -> Result<api::ContainerConfig, Runti
             security_context: Some(security::container_security(
                 pod,
                 container,
+                start.target,
                 start.image,
                 &config.seccomp_dir,
             )),

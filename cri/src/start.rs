@@ -154,14 +154,19 @@ async fn make(
     pod: &Pod,
     found: &Found<'_>,
 ) -> Result<Arc<str>, StartError> {
-    let container = found.container;
+    let container = &*found.container;
     let name = &container.name;
-    let plan = {
+    let (plan, target) = {
         let state = entry.lock();
+        let target = found.target.and_then(|target| state.running_id(target));
         let sandbox = state.own.sandbox().map(|s| (Arc::clone(&s.id), s.attempt));
         let next = state.next(name, &context.config.backoff);
-        sandbox.zip(next).map(|(sandbox, next)| (sandbox, next, state.ips.clone()))
+        (sandbox.zip(next).map(|(sandbox, next)| (sandbox, next, state.ips.clone())), target)
     };
+    if let (Some(name), None) = (found.target, &target) {
+        let why = format!("unable to find target container {name:?}");
+        return Err(StartError::Trouble(CONFIG_ERROR, why));
+    }
     let Some(((sandbox_id, sandbox_attempt), (attempt, backoff), ips)) = plan else {
         return Err(StartError::Stopping);
     };
@@ -182,6 +187,7 @@ async fn make(
         field,
         kind: found.kind,
         place: found.place,
+        target: target.as_deref(),
         attempt,
         backoff,
         image: &image,

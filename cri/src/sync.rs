@@ -33,7 +33,7 @@ fn take(entry: &PodEntry, pod: &Pod) -> Result<(), RuntimeError> {
     let mut state = entry.lock();
     if !state.pod.as_ref().is_some_and(|known| known.is_same_object(pod)) {
         let unsupported = support::check_supported(pod);
-        state.own.ignored = refused_or_ignored(pod, unsupported, pod::has_started(&state))?;
+        state.own.ignored = refused_or_ignored(unsupported, pod::has_started(&state))?;
         state.own.prepared = false;
     }
     state.want(pod);

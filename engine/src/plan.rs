@@ -14,8 +14,10 @@
 //!   first. What ended for good before that is [`ContainerObservation::Done`], the rest [`ContainerObservation::Never`].
 //! * A container that ends is restarted as `restartPolicy` says: at once the first time, then after
 //!   10 s, doubling to 5 min; a run of 10 min clears that ([`Backoff`]).
+//! * An ephemeral container is started once, whatever the others do.
 //! * When no regular container runs or will run again, nothing is started any more, sidecars neither.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -91,7 +93,8 @@ pub struct Plan {
     pub done: bool,
 }
 
-/// The rules of a pod's containers: init containers first, then the regular ones, in spec order.
+/// The rules of a pod's containers without the ephemeral ones: init containers first, then the regular ones, in spec
+/// order.
 pub fn rules(pod: &Pod) -> Vec<ContainerRule> {
     let Some(spec) = pod.spec.as_ref() else { return Vec::new() };
     let restart = match spec.restart_policy.as_deref() {
@@ -110,6 +113,16 @@ pub fn rules(pod: &Pod) -> Vec<ContainerRule> {
     init.chain(regular).collect()
 }
 
+/// The rules of a pod's ephemeral containers, which come after the others.
+pub fn ephemeral_rules(pod: &Pod) -> impl Iterator<Item = ContainerRule> {
+    let all = pod.spec.iter().flat_map(|spec| spec.ephemeral_containers.iter().flatten());
+    all.map(|one| ContainerRule {
+        name: one.name.as_str().into(),
+        kind: ContainerKind::Ephemeral,
+        restart: Restart::Never,
+    })
+}
+
 /// The part an entry of `spec.initContainers` plays.
 pub fn kind_of_init(container: &api::Container) -> ContainerKind {
     match container.restart_policy.as_deref() {
@@ -122,13 +135,15 @@ pub fn kind_of_init(container: &api::Container) -> ContainerKind {
 #[derive(Clone, Debug)]
 pub struct Found<'a> {
     /// What the spec says of it.
-    pub container: &'a api::Container,
+    pub container: Cow<'a, api::Container>,
     /// Its path, for example `spec.containers[0]`.
     pub field: String,
     /// The part it plays.
     pub kind: ContainerKind,
-    /// Init containers first, then the regular ones.
+    /// Init containers first, then the regular ones, then the ephemeral ones.
     pub place: usize,
+    /// The container whose processes an ephemeral one sees.
+    pub target: Option<&'a str>,
 }
 
 /// The container of this name.
@@ -137,11 +152,25 @@ pub fn find<'a>(pod: &'a Pod, name: &str) -> Option<Found<'a>> {
     let init = spec.init_containers.as_deref().unwrap_or_default();
     if let Some(i) = init.iter().position(|c| c.name == name) {
         let (container, field) = (&init[i], format!("spec.initContainers[{i}]"));
-        return Some(Found { container, field, kind: kind_of_init(container), place: i });
+        let (kind, container) = (kind_of_init(container), Cow::Borrowed(container));
+        return Some(Found { container, field, kind, place: i, target: None });
     }
-    let i = spec.containers.iter().position(|c| c.name == name)?;
-    let (container, field) = (&spec.containers[i], format!("spec.containers[{i}]"));
-    Some(Found { container, field, kind: ContainerKind::Regular, place: init.len() + i })
+    if let Some(i) = spec.containers.iter().position(|c| c.name == name) {
+        let container = Cow::Borrowed(&spec.containers[i]);
+        let (field, kind) = (format!("spec.containers[{i}]"), ContainerKind::Regular);
+        return Some(Found { container, field, kind, place: init.len() + i, target: None });
+    }
+    let ephemeral = spec.ephemeral_containers.as_deref().unwrap_or_default();
+    let i = ephemeral.iter().position(|c| c.name == name)?;
+    // Its fields are a container's, and the target.
+    let container = serde_json::from_value(serde_json::to_value(&ephemeral[i]).ok()?).ok()?;
+    Some(Found {
+        container: Cow::Owned(container),
+        field: format!("spec.ephemeralContainers[{i}]"),
+        kind: ContainerKind::Ephemeral,
+        place: init.len() + spec.containers.len() + i,
+        target: ephemeral[i].target_container_name.as_deref().filter(|name| !name.is_empty()),
+    })
 }
 
 /// What to do next. `seen` has one entry for each rule, in the same order; a missing one counts as
@@ -155,6 +184,9 @@ pub fn plan(rules: &[ContainerRule], seen: &[ContainerObservation]) -> Plan {
     let begun = kinds(ContainerKind::Regular).any(|(i, _)| is_begun(at(i)));
     if is_done(rules, at, begun) {
         return Plan { done: true, ..plan };
+    }
+    for (i, rule) in kinds(ContainerKind::Ephemeral) {
+        plan.consider(i, rule, at(i));
     }
     if begun {
         for (i, rule) in kinds(ContainerKind::Sidecar) {
@@ -216,6 +248,7 @@ impl ContainerRule {
             // An init container's work may have been lost; one that failed the pod has.
             ContainerKind::Init => self.restart == Restart::Never && exit_code != 0,
             ContainerKind::Sidecar => false,
+            ContainerKind::Ephemeral => true,
         }
     }
 }
@@ -245,7 +278,7 @@ impl Plan {
         // Sidecars before the one that holds things up are kept running meanwhile.
         for (i, rule) in rules.iter().enumerate() {
             match (rule.kind, at(i)) {
-                (ContainerKind::Regular, _)
+                (ContainerKind::Regular | ContainerKind::Ephemeral, _)
                 | (ContainerKind::Init, ContainerObservation::Ended { exit_code: 0, .. })
                 | (
                     ContainerKind::Sidecar,

@@ -31,6 +31,11 @@ pub trait Boundary: Debug + Default + Send + Sync + 'static {
     /// Whether what the run was in is gone: its pod begins anew.
     fn is_past(pod: &Self::Pod, run: &Self::Run) -> bool;
 
+    /// The rules of the containers that are run.
+    fn rules(pod: &Pod) -> Vec<ContainerRule> {
+        plan::rules(pod)
+    }
+
     /// Whether more of the pod runs than its containers' newest runs.
     fn has_more(_: &Self::Pod) -> bool {
         false
@@ -105,14 +110,14 @@ impl<B: Boundary> PodState<B> {
         if self.pod.as_ref().is_some_and(|known| known.is_same_object(pod)) {
             return;
         }
-        let rules = plan::rules(pod);
+        let rules = B::rules(pod);
         let mut known = std::mem::take(&mut self.containers);
         for rule in rules {
             let old = known.iter().position(|c| c.name == rule.name).map(|i| known.remove(i));
             let fresh = || Container::new(rule.name.clone(), rule.kind);
             let mut container = old.unwrap_or_else(fresh);
             let found = plan::find(pod, &rule.name);
-            container.take(rule.kind, found.map(|found| found.container));
+            container.take(rule.kind, found.as_ref().map(|found| &*found.container));
             self.containers.push(container);
         }
         // Containers the spec no longer has may still run.
@@ -133,7 +138,7 @@ impl<B: Boundary> PodState<B> {
     pub fn running(&self) -> Vec<&Container<B>> {
         let mut running: Vec<_> = self.containers.iter().filter(|c| c.is_running()).collect();
         running.sort_by_key(|container| match container.kind {
-            ContainerKind::Regular => 0,
+            ContainerKind::Regular | ContainerKind::Ephemeral => 0,
             ContainerKind::Init => 1,
             ContainerKind::Sidecar => 2,
         });
@@ -143,6 +148,12 @@ impl<B: Boundary> PodState<B> {
     /// The container of this name.
     pub fn container(&mut self, name: &str) -> Option<&mut Container<B>> {
         self.containers.iter_mut().find(|c| &*c.name == name)
+    }
+
+    /// The id of the container's newest run, if it runs.
+    pub fn running_id(&self, name: &str) -> Option<Arc<str>> {
+        let container = self.containers.iter().find(|c| &*c.name == name)?;
+        container.run.as_ref().filter(|run| run.is_running()).map(|run| Arc::clone(&run.id))
     }
 
     /// The newest run of the container, if that is its id.

@@ -31,8 +31,8 @@ pub(crate) fn begin<D: Driver>(
     let (probes, id) = {
         let mut state = entry.lock();
         let node = driver.node(&state);
-        let action = |probe: &_| Action::of_probe(probe, found.container, &node);
-        let probes = Probes::of(found.container, action);
+        let action = |probe: &_| Action::of_probe(probe, &found.container, &node);
+        let probes = Probes::of(&found.container, action);
         let Some(container) = state.container(name) else { return };
         let kind = container.kind;
         let run = container.run.as_mut();

@@ -13,7 +13,7 @@ use crate::probing::ProbeState;
 
 /// The pod now, with ids below `scheme`. The caller holds its lock.
 pub fn status<B: Boundary>(state: &PodState<B>, scheme: &str) -> PodRuntimeStatus {
-    let rules = state.pod.as_ref().map(plan::rules).unwrap_or_default();
+    let rules = state.pod.as_ref().map(B::rules).unwrap_or_default();
     let seen = state.seen(&rules, Instant::now());
     let will_start = !state.stopping && !plan::plan(&rules, &seen).done;
     let all: Vec<Shown<'_, B>> = state
@@ -134,7 +134,7 @@ fn crash_loop(name: &str, pod: Option<&Pod>, backoff: Duration) -> ContainerStat
 /// It has not run yet. `initialized` is what [`is_initialized`] says of its pod.
 fn waiting_to_start(kind: ContainerKind, initialized: bool) -> ContainerState {
     let reason = match kind {
-        ContainerKind::Regular if initialized => "ContainerCreating",
+        ContainerKind::Regular | ContainerKind::Ephemeral if initialized => "ContainerCreating",
         _ => "PodInitializing",
     };
     ContainerState::Waiting { reason: reason.into(), message: String::new() }
@@ -143,7 +143,7 @@ fn waiting_to_start(kind: ContainerKind, initialized: bool) -> ContainerState {
 /// Whether everything that runs before a pod's regular containers has done its work, or runs.
 fn is_initialized(containers: impl IntoIterator<Item = (ContainerKind, Option<Progress>)>) -> bool {
     containers.into_iter().all(|(kind, run)| match (kind, run) {
-        (ContainerKind::Regular, _) => true,
+        (ContainerKind::Regular | ContainerKind::Ephemeral, _) => true,
         (ContainerKind::Sidecar, Some(run)) => run.started,
         (ContainerKind::Init, Some(run)) => run.exit_code == Some(0),
         (_, None) => false,
@@ -155,6 +155,8 @@ fn is_ready(kind: ContainerKind, run: Option<Progress>) -> bool {
     run.is_some_and(|run| match kind {
         // An init container is ready once it has done its work.
         ContainerKind::Init => run.exit_code == Some(0),
+        // Nothing is sent to it.
+        ContainerKind::Ephemeral => false,
         _ => run.exit_code.is_none() && run.started && run.ready,
     })
 }

@@ -144,7 +144,8 @@ fn targets<D: Driver>(driver: &Arc<D>, state: &PodState<D::Boundary>) -> Vec<Tar
     let target = |container: &pod::Container<D::Boundary>| {
         let run = container.run.as_ref()?;
         let found = state.pod.as_ref().and_then(|pod| plan::find(pod, &container.name));
-        let spec = found.map(|found| found.container).or(container.found_spec.as_deref());
+        let found = found.as_ref().map(|found| &*found.container);
+        let spec = found.or(container.found_spec.as_deref());
         let pre_stop = spec.and_then(|spec| {
             let hook = spec.lifecycle.as_ref()?.pre_stop.as_ref()?;
             Action::of_handler(hook, spec, &driver.node(state))
@@ -258,7 +259,7 @@ async fn turn<B: Boundary>(
     }
 }
 
-/// Whether a sidecar may not be asked to end yet: a container that is no sidecar runs, or a sidecar that
+/// Whether a sidecar may not be asked to end yet: a container that is no sidecar, and not only there to look, runs, or a sidecar that
 /// comes after it. `containers` are all of the pod in the spec's order: name, kind, whether it runs.
 fn is_needed<'a>(
     name: &str,
@@ -270,7 +271,8 @@ fn is_needed<'a>(
             is_later = true;
             return false;
         }
-        runs && (is_later || kind != ContainerKind::Sidecar)
+        let counts = is_later || kind != ContainerKind::Sidecar;
+        runs && counts && kind != ContainerKind::Ephemeral
     })
 }
 

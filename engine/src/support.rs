@@ -1,8 +1,8 @@
 //! What of a pod is not honoured: what no runtime does, and what a runtime says of itself.
 //!
 //! Nothing is ignored in silence: a field is honoured, or belongs to another component (scheduling, readiness
-//! gates), or is named. Containers that can only be added to a running pod (`kubectl debug`) are not: they refuse
-//! no pod.
+//! gates), or is named. Containers that can only be added to a running pod (`kubectl debug`) are not looked at: they
+//! refuse no pod.
 
 use std::net::Ipv4Addr;
 

@@ -10,7 +10,7 @@ use winddown_shared::{EndCause, Grace, Happening, Pod, RuntimeError, error_chain
 use crate::action::Action;
 use crate::driver::{Driver, Entry, act};
 use crate::plan::{ContainerObservation, ContainerRule};
-use crate::pod::{self, Starting};
+use crate::pod::{self, Boundary as _, Starting};
 use crate::{plan, prober, stopping};
 
 /// How long a postStart hook may take. The kubelet lets it take for ever; the container's life and a
@@ -27,7 +27,7 @@ pub async fn pass<D: Driver>(
     pod: &Pod,
 ) -> Result<Option<Duration>, RuntimeError> {
     driver.end_notices().look(entry);
-    let rules = plan::rules(pod);
+    let rules = D::Boundary::rules(pod);
     // Adopted containers have no prober yet.
     for rule in &rules {
         let is_adopted = entry.lock().container(&rule.name).is_some_and(|c| c.is_adopted());
@@ -111,7 +111,7 @@ async fn post_start<D: Driver>(
     let hook = found.container.lifecycle.as_ref().and_then(|l| l.post_start.as_ref());
     let Some(hook) = hook else { return true };
     let node = driver.node(&entry.lock());
-    let Some(action) = Action::of_handler(hook, found.container, &node) else { return true };
+    let Some(action) = Action::of_handler(hook, &found.container, &node) else { return true };
     tokio::select! {
         outcome = act(driver, entry, (name, id), &action, LONGEST_HOOK) => {
             if let Err(error) = &outcome {

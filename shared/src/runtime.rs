@@ -203,6 +203,8 @@ pub enum ContainerKind {
     Sidecar,
     /// An ordinary container.
     Regular,
+    /// Added to a running pod to look into it (`kubectl debug`): runs once, and nothing depends on it.
+    Ephemeral,
 }
 
 /// One container, as the runtime sees it.

@@ -88,6 +88,7 @@ fn list(kind: ContainerKind) -> &'static str {
     match kind {
         ContainerKind::Regular => "containers",
         ContainerKind::Init | ContainerKind::Sidecar => "initContainers",
+        ContainerKind::Ephemeral => "ephemeralContainers",
     }
 }
 

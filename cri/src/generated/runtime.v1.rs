@@ -147,7 +147,7 @@ pub struct LinuxSandboxSecurityContext {
     #[prost(message, optional, tag = "10")]
     pub apparmor: ::core::option::Option<SecurityProfile>,
 }
-#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct NamespaceOption {
     #[prost(enumeration = "NamespaceMode", tag = "1")]
     pub network: i32,
@@ -155,6 +155,8 @@ pub struct NamespaceOption {
     pub pid: i32,
     #[prost(enumeration = "NamespaceMode", tag = "3")]
     pub ipc: i32,
+    #[prost(string, tag = "4")]
+    pub target_id: ::prost::alloc::string::String,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct SeLinuxOption {

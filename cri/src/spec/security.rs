@@ -35,7 +35,7 @@ pub(crate) fn sandbox_security(pod: &Pod) -> api::LinuxSandboxSecurityContext {
         .filter_map(|c| c.security_context.as_ref())
         .any(|security| security.privileged == Some(true));
     api::LinuxSandboxSecurityContext {
-        namespace_options: Some(namespaces(pod)),
+        namespace_options: Some(namespaces(pod, None)),
         selinux_options: of_pod.and_then(|s| s.se_linux_options.as_ref()).map(selinux),
         run_as_user: of_pod.and_then(|s| s.run_as_user).map(number),
         run_as_group: of_pod.and_then(|s| s.run_as_group).map(number),
@@ -55,6 +55,7 @@ pub(crate) fn sandbox_security(pod: &Pod) -> api::LinuxSandboxSecurityContext {
 pub(super) fn container_security(
     pod: &Pod,
     container: &k8s::Container,
+    target: Option<&str>,
     image: &api::Image,
     seccomp_dir: &Path,
 ) -> api::LinuxContainerSecurityContext {
@@ -81,7 +82,7 @@ pub(super) fn container_security(
             drop_capabilities: c.drop.clone().unwrap_or_default(),
         }),
         privileged,
-        namespace_options: Some(namespaces(pod)),
+        namespace_options: Some(namespaces(pod, target)),
         selinux_options: label.map(selinux),
         run_as_user: user.or(image_uid).map(number),
         run_as_username: if by_name { image.username.clone() } else { String::new() },
@@ -125,8 +126,9 @@ pub(crate) fn user_of_image(
     }
 }
 
-fn namespaces(pod: &Pod) -> api::NamespaceOption {
-    use api::NamespaceMode::{Container, Node, Pod as Shared};
+/// `target`: the container whose processes it is to see, unless those of the whole pod or host are seen anyway.
+fn namespaces(pod: &Pod, target: Option<&str>) -> api::NamespaceOption {
+    use api::NamespaceMode::{Container, Node, Pod as Shared, Target};
     let spec = pod.spec.as_ref();
     let is = |field: Option<Option<bool>>| field.flatten() == Some(true);
     let network = if is(spec.map(|s| s.host_network)) { Node } else { Shared };
@@ -135,10 +137,13 @@ fn namespaces(pod: &Pod) -> api::NamespaceOption {
         Node
     } else if is(spec.map(|s| s.share_process_namespace)) {
         Shared
+    } else if target.is_some() {
+        Target
     } else {
         Container
     };
-    api::NamespaceOption { network: network.into(), pid: pid.into(), ipc: ipc.into() }
+    let target_id = target.filter(|_| pid == Target).unwrap_or_default().to_owned();
+    api::NamespaceOption { network: network.into(), pid: pid.into(), ipc: ipc.into(), target_id }
 }
 
 fn groups(of_pod: Option<&k8s::PodSecurityContext>) -> Vec<i64> {

@@ -29,14 +29,16 @@ fn image(uid: Option<i64>, username: &str) -> api::Image {
 fn made(spec: &Value, image: &api::Image) -> api::ContainerConfig {
     let (config, pod) = (config(), pod(spec));
     let found = winddown_engine::plan::find(&pod, "main").unwrap();
+    let target = found.target.map(|name| format!("id of {name}"));
     container(&Start {
         config: &config,
         pod: &pod,
         ips: &["10.0.0.9".to_owned()],
-        container: found.container,
+        container: &found.container,
         field: &found.field,
         kind: found.kind,
         place: found.place,
+        target: target.as_deref(),
         attempt: 2,
         backoff: Duration::from_secs(20),
         image,
@@ -221,6 +223,18 @@ fn namespaces_are_shared_as_the_pod_says() {
         let pod = pod(&json!({"containers": [{"name": "main", "image": "a:1"}], field: true}));
         let namespaces = sandbox_security(&pod).namespace_options.unwrap();
         assert_eq!((namespaces.pid(), namespaces.ipc()), (pid, ipc), "{field}");
+    }
+}
+
+#[test]
+fn an_ephemeral_container_sees_its_targets_processes_unless_it_sees_more_anyway() {
+    use api::NamespaceMode::{Pod as Shared, Target};
+    for (shares, pid, target) in [(false, Target, "id of web"), (true, Shared, "")] {
+        let spec = json!({"containers": [{"name": "web", "image": "a:1"}], "shareProcessNamespace": shares,
+            "ephemeralContainers": [{"name": "main", "image": "a:1", "targetContainerName": "web"}]});
+        let made = made(&spec, &image(Some(0), "")).linux.unwrap().security_context.unwrap();
+        let namespaces = made.namespace_options.unwrap();
+        assert_eq!((namespaces.pid(), &*namespaces.target_id), (pid, target));
     }
 }
 

@@ -282,6 +282,47 @@ fn containers_start_in_the_order_their_kinds_ask_for() {
 }
 
 #[test]
+fn an_ephemeral_container_is_started_once_whatever_the_others_do() {
+    use ContainerObservation::{Done, Never};
+    let mut rules = full(Restart::Always);
+    rules.push(rule("debug", ContainerKind::Ephemeral, Restart::Never));
+    let planned = |main: ContainerObservation, debug| {
+        let seen = [ended(0), UP, ended(0), main, UP, debug];
+        let plan = plan(&rules, &seen);
+        (plan.start, plan.done)
+    };
+    assert_eq!(planned(UP, Never), (vec![5], false));
+    assert_eq!(planned(ended(1), Never), (vec![5, 3], false));
+    for debug in [UP, ended(0), ended(1), Done { exit_code: 1 }] {
+        assert_eq!(planned(UP, debug), (vec![], false));
+    }
+    assert_eq!(plan(&rules, &[Never; 6]).start, [5, 0]);
+    assert!(rules[5].is_for_good(0));
+    let over = full(Restart::Never);
+    let seen = [ended(0), UP, ended(0), ended(0), ended(1), Never];
+    assert_eq!(plan(&[over, vec![rules.remove(5)]].concat(), &seen).start, [] as [usize; 0]);
+}
+
+#[test]
+fn an_ephemeral_container_is_found_with_its_target() {
+    let one = json!({"name": "debug", "image": "box", "tty": true, "targetContainerName": "main"});
+    let pod = Pod::new(
+        serde_json::from_value(json!({
+            "metadata": {"name": "p", "namespace": "n", "uid": "u"},
+            "spec": {"containers": [{"name": "main"}], "ephemeralContainers": [one]},
+        }))
+        .unwrap(),
+    )
+    .unwrap();
+    let found = find(&pod, "debug").unwrap();
+    assert_eq!((found.container.image.as_deref(), found.container.tty), (Some("box"), Some(true)));
+    assert_eq!((&*found.field, found.place), ("spec.ephemeralContainers[0]", 1));
+    assert_eq!((found.kind, found.target), (ContainerKind::Ephemeral, Some("main")));
+    assert_eq!(find(&pod, "main").unwrap().target, None);
+    assert_eq!(rules(&pod).len(), 1);
+}
+
+#[test]
 fn the_rules_follow_the_spec() {
     let object = json!({
         "metadata": {"name": "p", "namespace": "n", "uid": "u"},

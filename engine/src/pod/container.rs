@@ -134,11 +134,11 @@ impl<B: Boundary> Container<B> {
     }
 
     /// Its newest run is of another image than the spec names by now, and it is one that goes on: an init
-    /// container has done its work.
+    /// container has done its work, and an ephemeral one runs once.
     pub fn is_outdated(&self) -> bool {
         let made_of = self.run.as_ref().and_then(|run| run.image.as_ref());
         let differs = made_of.zip(self.image.as_ref()).is_some_and(|(a, b)| a != b);
-        differs && self.kind != ContainerKind::Init
+        differs && !matches!(self.kind, ContainerKind::Init | ContainerKind::Ephemeral)
     }
 
     /// The number of the next attempt, and the back-off to follow it. `is_past`: what the newest run was in is gone.

@@ -67,7 +67,7 @@ impl<'a> Attempt<'a> {
     ) -> Result<Option<Self>, RuntimeError> {
         let number = next.0;
         let Some(found) = plan::find(pod, name) else { return Ok(None) };
-        let cgroups = context.driver.cgroups.make(pod, found.container, number)?;
+        let cgroups = context.driver.cgroups.make(pod, &found.container, number)?;
         let draft = Draft::new(context, pod, name, next, cgroups)?;
         let Some(draft) = draft else { return Ok(None) };
         let attempt = Self { context, starting, name, number, draft };

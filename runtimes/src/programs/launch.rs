@@ -93,7 +93,7 @@ pub(crate) fn order<D>(
 /// The signal that asks a container to end: `lifecycle.stopSignal` (KEP-4960), else SIGTERM.
 pub(crate) fn stop_signal(pod: Option<&Pod>, name: &str) -> rustix::process::Signal {
     let found = pod.and_then(|pod| plan::find(pod, name));
-    let named = found.and_then(|f| f.container.lifecycle.as_ref()?.stop_signal.as_deref());
+    let named = found.as_ref().and_then(|f| f.container.lifecycle.as_ref()?.stop_signal.as_deref());
     named.and_then(parse_signal).unwrap_or(rustix::process::Signal::TERM)
 }
 

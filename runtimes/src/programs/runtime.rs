@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tokio::sync::broadcast;
 use winddown_engine::status::status;
-use winddown_engine::unsupported::refused_or_ignored;
+use winddown_engine::unsupported::{self, refused_or_ignored};
 use winddown_engine::{mount_table, stopping, sync};
 use winddown_shared::{
     Grace, NodeEnding, Pod, PodRuntimeStatus, PodStopped, PodUid, Recorder, Runtime, RuntimeError,
@@ -22,7 +22,8 @@ impl<D: ProgramDriver> Runtime for ProgramRuntime<D> {
         let has_started =
             self.context.pods.get(pod.uid()).is_some_and(|entry| pod::has_started(&entry.lock()));
         let unsupported = self.context.driver.unsupported(pod);
-        let ignored = refused_or_ignored(pod, unsupported, has_started)?;
+        let mut ignored = refused_or_ignored(unsupported, has_started)?;
+        ignored.extend(unsupported::ephemeral(pod));
         let entry = self.context.pods.get_or_new(pod.uid());
         entry.lock().want(pod);
         let again_in = sync::pass(&self.context, &entry, pod).await?;
@@ -94,7 +95,7 @@ impl<D: ProgramDriver> Runtime for ProgramRuntime<D> {
     }
 
     fn supports(&self, pod: &Pod) -> Result<(), RuntimeError> {
-        refused_or_ignored(pod, self.context.driver.unsupported(pod), false).map(drop)
+        refused_or_ignored(self.context.driver.unsupported(pod), false).map(drop)
     }
 }
 

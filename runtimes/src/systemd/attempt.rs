@@ -89,7 +89,7 @@ impl Attempt {
     ) -> Result<Option<Prepared>, RuntimeError> {
         let config = &context.config;
         let Some(found) = plan::find(pod, &self.container) else { return Ok(None) };
-        let container = found.container;
+        let container = &*found.container;
         let next = (self.number, backoff);
         let draft = Draft::new(context, pod, &self.container, next, Vec::new())?;
         let Some(draft) = draft else { return Ok(None) };

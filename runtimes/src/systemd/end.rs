@@ -141,7 +141,7 @@ async fn write<U: ServiceUnits>(
     let source = {
         let state = entry.lock();
         let found = state.pod.as_ref().and_then(|pod| plan::find(pod, &attempt.container));
-        found.map(|found| message_source(attempt, found.container))
+        found.map(|found| message_source(attempt, &found.container))
     };
     let (context, attempt) = (Arc::clone(context), attempt.clone());
     let written = move || {

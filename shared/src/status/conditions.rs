@@ -75,7 +75,7 @@ fn containers_ready(
     let unready: Vec<&str> = status
         .containers
         .iter()
-        .filter(|c| c.kind != ContainerKind::Init && !c.ready)
+        .filter(|c| matches!(c.kind, ContainerKind::Regular | ContainerKind::Sidecar) && !c.ready)
         .map(|c| &*c.name)
         .collect();
     if unready.is_empty() && !status.containers.is_empty() {

@@ -48,14 +48,10 @@ pub fn generate(input: StatusInput<'_>) -> api::PodStatus {
         }
     });
     let kept = input.previous.filter(|_| said == Some(phase) && words.is_none());
-    let (init, regular): (Vec<_>, Vec<_>) =
-        input.runtime.containers.iter().partition(|c| c.kind != ContainerKind::Regular);
-    let listed = |list: Vec<&crate::ContainerStatus>| {
-        if list.is_empty() {
-            None
-        } else {
-            Some(list.into_iter().map(containers::to_api).collect())
-        }
+    let listed = |kinds: &[ContainerKind]| {
+        let all = input.runtime.containers.iter().filter(|c| kinds.contains(&c.kind));
+        let list: Vec<_> = all.map(containers::to_api).collect();
+        (!list.is_empty()).then_some(list)
     };
     let host_ips = host_ips(&input);
     let pod_ips = pod_ips(&input, &host_ips);
@@ -81,8 +77,9 @@ pub fn generate(input: StatusInput<'_>) -> api::PodStatus {
         host_ips: list(host_ips, |ip| api::HostIP { ip }),
         pod_ip: pod_ips.first().cloned(),
         pod_ips: list(pod_ips, |ip| api::PodIP { ip }),
-        init_container_statuses: listed(init),
-        container_statuses: listed(regular),
+        init_container_statuses: listed(&[ContainerKind::Init, ContainerKind::Sidecar]),
+        container_statuses: listed(&[ContainerKind::Regular]),
+        ephemeral_container_statuses: listed(&[ContainerKind::Ephemeral]),
         ..api::PodStatus::default()
     }
 }

@@ -135,7 +135,7 @@ pub(super) fn is_init_done(container: &ContainerStatus) -> bool {
             matches!(&container.state, ContainerState::Exited(e) if e.exit_code == 0)
         }
         ContainerKind::Sidecar => container.started,
-        ContainerKind::Regular => true,
+        ContainerKind::Regular | ContainerKind::Ephemeral => true,
     }
 }
 

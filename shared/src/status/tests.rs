@@ -291,3 +291,33 @@ fn a_pod_whose_init_containers_are_not_done_names_them() {
     let yes = ("True".to_owned(), String::new(), String::new());
     assert_eq!(initialized(&[(Init, Done(0)), (Sidecar, Up)]), yes);
 }
+
+#[test]
+fn an_ephemeral_container_is_listed_apart_and_counts_for_nothing() {
+    use ContainerKind::Ephemeral;
+    for (ephemeral, main, phase, ready) in
+        [(Is::Done(1), Is::Up, "Running", "True"), (Is::Up, Is::New, "Pending", "False")]
+    {
+        let mut runtime = runtime(&[], &[main]);
+        runtime.containers.push(container("debug", Ephemeral, ephemeral));
+        let status = generate(StatusInput {
+            pod: &pod(1, "Always", false),
+            runtime: &runtime,
+            previous: None,
+            stopped: false,
+            ended_by_agent: None,
+            host_ips: &[],
+            now: WallTime::UNIX_EPOCH,
+        });
+        let names = |list: Option<Vec<api::ContainerStatus>>| {
+            list.unwrap_or_default().into_iter().map(|one| one.name).collect::<Vec<_>>()
+        };
+        assert_eq!(status.phase.as_deref(), Some(phase));
+        let conditions = status.conditions.unwrap();
+        let is_ready = conditions.iter().find(|one| one.type_ == "Ready").unwrap();
+        assert_eq!(is_ready.status, ready);
+        assert_eq!(names(status.ephemeral_container_statuses), ["debug"]);
+        assert_eq!(names(status.container_statuses), ["c0"]);
+        assert_eq!(names(status.init_container_statuses), [""; 0]);
+    }
+}

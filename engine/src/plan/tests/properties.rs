@@ -82,6 +82,7 @@ proptest! {
                             matches!(seen, ContainerObservation::Running { started: true, failing: false })
                         }
                         ContainerKind::Regular => fresh.contains(&i),
+                        ContainerKind::Ephemeral => true,
                     };
                     prop_assert!(ready, "{} is not done", rule.name);
                 }

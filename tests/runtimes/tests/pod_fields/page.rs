@@ -99,7 +99,7 @@ fn cell(group: &Group, runtime: &str, row: &Row) -> String {
         Kind::No => format!("no: {}", why(&row.sample).unwrap_or_default()),
         Kind::Left => {
             let left = left_out(&group.pod(row, &row.sample));
-            let why = left.first().map(|left| left.why.as_str()).unwrap_or_default();
+            let why = left.as_ref().map(|left| left.why.as_str()).unwrap_or_default();
             format!("the pod runs, and is told: {why}")
         }
     };

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use serde_json::{Value, json};
-use winddown_engine::unsupported::refused_or_ignored;
+use winddown_engine::unsupported;
 use winddown_shared::{Pod, UnsupportedField};
 
 /// What the table distinguishes, in the order of its columns.
@@ -195,8 +195,8 @@ fn unsupported(runtime: &str, pod: &Pod) -> Vec<UnsupportedField> {
 }
 
 /// What a pod that runs goes on without.
-pub(crate) fn left_out(pod: &Pod) -> Vec<UnsupportedField> {
-    refused_or_ignored(pod, Vec::new(), true).unwrap()
+pub(crate) fn left_out(pod: &Pod) -> Option<UnsupportedField> {
+    unsupported::ephemeral(pod)
 }
 
 /// The value at a path like `spec.containers[0].env`; what is not there is made.

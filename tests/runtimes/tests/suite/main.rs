@@ -1,5 +1,5 @@
 //! What every runtime has in common, on each of them (`suite`), and the CRI runtime against a scripted
-//! runtime (`behaviour`, `faults`, `starts`, `outages`), a real containerd (`real`, `held`, `many`, `streams`) and systemd's on a
+//! runtime (`behaviour`, `faults`, `starts`, `outages`), a real containerd (`real`, `held`, `many`, `streams`), both (`ephemeral`) and systemd's on a
 //! small service manager (`managed`, `services`). What `suite`, `notices` and `managed` say is also played on systemd itself, by
 //! programs/tests/services.rs.
 
@@ -10,6 +10,7 @@ mod behaviour;
 mod beside;
 mod containerd;
 mod elsewhere;
+mod ephemeral;
 mod faults;
 mod front;
 mod held;
@@ -52,6 +53,12 @@ suite::common_scenarios!(on_stage on_fake suite Fake);
 suite::common_scenarios!(on_stage on_containerd suite Real);
 suite::common_scenarios!(on_stage on_processes suite Processes);
 suite::common_scenarios!(on_stage on_services suite Services);
+on_stage! { looked_into_on_fake ephemeral Fake =>
+    a_container_to_look_into_a_running_pod_runs_once
+}
+on_stage! { looked_into_on_containerd ephemeral Real =>
+    a_container_to_look_into_a_running_pod_runs_once
+}
 notices::notice_scenarios!(on_stage told_on_containerd notices Real);
 notices::notice_scenarios!(on_stage told_on_processes notices Processes);
 notices::notice_scenarios!(on_stage told_on_services notices Services);

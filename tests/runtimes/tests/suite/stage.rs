@@ -19,6 +19,9 @@ pub(crate) trait Stage: Sized {
     /// Its containers do not see the machine's files.
     const HAS_OWN_FILES: bool = false;
 
+    /// It runs what is added to a running pod.
+    const RUNS_EPHEMERAL: bool = Self::HAS_OWN_FILES;
+
     /// Why this machine cannot have one.
     fn missing() -> Option<&'static str> {
         None

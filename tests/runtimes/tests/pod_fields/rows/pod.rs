@@ -18,7 +18,7 @@ pub(super) fn groups() -> Vec<Group> {
                 dnsConfig = {"nameservers": ["192.0.2.1"]} => no(), yes("what_the_pod_asks_for_is_added_and_its_options_win");
                 dnsPolicy = "Default" => harmless("the host's resolver is used").but(json!("None")), yes("the_policy_decides_whom_a_pod_asks");
                 enableServiceLinks = true => yes("a_pod_without_service_links_hears_of_the_api_server_alone_and_lists_nothing"), yes("a_pod_without_service_links_hears_of_the_api_server_alone_and_lists_nothing");
-                ephemeralContainers = [{"name": "debug", "image": "app:1"}] => left(), left();
+                ephemeralContainers = [{"name": "debug", "image": "app:1"}] => left(), yes("a_container_to_look_into_a_running_pod_runs_once");
                 hostAliases = [{"ip": "192.0.2.1", "hostnames": ["a.example"]}] => no(), yes("the_hosts_file_has_the_pods_name_or_the_nodes_file_and_the_aliases");
                 hostIPC = true => harmless(HOST), yes("namespaces_are_shared_as_the_pod_says");
                 hostNetwork = true => harmless("a process of the host is on its network").but(json!(false)), yes("a_pod_on_the_nodes_network_has_the_nodes_name_and_ports");
