@@ -107,12 +107,14 @@ pub(super) fn write_hosts(
     written().map_err(|e| caused(format!("cannot write {}", path.display()), e))
 }
 
-/// The text of a pod's hosts file. `node` is that of the node, for pods on its network.
+/// The text of a pod's hosts file, byte for byte the kubelet's. `node` is that of the node, for pods on its network.
 fn hosts(pod: &Pod, ips: &[String], domain: &str, node: Option<&str>) -> String {
     let mut text = match node {
-        Some(node) => format!("# Copied by winddown from the node's hosts file.\n{node}"),
-        None => "# Written by winddown.\n127.0.0.1\tlocalhost\n\
-                 ::1\tlocalhost ip6-localhost ip6-loopback\n"
+        Some(node) => format!("# Kubernetes-managed hosts file (host network).\n{node}"),
+        None => "# Kubernetes-managed hosts file.\n127.0.0.1\tlocalhost\n\
+                 ::1\tlocalhost ip6-localhost ip6-loopback\n\
+                 fe00::0\tip6-localnet\nfe00::0\tip6-mcastprefix\n\
+                 fe00::1\tip6-allnodes\nfe00::2\tip6-allrouters\n"
             .to_owned(),
     };
     if node.is_none() {
@@ -124,12 +126,13 @@ fn hosts(pod: &Pod, ips: &[String], domain: &str, node: Option<&str>) -> String 
             text.push_str(&format!("{ip}\t{}{name}\n", full.as_deref().unwrap_or_default()));
         }
     }
-    let aliases = pod.spec.iter().flat_map(|s| s.host_aliases.iter().flatten());
+    let aliases = pod.spec.as_ref().and_then(|s| s.host_aliases.as_deref()).unwrap_or_default();
+    if !aliases.is_empty() {
+        text.push_str("\n# Entries added by HostAliases.\n");
+    }
     for alias in aliases {
         let names = alias.hostnames.as_deref().unwrap_or_default();
-        if !names.is_empty() {
-            text.push_str(&format!("{}\t{}\n", alias.ip, names.join("\t")));
-        }
+        text.push_str(&format!("{}\t{}\n", alias.ip, names.join("\t")));
     }
     text
 }

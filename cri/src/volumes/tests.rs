@@ -14,14 +14,16 @@ fn the_hosts_file_has_the_pods_name_or_the_nodes_file_and_the_aliases() {
     let aliases = json!([{"ip": "192.0.2.9", "hostnames": ["a.example", "b.example"]}]);
     let own = pod(&json!({"containers": [], "hostAliases": aliases}));
     let text = hosts(&own, &["10.1.2.3".to_owned()], "c.local", None);
-    assert!(text.contains("127.0.0.1\tlocalhost\n"), "{text}");
-    assert!(text.contains("10.1.2.3\tweb\n"), "{text}");
-    assert!(text.ends_with("192.0.2.9\ta.example\tb.example\n"), "{text}");
+    let names = "127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\nfe00::0\tip6-localnet\n\
+        fe00::0\tip6-mcastprefix\nfe00::1\tip6-allnodes\nfe00::2\tip6-allrouters\n10.1.2.3\tweb\n";
+    let added = "\n# Entries added by HostAliases.\n192.0.2.9\ta.example\tb.example\n";
+    assert_eq!(text, format!("# Kubernetes-managed hosts file.\n{names}{added}"));
     let below = pod(&json!({"containers": [], "hostname": "db-0", "subdomain": "db"}));
     let text = hosts(&below, &["10.1.2.3".to_owned()], "c.local", None);
     assert!(text.contains("10.1.2.3\tdb-0.db.n.svc.c.local\tdb-0\n"), "{text}");
     let nodes = hosts(&own, &["10.1.2.3".to_owned()], "c.local", Some("127.0.0.1 node\n"));
-    assert!(nodes.contains("127.0.0.1 node\n") && !nodes.contains("10.1.2.3"), "{nodes}");
+    let head = "# Kubernetes-managed hosts file (host network).\n127.0.0.1 node\n";
+    assert_eq!(nodes, format!("{head}{added}"));
 }
 
 #[test]
