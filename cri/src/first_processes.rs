@@ -7,15 +7,20 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures_util::future::BoxFuture;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use tokio::sync::Semaphore;
 use winddown_engine::ready::Ready;
 use winddown_shared::PodUid;
 
 use super::client::Client;
+use super::list::PARALLEL;
 use super::{api, labels, observe};
 
-/// By the container's id.
-#[derive(Debug, Default)]
-pub(super) struct FirstProcesses(Mutex<HashMap<String, Followed>>);
+#[derive(Debug)]
+pub(super) struct FirstProcesses {
+    /// By the container's id.
+    all: Mutex<HashMap<String, Followed>>,
+    turns: Semaphore,
+}
 
 #[derive(Debug)]
 struct Followed {
@@ -25,6 +30,12 @@ struct Followed {
 }
 
 // === impl FirstProcesses ===
+
+impl Default for FirstProcesses {
+    fn default() -> Self {
+        Self { all: Mutex::default(), turns: Semaphore::new(PARALLEL) }
+    }
+}
 
 impl FirstProcesses {
     /// These containers run, and no others. Asks for the processes of new ones beside the caller.
@@ -65,6 +76,11 @@ impl FirstProcesses {
     }
 
     async fn find(&self, client: &Client, id: String) {
+        // Never closed.
+        let _turn = self.turns.acquire().await;
+        if !self.lock().contains_key(&id) {
+            return;
+        }
         let request = api::ContainerStatusRequest { container_id: id.clone(), verbose: true };
         let answer = client.container_status(request).await;
         let mut all = self.lock();
@@ -81,7 +97,7 @@ impl FirstProcesses {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<String, Followed>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.all.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

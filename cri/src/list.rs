@@ -13,7 +13,7 @@ use super::pod::{self, Container, Dead, PodEntry, PodState, Sandbox};
 use super::{Context, api, dirs, exits, health, observe};
 
 /// Containers whose state is asked for at the same time.
-const PARALLEL: usize = 8;
+pub(super) const PARALLEL: usize = 8;
 
 /// What a listing has of one pod.
 #[derive(Debug, Default)]

@@ -298,6 +298,8 @@ impl World {
             let config = api::PodSandboxConfig {
                 metadata: Some(api::PodSandboxMetadata {
                     name: "foreign".to_owned(),
+                    // Of each there is one.
+                    attempt: u32::try_from(state.sandboxes.len()).unwrap_or_default(),
                     ..api::PodSandboxMetadata::default()
                 }),
                 labels: HashMap::from([uid.clone()]),

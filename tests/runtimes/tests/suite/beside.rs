@@ -103,3 +103,20 @@ async fn a_stop_without_a_waiter_goes_on() {
     let left = || stage.cri.running().into_iter().filter(|one| one.starts_with("web/")).count();
     eventually("both have ended", || left() == 0).await;
 }
+
+#[tokio::test]
+async fn the_first_processes_of_many_containers_are_asked_for_eight_at_a_time() {
+    let stage = Fake::set().await;
+    for _ in 0..12 {
+        stage.cri.plant_foreign_pod();
+    }
+    stage.cri.script("ContainerStatus", 8, Fault::Hang);
+    let containers = beside(&stage);
+    containers.look().await.unwrap();
+    let asked = || calls(&stage, "ContainerStatus").len();
+    eventually("eight are asked for", || asked() >= 8).await;
+    containers.look().await.unwrap();
+    assert_eq!(asked(), 8);
+    // Silence ends the turn of each.
+    eventually("the others are asked for", || asked() >= 12).await;
+}
