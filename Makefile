@@ -12,8 +12,8 @@ CARGO_DENY := $(CACHE)/tools/bin/cargo-deny
 CARGO_MUTANTS_VERSION := 27.1.0
 CARGO_MUTANTS := $(CACHE)/tools/bin/cargo-mutants
 GRAMMAR := $(CACHE)/tools/grammar/bin/winddown-grammar
-# What people read. benches/ is a notebook, docs/pod-fields.md is made from a table.
-PAGES = $(shell git ls-files '*.md' ':!benches' ':!tests/corpus' ':!docs/pod-fields.md')
+# What people read. benches/ is a notebook, docs/pod-fields.md and docs/conformance.md are made by programs.
+PAGES = $(shell git ls-files '*.md' ':!benches' ':!tests/corpus' ':!docs/pod-fields.md' ':!docs/conformance.md')
 # The pure planners. FILES=… takes others, or some of them.
 FILES := preemption/src/**/*.rs \
 	$(addprefix eviction/src/,choose.rs decide.rs rank.rs pending_reclaim.rs usage.rs threshold.rs threshold/*.rs) \
@@ -26,7 +26,7 @@ CRATES := $(addprefix --package winddown-,quantities files shared fakes yaml run
 BENCH = $(or $(CARGO_TARGET_DIR),target)/dist/winddown-bench
 
 .DEFAULT_GOAL := help
-.PHONY: help build manual demo demo-node test test-all took reboots chaos platforms pod-fields beside-kubelet bench bench-cri fuzz mutants calm pressure earlyoom packages cross checksums pictures crates lint fmt node-base clean-cache
+.PHONY: help build manual demo demo-node test test-all took reboots chaos platforms pod-fields conformance beside-kubelet bench bench-cri fuzz mutants calm pressure earlyoom packages cross checksums pictures crates lint fmt node-base clean-cache
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -97,6 +97,10 @@ platforms: ## Write the table of what winddown is tried on into README.md
 
 pod-fields: ## Write docs/pod-fields.md: what each runtime makes of each field of a pod
 	@WINDDOWN_WRITE_PAGES=1 $(CARGO) test --quiet --package winddown-runtimes-tests --test pod_fields the_page
+
+conformance: ## Write docs/conformance.md: Kubernetes' own suite on a node of ours (root; WINDDOWN_E2E_TEST=…, …)
+	@$(CARGO) build --quiet --package winddown
+	@tests/conformance/run.sh
 
 beside-kubelet: ## Write the table of docs/companion.md: winddown and the kubelet's own shutdown (WINDDOWN_KUBELET=…, …)
 	@tests/node/packages.sh test
