@@ -100,6 +100,10 @@ pub struct Config {
     pub control_socket_group: Option<String>,
     /// `shutdownSocket`; none asks logind.
     pub shutdown_socket: Option<PathBuf>,
+    /// `inhibitorSocket`; none lets no other program delay a shutdown.
+    pub inhibitor_socket: Option<PathBuf>,
+    /// `inhibitorPeriod`: how long programs of one turn are waited for; at most 1 h.
+    pub inhibitor_period: Duration,
     /// `metricsAddress`; none serves metrics on the socket only.
     pub metrics_address: Option<SocketAddr>,
 }
@@ -182,6 +186,7 @@ impl Config {
     pub fn rooted(mut self, root: &Path) -> Self {
         let under = |path: &Path| root.join(path.strip_prefix("/").unwrap_or(path));
         self.static_pod_path = self.static_pod_path.map(|path| under(&path));
+        self.inhibitor_socket = self.inhibitor_socket.map(|path| under(&path));
         self.shutdown_socket = self.shutdown_socket.map(|path| under(&path));
         self.notices.file = self.notices.file.map(|path| under(&path));
         let cluster = &mut self.cluster;
@@ -240,6 +245,8 @@ impl Default for Config {
             control_socket: PathBuf::from("/run/winddown/winddown.sock"),
             control_socket_group: None,
             shutdown_socket: None,
+            inhibitor_socket: None,
+            inhibitor_period: Duration::from_secs(5),
             metrics_address: None,
         }
     }

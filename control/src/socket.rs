@@ -134,7 +134,10 @@ impl ControlSocket {
     }
 
     /// Waits for the next client. Cancel-safe.
-    pub(super) async fn accept(&self) -> io::Result<UnixStream> {
+    ///
+    /// # Errors
+    /// The system has no room for it now; the next one may come.
+    pub async fn accept(&self) -> io::Result<UnixStream> {
         self.listener.accept().await.map(|(stream, _)| stream)
     }
 }

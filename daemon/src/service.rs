@@ -18,6 +18,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use winddown_machine::host::{boot_id, group_id, node_name, wall_clock};
@@ -25,7 +26,7 @@ use winddown_shared::display::duration;
 use winddown_shared::{
     Inhibitor, LockState, PluginError, PodStreams, WallClock, WallTime, critical, error_chain,
 };
-use winddown_systemd::{InhibitorConfig, LogindInhibitor, Notifier};
+use winddown_systemd::{InhibitorConfig, InhibitorSocket, LogindInhibitor, Notifier};
 
 use winddown_config::{Config, ConfigError, Mode, RuntimeKind, file_hint};
 use winddown_control::{ControlSocket, Limits, Server, SocketError};
@@ -134,6 +135,7 @@ struct Service {
     configured: Configured,
     identity: Identity,
     socket: ControlSocket,
+    inhibitors: Option<ControlSocket>,
     notifier: Notifier,
     wall: WallClock,
     reloads: Reloads,
@@ -154,11 +156,18 @@ pub async fn run(options: ServiceOptions) -> Result<(), StartError> {
     let config = Arc::clone(&configuration.config);
     make_directories(&config)?;
     // The socket comes first: it is what keeps a second agent from touching the first one's pods.
-    let socket = bind(&options, &config).await?;
+    let group = group_of(&config)?;
+    let path = options.socket.as_deref().unwrap_or(&config.control_socket);
+    let socket = ControlSocket::bind(path, group).await.map_err(StartError::Socket)?;
+    let inhibitors = match &config.inhibitor_socket {
+        Some(path) => Some(ControlSocket::bind(path, group).await.map_err(StartError::Socket)?),
+        None => None,
+    };
     let name = config.node_name_or(&node_name());
     let identity = Identity { name, boot_id: boot_id() };
     let configured = Configured::new(configuration);
-    let service = Service { options, configured, identity, socket, notifier, wall, reloads };
+    let service =
+        Service { options, configured, identity, socket, inhibitors, notifier, wall, reloads };
     let joined = match config.mode {
         Mode::Standalone => None,
         Mode::Companion => return service.run_companion().await,
@@ -242,7 +251,8 @@ impl Service {
     /// Signals cannot be received; no pod was touched.
     async fn run(self, runs: Runs) -> Result<(), StartError> {
         let ends = Ends::listen().map_err(StartError::Signals)?;
-        let Self { options, configured, identity, socket, notifier, wall, reloads } = self;
+        let Self { options, configured, identity, socket, inhibitors, notifier, wall, reloads } =
+            self;
         let config = configured.configuration().config;
         let stop = runs.stop;
         let source =
@@ -276,6 +286,7 @@ impl Service {
             .plugin(plugin)
             .plugins(runs.plugins)
             .plugins(runs.node_api)
+            .plugins(inhibitors.map(|socket| inhibitor_socket(socket, config.inhibitor_period)))
             .start()?;
         let server = Server::new(Arc::new(node.clone()), Limits::default(), stop.clone());
         // Clones share the limits: scrapes over TCP cannot crowd out root on the socket.
@@ -326,16 +337,21 @@ fn make_directories(config: &Config) -> Result<(), StartError> {
     Ok(())
 }
 
-async fn bind(options: &ServiceOptions, config: &Config) -> Result<ControlSocket, StartError> {
-    let path = options.socket.as_deref().unwrap_or(&config.control_socket);
-    let group = match &config.control_socket_group {
-        Some(name) => {
-            let missing = || StartError::Group { group: name.clone() };
-            Some(group_id(name).ok_or_else(missing)?)
-        }
-        None => None,
+/// Whose members may use the sockets beside root.
+fn group_of(config: &Config) -> Result<Option<u32>, StartError> {
+    let Some(name) = &config.control_socket_group else { return Ok(None) };
+    let missing = || StartError::Group { group: name.clone() };
+    group_id(name).map(Some).ok_or_else(missing)
+}
+
+/// What lets other programs delay a shutdown.
+fn inhibitor_socket(socket: ControlSocket, period: Duration) -> InhibitorSocket {
+    let socket = Arc::new(socket);
+    let accept = move || {
+        let socket = Arc::clone(&socket);
+        async move { socket.accept().await }.boxed()
     };
-    ControlSocket::bind(path, group).await.map_err(StartError::Socket)
+    InhibitorSocket::new(Box::new(accept), period)
 }
 
 /// The pods of the manifests directory, followed until `stop` is cancelled; none where there is no directory.

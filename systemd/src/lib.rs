@@ -6,6 +6,7 @@
 //! * [`Notifier`]: readiness, status, watchdog and the file descriptor store of the service manager.
 //! * [`inspect`]: a look at logind and the service manager that changes nothing.
 //! * [`units`]: transient services.
+//! * [`InhibitorSocket`]: lets other programs of the node delay its shutdown.
 //! * [`way_down`]: whether the machine goes down on a way that bypasses logind, and which.
 //! * `stand_in` (feature `stand-in`): a logind for rehearsals and tests.
 //!
@@ -18,6 +19,7 @@ pub mod fuzzing;
 pub mod inspect;
 mod logind;
 mod notify;
+mod shutdown_socket;
 #[cfg(feature = "stand-in")]
 pub mod stand_in;
 mod system_state;
@@ -27,4 +29,5 @@ pub mod units;
 pub use logind::PeerConnector;
 pub use logind::{Bus, InhibitorConfig, LogindInhibitor};
 pub use notify::{InheritedError, LOCK_NAME, LockStore, NoStore, Notifier};
+pub use shutdown_socket::{Accept, InhibitorSocket};
 pub use system_state::{SystemStateError, way_down};

@@ -201,7 +201,7 @@ async fn what_cannot_be_believed_is_said_and_tried_again() {
     let server = Server::start();
     let wrong = [
         (("apiVersion", json!("v2")), "is not winddown.dev/v1alpha1"),
-        (("delaySeconds", json!(-1.0)), "delaySeconds -1"),
+        (("delaySeconds", json!(-1.0)), "delaySeconds -1.0"),
         (("delaySeconds", json!(1e300)), "delaySeconds 1e300"),
         (("preparing", json!("soon")), "malformed"),
         (("kind", json!("Greeting")), "malformed"),

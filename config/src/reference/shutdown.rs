@@ -76,6 +76,19 @@ pub(super) fn section() -> Section {
             )
             .check(super::access::socket)
             .example("/run/node-agent/shutdown.sock"),
+        Top::new("inhibitorSocket", |c| &mut c.inhibitor_socket, Kind::PATH)
+            .doc(
+                "A socket on which other programs of this node take locks that delay a shutdown \
+                 (examples/shutdown-socket): a database, a hypervisor, another agent. Open to those \
+                 who may use `controlSocket`.",
+            )
+            .check(super::access::socket)
+            .example("/run/winddown/inhibitors.sock"),
+        Top::new("inhibitorPeriod", |c| &mut c.inhibitor_period, Kind::duration("1s", "1h")).doc(
+            "How long a shutdown waits for such programs: before the first pod ends, before system \
+             pods, and when all pods have ended; for this long each, and a quarter of the whole time \
+             at most.",
+        ),
         Top::new("shutdownNotices", |c| &mut c.notices, Kind::object::<NoticesConfig>()).doc(
             "Who may give notice that this node ends at a certain time, beside the login manager and \
              an operator (`winddown drain --deadline`). The pods are then ended in the same order, in \

@@ -1,7 +1,4 @@
-//! A login manager behind a unix socket, for nodes without logind: lines of JSON, and a lock that is an open
-//! connection. examples/shutdown-socket is the protocol.
-
-mod protocol;
+//! A login manager behind a unix socket, for nodes without logind: see [`crate::shutdown_socket`].
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -9,19 +6,16 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::UnixStream;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout};
 use winddown_shared::ShutdownKind;
 
-use self::protocol::{Answer, Request, Shutdown};
 use super::session::{
     AbortOnDrop, CallError, Listed, LoginCalls, LoginManager, LogindEvent, Session,
 };
+use crate::shutdown_socket::{Answer, Inhibit, LineError, Lines, Request, Shutdown, Turn};
 
-/// No line of the other side is longer, in bytes.
-const LONGEST_LINE: u64 = 64 * 1024;
 /// Changes that may wait for the supervisor.
 const QUEUE: usize = 32;
 
@@ -42,17 +36,11 @@ pub(super) struct SocketCalls {
     _listener: AbortOnDrop,
 }
 
-/// One connection, read line by line.
-struct Lines {
-    call: &'static str,
-    stream: BufReader<UnixStream>,
-}
-
 // === impl SocketLogin ===
 
 impl SocketLogin {
     /// Connects and makes a request.
-    async fn ask(&self, call: &'static str, request: &Request<'_>) -> Result<Lines, CallError> {
+    async fn ask(&self, call: &'static str, request: &Request) -> Result<Lines, CallError> {
         let stream = UnixStream::connect(&self.path).await.map_err(|error| match error.kind() {
             io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {
                 CallError::Absent { call, detail: format!("{}: {error}", self.path.display()) }
@@ -60,8 +48,8 @@ impl SocketLogin {
             _ => lost(call, &error),
         })?;
         self.trust(call, &stream)?;
-        let mut lines = Lines { call, stream: BufReader::new(stream) };
-        lines.say(request).await?;
+        let mut lines = Lines::of(stream);
+        lines.write(request).await.map_err(|error| translate(call, error))?;
         Ok(lines)
     }
 
@@ -78,7 +66,7 @@ impl SocketLogin {
 
     /// How things stand now.
     async fn look(&self, call: &'static str) -> Result<Shutdown, CallError> {
-        let look = async { self.ask(call, &Request::watch()).await?.shutdown().await };
+        let look = async { shutdown(call, &mut self.ask(call, &Request::Watch).await?).await };
         self.bounded(call, look).await
     }
 
@@ -98,8 +86,8 @@ impl LoginManager for SocketLogin {
     async fn connect(&self) -> Result<Session<SocketCalls>, CallError> {
         let call = "Watch";
         let connect = async {
-            let mut lines = self.ask(call, &Request::watch()).await?;
-            let first = lines.shutdown().await?;
+            let mut lines = self.ask(call, &Request::Watch).await?;
+            let first = shutdown(call, &mut lines).await?;
             Ok((lines, first))
         };
         let (lines, first) = self.bounded(call, connect).await?;
@@ -114,7 +102,7 @@ impl LoginManager for SocketLogin {
 /// Says what changes until the connection ends.
 async fn listen(mut lines: Lines, mut last: Shutdown, tx: mpsc::Sender<LogindEvent>) {
     loop {
-        let now = match lines.shutdown().await {
+        let now = match shutdown("listen", &mut lines).await {
             Ok(now) => now,
             Err(error) => {
                 tracing::warn!("the socket that announces shutdowns: {error}");
@@ -142,20 +130,22 @@ impl LoginCalls for SocketCalls {
     }
 
     async fn delay(&self) -> Result<Duration, CallError> {
-        self.login.look("delaySeconds").await.map(|shutdown| shutdown.delay())
+        self.login.look("delaySeconds").await.map(|shutdown| shutdown.delay().unwrap_or_default())
     }
 
     async fn inhibit(&self, who: &str, why: &str) -> Result<OwnedFd, CallError> {
         let call = "Inhibit";
+        let (who, why) = (who.to_owned(), why.to_owned());
+        let request = Request::Inhibit(Inhibit { who, why, turn: Turn::default() });
         let inhibit = async {
-            let mut lines = self.login.ask(call, &Request::inhibit(who, why)).await?;
-            match lines.answer().await? {
+            let mut lines = self.login.ask(call, &request).await?;
+            match answer(call, &mut lines).await? {
                 Answer::Granted { id } => {
-                    let stream = lines.stream.into_inner().into_std();
+                    let stream = lines.into_stream().into_std();
                     Ok((id, OwnedFd::from(stream.map_err(|error| lost(call, &error))?)))
                 }
                 Answer::Refused { reason } => Err(CallError::Refused { call, detail: reason }),
-                Answer::Shutdown(_) => Err(malformed(call, "neither Granted nor Refused")),
+                _ => Err(malformed(call, "neither Granted nor Refused")),
             }
         };
         let (id, lock) = self.login.bounded(call, inhibit).await?;
@@ -165,7 +155,7 @@ impl LoginCalls for SocketCalls {
 
     async fn listed(&self, who: &str) -> Result<Listed, CallError> {
         let shutdown = self.login.look("inhibitors").await?;
-        Ok(shutdown.lists(who, self.granted.load(Ordering::Relaxed)))
+        Ok(lists(&shutdown, who, self.granted.load(Ordering::Relaxed)))
     }
 
     async fn request(&self) -> (Option<String>, ShutdownKind) {
@@ -182,32 +172,40 @@ impl LoginCalls for SocketCalls {
     }
 }
 
-// === impl Lines ===
+async fn answer(call: &'static str, lines: &mut Lines) -> Result<Answer, CallError> {
+    let answer = lines.read().await.map_err(|error| translate(call, error))?;
+    let closed = || CallError::Connection { call, detail: "closed by the other side".to_owned() };
+    answer.ok_or_else(closed)
+}
 
-impl Lines {
-    async fn say(&mut self, request: &Request<'_>) -> Result<(), CallError> {
-        let mut line = serde_json::to_vec(request)
-            .map_err(|error| malformed(self.call, &error.to_string()))?;
-        line.push(b'\n');
-        self.stream.write_all(&line).await.map_err(|error| lost(self.call, &error))
-    }
-
-    async fn answer(&mut self) -> Result<Answer, CallError> {
-        let mut line = Vec::new();
-        let read = (&mut self.stream).take(LONGEST_LINE).read_until(b'\n', &mut line).await;
-        read.map_err(|error| lost(self.call, &error))?;
-        if line.is_empty() {
-            let detail = "closed by the other side".to_owned();
-            return Err(CallError::Connection { call: self.call, detail });
+async fn shutdown(call: &'static str, lines: &mut Lines) -> Result<Shutdown, CallError> {
+    match answer(call, lines).await? {
+        Answer::Shutdown(shutdown) if shutdown.delay().is_none() => {
+            let detail = format!("delaySeconds {:?} is no time", shutdown.delay_seconds);
+            Err(CallError::Malformed { call, detail })
         }
-        Answer::read(&line).map_err(|detail| malformed(self.call, &detail))
+        Answer::Shutdown(shutdown) => Ok(shutdown),
+        _ => Err(malformed(call, "the line is no Shutdown")),
     }
+}
 
-    async fn shutdown(&mut self) -> Result<Shutdown, CallError> {
-        match self.answer().await? {
-            Answer::Shutdown(shutdown) => Ok(shutdown),
-            _ => Err(malformed(self.call, "the line is no Shutdown")),
+/// Whether the lock with this id, or one that an earlier process of `who` took, is held.
+fn lists(shutdown: &Shutdown, who: &str, id: u64) -> Listed {
+    let Some(inhibitors) = &shutdown.inhibitors else { return Listed::Unknown };
+    let mut found = Listed::No;
+    for holder in inhibitors.iter().filter(|holder| holder.who == who) {
+        if holder.id == id {
+            return Listed::Ours;
         }
+        found = Listed::UnderAnotherPid;
+    }
+    found
+}
+
+fn translate(call: &'static str, error: LineError) -> CallError {
+    match error {
+        LineError::Lost(error) => lost(call, &error),
+        LineError::Malformed(detail) => CallError::Malformed { call, detail },
     }
 }
 

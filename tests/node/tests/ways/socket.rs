@@ -1,4 +1,6 @@
-//! A node without logind, on which a program of its owner announces the shutdown.
+//! Programs of the node: one that announces the shutdown in place of logind, and one that delays it.
+
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
@@ -51,6 +53,44 @@ impl Program {
             said.changed().await?;
         }
     }
+}
+
+#[tokio::test]
+async fn a_program_that_took_a_lock_goes_before_the_first_pod() -> TestResult {
+    let test = "a_program_that_took_a_lock_goes_before_the_first_pod";
+    let socket = "/run/winddown/inhibitors.sock";
+    let more = format!("inhibitorSocket: {socket}\n");
+    let setup = Setup { seconds: [16, 12, 12], more, ..Setup::default() };
+    let Some(mut scenario) = Scenario::installed_as(test, seven_pods(), &setup).await? else {
+        return Ok(());
+    };
+    scenario.start().await?;
+    let stream = UnixStream::connect(scenario.node.host_path(socket)).await?;
+    let mut queue = BufReader::new(stream);
+    let asked = json!({
+        "apiVersion": "winddown.dev/v1alpha1", "kind": "Inhibit",
+        "who": "queue", "why": "hands its jobs over", "turn": "beforePods",
+    });
+    queue.write_all(format!("{asked}\n").as_bytes()).await?;
+    let mut said = String::new();
+    queue.read_line(&mut said).await?;
+    assert!(said.contains("Granted"), "{said}");
+    let shows = async || {
+        let status = scenario.text(&["status"]).await;
+        status.is_ok_and(|text| text.contains("a shutdown waits for queue (hands its jobs over)"))
+    };
+    scenario.node.wait_until("status to show it", SOON, shows).await?;
+
+    scenario.node.run(&["systemctl", "poweroff"]).await?;
+    said.clear();
+    queue.read_line(&mut said).await?;
+    assert!(said.contains("Turn"), "{said}");
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    scenario.assert_nothing_was_asked()?;
+    drop(queue);
+    scenario.wait_off(SOON).await?;
+    scenario.assert_ended_in_order()?;
+    Ok(())
 }
 
 #[tokio::test]
