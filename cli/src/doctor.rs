@@ -17,6 +17,11 @@ pub(super) fn run(
     args: &DoctorArgs,
     out: &mut Output,
 ) -> Result<Exit, CommandError> {
+    let root = std::fs::metadata(&args.root);
+    if !root.map_err(|error| CommandError::unreadable(&args.root, error))?.is_dir() {
+        let what = format!("{}: not a directory", args.root.display());
+        return Err(CommandError::message(Exit::Failure, what));
+    }
     let place = Place {
         live: winddown_install::same_directory(&args.root, Path::new("/")),
         root: args.root.clone(),

@@ -8,6 +8,11 @@ use super::{CommandError, Exit, InstallArgs, Output, RuntimeChoice, UninstallArg
 
 /// Puts units, drop-ins, configuration and directories in place. What was put stays if something cannot be.
 pub(super) fn install(args: &InstallArgs, out: &mut Output) -> Result<Exit, CommandError> {
+    if args.start && !winddown_install::same_directory(&args.root, Path::new("/")) {
+        let what = format!("--start: nothing can be started in {}", args.root.display());
+        let hint = "without --start; the agent is started as the image boots";
+        return Err(CommandError::message(Exit::Usage, what).with_hint(hint));
+    }
     let chosen = match args.runtime {
         None if !args.companion => Some(
             winddown_install::choose(&args.root, args.from.as_deref())

@@ -229,7 +229,7 @@ fn silent<T>(what: &str, patience: Duration) -> Fact<T> {
 
 fn unread_config(place: &Place, kind: Unseen, why: String) -> ConfigFact {
     ConfigFact {
-        file: files::config_path(place).1,
+        file: files::config_path(place),
         read: ConfigRead::Unread(kind, why),
         config: winddown_config::Config::default(),
         changed: None,

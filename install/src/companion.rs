@@ -239,7 +239,10 @@ impl Beside {
     /// What was found, for people.
     pub(super) fn note(&self) -> String {
         let name = self.kubelet.name();
-        let shutdown = match self.said.as_ref().and_then(Configuration::ends_pods) {
+        let Some(said) = &self.said else {
+            return format!("no configuration of {name} was found: make sure that its {} is 0s", PERIODS[0]);
+        };
+        let shutdown = match said.ends_pods() {
             Some(said) => format!("it ends pods at a shutdown as well, by {said}: {}", said.value),
             None => "it leaves the end of its pods to others".to_owned(),
         };

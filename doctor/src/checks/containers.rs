@@ -204,7 +204,7 @@ pub(super) fn kubelet(facts: &Facts) -> Option<Finding> {
     let enabled = config.filter(|config| !config.enabled.is_empty());
     let seen = |finding: Finding| {
         let process = process.map(|p| format!("process {}: {}", p.pid, p.name));
-        let config = config.map(said_by).unwrap_or_default();
+        let config = config.map(|config| said_by(facts, config)).unwrap_or_default();
         finding
             .saw(process.unwrap_or_default())
             .saw(lock.map(listed).unwrap_or_default())
@@ -240,7 +240,7 @@ pub(super) fn kubelet(facts: &Facts) -> Option<Finding> {
     } else if process.is_some() {
         seen(CHECK.info("a kubelet runs here, without a graceful shutdown of its own"))
     } else if let Some(config) = config.filter(|config| !config.problem.is_empty()) {
-        CHECK.info("a kubelet's configuration could not be read").saw(said_by(config))
+        CHECK.info("a kubelet's configuration could not be read").saw(said_by(facts, config))
     } else {
         match &facts.processes {
             Fact::Unseen(Unseen::Denied | Unseen::Failed | Unseen::Silent, _) => {

@@ -22,12 +22,10 @@ pub(super) fn lock(login: &LoginView) -> Option<&LockView> {
 }
 
 /// What a kubelet's configuration says of shutdowns, or why it cannot be read.
-pub(super) fn said_by(config: &KubeletConfig) -> String {
+pub(super) fn said_by(facts: &Facts, config: &KubeletConfig) -> String {
     let said = if config.problem.is_empty() { &config.enabled } else { &config.problem };
-    if said.is_empty() {
-        return format!("{}: no shutdownGracePeriod", config.place);
-    }
-    format!("{}: {said}", config.place)
+    let said = if said.is_empty() { "no shutdownGracePeriod" } else { said };
+    format!("{}: {said}", facts.below_root(&config.place))
 }
 
 /// The kubelet's own graceful shutdown does what its configuration says.
@@ -42,7 +40,7 @@ pub(super) fn own_shutdown(facts: &Facts) -> Option<Finding> {
         Fact::Known(Some(config)) if config.problem.is_empty() => config,
         Fact::Known(Some(config)) => {
             let title = "the kubelet's configuration could not be read";
-            return Some(CHECK.warning(title).saw(said_by(config)));
+            return Some(CHECK.warning(title).saw(said_by(facts, config)));
         }
         Fact::Known(None) => return Some(CHECK.info("the kubelet's configuration was not found")),
         Fact::Unseen(..) => return CHECK.unseen("the kubelet's configuration", &facts.kubelet),
@@ -52,7 +50,7 @@ pub(super) fn own_shutdown(facts: &Facts) -> Option<Finding> {
         return Some(
             CHECK
                 .problem("a shutdown of this node kills its pods without their grace")
-                .saw(said_by(config))
+                .saw(said_by(facts, config))
                 .fix(format!(
                     "set shutdownGracePeriod and shutdownGracePeriodCriticalPods in {}",
                     config.file
@@ -64,7 +62,7 @@ pub(super) fn own_shutdown(facts: &Facts) -> Option<Finding> {
         Fact::Known(login) => login,
         Fact::Unseen(..) => return CHECK.unseen("logind", &facts.login),
     };
-    let said = said_by(config);
+    let said = said_by(facts, config);
     if login.delay < config.wanted {
         let (given, wanted) = (span(login.delay), span(config.wanted));
         let title = format!(

@@ -8,7 +8,7 @@ use winddown_systemd::drop_in;
 
 use super::{Check, listed, span, whole_seconds};
 use crate::facts::{Fact, Facts, Unseen};
-use crate::finding::{Area, Finding};
+use crate::finding::{Area, Finding, Severity};
 use winddown_control::api::{LockState, Phase, Status};
 
 /// Before this version the SysV commands, run as root, went around logind (systemd#22058).
@@ -319,9 +319,13 @@ fn fix_delay(facts: &Facts, finding: Finding, file: Option<&Path>, wanted: Durat
     let name = file.and_then(Path::file_name);
     let ours = name.is_none_or(|name| name == drop_in::NAME);
     let Some(file) = file.filter(|_| !ours) else {
+        if !facts.live {
+            let finding = Finding { severity: Severity::Info, ..finding };
+            return finding.saw("the agent writes this file as it starts: the image needs nothing");
+        }
         return finding
             .saw("winddown writes this file itself; it could not, or has not yet")
-            .fix(facts.install(""));
+            .fix("winddown install");
     };
     let finding =
         finding.saw(format!("its name sorts after {}, and the last name wins", drop_in::NAME));
@@ -332,7 +336,8 @@ fn fix_delay(facts: &Facts, finding: Finding, file: Option<&Path>, wanted: Durat
 pub(super) fn delay_set_by(facts: &Facts) -> String {
     match facts.setting.known().and_then(Option::as_ref) {
         Some(setting) => {
-            format!("{}: InhibitDelayMaxSec={}", setting.file.display(), span(setting.value))
+            let file = facts.below_root(&setting.file.to_string_lossy());
+            format!("{file}: InhibitDelayMaxSec={}", span(setting.value))
         }
         None => "no file sets InhibitDelayMaxSec: logind's own 5s".to_owned(),
     }

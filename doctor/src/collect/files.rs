@@ -29,21 +29,15 @@ const UNIT_DIRECTORIES: [&str; 4] = [
 const SCOPES: [&str; 2] = ["cri-containerd-", "crio-"];
 const COMMANDS: [&str; 4] = ["shutdown", "reboot", "poweroff", "halt"];
 
-/// The configuration's path, and what it is called on the node.
-pub(super) fn config_path(place: &Place) -> (PathBuf, PathBuf) {
-    match &place.config {
-        Some(named) => (named.clone(), named.clone()),
-        None => (
-            below(&place.root, winddown_config::DEFAULT_FILE),
-            PathBuf::from(winddown_config::DEFAULT_FILE),
-        ),
-    }
+/// The configuration's path from here: commands that fix an image must not name the host's file.
+pub(super) fn config_path(place: &Place) -> PathBuf {
+    place.config.clone().unwrap_or_else(|| below(&place.root, winddown_config::DEFAULT_FILE))
 }
 
 pub(super) fn config(place: &Place) -> ConfigFact {
-    let (path, file) = config_path(place);
-    let changed = fs::metadata(&path).ok().as_ref().and_then(modified);
-    let (read, config) = match Config::load(&path) {
+    let file = config_path(place);
+    let changed = fs::metadata(&file).ok().as_ref().and_then(modified);
+    let (read, config) = match Config::load(&file) {
         Ok((config, warnings)) => {
             (ConfigRead::Valid(warnings.iter().map(ToString::to_string).collect()), config)
         }

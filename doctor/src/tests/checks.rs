@@ -72,6 +72,10 @@ fn of_an_image_only_the_files_are_judged() {
         ["periods", "delay", "unit", "boot", "scopes", "kubelet", "config", "last-shutdown"]
     );
     assert!(findings(&facts).iter().all(|finding| finding.severity == Well));
+    facts.setting = Fact::Known(None);
+    let delay = finding(&facts, "delay").unwrap();
+    assert_eq!(delay.severity, Info, "the agent raises it at boot: {delay:?}");
+    assert_eq!(delay.fix, Vec::<String>::new(), "{delay:?}");
     known(&mut facts.installed).enabled = false;
     assert_eq!(finding(&facts, "boot").unwrap().severity, Warning);
     known(&mut facts.installed).unit = false;
@@ -79,6 +83,10 @@ fn of_an_image_only_the_files_are_judged() {
     facts.setting = set("/usr/lib/systemd/logind.conf.d/zzz.conf", 10);
     let delay = finding(&facts, "delay").unwrap();
     assert_eq!(delay.severity, Warning);
+    assert_eq!(
+        delay.evidence[0],
+        "/image/usr/lib/systemd/logind.conf.d/zzz.conf: InhibitDelayMaxSec=10s"
+    );
     assert_eq!(delay.fix, ["ln -s /dev/null /image/etc/systemd/logind.conf.d/zzz.conf"]);
     assert_eq!(finding(&facts, "unit").unwrap().fix, ["winddown install --root /image"]);
 }

@@ -134,7 +134,14 @@ async fn an_image_is_looked_at_by_its_files_alone() {
     let warned: Vec<_> = found.iter().filter(|f| f.severity > Severity::Ok).collect();
     assert_eq!(warned.len(), 1, "{warned:#?}");
     assert_eq!(warned[0].id, "kubelet");
-    assert_eq!(warned[0].evidence, ["/var/lib/kubelet/config.yaml:2: shutdownGracePeriod: 1m"]);
+    let below = |file: &str| root.path().join(file).display().to_string();
+    let of_kubelet = below("var/lib/kubelet/config.yaml:2: shutdownGracePeriod: 1m");
+    assert_eq!(warned[0].evidence, [of_kubelet]);
+    let config = below("etc/winddown/config.yaml");
+    fs::remove_file(&config).unwrap();
+    let found = finding(&collect(&place).await, "config").unwrap();
+    assert_eq!(found.evidence, [format!("{config} is not there")]);
+    assert_eq!(found.fix, [format!("winddown config default > {config}")], "never the host's file");
 }
 
 #[tokio::test]

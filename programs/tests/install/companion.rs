@@ -221,6 +221,18 @@ fn a_kubelet_that_ends_no_pods_needs_no_change_and_the_agent_is_enabled() {
 }
 
 #[test]
+fn what_a_kubelet_without_a_configuration_does_at_a_shutdown_is_not_guessed() {
+    let image = beside("kubeadm");
+    for file in ["var/lib/kubelet", "etc/systemd/system", "usr/lib/systemd/system"] {
+        let _ = fs::remove_dir_all(image.path(file));
+    }
+    let kubeconfig = Some("/etc/kubernetes/kubelet.conf".into());
+    let report = image.install_beside(Companion { kubeconfig, ..Companion::default() }).unwrap();
+    let wanted = "no configuration of the kubelet was found: make sure that its shutdownGracePeriod is 0s";
+    assert!(report.notes.iter().any(|note| note == wanted), "{report}");
+}
+
+#[test]
 fn a_second_time_nothing_is_changed_before_and_after_the_kubelets_own_is_switched_off() {
     let image = beside("kubeadm");
     image.install_live();
