@@ -171,11 +171,11 @@ Examples:
 
 Exit codes: 0 all pods ended in time, 5 some were left or needed SIGKILL.")]
 pub struct DrillArgs {
-    /// The directory with the pods to rehearse with [default: a built-in set]
-    #[arg(value_name = "DIR")]
-    pub directory: Option<PathBuf>,
+    /// The pods to rehearse with, a directory or one manifest [default: a built-in set]
+    #[arg(value_name = "DIR|FILE")]
+    pub pods: Option<PathBuf>,
     /// How long the stand-in logind waits (units: ms, s, m, h) [default: as long as the plan wants]
-    #[arg(long, value_name = "DURATION", value_parser = values::duration)]
+    #[arg(long, value_name = "DURATION", value_parser = values::delay)]
     pub delay: Option<Duration>,
     /// Form of the report: text, or json or yaml, which print nothing else
     #[arg(short, long, value_enum, default_value_t)]

@@ -21,7 +21,7 @@ use winddown_shared::{
     Inhibitor, KillReason, KillRequest, LockState, PluginError, PodKiller, ShutdownKind,
     error_chain,
 };
-use winddown_shutdown::{Outcome, ShutdownReport, Trigger};
+use winddown_shutdown::{Outcome, ProgressPhase, ShutdownReport, Trigger};
 use winddown_systemd::stand_in::{ShutdownOutcome, StandIn};
 use winddown_systemd::{InhibitorConfig, LogindInhibitor};
 
@@ -29,7 +29,7 @@ use crate::ask;
 use crate::{CommandError, DrillArgs, Exit, GlobalArgs, Output, TextFormat};
 use winddown_config::{Config, ConfigError};
 use winddown_control::AgentApi;
-use winddown_control::api::{PodState, Status};
+use winddown_control::api::{PodState, RejectedPod, Status};
 use winddown_node::{Configured, Identity, Node, ShutdownHandle, policy_of};
 use winddown_static_pods::{DesiredManifests, ManifestDirectory};
 
@@ -56,12 +56,12 @@ const BUILT_IN: &[(&str, &str)] = &[
 ];
 
 /// The configuration of a rehearsal that names none: the built-in pods come with one that has a group
-/// for each of their priorities, a directory of one's own is rehearsed with the defaults.
+/// for each of their priorities, pods of one's own are rehearsed with the defaults.
 ///
 /// # Errors
 /// Never in a build that passed its tests.
-fn default_config(directory: Option<&Path>) -> Result<Config, ConfigError> {
-    if directory.is_some() {
+fn default_config(pods: Option<&Path>) -> Result<Config, ConfigError> {
+    if pods.is_some() {
         return Ok(Config::default());
     }
     let text = include_bytes!("../../examples/node-config.yaml");
@@ -71,8 +71,8 @@ fn default_config(directory: Option<&Path>) -> Result<Config, ConfigError> {
 /// What to rehearse.
 #[derive(Clone, Debug)]
 struct DrillOptions {
-    /// The directory with the pods; none takes the built-in ones.
-    directory: Option<PathBuf>,
+    /// The pods, a directory or one manifest; none takes the built-in ones.
+    pods: Option<PathBuf>,
     /// The configuration whose shutdown periods apply.
     config: Config,
     /// How long the stand-in waits; none takes what the plan wants.
@@ -96,10 +96,10 @@ pub(super) enum DrillError {
         #[source]
         source: io::Error,
     },
-    /// The directory of pods cannot be read.
+    /// The pods cannot be read.
     #[error("cannot read {}", .path.display())]
-    Directory {
-        /// The directory.
+    Pods {
+        /// The directory or manifest.
         path: PathBuf,
         /// What the system answered.
         #[source]
@@ -115,22 +115,19 @@ pub(super) enum DrillError {
     #[error(transparent)]
     Plugins(#[from] PluginError),
     /// There is nothing to rehearse with.
-    #[error("{}: no pod can be run from here{}", .directory.display(), list(.problems))]
+    #[error("{}: no pod can be run from here{}", .pods.display(), list(.problems))]
     NoPods {
-        /// The directory.
-        directory: PathBuf,
-        /// What is wrong in it.
+        /// The directory or manifest.
+        pods: PathBuf,
+        /// What is wrong with it, and why the agent refuses its pods.
         problems: Vec<String>,
     },
     /// The shutdown is switched off by the configuration.
     #[error("the configuration switches graceful shutdown off (shutdownGracePeriod: 0s)")]
     Disabled,
     /// The run left no report.
-    #[error("the run left no report in {}", .directory.display())]
-    NoReport {
-        /// Where it should be.
-        directory: PathBuf,
-    },
+    #[error("the run left no report")]
+    NoReport,
     /// The output cannot be written.
     #[error("the output cannot be written")]
     Output(CommandError),
@@ -154,10 +151,10 @@ pub(super) fn run(
     winddown_logging::start_at("error");
     let config = match &global.config {
         Some(file) => Config::load(file)?.0,
-        None => default_config(args.directory.as_deref())?,
+        None => default_config(args.pods.as_deref())?,
     };
     let options = DrillOptions {
-        directory: args.directory.clone(),
+        pods: args.pods.clone(),
         config,
         delay: args.delay,
         keep: args.keep,
@@ -215,7 +212,6 @@ struct Drill {
     inhibitor: Arc<LogindInhibitor>,
     manifests: watch::Receiver<Arc<DesiredManifests>>,
     pods: PathBuf,
-    state: PathBuf,
     stop: CancellationToken,
 }
 
@@ -228,8 +224,7 @@ impl Drill {
     ) -> Result<Self, DrillError> {
         let wall = wall_clock();
         let mut config = options.config.clone();
-        let state = root.join("state");
-        config.state_directory.clone_from(&state);
+        config.state_directory = root.join("state");
         config.pod_logs_dir = root.join("logs");
         config.static_pod_path = Some(pods.to_owned());
         let shim = ShimCommand::beside_this_program().map_err(DrillError::Shim)?;
@@ -260,7 +255,8 @@ impl Drill {
             .identity(Identity { name: NODE_NAME.to_owned(), boot_id: "drill".to_owned() })
             .plugin(plugin)
             .start()?;
-        Ok(Self { node, shutdown, inhibitor, manifests, pods: pods.to_owned(), state, stop })
+        let pods = options.pods.clone().unwrap_or_else(|| pods.to_owned());
+        Ok(Self { node, shutdown, inhibitor, manifests, pods, stop })
     }
 
     async fn rehearse(
@@ -306,8 +302,9 @@ impl Drill {
             Ok(Ok(m)) => (m.pods.len(), m.errors.iter().map(ToString::to_string).collect()),
             _ => (0, Vec::new()),
         };
+        let no_pods = |problems| Err(DrillError::NoPods { pods: self.pods.clone(), problems });
         if wanted == 0 {
-            return Err(DrillError::NoPods { directory: self.pods.clone(), problems });
+            return no_pods(problems);
         }
         for problem in &problems {
             out.line(&format!("left out: {}", clean(problem)))?;
@@ -320,6 +317,9 @@ impl Drill {
             out.progress_over(&format!("starting the pods: {up} of {wanted}"));
             if up >= wanted || begun.elapsed() > START {
                 out.progress_over("");
+                if status.rejected.len() >= wanted {
+                    return no_pods(status.rejected.iter().map(refusal).collect());
+                }
                 return if say { print_started(&status, wanted, begun, out) } else { Ok(()) };
             }
             let _ = timeout(Duration::from_secs(1), changes.changed()).await;
@@ -331,11 +331,15 @@ impl Drill {
         let _ = timeout(START, state.wait_for(|s| s.lock == LockState::Held)).await;
     }
 
+    /// The stand-in may stop waiting before the run is over, which is what the report is about then.
     async fn report(&self) -> Result<ShutdownReport, DrillError> {
+        use ProgressPhase::{Cancelled, Released};
+        let mut progress = self.shutdown.progress();
+        let over = progress.wait_for(|now| matches!(now.phase, Released | Cancelled));
+        let _ = timeout(START, over).await;
         let store = self.shutdown.reports().clone();
-        let directory = self.state.clone();
         let read = tokio::task::spawn_blocking(move || store.latest()).await;
-        read.ok().and_then(Result::ok).flatten().ok_or(DrillError::NoReport { directory })
+        read.ok().and_then(Result::ok).flatten().ok_or(DrillError::NoReport)
     }
 
     /// Leaves nothing running, whatever the rehearsal came to.
@@ -358,12 +362,17 @@ impl Drill {
     }
 }
 
-/// The directory the pods are read from: the one that was named, or the built-in ones, written out.
+/// The directory the pods are read from: the one that was named, or one with the manifest that was named or
+/// with the built-in pods.
 fn pods_directory(options: &DrillOptions, root: &Path) -> Result<PathBuf, DrillError> {
-    if let Some(directory) = &options.directory {
-        let read = |source| DrillError::Directory { path: directory.clone(), source };
-        std::fs::read_dir(directory).map_err(read)?;
-        return std::path::absolute(directory).map_err(read);
+    let named = options.pods.as_ref().map(|named| {
+        let read = |source| DrillError::Pods { path: named.clone(), source };
+        let named = std::path::absolute(named).map_err(read)?;
+        Ok((std::fs::metadata(&named).map_err(read)?.is_dir(), named))
+    });
+    let named = named.transpose()?;
+    if let Some((true, directory)) = named {
+        return Ok(directory);
     }
     let pods = root.join("pods");
     let prepare = |path: &Path| {
@@ -371,6 +380,11 @@ fn pods_directory(options: &DrillOptions, root: &Path) -> Result<PathBuf, DrillE
         move |source| DrillError::Prepare { path, source }
     };
     std::fs::create_dir_all(&pods).map_err(prepare(&pods))?;
+    if let Some((_, file)) = named {
+        let link = pods.join(file.file_name().unwrap_or_default());
+        std::os::unix::fs::symlink(&file, &link).map_err(prepare(&link))?;
+        return Ok(pods);
+    }
     for (name, text) in BUILT_IN {
         let path = pods.join(name);
         std::fs::write(&path, text).map_err(prepare(&path))?;
@@ -390,17 +404,24 @@ fn print_started(
     out: &mut Output,
 ) -> Result<(), DrillError> {
     let took = duration(begun.elapsed());
-    out.line(&format!("{wanted} pods started in {took}:"))?;
+    let started = match status.rejected.len() {
+        0 => wanted.to_string(),
+        refused => format!("{} of {wanted}", wanted.saturating_sub(refused)),
+    };
+    out.line(&format!("{started} pods started in {took}:"))?;
     for pod in &status.pods {
         let name = named(&pod.namespace, &pod.name);
         let late = if is_up(pod) { String::new() } else { format!("  not ready: {}", pod.phase) };
         out.line(&format!("  {:>10}  {name}{late}", pod.priority))?;
     }
     for pod in &status.rejected {
-        let name = named(&pod.namespace, &pod.name);
-        out.line(&format!("  refused     {name}: {}", clean(&pod.message)))?;
+        out.line(&format!("  refused     {}", refusal(pod)))?;
     }
     Ok(())
+}
+
+fn refusal(pod: &RejectedPod) -> String {
+    format!("{}: {}", named(&pod.namespace, &pod.name), clean(&pod.message))
 }
 
 fn named(namespace: &str, name: &str) -> String {

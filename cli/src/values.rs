@@ -94,6 +94,17 @@ pub(super) fn ahead(text: &str) -> Result<Duration, String> {
     }
 }
 
+/// Reads how long a login manager waits.
+///
+/// # Errors
+/// As [`duration`], or no time at all.
+pub(super) fn delay(text: &str) -> Result<Duration, String> {
+    match duration(text)? {
+        Duration::ZERO => Err("a delay is more than 0s".to_owned()),
+        delay => Ok(delay),
+    }
+}
+
 /// A pod as it is typed: `NAME` (in namespace `default`) or `NAMESPACE/NAME`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PodName {

@@ -240,7 +240,10 @@ impl Beside {
     pub(super) fn note(&self) -> String {
         let name = self.kubelet.name();
         let Some(said) = &self.said else {
-            return format!("no configuration of {name} was found: make sure that its {} is 0s", PERIODS[0]);
+            return format!(
+                "no configuration of {name} was found: make sure that its {} is 0s",
+                PERIODS[0]
+            );
         };
         let shutdown = match said.ends_pods() {
             Some(said) => format!("it ends pods at a shutdown as well, by {said}: {}", said.value),

@@ -228,7 +228,8 @@ fn what_a_kubelet_without_a_configuration_does_at_a_shutdown_is_not_guessed() {
     }
     let kubeconfig = Some("/etc/kubernetes/kubelet.conf".into());
     let report = image.install_beside(Companion { kubeconfig, ..Companion::default() }).unwrap();
-    let wanted = "no configuration of the kubelet was found: make sure that its shutdownGracePeriod is 0s";
+    let wanted =
+        "no configuration of the kubelet was found: make sure that its shutdownGracePeriod is 0s";
     assert!(report.notes.iter().any(|note| note == wanted), "{report}");
 }
 
