@@ -261,7 +261,7 @@ pub struct DrainArgs {
     #[arg(long, value_name = "TEXT", requires = "deadline")]
     pub reason: Option<String>,
     /// The same as undrain
-    #[arg(long, conflicts_with_all = ["timeout", "deadline"])]
+    #[arg(long, conflicts_with_all = ["timeout", "deadline", "reason"])]
     pub withdraw: bool,
     /// Form of the progress: text, or json or yaml, one object per event
     #[arg(short, long, value_enum, default_value_t)]

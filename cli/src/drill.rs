@@ -368,7 +368,7 @@ fn pods_directory(options: &DrillOptions, root: &Path) -> Result<PathBuf, DrillE
     let named = options.pods.as_ref().map(|named| {
         let read = |source| DrillError::Pods { path: named.clone(), source };
         let named = std::path::absolute(named).map_err(read)?;
-        Ok((std::fs::metadata(&named).map_err(read)?.is_dir(), named))
+        Ok::<_, DrillError>((std::fs::metadata(&named).map_err(read)?.is_dir(), named))
     });
     let named = named.transpose()?;
     if let Some((true, directory)) = named {

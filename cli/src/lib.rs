@@ -45,7 +45,7 @@ use winddown_control::api::{Envelope, VersionAnswer};
 /// Ends a node's pods in the right order, in time, and explains itself.
 ///
 /// winddown holds the node's shutdown back (a logind delay lock) until its pods have ended in
-/// order of their priority, each with its grace.
+/// order, each with its grace.
 #[derive(Debug, Parser)]
 #[command(
     name = "winddown",

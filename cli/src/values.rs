@@ -82,12 +82,15 @@ pub(super) fn when(text: &str) -> Result<When, String> {
     ahead(text).map(When::In)
 }
 
-/// Reads how long from now on something happens: at least one second.
+/// Reads how long from now on something happens: from a second to a day.
 ///
 /// # Errors
-/// As [`duration`], or less than a second.
+/// As [`duration`], or less, or more.
 pub(super) fn ahead(text: &str) -> Result<Duration, String> {
     let after = duration(text)?;
+    if after > Duration::from_secs(24 * 3600) {
+        return Err("a deadline is at most 24h ahead".to_owned());
+    }
     match after < Duration::from_secs(1) {
         true => Err("a deadline is at least 1s ahead".to_owned()),
         false => Ok(after),

@@ -18,7 +18,7 @@ to -f FILE -o json.")]
 pub struct SchemaArgs {
     /// Of what: config, status, plan-shutdown, plan-shutdown-line, plan-preemption,
     /// plan-preemption-line, plan-eviction, plan-eviction-line, report, report-list, doctor, drain (one
-    /// event), drain-withdraw, kill or version
+    /// event), drain-withdraw, kill, end-notice or version
     #[arg(value_enum, value_name = "NAME", hide_possible_values = true)]
     pub name: Option<SchemaName>,
     /// Print the names, as without a name
