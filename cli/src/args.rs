@@ -220,7 +220,7 @@ pub struct ReportArgs {
     /// List the reports that are kept, the newest first
     #[arg(short, long, conflicts_with_all = ["boot", "id", "file", "check"])]
     pub list: bool,
-    /// End with code 5 when pods were left running or needed SIGKILL; without a report's name, in the
+    /// End with code 5 when pods were left running or needed SIGKILL; by default, of the
     /// last run that ended a pod
     #[arg(long)]
     pub check: bool,
@@ -241,20 +241,20 @@ Examples:
   winddown undrain
   winddown drain -o json    # one JSON object per line and event
 
-A deadline is a fact about the node, not a wish: nothing is planned past it. It
+A deadline is hard: nothing is planned past it. It
 can be given while a shutdown is under way, which then takes less time, and it
 stays in force, also over a restart of the agent, until it is withdrawn or the
 node comes up again. So does a drain.
 
 Needs root, or membership in the group that controlSocketGroup names.
 Exit codes: 0 all pods ended in time, 5 some were left or needed SIGKILL,
-6 refused, or something else than the deadline still keeps pods out.")]
+6 refused, or something else still keeps pods out.")]
 pub struct DrainArgs {
     /// The longest time it may take (units: s, m, h) [default: the configured shutdown period]
     #[arg(long, value_name = "DURATION", value_parser = values::grace)]
     pub timeout: Option<Duration>,
-    /// The node goes away then: a duration from now on (units: s, m, h), which setting the clock does
-    /// not change, or a time such as 2026-11-20T12:00:00Z
+    /// When the node goes away: a duration from now (units: s, m, h), unaffected by clock changes, or a
+    /// time such as 2026-11-20T12:00:00Z
     #[arg(long, value_name = "WHEN", value_parser = values::when, conflicts_with = "timeout")]
     pub deadline: Option<When>,
     /// Why the node goes away, for the status and the report

@@ -25,7 +25,7 @@ pub(super) async fn run(
     }
     let mut lines = match args.deadline {
         Some(When::At(at)) if at < winddown_machine::host::wall_clock().now() => {
-            let what = format!("--deadline {at}: that time is over");
+            let what = format!("--deadline {at}: already past");
             return Err(CommandError::message(Exit::Usage, what)
                 .with_hint("give a duration such as 90s, or a time that is still to come"));
         }
@@ -87,7 +87,7 @@ fn said_of(answer: &WithdrawAnswer) -> String {
     let notice = if answer.withdrawn { "the deadline is withdrawn" } else { "no deadline was set" };
     if answer.admission_closed {
         let why = clean(&answer.message);
-        return format!("{notice}; still no pod is let in: {why}");
+        return format!("{notice}; pods are still kept out: {why}");
     }
     match (answer.withdrawn, answer.opened) {
         (true, _) => format!("{notice}; pods are let in, and static pods come back"),
@@ -198,7 +198,7 @@ mod tests {
         );
         assert_eq!(
             said(false, false, "the node is shutting down"),
-            "no deadline was set; still no pod is let in: the node is shutting down"
+            "no deadline was set; pods are still kept out: the node is shutting down"
         );
     }
 }

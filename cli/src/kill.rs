@@ -36,7 +36,7 @@ fn told_as(answer: &KillAnswer) -> String {
     }
     if forced.is_empty() {
         if answer.had_ended {
-            return format!("{pod}: had ended before");
+            return format!("{pod}: already ended");
         }
         return format!("{pod}: ended in {took}");
     }

@@ -125,10 +125,10 @@ pub enum Command {
     /// The report is written before the node goes down. It is read from the running agent, or from
     /// the state directory when no agent answers.
     Report(ReportArgs),
-    /// Look whether this node is protected: what would break it, how to fix it
+    /// Check whether this node is protected, and how to fix what is not
     ///
-    /// Nothing is changed. Works with and without a running agent, as root and not: what cannot be
-    /// seen is said, and what hangs is a finding.
+    /// Nothing is changed. Works with and without a running agent, as root and not: unreadable checks are
+    /// reported; hangs are findings.
     Doctor(DoctorArgs),
     /// End this node's pods in shutdown order; the node stays up
     ///
@@ -137,9 +137,9 @@ pub enum Command {
     /// is started again or their manifests change. With --deadline the node is known to go away at that
     /// time: pods get what is left of it, and what cannot fit is cut.
     Drain(DrainArgs),
-    /// Let pods in again after a drain: static pods come back
+    /// Admit pods again after a drain: static pods come back
     ///
-    /// Takes the deadline of `drain --deadline` back, or ends the drain if there is none.
+    /// Withdraws the deadline of `drain --deadline`, or ends the drain if there is none.
     Undrain(UndrainArgs),
     /// End one pod
     ///
@@ -151,7 +151,7 @@ pub enum Command {
     /// Can be repeated: what is in place already is kept, a configuration is never overwritten. On
     /// a running system the unit is enabled; inside --root or a chroot no systemd is asked.
     Install(InstallArgs),
-    /// Take away what install put in place
+    /// Remove what install created
     Uninstall(UninstallArgs),
     /// Check or show the configuration
     Config(ConfigArgs),

@@ -28,7 +28,7 @@ pub(super) fn run(
 ) -> Result<Exit, CommandError> {
     if let Some(stray) = &args.stray {
         let stray = stray.display();
-        let what = format!("{stray}: what is planned for stands behind -f");
+        let what = format!("{stray}: give the manifests with -f");
         return Err(CommandError::message(Exit::Usage, what)
             .with_hint(format!("winddown plan shutdown -f {stray}")));
     }

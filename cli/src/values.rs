@@ -74,7 +74,7 @@ pub(super) fn when(text: &str) -> Result<When, String> {
     // No duration begins like a date.
     let is_date = text.as_bytes().get(4) == Some(&b'-') && !text.starts_with('-');
     if is_date {
-        let wrong = |_| format!("{text:?} is no time: write for example 2026-11-20T12:00:00Z");
+        let wrong = |_| format!("{text:?} is not a time: write for example 2026-11-20T12:00:00Z");
         return text.parse().map(When::At).map_err(wrong);
     }
     let either = |error| format!("{error}, or a time such as 2026-11-20T12:00:00Z");

@@ -33,7 +33,7 @@ Exit codes:
 ///
 /// It takes the logind delay lock, runs the pods of the manifests directory and ends them in order when
 /// the node shuts down. SIGHUP reads the configuration again. SIGTERM ends the agent; the pods go on,
-/// unless the machine itself is going down. `winddown` is what people type.
+/// unless the machine itself is going down. Use `winddown` to control it.
 #[derive(Debug, Parser)]
 #[command(
     name = "winddownd",

@@ -56,9 +56,7 @@ fn decide(seen: Seen) -> Choice {
     let choice = |runtime, why| Choice { runtime, why };
     match seen {
         Seen { configured: Some(runtime), .. } => choice(runtime, "the configuration names it"),
-        Seen { systemd: false, .. } => {
-            choice(Runtime::Process, "there is no systemd to ask for services")
-        }
+        Seen { systemd: false, .. } => choice(Runtime::Process, "systemd is not running"),
         Seen { cgroup_v2: Some(false), .. } => {
             choice(Runtime::Process, "control groups are of version 1 here")
         }
@@ -72,7 +70,7 @@ fn decide(seen: Seen) -> Choice {
 impl fmt::Display for Choice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "pods run with `runtime: {}`: {}", self.runtime, self.why)?;
-        f.write_str("; --runtime names another")
+        f.write_str("; --runtime overrides it")
     }
 }
 

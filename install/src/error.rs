@@ -68,8 +68,8 @@ pub enum InstallError {
     },
     /// There is no kubelet, or nothing says where its credentials are. Nothing was changed.
     #[error(
-        "no kubelet was found: none runs whose --kubeconfig can be seen, there is no kubelet.service, k3s.service \
-         or k3s-agent.service, and no kubeconfig at a usual place; name one with --kubeconfig FILE"
+        "no kubelet found: no running one has a readable --kubeconfig, and there is no kubelet.service, k3s.service, \
+         k3s-agent.service or kubeconfig at a usual place; name one with --kubeconfig FILE"
     )]
     NoKubelet,
     /// The kubelet that was named is not here. Nothing was changed.

@@ -155,10 +155,9 @@ pub fn install_on(
     let ends_pods = host.is_some_and(|host| restart_ends_pods(host, choices.packaged, &report));
     match host {
         Some(host) => reload_systemd(host, options, ends_pods, &mut report)?,
-        None => report.notes.push(
-            "systemd does not run there: the files are all there is to do, the next boot uses them"
-                .to_owned(),
-        ),
+        None => report
+            .notes
+            .push("systemd is not running there: the files take effect at boot".to_owned()),
     }
     let (packaged, live) = (choices.packaged, host.is_some());
     advise(&tree, options, packaged, (live, ends_pods), beside.as_ref(), &mut report)?;

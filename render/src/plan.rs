@@ -10,7 +10,7 @@ pub fn plan(plan: &ShutdownPlan, view: &View) -> String {
     let mut text = String::new();
     let mut say = |line: &str| text.push_str(&hanging(line, view.width, "", 2));
     let pods = match plan.pod_count() {
-        0 if plan.requested_seconds == 0.0 => "OFF: no pod is waited for".to_owned(),
+        0 if plan.requested_seconds == 0.0 => "OFF: no pod is protected".to_owned(),
         0 if plan.pods_unknown => PODS_UNKNOWN.to_owned(),
         0 => "no pods to end".to_owned(),
         1 => "1 pod to end".to_owned(),

@@ -61,7 +61,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>, wall: &WallClock) -> ExitCo
         (Some("become"), None) => launcher::launch(None),
         (Some("log"), Some(file)) => log_writer::run(file.into(), args, wall),
         _ => {
-            eprintln!("winddownd starts this program for each container; it is not for people");
+            eprintln!("winddownd starts this program for each container; not for manual use");
             ExitCode::from(2)
         }
     }

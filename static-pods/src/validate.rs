@@ -16,9 +16,9 @@ use super::{defaults, identity};
 use winddown_yaml::{Check, Shortened, names};
 
 const LABEL_RULE: &str = "write lower-case letters, digits and `-`, at most 63";
-const SUBDOMAIN_RULE: &str = "write lower-case letters, digits, `-` and `.`, at most 253";
+const SUBDOMAIN_RULE: &str = "use lower-case letters, digits, `-`, `.`; at most 253";
 const NEEDS_API_SERVER: &str =
-    "needs an API server, which a pod from a file has not: use a hostPath volume or plain values";
+    "needs an API server; manifest pods have none: use a hostPath volume or plain values";
 
 /// Notes what is wrong with `pod`.
 pub(super) fn pod(check: &mut Check<'_>, pod: &api::Pod, node_name: &str) {
@@ -62,7 +62,7 @@ fn metadata(check: &mut Check<'_>, pod: &api::Pod, node_name: &str) {
     match meta.name.as_deref().filter(|name| !name.is_empty()) {
         None => check.fail_at("name", "is missing: a pod from a file needs a name"),
         Some(name) if !names::is_dns_subdomain(name) => {
-            let what = format!("`{}` is no pod name: {SUBDOMAIN_RULE}", Shortened(name));
+            let what = format!("`{}` is not a pod name: {SUBDOMAIN_RULE}", Shortened(name));
             check.fail_at("name", what);
         }
         Some(name) => {
@@ -176,10 +176,8 @@ fn priority(check: &mut Check<'_>, spec: &api::PodSpec) {
             check.fail_at("priority", what);
         }
         (None, None) => {
-            let what = format!(
-                "no API server says what `{}` is worth: write spec.priority as well",
-                Shortened(class)
-            );
+            let what =
+                format!("no API server resolves `{}`: set spec.priority too", Shortened(class));
             check.fail_at("priorityClassName", what);
         }
         _ => {}
@@ -198,7 +196,7 @@ fn needs_api_server(check: &mut Check<'_>, spec: &api::PodSpec) {
         ("schedulingGates", filled(spec.scheduling_gates.as_ref().map(Vec::len))),
     ];
     for (key, _) in fields.iter().filter(|(_, set)| *set) {
-        check.fail_at(key, "needs an API server, which a pod from a file has not: remove it");
+        check.fail_at(key, "needs an API server; manifest pods have none: remove it");
     }
 }
 

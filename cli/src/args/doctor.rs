@@ -14,8 +14,8 @@ Examples:
   winddown doctor -o json | jq -r '.findings[] | .severity + \" \" + .id'
   winddown doctor --root /mnt/image    # an image: files only
 
-Exit codes: 0 all well, 7 warnings, 8 problems. What this user may not see is
-said and changes no exit code; root sees everything.")]
+Exit codes: 0 all well, 7 warnings, 8 problems. Checks this user
+cannot run are reported but do not change the exit code.")]
 pub struct DoctorArgs {
     /// Look at the machine or image below this directory; only files, unless it is /
     #[arg(long, value_name = "DIR", default_value = "/")]

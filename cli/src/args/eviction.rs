@@ -20,7 +20,7 @@ pub struct PlanEvictionArgs {
     /// Ask the agent for this signal, for example memory.available
     #[arg(long, value_name = "SIGNAL", conflicts_with = "file")]
     pub signal: Option<Signal>,
-    /// Say of every pod what it uses, what it asked for, and why it would end or stay
+    /// Show each pod's usage and requests, and why it would end or stay
     #[arg(long)]
     pub explain: bool,
     /// Form of the answer: text, json or yaml, one object per case, or svg: the memory around the agent's evictions

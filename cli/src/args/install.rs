@@ -20,7 +20,7 @@ pub struct InstallArgs {
     #[arg(long, value_name = "DIR", default_value = "/")]
     pub root: PathBuf,
     /// What will run the containers: process (this host's own processes), systemd (the same, as
-    /// services of systemd) or cri (containerd, CRI-O). Left out, it is what the configuration names,
+    /// services of systemd) or cri (containerd, CRI-O). Unset: what the configuration names,
     /// else systemd where that runs the machine with control groups of version 2, else process
     #[arg(long, value_enum, value_name = "RUNTIME", hide_possible_values = true)]
     pub runtime: Option<RuntimeChoice>,

@@ -30,7 +30,7 @@ impl From<StrategyChoice> for Strategy {
 #[derive(Clone, Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct PlanPreemptionArgs {
-    /// Choose for this pod instead of those that wait: a manifest, for which the running agent is asked,
+    /// Choose for this pod, not the waiting ones: a manifest, for which the running agent is asked,
     /// or cases as JSON objects with `preemptor`, `pods` and `requirements` (`-` reads cases from
     /// standard input)
     #[arg(short, long, value_name = "FILE|-")]
@@ -42,7 +42,7 @@ pub struct PlanPreemptionArgs {
     /// pods) [default: distance; the agent: what it is configured with]
     #[arg(long, value_enum, value_name = "STRATEGY", hide_possible_values = true)]
     pub strategy: Option<StrategyChoice>,
-    /// Say of every pod why it would end or stay
+    /// Show why each pod would end or stay
     #[arg(long)]
     pub explain: bool,
     /// Form of the answer: text, or json or yaml, one object per case

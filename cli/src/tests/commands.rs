@@ -328,7 +328,7 @@ fn a_withdrawal_says_what_keeps_the_node_closed() {
         let ran = run(&format!("winddown {socket} drain --withdraw"));
         assert_eq!(
             ran.out,
-            "the deadline is withdrawn; still no pod is let in: the node is shutting down\n"
+            "the deadline is withdrawn; pods are still kept out: the node is shutting down\n"
         );
         assert_eq!(ran.exit, Exit::Refused);
         let ran = run(&format!("winddown {socket} drain --withdraw -o json"));

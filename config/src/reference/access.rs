@@ -29,8 +29,8 @@ pub(super) fn section() -> Section {
             .check(socket),
         Top::new("controlSocketGroup", |c| &mut c.control_socket_group, GROUP)
             .doc(
-                "A group that has to exist, and whose members may do everything as well. Left out, or \
-                 with group 0, only root may: mode 0600.",
+                "A group that has to exist, and whose members may do everything as well. Unset, or \
+                 with group 0: only root may, mode 0600.",
             )
             .check(group)
             .example("winddown"),

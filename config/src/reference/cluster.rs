@@ -23,8 +23,7 @@ pub(super) fn section() -> Section {
     let rows = vec![
         Top::new("kubeconfig", |c| &mut c.cluster.kubeconfig, FILE)
             .doc(
-                "How the API server is reached. Left out, it is the service account of the pod that the \
-                 agent runs in.",
+                "How the API server is reached. Unset: the service account of the agent's pod.",
             )
             .example("/etc/winddown/kubeconfig"),
         Top::new("bootstrapKubeconfig", |c| &mut c.cluster.bootstrap_kubeconfig, FILE)
@@ -49,7 +48,7 @@ pub(super) fn section() -> Section {
             .example("example://machine-1"),
         Top::new("nodeIP", |c| &mut c.cluster.node_ips, Kind::Address("IP address"))
             .doc(
-                "The node's addresses, one or one of each family (10.0.0.5,fd00::5). Left out, the \
+                "The node's addresses, one or one of each family (10.0.0.5,fd00::5). Unset: the \
                  machine's own.",
             )
             .example("10.0.0.5"),
@@ -103,23 +102,23 @@ pub(super) fn section() -> Section {
         Top::new("nodeApiAddress", |c| &mut c.cluster.node_api_address, Kind::Address("IP and port"))
             .doc(
                 "Where the API server asks this node for logs and the like; the port is usually 10250. With \
-                 `mode: cluster`. Left out, there is no such thing.",
+                 `mode: cluster`. Unset: disabled.",
             )
             .example("0.0.0.0:10250"),
         Top::new("clientCAFile", |c| &mut c.cluster.client_ca_file, FILE)
             .doc(
                 "The authorities that certificates of `nodeApiAddress`'s clients come from, above all the \
-                 API server's own. Left out, clients are known by tokens alone.",
+                 API server's own. Unset: clients are known by tokens alone.",
             )
             .example("/etc/kubernetes/pki/ca.crt"),
         Top::new("tlsCertFile", |c| &mut c.cluster.tls_cert_file, FILE)
             .doc(
-                "The certificate that `nodeApiAddress` shows. Left out, the agent asks the cluster for one, \
+                "The certificate that `nodeApiAddress` shows. Unset: the agent asks the cluster for one, \
                  which has to be approved, keeps it in the state directory and renews it.",
             )
             .example("/etc/winddown/node.crt"),
         Top::new("tlsPrivateKeyFile", |c| &mut c.cluster.tls_private_key_file, FILE)
-            .doc("Its private key. Left out, it is in the same file.")
+            .doc("Its private key. Unset: in the same file.")
             .example("/etc/winddown/node.key"),
         Top::new(
             "companionEvictionTimeout",
@@ -128,7 +127,7 @@ pub(super) fn section() -> Section {
         )
         .doc(
             "Beside a kubelet: how long a pod's disruption budget is asked for its consent before the \
-             pod is deleted without it. Left out, a third of the pod's grace, and at most 10s.",
+             pod is deleted without it. Unset: a third of the pod's grace, and at most 10s.",
         )
         .example("5s"),
         Top::choice("companionWithoutApi", |c| &mut c.companion.without_api).doc(

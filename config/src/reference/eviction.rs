@@ -65,7 +65,7 @@ pub(super) fn section() -> Section {
             |c| &mut c.eviction.pressure_transition_period,
             Kind::duration("1s", ""),
         )
-        .doc("How long the node says that it is under pressure after it no longer is.")
+        .doc("How long the pressure condition outlasts the pressure.")
         .zero_is_unset(),
         Top::new(
             "evictionMaxPodGracePeriod",

@@ -43,8 +43,8 @@ pub(super) fn section() -> Section {
             .check(endpoint),
         Top::new("nodeName", |c| &mut c.node_name, NAME)
             .doc(
-                "The node's name. It ends the name of every pod that comes from a manifest. Left out, \
-                 it is the host name in lower case.",
+                "The node's name. It ends the name of every pod that comes from a manifest. Unset: \
+                 the host name in lower case.",
             )
             .check(node_name)
             .example("edge-1"),
@@ -54,8 +54,8 @@ pub(super) fn section() -> Section {
             .live(),
         Top::new("systemReserved", |c| &mut c.system_reserved, RESERVED)
             .doc(
-                "What is kept from the pods for the system: cpu, memory, ephemeral-storage, pid. Left \
-                 out, nothing is kept.",
+                "What is kept from the pods for the system: cpu, memory, ephemeral-storage, pid. Unset: \
+                 nothing.",
             )
             .check(reserved)
             .example("cpu: 200m\nmemory: 256Mi")
@@ -67,8 +67,8 @@ pub(super) fn section() -> Section {
             .live(),
         Top::new("extendedResources", |c| &mut c.extended_resources, EXTENDED)
             .doc(
-                "What the node has that the machine does not tell by itself, in whole units. Pods that \
-                 ask for more than is left do not fit.",
+                "Resources the machine does not report itself, in whole units. Pods that ask for more than \
+                 is left do not fit.",
             )
             .check(extended)
             .example("example.com/dongle: 2")
@@ -144,7 +144,7 @@ fn endpoint(_: &str, text: &str) -> Option<String> {
 }
 
 fn node_name(_: &str, name: &str) -> Option<String> {
-    let what = "is no node name: write lower-case letters, digits, `-` and `.`, at most 253";
+    let what = "is not a node name: use lower-case letters, digits, `-`, `.`; at most 253";
     (!names::is_dns_subdomain(name)).then(|| format!("`{name}` {what}"))
 }
 

@@ -11,7 +11,7 @@ pub(super) fn section() -> Section {
         Top::new("fileCheckFrequency", |c| &mut c.file_check_frequency, Kind::INTERVAL)
             .doc(
                 "Changes are noticed as they happen. This is how often the directory is looked through \
-                 as well, for file systems that do not tell.",
+                 as well, where changes go unnoticed.",
             )
             .zero_is_unset(),
     ];

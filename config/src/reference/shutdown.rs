@@ -31,8 +31,8 @@ pub(super) fn section() -> Section {
              switch.",
         ),
         period(CRITICAL, PERIODS).doc(
-            "The end of it, which all but ordinary pods have to themselves. If `shutdownGracePeriod` \
-             stands alone, this is a third of it, at most 10s.",
+            "The final part, reserved for all but ordinary pods. With `shutdownGracePeriod` alone, a third \
+             of it, at most 10s.",
         ),
         Top::choice(ORDER, |c| &mut c.shutdown.order)
             .doc(
@@ -41,8 +41,8 @@ pub(super) fn section() -> Section {
                  (priority 2000001000 and above, system pods on the host's network, static pods without \
                  a priority); then the static control plane; etcd last. By `priority`, there are two \
                  groups, as the kubelet makes them: below 2000000000, and from there on. Either way \
-                 drivers of storage, devices and networks end after the pods that need them. Left out, it \
-                 is `role` if neither period above is written, and `priority` otherwise.",
+                 drivers of storage, devices and networks end after the pods that need them. Unset: \
+                 `role` if neither period above is written, and `priority` otherwise.",
             )
             .live(),
         Top::new(DRAIN, |c| &mut c.shutdown.endpoint_drain, Kind::duration("0s", LONGEST))

@@ -68,7 +68,7 @@ fn number(name: &str, value: Option<&str>, least: u64) -> Result<Option<u64>, Fa
 }
 
 fn time(text: &str) -> Result<WallTime, Failure> {
-    text.parse().map_err(|_| bad_request(format!("sinceTime: {text:?} is no time")))
+    text.parse().map_err(|_| bad_request(format!("sinceTime: {text:?} is not a time")))
 }
 
 fn stream(value: Option<&str>) -> Result<Option<&'static str>, Failure> {

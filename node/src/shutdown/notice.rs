@@ -234,7 +234,7 @@ fn deadline(body: &NoticeBody, now: WallTime, boot: &BootClock) -> Result<Deadli
     match (body.deadline, body.in_seconds) {
         (Some(_), Some(_)) => bad("deadline and inSeconds: only one of them can be given"),
         (None, None) => bad("a notice needs a deadline"),
-        (Some(at), None) if at <= now => bad("deadline: that time is over"),
+        (Some(at), None) if at <= now => bad("deadline: already past"),
         (Some(at), None) if at > ahead(now, LONGEST_NOTICE) => too_far("deadline"),
         (Some(at), None) => Ok(Deadline::At(at)),
         (None, Some(0)) => bad("inSeconds: at least 1"),
