@@ -2,9 +2,11 @@
 
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::TcpStream;
+use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::client::danger::{
     HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier,
@@ -18,6 +20,9 @@ const MAX_HEAD: usize = 16 * 1024;
 
 /// Longest part of a redirect's body that is read, in bytes.
 const MAX_BODY: usize = 10 * 1024;
+/// How long the rest of a redirect's body may take: it is for people, and a server that keeps the connection open must
+/// not make its probe fail.
+const FOR_BODY: Duration = Duration::from_millis(100);
 
 /// What a server answered.
 #[derive(Debug, Default)]
@@ -27,6 +32,8 @@ pub(super) struct Answer {
     pub(super) location: Option<String>,
     /// Of a redirect, as it came.
     pub(super) body: String,
+    /// How long a redirect says that its body is.
+    body_length: Option<usize>,
 }
 
 /// Sends `request` to a server, and reads as much of the answer as it needs. As with the kubelet, a certificate is not
@@ -67,8 +74,11 @@ async fn on(mut stream: impl AsyncRead + AsyncWrite + Unpin, request: &[u8]) -> 
         }
     };
     if (300..400).contains(&answer.status) {
-        let end = head + MAX_BODY;
-        while seen.len() < end && stream.read_buf(&mut seen).await? > 0 {}
+        let end = head + answer.body_length.unwrap_or(MAX_BODY).min(MAX_BODY);
+        let rest = async {
+            while seen.len() < end && stream.read_buf(&mut seen).await.is_ok_and(|read| read > 0) {}
+        };
+        let _ = timeout(FOR_BODY, rest).await;
         answer.body = String::from_utf8_lossy(&seen[head..end.min(seen.len())]).into_owned();
     }
     Ok(answer)
@@ -86,9 +96,13 @@ fn read(seen: &[u8]) -> io::Result<Option<(Answer, usize)>> {
             Ok(Some((Answer { status, ..Answer::default() }, 0)))
         }
         (Some(status), Ok(httparse::Status::Complete(head))) => {
-            let to = response.headers.iter().find(|h| h.name.eq_ignore_ascii_case("location"));
-            let location = to.map(|h| String::from_utf8_lossy(h.value).into_owned());
-            Ok(Some((Answer { status, location, ..Answer::default() }, head)))
+            let header = |name: &str| {
+                let header = response.headers.iter().find(|h| h.name.eq_ignore_ascii_case(name));
+                header.map(|h| String::from_utf8_lossy(h.value).into_owned())
+            };
+            let body_length = header("content-length").and_then(|text| text.trim().parse().ok());
+            let location = header("location");
+            Ok(Some((Answer { status, location, body_length, ..Answer::default() }, head)))
         }
         _ => Ok(None),
     }
@@ -138,6 +152,30 @@ impl ServerCertVerifier for AnyCertificate {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The server keeps the connection open.
+    #[tokio::test(start_paused = true)]
+    async fn a_redirect_is_known_though_its_body_never_ends() {
+        for (head, sent, taken) in [
+            ("Content-Length: 5\r\n", "moved, and more", "moved"),
+            ("Content-Length: 99\r\n", "moved", "moved"),
+            ("Content-Length: many\r\n", "moved", "moved"),
+            ("", "moved", "moved"),
+            ("Content-Length: 0\r\n", "", ""),
+        ] {
+            let (near, mut far) = tokio::io::duplex(1024);
+            let answer = format!("HTTP/1.1 302 Found\r\nLocation: /a\r\n{head}\r\n{sent}");
+            far.write_all(answer.as_bytes()).await.unwrap();
+            let begun = tokio::time::Instant::now();
+            let answer = on(near, b"GET / HTTP/1.1\r\n\r\n").await.unwrap();
+            assert_eq!(
+                (answer.location.as_deref(), &*answer.body),
+                (Some("/a"), taken),
+                "{head:?}"
+            );
+            assert!(begun.elapsed() <= FOR_BODY, "{head:?}");
+        }
+    }
 
     #[test]
     fn the_status_is_read_from_the_first_line_only() {
