@@ -22,8 +22,6 @@ pub struct ServiceAccount {
     pub port: u16,
 }
 
-// === impl ServiceAccount ===
-
 impl ServiceAccount {
     /// Where Kubernetes mounts the service account in each container.
     pub const FOLDER: &str = "/var/run/secrets/kubernetes.io/serviceaccount";

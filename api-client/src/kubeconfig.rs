@@ -40,8 +40,6 @@ pub(super) fn read(path: &Path, context: Option<&str>) -> Result<Draft, Credenti
     Ok(Draft { assembly, files, plugin })
 }
 
-// === impl Chosen ===
-
 impl<'a> Chosen<'a> {
     fn find(
         path: &'a Path,

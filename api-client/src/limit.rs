@@ -67,10 +67,12 @@ pub(crate) fn urgency(method: &Method, path: &str) -> Urgency {
                 || is_lease(path)
         }
     };
-    match () {
-        () if urgent => Urgency::Urgent,
-        () if path.starts_with("/apis/events.k8s.io/") => Urgency::Late,
-        () => Urgency::Ordinary,
+    if urgent {
+        Urgency::Urgent
+    } else if path.starts_with("/apis/events.k8s.io/") {
+        Urgency::Late
+    } else {
+        Urgency::Ordinary
     }
 }
 

@@ -12,8 +12,6 @@ pub struct Outage {
     fails: AtomicBool,
 }
 
-// === impl Outage ===
-
 impl Outage {
     /// `what` is the activity: "watching the pods of this node".
     pub fn new(what: &'static str) -> Self {

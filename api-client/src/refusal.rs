@@ -88,8 +88,6 @@ pub fn chain(error: &(dyn Error + 'static)) -> String {
     said
 }
 
-// === impl Refusal ===
-
 impl Refusal {
     /// What `error` means.
     pub fn of(error: &kube::Error) -> Self {

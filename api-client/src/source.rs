@@ -14,8 +14,6 @@ pub(super) enum Source {
     InCluster(ServiceAccount),
 }
 
-// === impl Source ===
-
 impl Source {
     /// Reads all files anew.
     pub(super) async fn draft(&self) -> Result<Draft, CredentialsError> {

@@ -27,8 +27,6 @@ pub(crate) fn per_time(
     Some(often.saturating_sub(once) / times.max(1))
 }
 
-// === impl Counting ===
-
 impl Counting {
     /// Everything that this program does when it is called so; none without valgrind.
     pub(crate) fn total(self, args: &[String]) -> Option<u64> {

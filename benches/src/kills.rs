@@ -92,8 +92,6 @@ async fn end<S: PodSyncer>(workers: &PodWorkers<S>, pods: &[Pod], ends: bool) {
     }
 }
 
-// === impl Layer ===
-
 impl Layer {
     const ALL: [Self; 3] = [Self::Workers, Self::Statuses, Self::Shutdown];
 

@@ -27,8 +27,6 @@ impl Default for Options {
     }
 }
 
-// === impl Options ===
-
 impl Options {
     /// As many pods as a kubelet takes, watched for longer than a Node's status may go unwritten.
     pub(crate) fn of_fleet() -> Self {

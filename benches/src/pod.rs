@@ -45,8 +45,6 @@ async fn write_down(log: &Path, stop_ms: u64) -> std::io::Result<()> {
     writeln!(log, "gone {}", clock::now().as_nanos())
 }
 
-// === impl PodTimes ===
-
 impl PodTimes {
     /// Reads what the pod has written so far; a pod that does not run yet has written nothing.
     pub(crate) fn read(log: &Path) -> Self {

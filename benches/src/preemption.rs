@@ -127,8 +127,6 @@ fn instructions(file: &str, strategy: Strategy) -> Measured {
     }
 }
 
-// === impl Case ===
-
 impl Case {
     fn read(file: &str) -> Result<Self, String> {
         let wrong = |what: &str| format!("{file}: {what}");

@@ -76,8 +76,6 @@ fn write(dir: &Path, page: &Page) -> Result<(), CommandError> {
     )
 }
 
-// === impl Page ===
-
 impl Page {
     /// `winddown-status.1`.
     pub fn file_name(&self) -> String {

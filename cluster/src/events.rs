@@ -41,8 +41,6 @@ pub struct Events {
     queue: Arc<Queue>,
 }
 
-// === impl Events ===
-
 impl Events {
     /// A queue for at most `capacity` events of the agent on `node`, and the task that writes them.
     pub fn new(

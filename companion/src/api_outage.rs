@@ -14,8 +14,6 @@ const FIRST_TRY: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(super) struct ApiOutage(watch::Sender<Option<Instant>>);
 
-// === impl ApiOutage ===
-
 impl ApiOutage {
     pub(super) fn new() -> Self {
         Self(watch::Sender::new(None))

@@ -25,8 +25,6 @@ pub struct Follower<N> {
     pub(super) core: Arc<Core<NodePods, N>>,
 }
 
-// === impl Follower ===
-
 impl<N: LocalNode> Follower<N> {
     /// Follows the API server until `cancel`. Never gives up; what was last known stays.
     pub async fn run(self, cancel: CancellationToken) {
@@ -39,8 +37,6 @@ impl<N> std::fmt::Debug for Follower<N> {
         f.write_str("Follower")
     }
 }
-
-// === impl Core ===
 
 impl<A: EndPods, N: LocalNode> Core<A, N> {
     /// Keeps up with the API server, with the container runtime while pods end, and with the kubelet's

@@ -39,8 +39,6 @@ pub fn companion<N: LocalNode>(
     (KubeletRuntime { core: Arc::clone(&core) }, Follower { core })
 }
 
-// === impl KubeletRuntime ===
-
 impl<N> KubeletRuntime<N> {
     /// The pods that are bound to this node; none before the API server's first list was read.
     pub fn desired(&self) -> watch::Receiver<Option<Arc<DesiredPods>>> {

@@ -18,8 +18,6 @@ const GRACE: Duration = Duration::from_secs(1);
 #[derive(Debug, Default)]
 pub(super) struct EndedPast(watch::Sender<HashMap<PodUid, (PodLabel, Instant)>>);
 
-// === impl EndedPast ===
-
 impl EndedPast {
     /// The pod was ended just now.
     pub(super) fn add(&self, inside: PodUid, pod: PodLabel) {

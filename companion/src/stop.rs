@@ -62,8 +62,6 @@ pub(super) struct Core<A, N> {
     unasked: AtomicBool,
 }
 
-// === impl Core ===
-
 impl<A, N> Core<A, N> {
     pub(super) fn new(api: A, node: N, config: CompanionConfig) -> Self {
         let known = Known::new(config.own_pod.clone());

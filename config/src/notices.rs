@@ -19,8 +19,6 @@ pub struct NoticesConfig {
     pub poll: Duration,
 }
 
-// === impl NoticesConfig ===
-
 impl Default for NoticesConfig {
     fn default() -> Self {
         Self { file: None, cloud: None, endpoint: None, poll: Duration::from_secs(5) }

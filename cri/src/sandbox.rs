@@ -123,8 +123,6 @@ fn runtime_handler(pod: &Pod) -> String {
     pod.spec.as_ref().and_then(|s| s.runtime_class_name.clone()).unwrap_or_default()
 }
 
-// === impl Driver ===
-
 impl Driver {
     /// The driver as configured, or as the runtime says; none if it does not say.
     ///

@@ -49,8 +49,6 @@ pub(crate) fn begin<D: Driver>(
     }
 }
 
-// === impl ProbedRun ===
-
 impl<D: Driver> Probed for ProbedRun<D> {
     type Action = Action;
 

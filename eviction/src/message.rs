@@ -88,8 +88,6 @@ pub(crate) fn bytes(amount: u64) -> Quantity {
     Quantity::new(signed(amount), QuantityFormat::BinarySi)
 }
 
-// === impl Message ===
-
 impl Message {
     fn blame_pod(&mut self, pod: &Pod, stats: &PodStats) {
         let resources = pod.spec.as_ref().and_then(|spec| spec.resources.as_ref());

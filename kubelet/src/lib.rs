@@ -87,8 +87,6 @@ pub fn below(root: &Path, path: impl AsRef<Path>) -> PathBuf {
     root.join(path.strip_prefix("/").unwrap_or(path))
 }
 
-// === impl Kubelet ===
-
 impl Kubelet {
     /// One of which nothing but its credentials is known.
     pub fn with_kubeconfig(file: &Path) -> Self {

@@ -53,8 +53,6 @@ pub(crate) fn stream(kind: &'static str, body: Body) -> Response<Body> {
     response
 }
 
-// === impl Failure ===
-
 impl Failure {
     pub(crate) fn new(status: StatusCode, text: impl Into<String>) -> Self {
         Self { status, text: text.into() }

@@ -23,8 +23,6 @@ const SOON: Duration = Duration::from_secs(10);
 /// changed is written.
 pub struct Freshener(Arc<Shared>);
 
-// === impl Freshener ===
-
 impl Freshener {
     pub(super) fn new(inner: Arc<Shared>) -> Self {
         Self(inner)

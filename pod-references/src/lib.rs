@@ -48,8 +48,6 @@ pub struct ResolverConfig {
     pub request: Duration,
 }
 
-// === impl ResolverConfig ===
-
 impl ResolverConfig {
     /// Volumes below these two directories, at most a minute old; requests of at most ten seconds.
     pub fn new(volumes: impl Into<PathBuf>, secret_volumes: impl Into<PathBuf>) -> Self {

@@ -19,8 +19,6 @@ pub(crate) struct Places {
     pub(crate) memory: PathBuf,
 }
 
-// === impl Places ===
-
 impl Places {
     /// Where the volume is.
     pub(crate) fn of(&self, uid: &PodUid, volume: &api::Volume) -> PathBuf {

@@ -14,8 +14,6 @@ pub(super) struct Timetable {
     heap: BinaryHeap<Reverse<(Instant, PodUid)>>,
 }
 
-// === impl Timetable ===
-
 impl Timetable {
     /// The pod is due at `at`, and at no other time.
     pub(super) fn set(&mut self, uid: &PodUid, at: Instant) {

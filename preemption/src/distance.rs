@@ -73,8 +73,6 @@ struct Picking<'a> {
     freed: &'a mut [i64],
 }
 
-// === impl Picking ===
-
 impl Picking<'_> {
     fn run(mut self, work: &mut u64) -> Vec<usize> {
         let mut picked = Vec::new();

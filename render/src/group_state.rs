@@ -15,8 +15,6 @@ pub(crate) enum GroupState {
     Spared,
 }
 
-// === impl GroupState ===
-
 impl GroupState {
     pub(crate) fn of(group: &GroupProgress, phase: Phase) -> Self {
         let is_called_off = phase == Phase::Cancelled;

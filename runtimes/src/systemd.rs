@@ -86,8 +86,6 @@ pub fn check_supported(pod: &Pod) -> Vec<UnsupportedField> {
     found
 }
 
-// === impl Services ===
-
 impl<U> Services<U> {
     fn new(units: U) -> Self {
         Self {
@@ -182,8 +180,6 @@ impl<U: ServiceUnits> ProgramDriver for Services<U> {
         Some(format!("/{}", names::SLICE))
     }
 }
-
-// === impl SystemdRuntime ===
 
 impl<U: ServiceUnits> SystemdRuntime<U> {
     /// Takes over the state directory, and every pod of it or of this kind that runs.

@@ -26,8 +26,6 @@ pub fn fraction() -> f64 {
     fraction
 }
 
-// === impl Backoff ===
-
 impl Backoff {
     /// For background work: 5 ms to 5 min.
     pub const PATIENT: Self = Self::new(Duration::from_millis(5), Duration::from_secs(300));

@@ -23,8 +23,6 @@ pub struct RequestReport {
     pub message: Option<String>,
 }
 
-// === impl RequestReport ===
-
 impl RequestReport {
     /// What a login manager says at `now`; none if it says nothing.
     pub fn of(request: &ShutdownRequest, now: WallTime) -> Option<Self> {

@@ -177,8 +177,6 @@ fn announce(line: &str) {
     let _ = out.flush();
 }
 
-// === impl Running ===
-
 impl<'a> Running<'a> {
     fn new(
         child: Child,

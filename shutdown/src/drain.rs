@@ -106,8 +106,6 @@ pub async fn drain<K: PodKiller>(
     ShutdownReport::new(header, run, ended)
 }
 
-// === impl DrainOrder ===
-
 impl DrainOrder {
     /// What the drain will do with `pods`; its deadline is the time that the drain may take.
     pub fn plan(&self, pods: &[Pod]) -> Plan {

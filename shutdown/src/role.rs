@@ -62,8 +62,6 @@ const CONTROL_PLANE_COMPONENTS: [&str; 4] =
 /// The `component` label of the datastore.
 const DATASTORE_COMPONENT: &str = "etcd";
 
-// === impl Role ===
-
 impl Role {
     /// The roles of pods that a source wants, in the order in which they end.
     pub const ALL: [Self; 5] =

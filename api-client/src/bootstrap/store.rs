@@ -21,8 +21,6 @@ pub(super) struct Store {
     role: &'static str,
 }
 
-// === impl Store ===
-
 impl Store {
     pub(super) fn new(folder: &Path, role: &'static str) -> Self {
         Self { folder: folder.to_path_buf(), role }

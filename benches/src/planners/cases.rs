@@ -33,8 +33,6 @@ pub(crate) enum Planner {
 /// Priorities of the pods, in turn. Two of five are out of reach for preemption.
 const PRIORITIES: [i32; 5] = [0, 0, 1000, 2_000_000_000, 2_000_001_000];
 
-// === impl Planner ===
-
 impl Planner {
     pub(crate) const ALL: [Self; 5] =
         [Self::Shutdown, Self::ShutdownShort, Self::Distance, Self::Minimal, Self::Eviction];

@@ -36,8 +36,6 @@ pub(crate) struct InMemory {
     volatile: TempDir,
 }
 
-// === impl InMemory ===
-
 impl InMemory {
     /// A node without pods, each of which will take `stop` to end.
     ///

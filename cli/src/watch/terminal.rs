@@ -26,8 +26,6 @@ pub(super) struct Terminal {
     shown: Vec<String>,
 }
 
-// === impl Terminal ===
-
 impl Terminal {
     /// Takes the terminal: its other screen, without a cursor, keys as they are typed.
     pub(super) fn take(color: bool) -> io::Result<Self> {

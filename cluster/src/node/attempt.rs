@@ -27,8 +27,6 @@ const PEACE: Duration = Duration::from_secs(600);
 /// The wait after a refusal that only an outside change can lift.
 const REFUSED: Duration = Duration::from_secs(60);
 
-// === impl Attempt ===
-
 impl Attempt {
     /// For what the cluster waits for: tried again within 10 s.
     pub(super) fn eager() -> Self {

@@ -51,8 +51,6 @@ pub struct NodeFacts {
 /// Resources without which a node is not ready, as the kubelet has it.
 const REQUIRED: [&str; 4] = ["cpu", "memory", "pods", "ephemeral-storage"];
 
-// === impl NodeFacts ===
-
 impl NodeFacts {
     /// The Node object to register: these facts and `wanted` as its conditions.
     #[must_use]

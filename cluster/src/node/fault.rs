@@ -13,8 +13,6 @@ pub(super) enum Fault {
     Api(kube::Error),
 }
 
-// === impl Fault ===
-
 impl Fault {
     pub(super) fn refusal(&self) -> Refusal {
         match self {

@@ -44,8 +44,6 @@ pub(super) fn is_reserved(annotation: &str) -> bool {
     [LAST_APPLIED, CORDONED_BY, TAINTED_BY].contains(&annotation)
 }
 
-// === impl ManagedKeys ===
-
 impl ManagedKeys {
     /// What the Node object says is ours. A record that cannot be read claims nothing: then
     /// nothing is taken off, and the next patch writes a good one.

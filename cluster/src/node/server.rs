@@ -16,8 +16,6 @@ use winddown_shared::Backoff;
 #[derive(Clone, Debug)]
 pub(super) struct Server(watch::Sender<Option<Arc<Node>>>);
 
-// === impl Server ===
-
 impl Server {
     pub(super) fn new() -> Self {
         Self(watch::Sender::new(None))

@@ -16,8 +16,6 @@ const DEFAULT_GRACE: Duration = Duration::from_secs(30);
 #[derive(Debug)]
 pub(crate) struct Grace;
 
-// === impl Grace ===
-
 impl Grace {
     /// What is left for a pod whose deletion was asked for. `None`: it was not.
     ///

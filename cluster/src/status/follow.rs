@@ -36,8 +36,6 @@ fn phase_of(entry: &StatusEntry) -> Option<Phase> {
     Phase::parse(entry.status.phase.as_deref()?)
 }
 
-// === impl Follow ===
-
 impl<T: StatusSide> Follow<T> {
     /// Follows the pods that came from the API. Static pods are left out.
     pub fn new(store: StatusStore, outbox: T) -> Self {

@@ -37,6 +37,7 @@ struct Inner {
     state: Mutex<State>,
 }
 
+#[derive(Default)]
 struct State {
     objects: HashMap<PodUid, api::Pod>,
     watch: Option<mpsc::UnboundedSender<watcher::Result<Event<api::Pod>>>>,
@@ -99,31 +100,10 @@ impl World {
         let state = State {
             running: objects.keys().cloned().collect(),
             sandboxes: objects.keys().cloned().collect(),
-            exit_codes: HashMap::new(),
             objects,
-            watch: None,
-            refuses: VecDeque::new(),
-            budgets: None,
-            budgets_hang: false,
-            api_away: false,
-            answers_after: Duration::ZERO,
-            kubelet_dead: false,
-            runtime_away: false,
             kubelet_is_service: true,
-            kubelet_stopped: false,
             takes: secs(2),
-            lags: Duration::ZERO,
-            takes_down_after: Duration::ZERO,
-            unmounts_after: Duration::ZERO,
-            ended_at: HashMap::new(),
-            held_takes: Duration::ZERO,
-            kernel_tells: false,
-            looks: 0,
-            unused_volumes: Vec::new(),
-            exits_take: Duration::ZERO,
-            tells_after: Duration::ZERO,
-            kill_at: HashMap::new(),
-            log: Vec::new(),
+            ..State::default()
         };
         let world = Self(Arc::new(Inner {
             begun: Instant::now(),

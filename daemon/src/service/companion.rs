@@ -122,8 +122,6 @@ pub(super) async fn log_going_down(
     }
 }
 
-// === impl KubeletNode ===
-
 impl KubeletNode {
     async fn look_at_root(
         &self,

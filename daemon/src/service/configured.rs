@@ -50,8 +50,6 @@ macro_rules! boxed {
     };
 }
 
-// === impl ConfiguredRuntime ===
-
 impl ConfiguredRuntime {
     /// How it is: what is wrong, for people.
     ///

@@ -28,8 +28,6 @@ pub(super) fn attach(mut watcher: Watcher, file: &Path) -> Attached {
     None
 }
 
-// === impl FileWatch ===
-
 impl FileWatch {
     /// Needs a tokio runtime with I/O. Without inotify it stays silent.
     pub(super) fn open() -> Self {

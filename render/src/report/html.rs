@@ -39,8 +39,6 @@ struct Page<'a> {
     out: Canvas,
 }
 
-// === impl Page ===
-
 impl Page<'_> {
     fn head(&mut self) {
         let title = self.report.headline();

@@ -15,8 +15,6 @@ pub(super) struct Times {
     pub(super) end: Duration,
 }
 
-// === impl Times ===
-
 impl Times {
     /// The times of `pod` in a run that took `took`; none when the pod was not asked to end.
     pub(super) fn of(pod: &PodReport, took: Duration) -> Option<Self> {

@@ -57,8 +57,6 @@ struct Page<'a> {
     y: f64,
 }
 
-// === impl Page ===
-
 impl Page<'_> {
     fn head(&mut self) {
         let class = match self.report.outcome {

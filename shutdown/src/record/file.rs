@@ -21,8 +21,6 @@ pub struct RecordFile {
     volatile: bool,
 }
 
-// === impl RecordFile ===
-
 impl RecordFile {
     /// The file in `directory`, which is created when a record is written.
     pub fn in_directory(directory: impl AsRef<Path>) -> Self {

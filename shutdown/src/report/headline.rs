@@ -4,8 +4,6 @@ use winddown_shared::display::{in_seconds, pod_count};
 
 use super::{Outcome, PodEnd, ShutdownReport, Trigger};
 
-// === impl ShutdownReport ===
-
 impl ShutdownReport {
     /// The run in one sentence, for people.
     pub fn headline(&self) -> String {

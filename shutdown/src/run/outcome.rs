@@ -13,8 +13,6 @@ pub(super) struct Failure {
     pub(super) still_running: Vec<String>,
 }
 
-// === impl RunReport ===
-
 impl RunReport {
     /// The run in one word.
     pub fn outcome(&self) -> Outcome {
@@ -60,8 +58,6 @@ pub(super) fn is_clean(groups: &[GroupReport]) -> bool {
     let mut pods = groups.iter().flat_map(|group| &group.pods);
     pods.all(|pod| pod.end.is_over() && pod.mounts.is_empty())
 }
-
-// === impl Failure ===
 
 impl Failure {
     pub(super) fn panicked() -> Self {

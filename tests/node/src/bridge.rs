@@ -20,8 +20,6 @@ use crate::scenario::TestResult;
 #[derive(Debug)]
 pub struct Bridge(JoinHandle<()>);
 
-// === impl Bridge ===
-
 impl Bridge {
     /// Listens in the node at `address`, and connects to `address` on the host.
     ///

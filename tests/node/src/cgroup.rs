@@ -25,8 +25,6 @@ pub fn is_version_2() -> bool {
     Path::new(MOUNT).join("cgroup.controllers").exists()
 }
 
-// === impl Group ===
-
 impl Group {
     /// Makes it; none where memory and tasks cannot be bounded.
     ///

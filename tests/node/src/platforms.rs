@@ -84,8 +84,6 @@ fn often(suite: Suite, groups: Groups, runtime: &str) -> &'static str {
     }
 }
 
-// === impl Groups ===
-
 impl Groups {
     fn of(recipe: Recipe) -> Self {
         match recipe {

@@ -227,8 +227,6 @@ async fn known(scenario: &Scenario, error: &str) -> Box<dyn Error> {
     format!("{error}\n{status}\n{plan}\n{journal}").into()
 }
 
-// === impl Taker ===
-
 impl Taker {
     fn manifest(&self) -> Value {
         let (mode, number) = self.does;

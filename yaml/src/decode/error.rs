@@ -20,8 +20,6 @@ pub(super) fn unknown(decoder: &Decoder<'_>) -> Problem {
     Problem::new(decoder.key_at, field, what)
 }
 
-// === impl DecodeError ===
-
 impl DecodeError {
     pub(super) fn at(decoder: &Decoder<'_>, message: String) -> Self {
         Self { place: Some((decoder.node.at, decoder.path.to_string())), message }

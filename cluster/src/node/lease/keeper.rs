@@ -27,8 +27,6 @@ pub(in crate::node) struct Keeper {
     renewed: Option<Timestamp>,
 }
 
-// === impl Keeper ===
-
 impl Keeper {
     pub(in crate::node) fn new(
         api: Api<Lease>,

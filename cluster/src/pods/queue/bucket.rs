@@ -18,8 +18,6 @@ pub(crate) struct Bucket {
     full_at: Option<Instant>,
 }
 
-// === impl Bucket ===
-
 impl Bucket {
     /// A full bucket of `burst` tokens that grow at `per_second`.
     pub(crate) fn new(per_second: u32, burst: u32) -> Self {

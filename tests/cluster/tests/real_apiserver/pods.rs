@@ -27,8 +27,6 @@ struct World {
     _spool: tempfile::TempDir,
 }
 
-// === impl World ===
-
 impl World {
     async fn new(node: &'static str) -> Option<Self> {
         let api = RealApi::get().await?;

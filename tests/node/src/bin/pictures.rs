@@ -52,8 +52,6 @@ fn pod(name: impl Into<String>, stops: u64) -> Pod {
     Pod { name: name.into(), priority: 0, stops, hook: 0, grace: 30, deaf: false }
 }
 
-// === impl Pod ===
-
 impl Pod {
     fn manifest(&self) -> Value {
         let (namespace, name) = self.name.split_once('/').unwrap_or(("default", &self.name));

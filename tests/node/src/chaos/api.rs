@@ -15,8 +15,6 @@ pub(super) struct Api {
     bridge: RefCell<Option<Bridge>>,
 }
 
-// === impl Api ===
-
 impl Api {
     /// An API server that the node, which is on, reaches and has access to.
     pub(super) async fn start(node: &Node) -> TestResult<Self> {

@@ -20,8 +20,6 @@ pub(super) struct Said {
     pub(super) excuses: Vec<u64>,
 }
 
-// === impl Said ===
-
 impl Said {
     pub(super) async fn read(scenario: &Scenario) -> TestResult<Self> {
         let mut said = Self::default();

@@ -33,8 +33,6 @@ pub(super) struct Target<'a> {
     pub(super) harms: &'a RefCell<Vec<Harm>>,
 }
 
-// === impl Target ===
-
 impl Target<'_> {
     /// Has all of them strike, each at its time, and returns when all are over.
     ///

@@ -21,8 +21,6 @@ const FILLER: &str = "filler";
 #[derive(Debug)]
 pub struct Disk(File);
 
-// === impl Node ===
-
 impl Node {
     /// Gives the node a disk of so many bytes under `/var/lib/winddown`, of which the host's disk holds
     /// what is written. The node is off, and was never started.
@@ -66,8 +64,6 @@ impl Node {
         File::open(&path).map(Disk).map_err(|source| NodeError::File { path, source })
     }
 }
-
-// === impl Disk ===
 
 impl Disk {
     /// Where the host finds the disk's files.

@@ -21,8 +21,6 @@ pub struct Dialer {
     network: Arc<File>,
 }
 
-// === impl Dialer ===
-
 impl Dialer {
     /// Of the node whose first process the host knows as `leader`.
     pub(super) fn of(leader: &str) -> io::Result<Self> {

@@ -10,8 +10,6 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 #[derive(Debug)]
 pub struct Process(OwnedFd);
 
-// === impl Process ===
-
 impl Process {
     /// The process that the host calls `pid`, if it is there.
     pub(super) fn of(pid: u32) -> Option<Self> {

@@ -7,8 +7,6 @@ use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 #[derive(Debug, Clone)]
 pub struct Chance(u64);
 
-// === impl Chance ===
-
 impl Chance {
     /// The sequence that belongs to `seed`.
     #[must_use]

@@ -16,8 +16,6 @@ pub(crate) struct Bed {
     bridge: Option<Bridge>,
 }
 
-// === impl Bed ===
-
 impl Bed {
     /// A node whose agent runs and is registered. `pods` can be bound to it; none is yet. Nothing,
     /// after saying so, where no node can be booted.
