@@ -59,11 +59,6 @@ impl Events {
         Self { node, queue: Arc::new(Queue::new(capacity, wall)) }
     }
 
-    /// The node that speaks.
-    pub fn node(&self) -> &NodeRef {
-        &self.node
-    }
-
     /// Queues one event. When the queue is full the oldest routine event goes; a decision goes only
     /// when there is nothing else.
     pub fn send(&self, draft: EventDraft) {

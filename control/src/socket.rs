@@ -123,11 +123,6 @@ impl ControlSocket {
         })
     }
 
-    /// Where it listens.
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
-
     /// The group whose members may connect and change the node's state.
     pub(super) fn group(&self) -> Option<u32> {
         self.group

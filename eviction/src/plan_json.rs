@@ -53,15 +53,8 @@ pub enum PlanLineError {
 pub fn plan_json_line(line: &str, explain: bool) -> Result<String, PlanLineError> {
     let request: Request = serde_json::from_str(line).map_err(PlanLineError::Syntax)?;
     let signal: Signal = request.signal.parse().map_err(PlanLineError::Signal)?;
-    let pods = request
-        .pods
-        .into_iter()
-        .enumerate()
-        .map(|(index, object)| {
-            Pod::of_case(object, || format!("pods[{index}]"))
-                .map_err(|source| PlanLineError::Pod { index, source })
-        })
-        .collect::<Result<Vec<Pod>, _>>()?;
+    let pods = Pod::of_cases(request.pods)
+        .map_err(|(index, source)| PlanLineError::Pod { index, source })?;
     let used = usages(signal, request.stats);
     let mut ranked: Vec<Ranked<'_>> = pods
         .iter()

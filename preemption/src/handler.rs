@@ -39,12 +39,6 @@ impl Preemption {
     pub const fn new(strategy: Strategy) -> Self {
         Self { strategy }
     }
-
-    /// The strategy.
-    #[must_use]
-    pub const fn strategy(&self) -> Strategy {
-        self.strategy
-    }
 }
 
 impl AdmissionFailureHandler for Preemption {

@@ -60,11 +60,8 @@ pub fn plan_json_line(case: &str, options: &PlanOptions) -> Result<String, PlanL
     let case: Case = serde_json::from_str(case).map_err(PlanLineError::Syntax)?;
     let preemptor =
         Pod::of_case(case.preemptor, || "preemptor".into()).map_err(PlanLineError::Preemptor)?;
-    let pods = case.pods.into_iter().enumerate().map(|(index, object)| {
-        let pod = Pod::of_case(object, || format!("pods[{index}]"));
-        pod.map_err(|source| PlanLineError::Pod { index, source })
-    });
-    let pods = pods.collect::<Result<Vec<Pod>, _>>()?;
+    let pods =
+        Pod::of_cases(case.pods).map_err(|(index, source)| PlanLineError::Pod { index, source })?;
     let requirements: Vec<Requirement> = case
         .requirements
         .into_iter()

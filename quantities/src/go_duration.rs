@@ -88,12 +88,6 @@ impl GoDuration {
     pub const fn as_nanos(self) -> i64 {
         self.0
     }
-
-    /// Whether it is less than nothing.
-    #[must_use]
-    pub const fn is_negative(self) -> bool {
-        self.0 < 0
-    }
 }
 
 impl TryFrom<GoDuration> for Duration {

@@ -109,6 +109,17 @@ impl Pod {
         Self::new(object)
     }
 
+    /// [`of_case`](Self::of_case) for each of a list that is called `pods`.
+    ///
+    /// # Errors
+    /// The place of the first one without an identity, from 0, and what it lacks.
+    pub fn of_cases(objects: Vec<api::Pod>) -> Result<Vec<Self>, (usize, IdentityError)> {
+        let read = |(index, object)| {
+            Self::of_case(object, || format!("pods[{index}]")).map_err(|error| (index, error))
+        };
+        objects.into_iter().enumerate().map(read).collect()
+    }
+
     /// `metadata.uid`.
     pub fn uid(&self) -> &PodUid {
         &self.0.label.uid

@@ -49,23 +49,16 @@ pub enum PlanLineError {
 /// Plans one line: `{"id", "config", "pods"}` in, `{"id", "groups", "periodRequested"}` out.
 ///
 /// `config` holds the shutdown fields of the configuration file, `pods` full pod objects. Other
-/// fields are ignored. What `config` leaves out is off: the order of roles too has to be asked for. A pod without a namespace is in `default`; one without a UID is named by its
-/// place.
+/// fields are ignored. What `config` leaves out is off: the order of roles too has to be asked for. A pod without
+/// a namespace is in `default`; one without a UID is named by its place.
 ///
 /// # Errors
 /// The line is not such a request, or its configuration is refused.
 pub fn plan_json_line(line: &str) -> Result<String, PlanLineError> {
     let request: Request = serde_json::from_str(line).map_err(PlanLineError::Syntax)?;
     let policy = request.config.policy()?;
-    let pods = request
-        .pods
-        .into_iter()
-        .enumerate()
-        .map(|(index, object)| {
-            Pod::of_case(object, || format!("pods[{index}]"))
-                .map_err(|source| PlanLineError::Pod { index, source })
-        })
-        .collect::<Result<Vec<Pod>, _>>()?;
+    let pods = Pod::of_cases(request.pods)
+        .map_err(|(index, source)| PlanLineError::Pod { index, source })?;
     let plan = plan(&pods, &policy, None);
     serde_json::to_string(&Answer::new(request.id, &plan)).map_err(PlanLineError::Output)
 }

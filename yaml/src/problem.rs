@@ -86,11 +86,6 @@ impl Problems {
         Self { file: file.into().into(), list }
     }
 
-    /// The file.
-    pub fn file(&self) -> &Path {
-        &self.file
-    }
-
     /// The problems, never none.
     pub fn list(&self) -> &[Problem] {
         &self.list

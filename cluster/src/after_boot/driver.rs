@@ -32,7 +32,6 @@ pub struct AfterBoot {
     wall: WallClock,
     /// When each pod is looked at next.
     next: HashMap<PodUid, (Instant, Backoff)>,
-    removed: watch::Sender<u64>,
 }
 
 /// What a look at a pod came to.
@@ -47,12 +46,7 @@ enum Looked {
 impl AfterBoot {
     /// Goes through `ended` by `policy`.
     pub fn new(ended: EndedByUs, policy: AfterBootPolicy, wall: WallClock) -> Self {
-        Self { ended, policy, wall, next: HashMap::new(), removed: watch::Sender::new(0) }
-    }
-
-    /// Counts the pods that were removed.
-    pub fn removed(&self) -> watch::Receiver<u64> {
-        self.removed.subscribe()
+        Self { ended, policy, wall, next: HashMap::new() }
     }
 
     /// Begins once `ready` is true, and goes on until `cancel`led.
@@ -159,7 +153,6 @@ impl AfterBoot {
                     by = %ended.by,
                     "removed a pod from the API that this node had ended"
                 );
-                self.removed.send_modify(|n| *n += 1);
                 self.ended.forget(&ended.uid);
             }
             Looked::Verdict(Verdict::Forget | Verdict::Delete) => self.ended.forget(&ended.uid),

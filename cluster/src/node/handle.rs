@@ -32,8 +32,6 @@ pub struct NodeState {
     pub refused: Option<Arc<str>>,
     /// Why the lease is not renewed, while it is not.
     pub lease_problem: Option<Arc<str>>,
-    /// When the status was last written.
-    pub status_written: Option<Instant>,
     /// When the lease was last renewed.
     pub lease_renewed: Option<Instant>,
     /// Statuses written.

@@ -99,12 +99,6 @@ impl Requests {
         self.ephemeral_storage
     }
 
-    /// Resources without a method of their own, sorted by name, none of them zero.
-    #[must_use]
-    pub fn other(&self) -> &[(ResourceName, i64)] {
-        &self.other
-    }
-
     /// The amount of one resource; [`ResourceName::Pods`] is 1 of any pod.
     #[must_use]
     pub fn get(&self, name: &ResourceName) -> i64 {

@@ -28,19 +28,6 @@ pub enum Lifecycle {
     Finished,
 }
 
-impl Lifecycle {
-    /// The word operators read and metrics carry.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Lifecycle::Waiting => "waiting",
-            Lifecycle::Syncing => "sync",
-            Lifecycle::Terminating => "terminating",
-            Lifecycle::Terminated => "terminated",
-            Lifecycle::Finished => "finished",
-        }
-    }
-}
-
 #[derive(Debug)]
 pub(super) struct Record {
     /// Tells this record from an earlier one of the same UID, so that a task of the earlier one that

@@ -59,8 +59,6 @@ pub struct ServiceView {
     pub need_daemon_reload: bool,
     /// The unit file; empty when there is none.
     pub fragment_path: String,
-    /// Its drop-ins.
-    pub drop_in_paths: Vec<String>,
     /// Units it is started after, and stopped before.
     pub after: Vec<String>,
     /// Units it is started before, and stopped after.
@@ -138,7 +136,6 @@ pub(super) fn service(unit: &Properties, service: &Properties) -> ServiceView {
         unit_file_state: text(unit, "UnitFileState"),
         need_daemon_reload: matches!(value(unit, "NeedDaemonReload"), Some(Variant::Bool(true))),
         fragment_path: text(unit, "FragmentPath"),
-        drop_in_paths: strings(unit, "DropInPaths"),
         after: strings(unit, "After"),
         before: strings(unit, "Before"),
         timeout_stop: span(service, "TimeoutStopUSec"),

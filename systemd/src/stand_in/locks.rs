@@ -25,8 +25,6 @@ pub struct LockRecord {
     pub uid: u32,
     /// The process that took it.
     pub pid: u32,
-    /// When it was granted.
-    pub taken_at: Instant,
     /// When its last descriptor was closed.
     pub released_at: Option<Instant>,
     pub(super) listed: bool,

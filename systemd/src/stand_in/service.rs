@@ -2,7 +2,6 @@
 
 use std::os::unix::net::UnixStream;
 
-use tokio::time::Instant;
 use winddown_shared::error_chain;
 use zbus::connection::Builder;
 use zbus::message::Header;
@@ -131,18 +130,8 @@ impl Login {
     ) -> Result<zbus::OwnedFd, LoginError> {
         self.0.called("Inhibit", &format!("{what:?}, {who:?}, {why:?}, {mode:?}")).await?;
         let (uid, pid) = caller(&header, connection).await?;
-        let record = LockRecord {
-            id: 0,
-            what,
-            who,
-            why,
-            mode,
-            uid,
-            pid,
-            taken_at: Instant::now(),
-            released_at: None,
-            listed: true,
-        };
+        let record =
+            LockRecord { id: 0, what, who, why, mode, uid, pid, released_at: None, listed: true };
         if self.0.lock().preparing && record.inhibits("shutdown") {
             return Err(LoginError::OperationInProgress(
                 "The operation inhibition has been requested for is already running".to_owned(),

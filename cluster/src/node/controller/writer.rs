@@ -255,7 +255,7 @@ impl<'a> Writer<'a> {
                     info!(node = %core.name, "{} again", kind.done());
                 }
                 core.server.offer(node);
-                core.note_written(kind, now);
+                core.note_written(kind);
                 if matches!(kind, Kind::Status) {
                     self.reported = Some(now);
                 }
@@ -366,11 +366,10 @@ impl Core {
         });
     }
 
-    fn note_written(&self, kind: Kind, now: Instant) {
+    fn note_written(&self, kind: Kind) {
         self.state.send_modify(|state| match kind {
             Kind::Status => {
                 state.outage = None;
-                state.status_written = Some(now);
                 state.status_writes += 1;
             }
             Kind::Cordon | Kind::OwnTaint => {}
