@@ -134,7 +134,7 @@ pub enum PlanCommand {
 #[command(after_help = EXAMPLES_PLAN)]
 pub struct PlanShutdownArgs {
     /// Plan for these instead of the running pods: a manifests directory, a manifest, or cases as JSON
-    /// lines with `config` and `pods` (`-` reads cases from standard input)
+    /// lines with `config` and `pods` (`-` reads a manifest or cases from standard input)
     #[arg(short, long, value_name = "DIR|FILE|-")]
     pub file: Option<PathBuf>,
     /// Plan for a node that goes away so long after the signal, as after a cloud's notice (units: s, m, h)
@@ -159,7 +159,10 @@ Examples:
 JSON lines: each line in is an object with `id`, `config` (shutdown fields)
 and `pods`; each line out has the same `id` and the `groups`, each with
 priority, seconds and pods. A line that cannot be planned is reported with its
-number, the others are planned, and the exit code is 1.";
+number, the others are planned, and the exit code is 1.
+
+A manifest in DIR that is wrong, and a pod that the configured runtime refuses,
+are named and left out, and the exit code is 3.";
 
 /// Rehearses a shutdown: a real agent, real pods, a shutdown signal, live progress and the report.
 #[derive(Clone, Debug, Args)]
@@ -257,8 +260,8 @@ pub struct DrainArgs {
     /// time such as 2026-11-20T12:00:00Z
     #[arg(long, value_name = "WHEN", value_parser = values::when, conflicts_with = "timeout")]
     pub deadline: Option<When>,
-    /// Why the node goes away, for the status and the report
-    #[arg(long, value_name = "TEXT", requires = "deadline")]
+    /// Why, for the report; with --deadline for the status as well
+    #[arg(long, value_name = "TEXT")]
     pub reason: Option<String>,
     /// The same as undrain
     #[arg(long, conflicts_with_all = ["timeout", "deadline", "reason"])]

@@ -1,6 +1,7 @@
 //! JSON objects from a stream: one per line, or spread over many.
 
 use std::io::{self, BufRead};
+use std::path::Path;
 
 use super::lines::{LONGEST, LineError, Lines};
 use super::{CommandError, Exit, Output};
@@ -22,10 +23,10 @@ struct Cases<R> {
     ahead: Option<String>,
 }
 
-/// Answers the cases of `input` one by one: an endless input gives an endless output. A case that cannot
-/// be read is reported with its line; the others are answered.
+/// Answers the cases of a file one by one: an endless input gives an endless output. A case that cannot
+/// be read is reported with file and line; the others are answered.
 pub(super) fn answer_each(
-    input: impl BufRead,
+    (file, input): (&Path, impl BufRead),
     mark: Mark,
     out: &mut Output,
     mut answer: impl FnMut(&str) -> Result<String, CommandError>,
@@ -42,7 +43,7 @@ pub(super) fn answer_each(
             Ok(answer) => print(&answer, out)?,
             Err(error) => {
                 failed += 1;
-                let error = error.error.context(format!("line {line}"));
+                let error = placed(file, line, &error.error);
                 out.progress(&winddown_render::error(&error, "", out.error_color));
             }
         }
@@ -51,6 +52,23 @@ pub(super) fn answer_each(
         return Ok(Exit::Success);
     }
     Err(CommandError::message(Exit::Failure, format!("cases that could not be read: {failed}")))
+}
+
+/// `error` of a case that begins in `line`, with the file and the line that it is about.
+fn placed(file: &Path, line: u64, error: &anyhow::Error) -> anyhow::Error {
+    let (mut line, mut column) = (line, String::new());
+    let told = error.chain().map(|cause| {
+        let text = cause.to_string();
+        let Some(json) = cause.downcast_ref::<serde_json::Error>() else { return text };
+        line += u64::try_from(json.line().saturating_sub(1)).unwrap_or_default();
+        column = format!(":{}", json.column());
+        // A place within the case is none within the file.
+        text.rsplit_once(" at line ").map_or(text.clone(), |(what, _)| what.to_owned())
+    });
+    let mut told: Vec<String> = told.collect();
+    let innermost = anyhow::Error::msg(told.pop().unwrap_or_default());
+    let said = told.into_iter().rev().fold(innermost, anyhow::Error::context);
+    said.context(format!("{}:{line}{column}", file.display()))
 }
 
 /// Prints an answer in JSON as a document in YAML.

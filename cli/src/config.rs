@@ -5,7 +5,7 @@ use std::path::Path;
 use winddown_shared::display::clean;
 
 use super::{CommandError, ConfigArgs, ConfigCommand, Exit, GlobalArgs, Output, ask, status};
-use winddown_config::{Config, DEFAULT_FILE, Warning, default_yaml};
+use winddown_config::{Config, DEFAULT_FILE, Mode, Warning, default_yaml};
 use winddown_control::Client;
 use winddown_control::api::ConfigView;
 
@@ -56,11 +56,16 @@ pub(super) fn configured(global: &GlobalArgs) -> Result<(Config, Vec<Warning>), 
 fn load(file: Option<&Path>) -> Result<ConfigView, CommandError> {
     let path = file.unwrap_or(Path::new(DEFAULT_FILE));
     let (config, warnings) = Config::load(path)?;
-    Ok(ConfigView {
-        file: path.display().to_string(),
-        yaml: config.to_yaml(),
-        warnings: warnings.iter().map(ToString::to_string).collect(),
-    })
+    let file = path.display().to_string();
+    let mut warnings: Vec<String> = warnings.iter().map(ToString::to_string).collect();
+    let cluster = &config.cluster;
+    let is_alone = config.mode == Mode::Standalone;
+    if !is_alone && cluster.kubeconfig.is_none() && cluster.bootstrap_kubeconfig.is_none() {
+        let what =
+            "without kubeconfig only an agent in a pod of the cluster reaches the API server";
+        warnings.push(format!("{file}: {what}"));
+    }
+    Ok(ConfigView { file, yaml: config.to_yaml(), warnings })
 }
 
 fn warn(view: &ConfigView, out: &mut Output) {

@@ -32,7 +32,8 @@ pub(super) async fn run(
         Some(when) => client.give_notice(&notice(when, args)).await?,
         None => {
             let timeout_seconds = args.timeout.map(|timeout| timeout.as_secs());
-            client.drain(&DrainRequest { timeout_seconds, by: None }).await?
+            let text = args.reason.clone().unwrap_or_default();
+            client.drain(&DrainRequest { timeout_seconds, text, by: None }).await?
         }
     };
     let start = Instant::now();

@@ -2,6 +2,7 @@
 
 use std::io::{IsTerminal, Write};
 
+use anyhow::Context as _;
 use clap::ValueEnum;
 use serde::Serialize;
 
@@ -98,8 +99,7 @@ impl Output {
     /// # Errors
     /// Standard output cannot be written to.
     pub fn line(&mut self, line: &str) -> Result<(), CommandError> {
-        writeln!(self.out, "{line}")?;
-        Ok(self.out.flush()?)
+        self.bytes(format!("{line}\n").as_bytes())
     }
 
     /// Prints bytes as they are.
@@ -107,8 +107,8 @@ impl Output {
     /// # Errors
     /// Standard output cannot be written to.
     pub fn bytes(&mut self, bytes: &[u8]) -> Result<(), CommandError> {
-        self.out.write_all(bytes)?;
-        Ok(self.out.flush()?)
+        let written = self.out.write_all(bytes).and_then(|()| self.out.flush());
+        written.context("the answer cannot be written").map_err(CommandError::from)
     }
 
     /// Prints a value as indented JSON.

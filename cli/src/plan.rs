@@ -1,6 +1,6 @@
 //! `winddown plan`.
 
-mod pods;
+pub(super) mod pods;
 
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
@@ -14,6 +14,7 @@ use super::{
 use winddown_control::Client;
 use winddown_control::api::ShutdownPlan;
 use winddown_node::{plan_view, policy_of};
+use winddown_shared::Pod;
 use winddown_shared::display::duration;
 use winddown_shutdown::{Policy, plan, plan_within};
 
@@ -45,37 +46,32 @@ pub(super) fn run(
         });
     };
     if let Input::Cases(lines) = input(file)? {
-        return plan_lines::run(lines, args.output, out);
+        return plan_lines::run(file, lines, args.output, out);
     }
-    let mut plan = planned(global, file, args.deadline)?;
-    if let Some((cloud, time)) = notice(global, args) {
-        warn(&mut plan, cloud, time, &planned(global, file, Some(time))?);
-    }
-    print(&plan, args.output, out)?;
-    Ok(Exit::Success)
-}
-
-/// Plans the shutdown of the pods described in `manifests`, a file or a directory, under the configuration
-/// that `global` names, for a node that is gone in `within` if that is given.
-fn planned(
-    global: &GlobalArgs,
-    manifests: &Path,
-    within: Option<Duration>,
-) -> Result<ShutdownPlan, CommandError> {
     let (config, notes) = config::configured(global)?;
     let policy: Policy = policy_of(&config.shutdown);
-    let pods = pods::read(manifests, &config)?;
-    let planned = match within {
-        Some(within) => plan_within(&pods, &policy, &[], within),
-        None => plan(&pods, &policy, None),
-    };
-    let mut view = plan_view(&planned, None);
-    view.within_seconds = within.map(|within| within.as_secs_f64());
+    let given = pods::read(file, &config)?;
+    let mut plan = planned(&given.pods, &policy, args.deadline);
     if !policy.is_enabled() {
-        view.warnings.extend(notes.iter().map(ToString::to_string));
-        view.warnings.push(OFF.to_owned());
+        plan.warnings.extend(notes.iter().map(ToString::to_string));
+        plan.warnings.push(OFF.to_owned());
     }
-    Ok(view)
+    if let Some((cloud, time)) = notice(global, args) {
+        warn(&mut plan, cloud, time, &planned(&given.pods, &policy, Some(time)));
+    }
+    plan.warnings.extend(given.left_out.iter().map(|why| format!("left out: {why}")));
+    print(&plan, args.output, out)?;
+    Ok(if given.left_out.is_empty() { Exit::Success } else { Exit::ConfigInvalid })
+}
+
+/// Plans the shutdown of `pods` for a node that is gone in `within` if that is given.
+fn planned(pods: &[Pod], policy: &Policy, within: Option<Duration>) -> ShutdownPlan {
+    let planned = match within {
+        Some(within) => plan_within(pods, policy, &[], within),
+        None => plan(pods, policy, None),
+    };
+    let within_seconds = within.map(|within| within.as_secs_f64());
+    ShutdownPlan { within_seconds, ..plan_view(&planned, None) }
 }
 
 /// The cloud that the configuration takes notices from and the least time that one leaves, if no other time
@@ -129,19 +125,25 @@ pub(super) fn show<P: serde::Serialize>(
 pub(super) enum Input {
     /// A manifest, or a directory of some.
     Manifests,
-    /// Cases in JSON, which standard input always holds.
+    /// Cases in JSON.
     Cases(Box<dyn BufRead>),
 }
 
 /// What of a file tells manifests from cases.
 const HEAD: u64 = 64 * 1024;
 
-/// Opens `file`, and tells by its beginning what it holds: cases are JSON objects, each with its pods.
+/// Opens `file`, and tells by its beginning what it holds: cases are JSON objects, each with its pods. Standard
+/// input may not end, so that its first byte decides.
 pub(super) fn input(file: &Path) -> Result<Input, CommandError> {
-    if file == Path::new("-") {
-        return Ok(Input::Cases(Box::new(std::io::stdin().lock())));
-    }
     let unreadable = |error| CommandError::unreadable(file, error);
+    if file == Path::new("-") {
+        let mut stdin = std::io::stdin().lock();
+        let first = stdin.fill_buf().map_err(unreadable)?.trim_ascii_start().first().copied();
+        return Ok(match first {
+            None | Some(b'{') => Input::Cases(Box::new(stdin)),
+            Some(_) => Input::Manifests,
+        });
+    }
     if std::fs::metadata(file).map_err(unreadable)?.is_dir() {
         return Ok(Input::Manifests);
     }
@@ -151,7 +153,8 @@ pub(super) fn input(file: &Path) -> Result<Input, CommandError> {
     let text = String::from_utf8_lossy(&head);
     let has = |key: &str| text.contains(key);
     let is_object = text.trim_start().starts_with('{');
-    Ok(match is_object && (has("\"pods\"") || !has("\"kind\"")) {
+    let is_manifest = has("\"kind\"") || has("\"apiVersion\"");
+    Ok(match is_object && (has("\"pods\"") || !is_manifest) {
         true => Input::Cases(Box::new(BufReader::new(std::io::Cursor::new(head).chain(reader)))),
         false => Input::Manifests,
     })

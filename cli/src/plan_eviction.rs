@@ -28,7 +28,7 @@ pub(super) fn run(
     };
     let mark = cases::Mark("\"signal\"");
     let answer = |case: &str| plan_json_line(case, args.explain).map_err(CommandError::failure);
-    cases::answer_each(cases, mark, out, answer, |answer, out| print(answer, form, out))
+    cases::answer_each((file, cases), mark, out, answer, |answer, out| print(answer, form, out))
 }
 
 /// What is short on this node, or nearest to it, and who would end for it.

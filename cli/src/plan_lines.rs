@@ -1,6 +1,7 @@
 //! `winddown plan shutdown -f FILE|-` with one case per line.
 
 use std::io::BufRead;
+use std::path::Path;
 
 use serde::Deserialize;
 
@@ -10,13 +11,14 @@ use winddown_shutdown::plan_json_line;
 
 /// Plans one case after the other, so that an endless input gives an endless output.
 pub(super) fn run(
+    file: &Path,
     input: impl BufRead,
     form: OutputFormat,
     out: &mut Output,
 ) -> Result<Exit, CommandError> {
     let mark = cases::Mark("\"pods\"");
     let plan = |case: &str| plan_json_line(case).map_err(CommandError::failure);
-    cases::answer_each(input, mark, out, plan, |planned, out| print(planned, form, out))
+    cases::answer_each((file, input), mark, out, plan, |planned, out| print(planned, form, out))
 }
 
 #[derive(Deserialize)]

@@ -15,7 +15,7 @@ pub(super) fn run(
     out: &mut Output,
 ) -> Result<Exit, CommandError> {
     let Some(file) = args.file.as_deref() else {
-        return plan_room::run(global, args, args.manifest.as_deref(), out);
+        return plan_room::run(global, args, None, out);
     };
     let Input::Cases(cases) = plan::input(file)? else {
         return plan_room::run(global, args, Some(file), out);
@@ -24,7 +24,9 @@ pub(super) fn run(
     let strategy = args.strategy.unwrap_or_default().into();
     let options = PlanOptions { strategy, explain: args.explain };
     let answer = |case: &str| plan_json_line(case, &options).map_err(CommandError::failure);
-    cases::answer_each(cases, mark, out, answer, |answer, out| print(answer, args.output, out))
+    cases::answer_each((file, cases), mark, out, answer, |answer, out| {
+        print(answer, args.output, out)
+    })
 }
 
 #[derive(Deserialize)]

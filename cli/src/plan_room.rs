@@ -3,7 +3,8 @@
 use std::path::Path;
 
 use super::args::PlanPreemptionArgs;
-use super::{CommandError, Exit, GlobalArgs, Output, ask, plan, status};
+use super::plan::{self, pods};
+use super::{CommandError, Exit, GlobalArgs, Output, ask, status};
 use winddown_control::Client;
 use winddown_preemption::Strategy;
 
@@ -24,11 +25,14 @@ pub(super) fn run(
     })
 }
 
-/// The manifest as it lies there; the agent reads it, by its own node's name.
+/// The manifest as it lies there; the agent reads it again, by its own node's name.
 fn read(path: &Path) -> Result<Vec<u8>, CommandError> {
-    let read = match path == Path::new("-") {
-        true => winddown_yaml::read(std::io::stdin().lock()),
-        false => std::fs::File::open(path).and_then(winddown_yaml::read),
+    let bytes = match path == Path::new("-") {
+        true => pods::of_input(path)?,
+        false => std::fs::File::open(path)
+            .and_then(winddown_yaml::read)
+            .map_err(|error| CommandError::unreadable(path, error))?,
     };
-    read.map_err(|error| CommandError::unreadable(path, error))
+    pods::checked(path, &bytes, &winddown_machine::host::node_name())?;
+    Ok(bytes)
 }

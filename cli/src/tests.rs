@@ -124,7 +124,6 @@ fn what_is_typed_wrong_is_refused_with_code_2() {
         "winddown drain --deadline 2026-11-20T12:00:00",
         "winddown drain --deadline 1m --timeout 1m",
         "winddown drain --withdraw --deadline 1m",
-        "winddown drain --reason why",
         "winddown install --start --no-enable",
         "winddown install --runtime docker",
         "winddown plan weather",

@@ -178,6 +178,11 @@ pub(super) fn read(fields: &mut Fields<'_, '_>, reading: &mut Reading) -> Config
     let mut config = Config::default();
     for row in rows() {
         row.place.read(&row.field, fields, &mut config);
+        let name = row.field.name;
+        if let Some(at) = fields.key_at(name).filter(|_| !reading.kubelet && !fields.has(name)) {
+            let what = "has no value, so that the default applies";
+            reading.warnings.push(Problem::new(at, name, what));
+        }
     }
     for section in sections() {
         (section.relate)(fields, &mut config, reading);

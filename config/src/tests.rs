@@ -161,6 +161,23 @@ fn notices_are_off_unless_a_source_is_named() {
 }
 
 #[test]
+fn a_file_that_only_the_unit_sees_and_a_field_without_a_value_are_warned_of() {
+    let head = format!("apiVersion: {API_VERSION}\nkind: {KIND}\n");
+    let warned = |text: &str| -> Vec<String> {
+        let (_, warnings) = parse(&format!("{head}{text}")).unwrap();
+        warnings.iter().map(Warning::to_string).collect()
+    };
+    let hidden = warned("shutdownNotices: {file: /tmp/notice}\n");
+    assert!(
+        hidden[0].starts_with("config.yaml:3: shutdownNotices.file: /tmp/notice is not"),
+        "{hidden:?}"
+    );
+    assert!(warned("shutdownNotices: {file: /run/winddown/notice}\n").is_empty());
+    let unset = warned("maxPods:\n");
+    assert_eq!(unset, ["config.yaml:3: maxPods: has no value, so that the default applies"]);
+}
+
+#[test]
 fn a_kubelets_configuration_is_accepted_and_what_is_not_used_is_listed_once() {
     let (config, warnings) = kubelets(
         "authentication: {anonymous: {enabled: false}}\ncgroupDriver: systemd\n\

@@ -266,7 +266,8 @@ async fn a_drain_tells_every_step_and_lets_no_pod_in_after_it() {
     let b = bench(FakeRuntime::default(), held());
     let (web, dns) = (pod("web", 0, 30), pod("dns", 2_000_000_000, 30));
     b.want(&[&web, &dns]).await;
-    let mut events = b.node.drain(DrainRequest::default()).await.unwrap();
+    let request = DrainRequest { text: "rack moves".to_owned(), ..DrainRequest::default() };
+    let mut events = b.node.drain(request).await.unwrap();
     assert_eq!(b.node.drain(DrainRequest::default()).await.unwrap_err().code, ErrorCode::Conflict);
     let mut told = Vec::new();
     while let Some(event) = events.recv().await {
@@ -276,6 +277,8 @@ async fn a_drain_tells_every_step_and_lets_no_pod_in_after_it() {
     let ended = told.iter().filter(|e| matches!(e, DrainEvent::PodEnded { .. })).count();
     assert_eq!(ended, 2, "{told:?}");
     assert!(matches!(told.last(), Some(DrainEvent::Finished { ended: 2, left: 0, .. })));
+    let asked = b.report().requested_by.unwrap();
+    assert_eq!(asked.message.as_deref(), Some("rack moves"));
     b.want(&[&web, &dns, &pod("late", 0, 30)]).await;
     assert_eq!(b.node.status().rejected[0].name, "late");
     assert!(b.login.is_held(), "the node stays up");

@@ -34,7 +34,7 @@ fn collected() -> Vec<(&'static str, Value)> {
     let manifest = bed.root().join("large.yaml");
     std::fs::write(&manifest, LARGE).expect("written");
     let manifest = manifest.to_string_lossy().into_owned();
-    let ask = ["plan", "preemption", "--manifest", &manifest, "--explain", "-o", "json"];
+    let ask = ["plan", "preemption", "-f", &manifest, "--explain", "-o", "json"];
     add("plan-preemption", answers(&mut bed.ask(&ask)));
     add("plan-eviction", answers(&mut bed.ask(&["plan", "eviction", "--explain", "-o", "json"])));
     add("kill", answers(&mut bed.ask(&["kill", "web-n1", "-o", "json"])));

@@ -16,7 +16,10 @@ pub fn plan(plan: &ShutdownPlan, view: &View) -> String {
         1 => "1 pod to end".to_owned(),
         count => format!("{count} pods to end"),
     };
-    let requested = seconds(plan.requested_seconds);
+    // A node that is lost anyway gives its pods more than is configured.
+    let ends = plan.groups.iter().filter(|group| !group.pods.is_empty());
+    let ends = ends.filter_map(|group| group.latest_end_seconds);
+    let requested = seconds(ends.fold(plan.requested_seconds, f64::max));
     match &plan.shrunk {
         None if plan.requested_seconds == 0.0 => say(&format!("shutdown: {pods}")),
         None => say(&format!("shutdown: {pods}, at most {requested}")),

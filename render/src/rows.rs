@@ -173,12 +173,12 @@ fn plan(status: &Status) -> String {
         .iter()
         .filter(|group| group.pods > 0)
         .map(|group| {
-            let (pods, time) = (group.pods, seconds(group.seconds));
+            let (pods, time) = (group.pods, seconds(group.latest_end_seconds));
             let title = group_title(group.name.as_deref(), group.priority);
             match group.name {
-                Some(_) => format!("{title} ({pods}) in {time}"),
-                None if pods == 1 => format!("1 pod of {title} in {time}"),
-                None => format!("{pods} pods of {title} in {time}"),
+                Some(_) => format!("{title} ({pods}) within {time}"),
+                None if pods == 1 => format!("1 pod of {title} within {time}"),
+                None => format!("{pods} pods of {title} within {time}"),
             }
         })
         .collect();

@@ -83,8 +83,10 @@ pub fn in_seconds(duration: Duration) -> String {
     let millis = duration.as_millis();
     match millis {
         1..100 => format!("{millis} ms"),
-        _ if millis.is_multiple_of(1000) => format!("{} s", millis / 1000),
-        _ => format!("{:.1} s", duration.as_secs_f64()),
+        _ => {
+            let text = format!("{:.1}", duration.as_secs_f64());
+            format!("{} s", text.strip_suffix(".0").unwrap_or(&text))
+        }
     }
 }
 

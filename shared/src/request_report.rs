@@ -18,7 +18,7 @@ pub struct RequestReport {
     /// The time that the login manager had been asked for; absent if it was asked to begin at once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scheduled_for: Option<WallTime>,
-    /// What users were to be told, by `systemctl reboot --message` or `shutdown`.
+    /// What users were to be told, by `systemctl reboot --message` or `shutdown`; why a node is drained.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
 }

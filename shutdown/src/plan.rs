@@ -220,6 +220,21 @@ impl Plan {
         self.groups.iter().enumerate().map(guaranteed).collect()
     }
 
+    /// When the pods of each group have had their graces, counted from the signal: at the latest end of the
+    /// group, or sooner where no pod asks for that much.
+    pub fn gone_within(&self) -> Vec<Duration> {
+        let mut begun = self.endpoint_drain;
+        let gone = |(index, group): (usize, &Group)| {
+            begun += self.kept_at(WorkPlace::Before(index));
+            let end = begun.saturating_add(group.asked_for()).min(group.latest_end);
+            if !group.pods.is_empty() {
+                begun = end;
+            }
+            end
+        };
+        self.groups.iter().enumerate().map(gone).collect()
+    }
+
     /// Moves the deadline to `deadline` if that is later: every group may use the added time.
     /// For a drain, whose time the operator gives.
     pub fn extend_to(&mut self, deadline: Duration) {
@@ -292,6 +307,17 @@ impl Group {
 
     pub(crate) fn is_unknown(&self) -> bool {
         self.role == Some(Role::Unknown)
+    }
+
+    /// What its pods ask for: the longest grace, and after it that of drivers that wait for the others.
+    fn asked_for(&self) -> Duration {
+        let wait = !self.kept_for_drivers(self.allowed).is_zero();
+        let longest = |drivers| {
+            let pods = self.pods.iter().map(|planned| &planned.pod);
+            let pods = pods.filter(|pod| drivers == (wait && ends_with_drivers(pod)));
+            pods.map(|pod| pod.own_grace().unwrap_or(self.allowed).max(Grace::SHORTEST)).max()
+        };
+        longest(false).unwrap_or_default().saturating_add(longest(true).unwrap_or_default())
     }
 
     /// What of `time` the group's drivers have to themselves.

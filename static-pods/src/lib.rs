@@ -17,7 +17,6 @@ mod validate;
 mod watch;
 mod writers;
 
-use std::ffi::OsStr;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -27,14 +26,10 @@ use winddown_shared::{Pod, WallTime};
 
 pub use directory::ManifestDirectory;
 pub use read::read_manifest;
+use scan::Scanner;
 pub use writers::{OthersMayWrite, Writers, others_may_write};
 
 use winddown_yaml::Problems;
-
-/// Whether the agent takes a file of this name for a manifest.
-pub fn is_manifest(name: &OsStr) -> bool {
-    file::Role::of(name) == file::Role::Manifest
-}
 
 /// Reads the manifest in a file, which is never waited for.
 ///
@@ -42,6 +37,18 @@ pub fn is_manifest(name: &OsStr) -> bool {
 /// The file cannot be read, or is no manifest of a pod.
 pub fn load_manifest(path: &Path, node_name: &str) -> Result<Pod, ManifestError> {
     read_manifest(path, &file::read(path)?, node_name)
+}
+
+/// What `directory` asks for now, at `wall`; files that are being written are read as they are.
+///
+/// # Errors
+/// The directory cannot be listed.
+pub fn load_directory(
+    directory: &Path,
+    node_name: &str,
+    wall: WallTime,
+) -> io::Result<DesiredManifests> {
+    Scanner::new(directory.to_owned(), node_name.to_owned()).once(wall)
 }
 
 /// What the manifests directory asks for.

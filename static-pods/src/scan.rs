@@ -54,6 +54,13 @@ impl Scanner {
         }
     }
 
+    /// A single look at a directory that is not watched.
+    pub(super) fn once(mut self, wall: WallTime) -> io::Result<DesiredManifests> {
+        let closed = self.list()?.into_iter().collect();
+        self.scan(&closed, Instant::now(), wall);
+        Ok(self.desired(wall))
+    }
+
     pub(super) fn directory(&self) -> &Path {
         &self.directory
     }

@@ -31,13 +31,9 @@ impl From<StrategyChoice> for Strategy {
 #[command(after_help = EXAMPLES)]
 pub struct PlanPreemptionArgs {
     /// Choose for this pod, not the waiting ones: a manifest, for which the running agent is asked,
-    /// or cases as JSON objects with `preemptor`, `pods` and `requirements` (`-` reads cases from
-    /// standard input)
+    /// or cases as JSON objects with `preemptor`, `pods` and `requirements` (`-` reads standard input)
     #[arg(short, long, value_name = "FILE|-")]
     pub file: Option<PathBuf>,
-    /// The same for a manifest alone, which may come from standard input (`-`)
-    #[arg(long, value_name = "FILE|-", conflicts_with = "file")]
-    pub manifest: Option<PathBuf>,
     /// How victims are chosen: distance (as the kubelet) or minimal (lowest priorities, then fewest
     /// pods) [default: distance; the agent: what it is configured with]
     #[arg(long, value_enum, value_name = "STRATEGY", hide_possible_values = true)]

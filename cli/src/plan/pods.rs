@@ -1,35 +1,63 @@
-//! Pods to plan with, as the agent would read them.
+//! Pods to plan with, as the agent would read and admit them.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use winddown_shared::Pod;
+use winddown_shared::{Pod, UnsupportedField};
 
 use crate::{CommandError, Exit};
-use winddown_config::Config;
-use winddown_static_pods::{ManifestError, is_manifest, load_manifest};
+use winddown_config::{Config, Mode, RuntimeKind};
+use winddown_static_pods::{ManifestError, load_directory, load_manifest, read_manifest};
 
-/// The pods of a manifest, or of all in a directory.
-pub(super) fn read(path: &Path, config: &Config) -> Result<Vec<Pod>, CommandError> {
-    let files = if path.is_dir() { in_directory(path)? } else { vec![path.to_owned()] };
-    let node = config.node_name_or(&winddown_machine::host::node_name());
-    let pods = files.iter().map(|file| load_manifest(file, &node).map_err(refused));
-    pods.collect()
+/// What manifests come to.
+#[derive(Debug, Default)]
+pub(super) struct Given {
+    /// The pods that the agent would run.
+    pub(super) pods: Vec<Pod>,
+    /// The others, and the manifests that are wrong: why.
+    pub(super) left_out: Vec<String>,
 }
 
-fn in_directory(path: &Path) -> Result<Vec<PathBuf>, CommandError> {
-    let mut files = Vec::new();
-    let unreadable = |error: std::io::Error| {
-        let what = format!("{}: cannot be listed", path.display());
-        CommandError::failure(anyhow::Error::new(error).context(what))
+/// The pods of a manifest, of all in a directory, or of standard input (`-`).
+pub(super) fn read(path: &Path, config: &Config) -> Result<Given, CommandError> {
+    let node = config.node_name_or(&winddown_machine::host::node_name());
+    let mut given = match path {
+        _ if path.is_dir() => in_directory(path, &node)?,
+        _ if path == Path::new("-") => of_one(checked(path, &of_input(path)?, &node)?),
+        _ => of_one(load_manifest(path, &node).map_err(refused)?),
     };
-    for entry in std::fs::read_dir(path).map_err(unreadable)? {
-        let entry = entry.map_err(unreadable)?;
-        if is_manifest(&entry.file_name()) {
-            files.push(entry.path());
+    let Given { pods, left_out } = &mut given;
+    pods.retain(|pod| {
+        let why = unsupported(config, pod);
+        let told: Vec<String> =
+            why.iter().map(|one| format!("{}: {}", one.field, one.why)).collect();
+        if !told.is_empty() {
+            left_out.push(format!("{} would be refused: {}", pod.label(), told.join("; ")));
         }
-    }
-    files.sort();
-    if files.is_empty() {
+        told.is_empty()
+    });
+    Ok(given)
+}
+
+/// The pod of a manifest that was read from `path`.
+pub(crate) fn checked(path: &Path, bytes: &[u8], node: &str) -> Result<Pod, CommandError> {
+    read_manifest(path, bytes, node).map_err(refused)
+}
+
+/// A manifest on standard input.
+pub(crate) fn of_input(path: &Path) -> Result<Vec<u8>, CommandError> {
+    let read = winddown_yaml::read(std::io::stdin().lock());
+    read.map_err(|error| CommandError::unreadable(path, error))
+}
+
+fn of_one(pod: Pod) -> Given {
+    Given { pods: vec![pod], left_out: Vec::new() }
+}
+
+fn in_directory(path: &Path, node: &str) -> Result<Given, CommandError> {
+    let now = winddown_machine::host::wall_clock().now();
+    let read =
+        load_directory(path, node, now).map_err(|error| CommandError::unreadable(path, error))?;
+    if read.pods.is_empty() && read.errors.is_empty() {
         let why = "no pod is planned from here; a pod is a .yaml, .yml or .json file";
         let error = CommandError::message(Exit::Failure, format!("{}: {why}", path.display()));
         return Err(error.with_hint(format!(
@@ -37,7 +65,17 @@ fn in_directory(path: &Path) -> Result<Vec<PathBuf>, CommandError> {
             path.display()
         )));
     }
-    Ok(files)
+    Ok(Given { pods: read.pods, left_out: read.errors.iter().map(ToString::to_string).collect() })
+}
+
+/// What the configured runtime does not do, for which it refuses the pod. A kubelet is asked nothing.
+fn unsupported(config: &Config, pod: &Pod) -> Vec<UnsupportedField> {
+    match config.runtime {
+        _ if config.mode == Mode::Companion => Vec::new(),
+        RuntimeKind::Process => winddown_runtimes::process::check_supported(pod),
+        RuntimeKind::Systemd => winddown_runtimes::systemd::check_supported(pod),
+        RuntimeKind::Cri => winddown_cri::check_supported(pod),
+    }
 }
 
 fn refused(error: ManifestError) -> CommandError {
@@ -50,12 +88,12 @@ fn refused(error: ManifestError) -> CommandError {
 
 #[cfg(test)]
 mod tests {
-    use rustix::fs::{CWD, FileType, Mode, mknodat};
+    use rustix::fs::{CWD, FileType, mknodat};
 
     use super::*;
 
-    const POD: &str = "apiVersion: v1\nkind: Pod\nmetadata:\n  name: a\nspec:\n  containers:\n  \
-                       - name: a\n    image: a\n";
+    const POD: &str = "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec:\n  hostNetwork: true\n  \
+                       containers:\n  - {name: a, command: [a]}\n";
 
     #[test]
     fn what_an_editor_left_is_no_manifest_here_as_it_is_none_to_the_agent() {
@@ -63,19 +101,19 @@ mod tests {
         std::fs::write(dir.path().join("a.yaml"), POD).unwrap();
         std::fs::write(dir.path().join("#a.yaml"), "half a fi").unwrap();
         std::fs::write(dir.path().join(".a.yaml"), "half a fi").unwrap();
-        let pods = read(dir.path(), &Config::default()).unwrap();
-        assert_eq!(pods.len(), 1);
+        let given = read(dir.path(), &Config::default()).unwrap();
+        assert_eq!((given.pods.len(), given.left_out), (1, Vec::new()));
     }
 
     #[test]
     fn a_pipe_among_the_manifests_is_an_error_and_not_waited_for() {
         let dir = tempfile::tempdir().unwrap();
         let pipe = dir.path().join("a.yaml");
-        mknodat(CWD, &pipe, FileType::Fifo, Mode::RWXU, 0).unwrap();
-        let error = read(dir.path(), &Config::default()).unwrap_err();
-        assert_eq!(error.exit, Exit::Failure);
-        let text = format!("{:#}", error.error);
+        mknodat(CWD, &pipe, FileType::Fifo, rustix::fs::Mode::RWXU, 0).unwrap();
+        let given = read(dir.path(), &Config::default()).unwrap();
+        let text = given.left_out.join("\n");
         assert!(text.contains("a.yaml") && text.contains("named pipe"), "{text}");
+        assert_eq!(read(&pipe, &Config::default()).unwrap_err().exit, Exit::Failure);
     }
 
     #[test]
@@ -83,9 +121,47 @@ mod tests {
         let error = load_manifest(Path::new("/dev/zero"), "node1").map_err(refused).unwrap_err();
         assert_eq!(error.exit, Exit::Failure);
         let dir = tempfile::tempdir().unwrap();
-        let huge = std::fs::File::create(dir.path().join("a.yaml")).unwrap();
-        huge.set_len(1 << 40).unwrap();
-        let error = read(dir.path(), &Config::default()).unwrap_err();
+        let path = dir.path().join("a.yaml");
+        std::fs::File::create(&path).unwrap().set_len(1 << 40).unwrap();
+        let error = read(&path, &Config::default()).unwrap_err();
         assert_eq!(error.exit, Exit::ConfigInvalid);
+    }
+
+    #[test]
+    fn pods_that_the_configured_runtime_refuses_are_left_out_and_named() {
+        let dir = tempfile::tempdir().unwrap();
+        let volumes = "  volumes: [{name: v, hostPath: {path: /srv}}]\n";
+        std::fs::write(dir.path().join("a.yaml"), POD).unwrap();
+        std::fs::write(dir.path().join("b.yaml"), POD.replace("name: a}", "name: b}") + volumes)
+            .unwrap();
+        let left_out = |runtime, mode| {
+            let config =
+                Config { runtime, mode, node_name: Some("n1".to_owned()), ..Config::default() };
+            read(dir.path(), &config).unwrap().left_out
+        };
+        assert_eq!(
+            left_out(RuntimeKind::Process, Mode::Standalone),
+            [
+                "default/b-n1 would be refused: spec.volumes[0]: volumes are not mounted: use paths of the \
+              host in the command"
+            ]
+        );
+        let cri = left_out(RuntimeKind::Cri, Mode::Standalone);
+        assert!(cri.len() == 2 && cri[0].contains("image"), "{cri:?}");
+        assert_eq!(left_out(RuntimeKind::Process, Mode::Companion), Vec::<String>::new());
+    }
+
+    #[test]
+    fn every_wrong_file_of_a_directory_is_named_and_the_others_are_planned() {
+        let dir = tempfile::tempdir().unwrap();
+        for (name, text) in [("a", POD), ("b", "kind: Deployment\n"), ("c", "\t"), ("d", POD)] {
+            std::fs::write(dir.path().join(format!("{name}.yaml")), text).unwrap();
+        }
+        let given = read(dir.path(), &Config::default()).unwrap();
+        assert_eq!(given.pods.len(), 1);
+        let named = |name: &str| given.left_out.iter().filter(|text| text.contains(name)).count();
+        assert!(named("b.yaml") > 0 && named("c.yaml") > 0, "{:?}", given.left_out);
+        let twice = given.left_out.last().unwrap();
+        assert!(twice.contains("d.yaml") && twice.contains("a.yaml already"), "{twice}");
     }
 }

@@ -34,8 +34,8 @@ fn without_an_agent_a_command_says_so_what_to_do_and_ends_with_4() {
         assert_eq!(
             ran.err,
             "error: cannot reach the agent: /nonexistent/winddown.sock does not exist\n  \
-             next: `sudo systemctl start winddown` starts the agent; \
-             `systemctl status winddown` says why it does not run\n",
+             next: `sudo systemctl start winddown` starts the agent (where there is no such unit, \
+             `sudo winddown install` first); `systemctl status winddown` says why it does not run\n",
             "{command}"
         );
         assert_eq!(ran.out, "", "{command}");
@@ -80,7 +80,7 @@ fn json_lines_are_planned_one_by_one_and_a_bad_one_does_not_stop_the_rest() {
         .collect();
     assert_eq!(ids, ["\"one\"", "\"two\""]);
     assert_eq!(ran.exit, Exit::Failure);
-    assert!(ran.err.starts_with("error: line 3\n  because: cut off"), "{}", ran.err);
+    assert!(ran.err.contains("cases.jsonl:3\n  because: cut off"), "{}", ran.err);
     assert!(ran.err.ends_with("error: cases that could not be read: 1\n"), "{}", ran.err);
 
     std::fs::write(&file, case("one")).unwrap();
@@ -93,7 +93,8 @@ fn json_lines_are_planned_one_by_one_and_a_bad_one_does_not_stop_the_rest() {
 }
 
 const POD: &str = r#"{"apiVersion":"v1","kind":"Pod","metadata":{"name":"web"},
-    "spec":{"terminationGracePeriodSeconds":40,"containers":[{"name":"web","image":"web"}]}}"#;
+    "spec":{"terminationGracePeriodSeconds":40,"hostNetwork":true,
+    "containers":[{"name":"web","command":["web"]}]}}"#;
 
 #[test]
 fn a_directory_and_a_manifest_are_planned_without_an_agent() {
@@ -241,8 +242,9 @@ fn a_full_disk_under_the_output_is_a_failure() {
     let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
     let mut output = Output::plain(full, io::sink());
     let cli = Cli::try_parse_from(["winddown", "config", "default"]).unwrap();
-    let result = dispatch(&cli, &mut output);
-    assert_eq!(output.finish(result), Exit::Failure);
+    let error = dispatch(&cli, &mut output).unwrap_err();
+    assert_eq!(error.error.to_string(), "the answer cannot be written");
+    assert_eq!(output.finish(Err(error)), Exit::Failure);
 }
 
 /// An agent on a thread of its own, for commands that bring their own runtime.

@@ -14,18 +14,21 @@ fn the_room_of_the_node_is_asked_of_the_agent_for_a_manifest_if_one_is_named() {
         );
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("dns.yaml");
-        std::fs::write(&file, "dns").unwrap();
+        let pod = "apiVersion: v1\nkind: Pod\nmetadata: {name: dns}\n\
+                   spec: {containers: [{name: a, command: [a]}]}\n";
+        std::fs::write(&file, pod).unwrap();
         let file = file.display();
-        let ran = run(&format!("winddown {socket} plan preemption --manifest {file}"));
-        assert!(ran.out.ends_with("\ndns would start\n"), "{}", ran.out);
+        let ran = run(&format!("winddown {socket} plan preemption -f {file}"));
+        assert!(ran.out.contains("{name: dns}"), "{}", ran.out);
+        assert!(ran.out.ends_with(" would start\n"), "{}", ran.out);
         let minimal = "--strategy minimal -o json";
-        let ran = run(&format!("winddown {socket} plan preemption --manifest {file} {minimal}"));
+        let ran = run(&format!("winddown {socket} plan preemption -f {file} {minimal}"));
         let told: serde_json::Value = serde_json::from_str(&ran.out).unwrap();
         assert_eq!(
             (&told["strategy"], &told["pod"]["verdict"]),
             (&"minimal".into(), &"starts".into())
         );
-        let ran = run(&format!("winddown {socket} plan preemption --manifest {file}.gone"));
+        let ran = run(&format!("winddown {socket} plan preemption -f {file}.gone"));
         assert_eq!(ran.exit, Exit::Failure);
         assert!(ran.err.contains(".gone: cannot be read"), "{}", ran.err);
     });

@@ -1,5 +1,6 @@
 //! How the time before a shutdown is shared out.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use serde_json::{Value as Json, json};
@@ -314,6 +315,9 @@ fn relate(fields: &mut Fields<'_, '_>, config: &mut Config, reading: &mut Readin
     notices(fields, &mut config.notices, reading);
 }
 
+/// What `PrivateTmp` and `ProtectHome` of the unit hide.
+const HIDDEN: [&str; 5] = ["/tmp", "/var/tmp", "/home", "/root", "/run/user"];
+
 fn notices(fields: &Fields<'_, '_>, notices: &mut NoticesConfig, reading: &mut Reading) {
     let key = "shutdownNotices.metadataEndpoint";
     if let Some(endpoint) = notices.endpoint.as_mut().filter(|endpoint| endpoint.ends_with('/')) {
@@ -323,5 +327,15 @@ fn notices(fields: &Fields<'_, '_>, notices: &mut NoticesConfig, reading: &mut R
     if let (Some(at), Some(_), None) = (at, &notices.endpoint, notices.cloud) {
         let what = "has no cloud to go with, and no effect";
         reading.warnings.push(Problem::new(at, key, what));
+    }
+    let hidden = |file: &PathBuf| HIDDEN.iter().any(|folder| file.starts_with(folder));
+    let at = fields.entry_at("shutdownNotices", "file");
+    if let (Some(at), Some(file)) = (at, notices.file.as_ref().filter(|file| hidden(file))) {
+        let what = format!(
+            "{} is not the file that others write, because the unit has folders of its own in its \
+             place: write for example /run/winddown/notice",
+            file.display()
+        );
+        reading.warnings.push(Problem::new(at, "shutdownNotices.file", what));
     }
 }

@@ -59,7 +59,7 @@ pub struct PlannedGroup {
     pub name: Option<String>,
     /// The group's time, in seconds.
     pub shutdown_grace_period_seconds: f64,
-    /// When its time is over at the latest, in seconds from the signal; absent if not known.
+    /// When its pods are gone at the latest, in seconds from the signal; absent if not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latest_end_seconds: Option<f64>,
     /// Its pods.

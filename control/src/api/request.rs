@@ -54,6 +54,9 @@ pub struct DrainRequest {
     /// The longest time it may take, in seconds. The configured shutdown period when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout_seconds: Option<u64>,
+    /// Why, for people; may be empty.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub text: String,
     /// Who asks, as the control socket knows it.
     #[serde(skip)]
     pub by: Option<Peer>,

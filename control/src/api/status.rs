@@ -303,8 +303,8 @@ pub struct GroupSummary {
     /// What its pods are for, when that is what puts them together: `ordinary pods`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Its time, in seconds.
-    pub seconds: f64,
+    /// When its pods are gone at the latest, in seconds from the signal.
+    pub latest_end_seconds: f64,
     /// Pods in it now.
     pub pods: usize,
 }

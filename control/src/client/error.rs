@@ -80,8 +80,8 @@ impl ClientError {
     pub fn hint(&self) -> String {
         match self {
             Self::Missing { .. } | Self::NotListening { .. } => {
-                "`sudo systemctl start winddown` starts the agent; \
-                 `systemctl status winddown` says why it does not run"
+                "`sudo systemctl start winddown` starts the agent (where there is no such unit, \
+                 `sudo winddown install` first); `systemctl status winddown` says why it does not run"
             }
             Self::Denied { group: Some(group), .. } => {
                 return format!(

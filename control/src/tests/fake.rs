@@ -176,7 +176,7 @@ impl AgentApi for FakeAgent {
     ) -> Result<mpsc::UnboundedReceiver<DrainEvent>, ApiError> {
         let seconds = body.in_seconds.unwrap_or_default();
         *locked(&self.notice) = Some(body);
-        self.drain(DrainRequest { timeout_seconds: Some(seconds), by: None }).await
+        self.drain(DrainRequest { timeout_seconds: Some(seconds), ..DrainRequest::default() }).await
     }
 
     async fn withdraw_notice(&self) -> WithdrawAnswer {

@@ -139,7 +139,7 @@ async fn many_watchers_see_the_same_last_change() {
 #[tokio::test]
 async fn a_drain_tells_its_progress_line_by_line_and_a_second_one_is_refused() {
     let running = serve(Limits::default()).await;
-    let request = DrainRequest { timeout_seconds: Some(7), by: None };
+    let request = DrainRequest { timeout_seconds: Some(7), ..DrainRequest::default() };
     let mut lines = running.client.drain(&request).await.unwrap();
     let first = lines.next::<DrainEvent>().await.unwrap();
     assert_eq!(

@@ -13,7 +13,9 @@ use winddown_control::api::{
     PlannedWork, ReportList, ShutdownPlan, WithdrawAnswer,
 };
 use winddown_control::{ApiError, Peer};
-use winddown_shared::{Inhibitor, InhibitorState, LockState, PodKiller, RequestReport, Runtime};
+use winddown_shared::{
+    Grace, Inhibitor, InhibitorState, LockState, PodKiller, RequestReport, Runtime,
+};
 use winddown_shutdown::{Budget, Plan, Progress, ProgressPhase, Trigger, plan_with, plan_within};
 
 use super::{Joined, last_boot, reports};
@@ -79,12 +81,13 @@ impl<R: Runtime> ShutdownAnswers for Arc<Joined<R>> {
     }
 
     fn drain(&self, request: DrainRequest) -> Result<Events, ApiError> {
-        let requested_by = request.by.and_then(|peer| match peer {
-            Peer::Local { uid, pid, .. } => {
-                Some(RequestReport { uid: Some(uid), pid, ..RequestReport::default() })
-            }
-            Peer::Network(_) => None,
-        });
+        let (uid, pid) = match request.by {
+            Some(Peer::Local { uid, pid, .. }) => (Some(uid), pid),
+            Some(Peer::Network(_)) | None => (None, None),
+        };
+        let message = Some(request.text).filter(|text| !text.is_empty());
+        let by = RequestReport { uid, pid, message, ..RequestReport::default() };
+        let requested_by = Some(by).filter(|by| *by != RequestReport::default());
         self.start_drain(request.timeout_seconds.map(Duration::from_secs), requested_by)
     }
 
@@ -231,16 +234,17 @@ impl<R: Runtime> Joined<R> {
     fn plan_summary(&self) -> api::PlanSummary {
         let enabled = self.policy.borrow().is_enabled();
         let (plan, budget) = self.planned();
-        let groups = plan.groups.iter().filter(|group| !group.pods.is_empty());
+        let groups = plan.groups.iter().zip(plan.gone_within());
         api::PlanSummary {
             enabled,
             requested_seconds: plan.requested.as_secs_f64(),
             available_seconds: budget.pods.as_secs_f64(),
             groups: groups
-                .map(|group| api::GroupSummary {
+                .filter(|(group, _)| !group.pods.is_empty())
+                .map(|(group, gone)| api::GroupSummary {
                     priority: group.priority,
                     name: group.name().map(Cow::into_owned),
-                    seconds: group.allowed.as_secs_f64(),
+                    latest_end_seconds: gone.as_secs_f64(),
                     pods: group.pods.len(),
                 })
                 .collect(),
@@ -271,11 +275,12 @@ pub fn plan_view(plan: &winddown_shutdown::Plan, set_by: Option<&str>) -> Shutdo
         .groups
         .iter()
         .zip(plan.guaranteed())
-        .map(|(group, guaranteed)| PlannedGroup {
+        .zip(plan.gone_within())
+        .map(|((group, guaranteed), gone)| PlannedGroup {
             priority: group.priority,
             name: group.name().map(Cow::into_owned),
             shutdown_grace_period_seconds: seconds(group.allowed),
-            latest_end_seconds: Some(seconds(group.latest_end)),
+            latest_end_seconds: Some(seconds(gone)),
             pods: group.pods.iter().map(|planned| planned_pod(planned, guaranteed)).collect(),
         })
         .collect();
@@ -302,7 +307,7 @@ fn planned_pod(planned: &winddown_shutdown::PlannedPod, guaranteed: Duration) ->
         name: planned.pod.name().to_string(),
         uid: planned.pod.uid().to_string(),
         priority: planned.pod.priority_or_zero(),
-        grace_seconds: grace.as_secs_f64(),
+        grace_seconds: grace.max(Grace::SHORTEST).as_secs_f64(),
         own_grace_seconds: own.map(|own| own.as_secs_f64()),
     }
 }

@@ -176,7 +176,11 @@ async fn a_drained_node_stays_drained_when_the_agent_is_started_again_until_the_
 async fn a_drain_that_an_agent_had_not_finished_is_finished_by_the_next_one() {
     let clock = boot_clock();
     let (b, web, dns) = two_pods().await;
-    let _events = b.node.drain(DrainRequest { timeout_seconds: Some(90), by: None }).await.unwrap();
+    let _events = b
+        .node
+        .drain(DrainRequest { timeout_seconds: Some(90), ..DrainRequest::default() })
+        .await
+        .unwrap();
     // The first group ends, the critical pod is not asked yet.
     tokio::time::sleep(secs(2)).await;
     b.node.shut_down().await;

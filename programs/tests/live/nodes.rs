@@ -23,17 +23,17 @@ pub(crate) fn idle() -> Status {
         RuntimeStatus { name: "cri".to_owned(), healthy: true, message: String::new() };
     status.config.file = "/etc/winddown/config.yaml".to_owned();
     status.pods = PODS.iter().map(|(name, priority)| pod(name, *priority)).collect();
-    let group = |name: &str, priority, seconds, pods| GroupSummary {
+    let group = |name: &str, priority, latest_end_seconds, pods| GroupSummary {
         priority,
         name: Some(name.to_owned()),
-        seconds,
+        latest_end_seconds,
         pods,
     };
     status.shutdown_plan = PlanSummary {
         enabled: true,
         requested_seconds: 60.0,
         available_seconds: 60.0,
-        groups: vec![group("ordinary pods", 0, 45.0, 7), group(CRITICAL, 2_000_000_000, 15.0, 2)],
+        groups: vec![group("ordinary pods", 0, 45.0, 7), group(CRITICAL, 2_000_000_000, 60.0, 2)],
     };
     status.pressure = Some(PressureStatus {
         thresholds: vec![

@@ -34,12 +34,12 @@ fn a_clean_shutdown_reads_well() {
 Clean shutdown: 3 pods ended by themselves in 8.2 s (budget 30 s).
 2026-11-20 03:44:00 UTC · power-off · boot 4f1c8a2e
 
-priority 0 and above · 2 pods · took 3.0 s of 30 s · held by default/database for the last 1.8 s
+priority 0 and above · 2 pods · took 3 s of 30 s · held by default/database for the last 1.8 s
   POD                GRACE     ASKED   SIGTERM      EXIT
   default/web         20 s     0.000     0.003     1.250
   default/database    20 s     0.000     0.003     3.012
 
-priority 2000000000 and above · 1 pod · took 5.2 s of 27.0 s
+priority 2000000000 and above · 1 pod · took 5.2 s of 27 s
   POD                GRACE     ASKED   SIGTERM      EXIT
   default/dns         20 s     3.013     3.016     8.176
 "

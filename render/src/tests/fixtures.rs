@@ -60,8 +60,8 @@ pub(crate) fn fresh() -> Status {
     status
 }
 
-fn group(priority: i32, seconds: f64, pods: usize) -> GroupSummary {
-    GroupSummary { priority, name: None, seconds, pods }
+fn group(priority: i32, latest_end_seconds: f64, pods: usize) -> GroupSummary {
+    GroupSummary { priority, name: None, latest_end_seconds, pods }
 }
 
 /// Five pods that run well.
@@ -81,7 +81,7 @@ pub(crate) fn five_pods() -> Status {
         worker.wanted_containers = 2;
         worker.ready_containers = 2;
     }
-    status.shutdown_plan.groups = vec![group(0, 30.0, 3), group(2_000_000_000, 10.0, 2)];
+    status.shutdown_plan.groups = vec![group(0, 30.0, 3), group(2_000_000_000, 40.0, 2)];
     status.decisions = vec![
         decision("08:48:00", "default/web-edge-1 admitted"),
         decision("11:20:00", "shop/queue-worker-edge-1 started again after exit code 1"),
@@ -117,7 +117,7 @@ pub(crate) fn shrunk_delay() -> Status {
     status.lock.delay_seconds = Some(3.0);
     status.lock.set_by = Some("/etc/systemd/logind.conf.d/zzz-site.conf".to_owned());
     status.shutdown_plan.available_seconds = 3.0;
-    status.shutdown_plan.groups = vec![group(0, 2.0, 3), group(2_000_000_000, 1.0, 2)];
+    status.shutdown_plan.groups = vec![group(0, 2.0, 3), group(2_000_000_000, 3.0, 2)];
     status
 }
 

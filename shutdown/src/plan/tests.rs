@@ -3,7 +3,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 use winddown_shared::Pod;
 
-use super::{Plan, PlanWarning, Shrink, plan, share};
+use super::{Plan, PlanWarning, Shrink, plan, plan_within, share};
 use crate::tests::{period, pod, secs, with_role};
 use crate::{CRITICAL_PRIORITY, Policy, Role};
 
@@ -109,6 +109,31 @@ fn a_longer_deadline_moves_every_latest_end() {
     assert_eq!(ends(&plan), [290, 300]);
     plan.extend_to(secs(10));
     assert_eq!(ends(&plan), [290, 300]);
+}
+
+#[test]
+fn pods_are_gone_when_the_longest_grace_before_them_is_over() {
+    let gone =
+        |plan: &Plan| -> Vec<u64> { plan.gone_within().iter().map(Duration::as_secs).collect() };
+    let policy = two_fields(30, 10).with_endpoint_drain(secs(3));
+    let mut pods = vec![pod("app", None, Some(2)), pod("last", Some(CRITICAL_PRIORITY), Some(0))];
+    assert_eq!(gone(&plan(&pods, &policy, None)), [5, 6], "no grace is shorter than a second");
+    pods.push(pod("long", None, Some(60)));
+    pods.push(pod("unset", Some(CRITICAL_PRIORITY), None));
+    let mut planned = plan(&pods, &policy, None);
+    assert_eq!(gone(&planned), [23, 33]);
+    planned.extend_to(secs(300));
+    assert_eq!(gone(&planned), [63, 73], "with more time than is configured");
+    let driver = with_role(&pod("driver", None, Some(4)), "driver");
+    let pods = [driver, pod("dns", Some(CRITICAL_PRIORITY), Some(2))];
+    assert_eq!(gone(&plan(&pods, &policy, None)), [3, 9], "the driver ends after the others");
+}
+
+#[test]
+fn a_grace_is_a_second_at_least_also_in_what_is_warned_of() {
+    let warned = plan_within(&[pod("app", None, Some(60))], &two_fields(30, 10), &[], secs(1));
+    let texts: Vec<String> = warned.warnings().iter().map(ToString::to_string).collect();
+    assert_eq!(texts[1..], ["pod default/app asks for 1m and gets 1s"]);
 }
 
 #[test]

@@ -3,10 +3,11 @@
 use std::fmt;
 use std::time::Duration;
 
-use winddown_shared::PodLabel;
+use winddown_shared::{Grace, PodLabel};
 
 use super::{Plan, PlannedPod, Shrink};
 use crate::Role;
+use crate::budget::whole_seconds;
 use crate::policy::go_text;
 
 /// The API server's default for pods without a grace. It was not chosen by anyone.
@@ -88,9 +89,10 @@ impl Plan {
         self.groups.iter().zip(self.guaranteed()).flat_map(move |(group, gets)| {
             let kept = group.kept_for_drivers(gets);
             group.pods.iter().filter_map(move |planned| {
-                let gets = planned.part_of(gets, kept);
+                let gets = planned.part_of(gets, kept).max(Grace::SHORTEST);
                 let wants = planned.pod.own_grace().filter(|own| *own > gets)?;
-                let at_most = wants.min(group.latest_end.saturating_sub(drain));
+                let room = whole_seconds(group.latest_end.saturating_sub(drain));
+                let at_most = wants.min(room).max(gets);
                 Some(Cut { planned, wants, gets, at_most })
             })
         })

@@ -64,7 +64,7 @@ fn the_decisions_are_told_in_the_order_of_their_time() {
              for 1 pod",
             "4.500 s 03:44:04.623 The agent was restarted in the middle and went on",
             "21.000 s 03:44:21.123 default/slow: its grace of 20 s is over, killed: main",
-            "21.005 s 03:44:21.128 plain: 2 pods ended in 20.0 s, 9.0 s to spare",
+            "21.005 s 03:44:21.128 plain: 2 pods ended in 20 s, 9 s to spare",
             "21.010 s 03:44:21.133 critical: 1 pod asked to end within 20 s",
             "30.000 s 03:44:30.123 critical: time is over, 0 ended, not seen to end: default/stuck",
             "31.000 s 03:44:31.123 last: spared, 1 pod",
@@ -96,7 +96,7 @@ fn every_pod_has_a_bar_and_a_line_of_the_table() {
         lines,
         [
             "Pod Priority Grace Asked SIGTERM Exit How it ended",
-            "priority 0 and above 2 pods · took 3.0 s of 30 s · held by default/db for the last 1.8 s",
+            "priority 0 and above 2 pods · took 3 s of 30 s · held by default/db for the last 1.8 s",
             "default/db 0 20 s 0.000 0.003 3.012 by itself; 1 resource not released still held: /data",
             "default/web 0 20 s 0.000 0.003 1.250 by itself",
         ]

@@ -71,8 +71,8 @@ fn every_pod_has_a_row_that_tells_all_about_it() {
     let words = words(&svg);
     for wanted in [
         "Clean shutdown: 3 pods ended by themselves in 8.2 s (budget 30 s).",
-        "priority 0 and above 2 pods · took 3.0 s of 30 s · held by default/database for the last 1.8 s",
-        "priority 2000000000 and above 1 pod · took 5.2 s of 27.0 s",
+        "priority 0 and above 2 pods · took 3 s of 30 s · held by default/database for the last 1.8 s",
+        "priority 2000000000 and above 1 pod · took 5.2 s of 27 s",
         "default/dns",
         "lock released 8.2 s",
         "the pods' time ends 30 s",
@@ -104,7 +104,7 @@ fn how_a_pod_ended_is_told_by_shape_and_word() {
     let words = words(&svg);
     for wanted in [
         "0.9 s",
-        "killed after 20.0 s · main",
+        "killed after 20 s · main",
         "STILL RUNS · main · still held",
         "spared",
         "ended, not known when",

@@ -51,6 +51,7 @@ async fn a_bare_node_does_what_readme_and_docs_say() -> TestResult {
     node.start().await?;
     node.write("/usr/local/bin/sudo", SUDO, 0o755)?;
     put_package(&node, &packages.deb()?, &typed)?;
+    save_files(&node)?;
     for command in &typed {
         println!("{} $ {}", command.at, command.line);
         enter(&mut node, command).await.map_err(|error| format!("{}: {error}", command.at))?;
@@ -160,6 +161,19 @@ fn put_package(node: &Node, deb: &Path, typed: &[Typed]) -> TestResult {
         assert_eq!(version(name), made, "the pages name the package of another version");
         let path = if name.starts_with('/') { name.to_owned() } else { format!("{HOME}/{name}") };
         node.install(deb, &path)?;
+    }
+    Ok(())
+}
+
+/// Saves what the pages show as a file: its name is the comment in the first line.
+fn save_files(node: &Node) -> TestResult {
+    for file in page::files(repository()) {
+        for block in Page::read(&file).blocks.iter().filter(|block| block.words() == ["yaml"]) {
+            let name = block.lines.first().and_then(|line| line.strip_prefix("# "));
+            if let Some(name) = name.filter(|name| name.ends_with(".yaml")) {
+                node.write(&format!("{HOME}/{name}"), block.lines.join("\n"), 0o644)?;
+            }
+        }
     }
     Ok(())
 }

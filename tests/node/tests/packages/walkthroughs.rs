@@ -42,6 +42,7 @@ async fn a_single_server_does_what_its_walkthrough_says() -> TestResult {
     node.add_disk(DISK).await?;
     node.write("/usr/local/bin/sudo", SUDO, 0o755)?;
     node.install_programs(&programs().await?, HOME)?;
+    lay_out(&node, &repository().join("examples/node"), &Path::new(HOME).join("examples/node"))?;
     node.start().await?;
     let page = Page::read(&repository().join(PAGE));
     let server = |block: &&Block| block.words() == ["console", "ignore", "server"];

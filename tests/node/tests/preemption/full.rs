@@ -166,7 +166,7 @@ async fn the_plan_names_both(scenario: &Scenario) -> TestResult {
     let dns = pod_like(scenario, "dns", CRITICAL);
     let text = manifest(&dns, Some(&Asks::everything()?))?;
     scenario.node.write("/tmp/dns.json", text, 0o644)?;
-    let plan = ["plan", "preemption", "--manifest", "/tmp/dns.json", "-o", "json"];
+    let plan = ["plan", "preemption", "-f", "/tmp/dns.json", "-o", "json"];
     let plan: Value = serde_json::from_str(&scenario.text(&plan).await?)?;
     assert_eq!(plan["pod"]["verdict"], "preempts", "{plan}");
     let victims = plan["pod"]["victims"].as_array().ok_or("no victims")?;
