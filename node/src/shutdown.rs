@@ -1,6 +1,5 @@
 //! Graceful shutdown as a plug-in: the lock, the plan, the run, drains and notices.
 
-mod announcer;
 mod drain;
 mod last_boot;
 mod notice;
@@ -23,14 +22,13 @@ use winddown_shutdown::{
 use crate::core::Core;
 use crate::links::Draining;
 use crate::plugin::{Joining, Lead, NodePlugin};
-use announcer::Announcer;
 use last_boot::LookBack;
 
 pub use view::plan_view;
 
 /// Ends the pods in order before the node goes down, or when it is drained.
 pub struct Shutdown {
-    inhibitor: Announcer,
+    inhibitor: Arc<dyn Inhibitor>,
     policy: watch::Receiver<Arc<Policy>>,
     state_directory: PathBuf,
     volatile_directory: Option<PathBuf>,
@@ -49,13 +47,13 @@ pub struct ShutdownHandle {
     end_pods: Arc<OnceLock<EndPods>>,
 }
 
-type EndPods = Box<dyn Fn(Announcer, Trigger) -> BoxFuture<'static, ()> + Send + Sync>;
+type EndPods = Box<dyn Fn(Arc<dyn Inhibitor>, Trigger) -> BoxFuture<'static, ()> + Send + Sync>;
 type RefusedSignals = Box<dyn Fn() -> u64 + Send + Sync>;
 
 /// The shutdown of a node.
 struct Joined<R: Runtime> {
     core: Arc<Core<R>>,
-    inhibitor: Announcer,
+    inhibitor: Arc<dyn Inhibitor>,
     policy: watch::Receiver<Arc<Policy>>,
     notices: NoticeAggregator,
     operator: Operator,
@@ -85,15 +83,15 @@ struct Kept {
 impl Shutdown {
     /// Ends the pods by `policy` when `inhibitor` announces that the node goes down, and keeps the record of
     /// the run and the reports in `state_directory`.
-    pub fn new<I: Inhibitor>(
-        inhibitor: Arc<I>,
+    pub fn new(
+        inhibitor: Arc<impl Inhibitor>,
         policy: Policy,
         state_directory: impl Into<PathBuf>,
     ) -> Self {
         let state_directory = state_directory.into();
         let reports = ReportStore::new(reports::directory(&state_directory));
         Self {
-            inhibitor: Announcer::new(inhibitor),
+            inhibitor,
             policy: watch::Sender::new(Arc::new(policy)).subscribe(),
             state_directory,
             volatile_directory: None,
@@ -253,7 +251,7 @@ impl ShutdownHandle {
     /// there is nothing to end.
     pub async fn end_pods(&self, inhibitor: Arc<impl Inhibitor>, trigger: Trigger) {
         if let Some(end_pods) = self.end_pods.get() {
-            end_pods(Announcer::new(inhibitor), trigger).await;
+            end_pods(inhibitor, trigger).await;
         }
     }
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
 use tokio::sync::watch;
 
 use crate::WallTime;
@@ -131,5 +132,5 @@ pub trait Inhibitor: Send + Sync + 'static {
     /// Lets the node go down. Idempotent within one shutdown; does nothing when none is under way.
     ///
     /// Resolves when the lock's last descriptor is closed. Cancel-safe.
-    fn release(&self) -> impl Future<Output = ()> + Send;
+    fn release(&self) -> BoxFuture<'_, ()>;
 }

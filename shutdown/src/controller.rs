@@ -28,11 +28,11 @@ mod tests;
 pub(crate) use shutdown_run::status_of_ended;
 
 /// What a [`ShutdownController`] works with.
-pub struct ShutdownParts<K, I> {
+pub struct ShutdownParts<K> {
     /// Ends the pods.
     pub killer: Arc<K>,
     /// Announces the shutdown and waits for us.
-    pub inhibitor: Arc<I>,
+    pub inhibitor: Arc<dyn Inhibitor>,
     /// Announces that the node ends at a certain time, which nothing can prevent.
     pub notices: Notices,
     /// Shut during a shutdown. The controller shuts it for a shutdown or a notice, and lifts these
@@ -74,8 +74,8 @@ pub struct ShutdownParts<K, I> {
 /// It reads states, so it also acts on a shutdown that began before it was started. Each step is
 /// persisted before it takes effect: if the agent is killed in the middle, the next one continues
 /// with the time that is left.
-pub struct ShutdownController<K, I> {
-    parts: ShutdownParts<K, I>,
+pub struct ShutdownController<K> {
+    parts: ShutdownParts<K>,
 }
 
 /// How a run ended.
@@ -129,12 +129,12 @@ enum ResumeDecision {
 
 // === impl ShutdownParts ===
 
-impl<K: PodKiller, I: Inhibitor> ShutdownParts<K, I> {
+impl<K: PodKiller> ShutdownParts<K> {
     /// What every shutdown needs, and nothing else: no notices, records, report, state file, work or events, and
     /// an admission gate and a progress of its own. Change the fields that are to be otherwise.
     pub fn new(
         killer: Arc<K>,
-        inhibitor: Arc<I>,
+        inhibitor: Arc<impl Inhibitor>,
         policy: Policy,
         clock: WallClock,
         boot_clock: BootClock,
@@ -163,9 +163,9 @@ impl<K: PodKiller, I: Inhibitor> ShutdownParts<K, I> {
 
 // === impl ShutdownController ===
 
-impl<K: PodKiller, I: Inhibitor> ShutdownController<K, I> {
+impl<K: PodKiller> ShutdownController<K> {
     /// A controller that has not begun.
-    pub fn new(parts: ShutdownParts<K, I>) -> Self {
+    pub fn new(parts: ShutdownParts<K>) -> Self {
         Self { parts }
     }
 

@@ -14,6 +14,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use winddown_shared::{Inhibitor, InhibitorState, LockState, critical};
@@ -179,23 +181,28 @@ impl Inhibitor for LogindInhibitor {
         self.0.state.clone()
     }
 
-    async fn release(&self) {
-        let mut state = self.0.state.clone();
-        let epoch = {
-            let now = state.borrow();
-            if !now.preparing || now.lock == LockState::Released {
+    fn release(&self) -> BoxFuture<'_, ()> {
+        let release = async {
+            let mut state = self.0.state.clone();
+            let epoch = {
+                let now = state.borrow();
+                if !now.preparing || now.lock == LockState::Released {
+                    return;
+                }
+                now.epoch
+            };
+            if self.0.requests.send(Request::Release { epoch }).is_err() {
                 return;
             }
-            now.epoch
+            // The supervisor answers each release of a running shutdown with `Released`. An error:
+            // the supervisor is gone, and the lock with it.
+            let _ = state
+                .wait_for(|now| {
+                    !now.preparing || now.epoch != epoch || now.lock == LockState::Released
+                })
+                .await;
         };
-        if self.0.requests.send(Request::Release { epoch }).is_err() {
-            return;
-        }
-        // The supervisor answers each release of a running shutdown with `Released`. An error:
-        // the supervisor is gone, and the lock with it.
-        let _ = state
-            .wait_for(|now| !now.preparing || now.epoch != epoch || now.lock == LockState::Released)
-            .await;
+        release.boxed()
     }
 }
 

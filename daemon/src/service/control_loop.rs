@@ -79,7 +79,7 @@ impl ControlLoop {
         unit_stop::end_pods_if_going_down(
             (&self.node, &self.shutdown),
             wanted,
-            &self.inhibitor,
+            &*self.inhibitor,
             &self.notifier,
         )
         .await;

@@ -4,6 +4,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
 use tokio::sync::watch;
 use tokio::time::Instant;
 use winddown_shared::{
@@ -24,10 +26,10 @@ const SLACK: Duration = Duration::from_secs(10);
 ///
 /// `wanted` is the time that the plan wants. A service manager that cannot be asked counts as one that only
 /// restarts the agent: ending the pods of a node that stays up is the greater harm.
-pub(super) async fn end_pods_if_going_down<R: Runtime, I: Inhibitor>(
+pub(super) async fn end_pods_if_going_down<R: Runtime>(
     (node, shutdown): (&Node<R>, &ShutdownHandle),
     wanted: Duration,
-    inhibitor: &Arc<I>,
+    inhibitor: &impl Inhibitor,
     notifier: &Notifier,
 ) {
     // Also of a notice: then the pods are being ended already.
@@ -92,7 +94,7 @@ impl Inhibitor for UnitStop {
         self.0.subscribe()
     }
 
-    async fn release(&self) {
-        self.0.send_modify(|state| state.lock = LockState::Released);
+    fn release(&self) -> BoxFuture<'_, ()> {
+        async { self.0.send_modify(|state| state.lock = LockState::Released) }.boxed()
     }
 }

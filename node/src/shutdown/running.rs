@@ -16,7 +16,6 @@ use winddown_shutdown::{
 };
 
 use super::Joined;
-use super::announcer::Announcer;
 use crate::core::FIRST_WORD;
 
 /// Where the record of a shutdown is kept: the state directory, which is there after the boot, and
@@ -47,7 +46,7 @@ pub(super) fn pick_up(
 
 impl<R: Runtime> Joined<R> {
     /// Ends the pods as at a shutdown that the login manager did not announce.
-    pub(super) async fn end_pods(self: Arc<Self>, inhibitor: Announcer, trigger: Trigger) {
+    pub(super) async fn end_pods(self: Arc<Self>, inhibitor: Arc<dyn Inhibitor>, trigger: Trigger) {
         let carried = self.unfinished_run().await;
         self.controller(inhibitor, trigger, carried).run(self.core.stop.clone()).await;
     }
@@ -77,7 +76,7 @@ impl<R: Runtime> Joined<R> {
 
     /// Ends the pods when the node goes down.
     pub(super) async fn then(self: Arc<Self>, carried: Option<RunRecord>) {
-        let controller = self.controller(self.inhibitor.clone(), self.trigger, carried);
+        let controller = self.controller(Arc::clone(&self.inhibitor), self.trigger, carried);
         // From here on the controller keeps the gate shut if need be.
         controller.hold_admission();
         self.core.gate.lift(GateReason::Startup);
@@ -87,14 +86,14 @@ impl<R: Runtime> Joined<R> {
 
     fn controller(
         &self,
-        inhibitor: Announcer,
+        inhibitor: Arc<dyn Inhibitor>,
         trigger: Trigger,
         carried: Option<RunRecord>,
-    ) -> ShutdownController<PodWorkers<RuntimeSyncer<R>>, Announcer> {
+    ) -> ShutdownController<PodWorkers<RuntimeSyncer<R>>> {
         let (core, kept) = (&self.core, &self.kept);
         ShutdownController::new(ShutdownParts {
             killer: Arc::new(core.workers.clone()),
-            inhibitor: Arc::new(inhibitor),
+            inhibitor,
             notices: self.notices.notices(),
             gate: core.gate.clone(),
             policy: self.policy.clone(),

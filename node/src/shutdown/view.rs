@@ -13,9 +13,7 @@ use winddown_control::api::{
     PlannedWork, ReportList, ShutdownPlan, WithdrawAnswer,
 };
 use winddown_control::{ApiError, Peer};
-use winddown_shared::{
-    Grace, Inhibitor, InhibitorState, LockState, PodKiller, RequestReport, Runtime,
-};
+use winddown_shared::{Grace, InhibitorState, LockState, PodKiller, RequestReport, Runtime};
 use winddown_shutdown::{Budget, Plan, Progress, ProgressPhase, Trigger, plan_with, plan_within};
 
 use super::{Joined, last_boot, reports};

@@ -2,13 +2,13 @@
 
 use std::pin::pin;
 
-use winddown_shared::{GateReason, Inhibitor, PodKiller};
+use winddown_shared::{GateReason, PodKiller};
 
 use super::ShutdownController;
 use super::signals::{ShutdownSignals, SignalState};
 use crate::{RunPhase, Trigger};
 
-impl<K: PodKiller, I: Inhibitor> ShutdownController<K, I> {
+impl<K: PodKiller> ShutdownController<K> {
     /// Shuts the gate if a shutdown or a notice is in force, or an earlier agent has begun a run.
     /// [`run`](Self::run) does so too, with its first step: callers that kept the gate shut until
     /// then may now lift their reason.

@@ -14,7 +14,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use winddown_shared::critical::panic_text;
-use winddown_shared::{Inhibitor, KillReason, KillRequest, Pod, PodKiller};
+use winddown_shared::{KillReason, KillRequest, Pod, PodKiller};
 
 use super::shutdown_run::status_of_ended;
 use super::signals::SignalState;
@@ -26,7 +26,7 @@ use crate::{Budget, GroupReport, PodEnd, PodReport, RunOrder};
 /// How often the time limit is checked.
 const LOOK: Duration = Duration::from_millis(250);
 
-impl<K: PodKiller, I: Inhibitor> ShutdownController<K, I> {
+impl<K: PodKiller> ShutdownController<K> {
     /// Begins the kill of everything that runs and waits until it is gone, the time is over, or `cancel`
     /// fires. Also tells whether it is known that this was all: what becomes known meanwhile is asked too.
     pub(super) async fn end_all(

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::{Instant, sleep, timeout_at};
-use winddown_shared::{Inhibitor, PodKiller, WallTime, error_chain};
+use winddown_shared::{PodKiller, WallTime, error_chain};
 
 use super::ShutdownController;
 use super::release::FOR_REPORT;
@@ -32,7 +32,7 @@ const RETRY_AT_MOST: Duration = Duration::from_secs(60);
 /// The start of the run on its way into the state file.
 pub(super) type Noted = JoinHandle<StateTimes>;
 
-impl<K: PodKiller, I: Inhibitor> ShutdownController<K, I> {
+impl<K: PodKiller> ShutdownController<K> {
     /// Writes the start into the state file in the background: no pod waits for the disk.
     pub(super) fn note_start(&self, at: WallTime) -> Noted {
         let file = self.parts.state_file.clone();

@@ -6,9 +6,7 @@ use std::time::Duration;
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
 use tokio::time::{Instant, timeout_at};
-use winddown_shared::{
-    Inhibitor, PodKiller, PodLabel, ShutdownPoint, ShutdownWork, WorkContext, WorkError,
-};
+use winddown_shared::{PodKiller, PodLabel, ShutdownPoint, ShutdownWork, WorkContext, WorkError};
 
 use super::ShutdownController;
 use super::signals::ShutdownSignals;
@@ -19,7 +17,7 @@ use crate::{RunReport, WorkOutcome, WorkReport};
 /// The part of the time that is kept for the report.
 pub(super) const FOR_REPORT: Duration = Duration::from_millis(300);
 
-impl<K: PodKiller, I: Inhibitor> ShutdownController<K, I> {
+impl<K: PodKiller> ShutdownController<K> {
     /// Does what is to be done before the node is let go, until `until`, and names the pods whose last
     /// status was not told. The report gets the time that is left. Ends early if the node stays up.
     pub(super) async fn work_before_release(
@@ -78,7 +76,7 @@ impl<K: PodKiller, I: Inhibitor> ShutdownController<K, I> {
                     Some((work, Err(_))) => (work, WorkEnd::panicked()),
                     None => return not_told,
                 },
-                // What is not told is told while pods come back.
+                // What was not sent is sent while pods come back.
                 () = &mut called_off => break,
             };
             self.release_work_ended(run, work, started, end);

@@ -9,9 +9,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use winddown_shared::critical::panic_text;
-use winddown_shared::{
-    Event, Inhibitor, KillReason, NodeEnding, PodKiller, RequestReport, StatusOverride,
-};
+use winddown_shared::{Event, KillReason, NodeEnding, PodKiller, RequestReport, StatusOverride};
 
 use super::finalize::Noted;
 use super::signals::{ShutdownSignals, SignalState};
@@ -58,7 +56,7 @@ struct Carried {
     work: Vec<WorkReport>,
 }
 
-impl<K: PodKiller, I: Inhibitor> ShutdownController<K, I> {
+impl<K: PodKiller> ShutdownController<K> {
     /// Ends the pods because of `signal`, or resumes doing so.
     pub(super) async fn shut_down(
         &self,

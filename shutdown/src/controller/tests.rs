@@ -2,6 +2,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
@@ -44,9 +45,11 @@ impl Inhibitor for Login {
         self.fake.state()
     }
 
-    async fn release(&self) {
-        self.releases.fetch_add(1, Ordering::SeqCst);
-        self.fake.release().await;
+    fn release(&self) -> BoxFuture<'_, ()> {
+        Box::pin(async {
+            self.releases.fetch_add(1, Ordering::SeqCst);
+            self.fake.release().await;
+        })
     }
 }
 

@@ -1,5 +1,6 @@
 //! A login manager that does what the test says.
 
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -58,13 +59,15 @@ impl Inhibitor for FakeInhibitor {
         self.0.subscribe()
     }
 
-    async fn release(&self) {
-        self.0.send_if_modified(|s| {
-            let releases = s.preparing && s.lock == LockState::Held;
-            if releases {
-                s.lock = LockState::Released;
-            }
-            releases
-        });
+    fn release(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
+        Box::pin(async {
+            self.0.send_if_modified(|s| {
+                let releases = s.preparing && s.lock == LockState::Held;
+                if releases {
+                    s.lock = LockState::Released;
+                }
+                releases
+            });
+        })
     }
 }

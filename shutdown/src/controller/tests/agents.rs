@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
@@ -31,12 +32,14 @@ impl Inhibitor for Lock {
         self.fake.state()
     }
 
-    async fn release(&self) {
-        self.world.0.fuse.pass(Fault::Release { gone: false }).await;
-        let held = self.fake.is_held();
-        self.fake.release().await;
-        self.gone.fetch_add(usize::from(held && !self.fake.is_held()), Ordering::SeqCst);
-        self.world.0.fuse.pass(Fault::Release { gone: true }).await;
+    fn release(&self) -> BoxFuture<'_, ()> {
+        Box::pin(async {
+            self.world.0.fuse.pass(Fault::Release { gone: false }).await;
+            let held = self.fake.is_held();
+            self.fake.release().await;
+            self.gone.fetch_add(usize::from(held && !self.fake.is_held()), Ordering::SeqCst);
+            self.world.0.fuse.pass(Fault::Release { gone: true }).await;
+        })
     }
 }
 
