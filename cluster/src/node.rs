@@ -6,7 +6,7 @@
 //! stays, also what they do to it while this agent is away.
 //!
 //! # Behaviour
-//! - State in, state out: the controller is told how things are, compares that with the node as the
+//! - State in, state out: the controller takes how things are, compares that with the node as the
 //!   server has it, and writes the difference. What it was told while the server was away is one
 //!   difference when it is back.
 //! - The start of a shutdown is written at once: Ready, both conditions of KEP-6249 in one request, and
@@ -37,7 +37,7 @@ mod ticker;
 mod tests;
 
 pub use conditions::{
-    DRAIN_IN_PROGRESS, DRAINED, Draining, Health, Pressure, READY, SHUTDOWN_IN_PROGRESS,
+    DRAIN_IN_PROGRESS, DRAINED, Draining, Health, Pressure, READY, SHUTDOWN_IN_PROGRESS, condition,
 };
 pub use controller::{
     NodeController, NodeControllerBuilder, NodeScope, NodeSettings, NodeSettingsError, Registration,

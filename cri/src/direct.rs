@@ -68,7 +68,7 @@ impl Direct {
     }
 
     /// Holds its mount namespace. None if it has ended, or if this process may not (it takes
-    /// `CAP_SYS_PTRACE`): then its end is told later. Reads no file; blocks for no longer than opening
+    /// `CAP_SYS_PTRACE`): then its end is reported later. Reads no file; blocks for no longer than opening
     /// one in /proc does.
     pub(super) fn hold_mounts(&self) -> Option<HeldMounts> {
         let held = File::open(format!("/proc/{}/ns/mnt", self.pid)).ok()?;

@@ -398,7 +398,7 @@ impl Context {
         self.adopted.store(true, Ordering::Release);
     }
 
-    /// How the runtime's container ids are told from others': `containerd`, `cri-o`.
+    /// The prefix of the runtime's container ids: `containerd`, `cri-o`.
     fn scheme(&self) -> String {
         let health = self.health.borrow();
         health.version.split(' ').next().filter(|name| !name.is_empty()).unwrap_or("cri").to_owned()

@@ -197,7 +197,7 @@ async fn ask_last_exits(context: &Context, entry: &PodEntry) {
             .collect()
     };
     for (name, id) in unknown {
-        // It is told for completeness' sake only.
+        // It is reported for completeness only.
         let Ok(seen) = observe::ask(context, entry, &id, false).await else { continue };
         if let Some(container) = entry.lock().container(&name) {
             container.last_exit = seen.exit();

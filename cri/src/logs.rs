@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use winddown_engine::files;
 use winddown_shared::error_chain;
+use winddown_shim::log;
 
 use super::{Context, api};
 
@@ -66,31 +67,15 @@ fn running(context: &Context) -> Vec<(Arc<str>, PathBuf)> {
     all
 }
 
-/// Moves a log that is longer than `max_bytes` out of the way: `0.log` becomes `0.log.1`, and so on up
-/// to `max_files` files. True if the runtime has to begin a new one: one that is not there was turned
-/// before, and the runtime did not do it.
+/// Turns a log that is longer than `max_bytes`. True if the runtime has to begin a new one: one that is not there
+/// was turned before, and the runtime did not do it.
 fn turn(path: &Path, max_bytes: u64, max_files: u32) -> io::Result<bool> {
     match fs::symlink_metadata(path) {
         Ok(found) if found.is_file() && found.size() > max_bytes => {}
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(true),
         _ => return Ok(false),
     }
-    let numbered = |n: u32| {
-        let mut name = path.as_os_str().to_owned();
-        name.push(format!(".{n}"));
-        PathBuf::from(name)
-    };
-    if max_files <= 1 {
-        fs::remove_file(path)?;
-        return Ok(true);
-    }
-    for n in (1..max_files - 1).rev() {
-        match fs::rename(numbered(n), numbered(n + 1)) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
-    }
-    fs::rename(path, numbered(1))?;
+    log::turn(path, max_files)?;
     Ok(true)
 }
 

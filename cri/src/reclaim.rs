@@ -15,7 +15,7 @@ mod images;
 
 pub(crate) use images::ImageAges;
 
-/// How long a container that has just ended is waited for to be told of by the runtime.
+/// How long the runtime may take to report a container that has just ended.
 const TOLD: Duration = Duration::from_secs(5);
 
 impl Garbage for CriRuntime {

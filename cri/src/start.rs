@@ -131,7 +131,7 @@ async fn run(
         Ok(seen) => {
             exits::enter(context, entry, &seen);
         }
-        // It runs; when it ends is told by the next listing.
+        // It runs; the next listing says when it ends.
         Err(error) => {
             tracing::warn!(pod = %pod.label(), container = %name, error = error_chain(&error), "cannot ask about a container that was started");
             entry.lock().own.unsure = true;

@@ -183,17 +183,7 @@ impl LogFile {
     }
 
     fn turn(&mut self) -> io::Result<()> {
-        let path = &self.target.path;
-        for n in (1..self.target.max_files.max(1)).rev() {
-            let from = if n == 1 { path.clone() } else { numbered(path, n - 1) };
-            match std::fs::rename(&from, numbered(path, n)) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-                _ => {}
-            }
-        }
-        if self.target.max_files <= 1 {
-            std::fs::remove_file(path)?;
-        }
+        turn(&self.target.path, self.target.max_files)?;
         self.file = None;
         self.reopen()
     }
@@ -234,6 +224,24 @@ impl Tail {
         }
         text[from..].to_owned()
     }
+}
+
+/// Moves the log out of the way, for a new one: `0.log` becomes `0.log.1`, and so on up to `max_files` files.
+///
+/// # Errors
+/// A file cannot be renamed or removed. One that is not there is none.
+pub fn turn(path: &Path, max_files: u32) -> io::Result<()> {
+    for n in (1..max_files.max(1)).rev() {
+        let from = if n == 1 { path.to_owned() } else { numbered(path, n - 1) };
+        match std::fs::rename(&from, numbered(path, n)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+    }
+    if max_files <= 1 {
+        std::fs::remove_file(path)?;
+    }
+    Ok(())
 }
 
 fn numbered(path: &Path, n: u32) -> PathBuf {

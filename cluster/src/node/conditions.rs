@@ -205,13 +205,13 @@ fn same_words(want: &NodeCondition, has: &NodeCondition) -> bool {
     want.status == has.status && want.reason == has.reason && want.message == has.message
 }
 
-fn condition(kind: &str, on: bool, reason: &str, message: &str) -> NodeCondition {
+/// A condition of this type that is true or false, without times.
+pub fn condition(kind: &str, on: bool, reason: &str, message: &str) -> NodeCondition {
     NodeCondition {
         type_: kind.to_owned(),
         status: if on { "True" } else { "False" }.to_owned(),
         reason: Some(reason.to_owned()),
         message: Some(message.to_owned()),
-        last_heartbeat_time: None,
-        last_transition_time: None,
+        ..NodeCondition::default()
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::NodeCondition;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity as ApiQuantity;
-use winddown_cluster::node::NodeFacts;
+use winddown_cluster::node::{NodeFacts, condition};
 use winddown_pod_references::NodeAmounts;
 use winddown_shared::{Allocatable, Quantity, QuantityFormat, ResourceName};
 
@@ -87,16 +87,6 @@ fn unprotected(why: Option<&str>) -> NodeCondition {
             "Protected",
             "A shutdown of the machine waits for the pods.",
         ),
-    }
-}
-
-fn condition(kind: &str, on: bool, reason: &str, message: &str) -> NodeCondition {
-    NodeCondition {
-        type_: kind.to_owned(),
-        status: if on { "True" } else { "False" }.to_owned(),
-        reason: Some(reason.to_owned()),
-        message: Some(message.to_owned()),
-        ..NodeCondition::default()
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Formatted as the generator does it, so that a test can compare.
 
-#[allow(
+#![allow(
     clippy::all,
     clippy::pedantic,
     clippy::nursery,
@@ -13,21 +13,11 @@
     rust_2018_idioms,
     dead_code
 )]
+
 #[rustfmt::skip]
 #[path = "generated/runtime.v1.rs"]
 mod runtime_v1;
 
-#[allow(
-    clippy::all,
-    clippy::pedantic,
-    clippy::nursery,
-    clippy::unwrap_used,
-    missing_docs,
-    unreachable_pub,
-    rustdoc::all,
-    rust_2018_idioms,
-    dead_code
-)]
 #[rustfmt::skip]
 #[path = "generated/grpc.health.v1.rs"]
 pub mod health;
