@@ -39,7 +39,7 @@ pub(super) struct Plugin {
     args: Vec<String>,
     env: Vec<(String, String)>,
     version: &'static str,
-    /// What it is told in `KUBERNETES_EXEC_INFO`.
+    /// What `KUBERNETES_EXEC_INFO` passes to it.
     info: String,
     hint: String,
     patience: Duration,

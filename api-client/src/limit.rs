@@ -37,7 +37,7 @@ pub(crate) enum Urgency {
     Late,
 }
 
-/// A token bucket that is told by one number: when it would be full again.
+/// A token bucket as one number: when it would be full again.
 #[derive(Clone, Debug)]
 struct Bucket {
     every: Duration,

@@ -11,7 +11,7 @@ use super::{CommandError, Exit, Output};
 /// How long threads that wait for a disk may take when a command ends.
 pub(super) const LAST_THREADS: Duration = Duration::from_millis(500);
 
-/// After this long a wait is told, and told again.
+/// A wait is reported after this long, and again each time it passes.
 const TICK: Duration = Duration::from_secs(1);
 
 /// Runs a command that talks to the agent on a runtime of one thread.

@@ -76,7 +76,7 @@ impl KubeletHold {
                     self.was_gone.store(true, Ordering::Relaxed);
                     self.hold_back(node).await;
                 }
-                // Whether the node goes down is told no more: it does not come back either.
+                // Nothing says any more whether the node goes down: the kubelet stays stopped.
                 else => return,
             }
         }

@@ -9,7 +9,7 @@
 //!   no budget selects is deleted at once. What they refuse is asked
 //!   again for a share of the grace, and then the pod is deleted: a node that goes down takes its pods
 //!   along in any case, and in order is better.
-//! - A grace that is shortened meanwhile is told to the API server by another deletion.
+//! - A grace that is shortened meanwhile reaches the API server as another deletion.
 //! - A pod is gone when the kubelet, told to end it, has taken its sandbox down; or when the API server
 //!   says that its containers have ended, and the container runtime agrees. A runtime that cannot be asked
 //!   is not waited for. While the node goes down, the ends of its containers are enough, as the kernel tells them.

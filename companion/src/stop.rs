@@ -40,7 +40,7 @@ pub(super) const LOOK_AGAIN: Duration = Duration::from_millis(50);
 /// Requests that end pods at a time, each with a connection of its own: a whole group of most nodes. A kubelet that
 /// ends the first pods of a group meanwhile delays the requests for the others.
 const AT_ONCE: usize = 100;
-/// With so much left of its grace a container was not killed: graces are told in whole seconds.
+/// With so much left of its grace a container was not killed: graces are sent in whole seconds.
 const NOT_KILLED: Duration = Duration::from_secs(2);
 /// The least that containers get of a grace that is over.
 const LAST_GRACE: Duration = Duration::from_secs(1);

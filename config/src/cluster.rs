@@ -83,7 +83,7 @@ pub enum EndedPods {
     /// They stay.
     #[default]
     Keep,
-    /// They are removed so long after they were ended; 1 s to 30 days.
+    /// They are removed this long after they were ended; 1 s to 30 days.
     Ttl(Duration),
 }
 

@@ -180,7 +180,7 @@ fn watch<A: AgentApi>(shared: &Arc<Shared<A>>, peer: Peer) -> Answer {
     Ok(respond::json_lines(watcher.lines()))
 }
 
-/// One client that is told of every change.
+/// One client that follows every change.
 struct Watcher<A> {
     api: Arc<A>,
     changes: watch::Receiver<u64>,

@@ -67,7 +67,7 @@ enum Deed {
 // === impl EndNotices ===
 
 impl EndNotices {
-    /// Writes below `dir`, which should be in memory; without it pods have no files, and their hooks are told alone.
+    /// Writes below `dir`, which should be in memory; without it pods have no files, and only their hooks get the notice.
     /// Must be called inside a tokio runtime.
     pub fn start(dir: Option<PathBuf>, wall: WallClock) -> Self {
         let (queue, mut due) = mpsc::unbounded_channel();

@@ -41,7 +41,7 @@ pub fn status<B: Boundary>(state: &PodState<B>, scheme: &str) -> PodRuntimeStatu
     PodRuntimeStatus { containers, started_at: state.started_at, ips: state.ips.clone() }
 }
 
-/// A container whose status is told.
+/// A container whose status is reported.
 struct Shown<'a, B: Boundary> {
     container: &'a Container<B>,
     /// The newest run that counts.

@@ -47,7 +47,7 @@ impl Growth {
         Ok((growth.clone(), GrowthTeller { stream, growth }))
     }
 
-    /// Follows the directory that has this path now. What happens after the call is told. Blocks on the file
+    /// Follows the directory that has this path now. What happens after the call is reported. Blocks on the file
     /// system.
     ///
     /// # Errors
@@ -103,7 +103,7 @@ impl GrowthTeller {
 
 impl Growing {
     /// Resolves when something has changed since the last call, or since the directory is followed. False:
-    /// nothing more is told. Cancel-safe.
+    /// nothing more is reported. Cancel-safe.
     pub async fn changed(&mut self) -> bool {
         self.changes.changed().await.is_ok()
     }

@@ -1,4 +1,4 @@
-//! Files that are replaced whole, and directories whose changes are told.
+//! Files that are replaced whole, and watches of directories.
 //!
 //! * [`replace`]: a reader and a crash see the old content or the new one, never a part.
 //! * [`Watch`]: inotify, as a hint that a look is worth while.

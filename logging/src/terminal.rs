@@ -57,7 +57,7 @@ pub(super) fn render(line: &Line, seconds: f64, colour: bool) -> String {
     text
 }
 
-/// Lines of the other phases are told by the part that saw them, with fields.
+/// The part that saw the other phases logs them, with fields.
 fn is_decision(phase: &str) -> bool {
     !matches!(phase, "lock" | "manifests" | "notice" | "runtime" | "cluster")
 }

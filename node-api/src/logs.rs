@@ -78,7 +78,7 @@ pub(crate) async fn open(
     let (status, place, growth) = (status.cloned(), place.clone(), context.growth.clone());
     let reads = Arc::clone(&context.reads);
     let opening = tokio::task::spawn_blocking(move || {
-        // Before anything is read: what comes later is told.
+        // Before anything is read: what comes later is reported.
         let growing = match (&run, growth) {
             (Some(_), Some(growth)) => Some(growth.follow(&directory).map_err(no_log)?),
             (Some(_), None) => {

@@ -1,7 +1,7 @@
 //! The node's metrics, in the OpenMetrics text format.
 //!
 //! # Behaviour
-//! What happens is counted as it is told ([`Metrics`] is a [`Recorder`] and a [`WorkerObserver`]); how things stand is
+//! What happens is counted as it is recorded ([`Metrics`] is a [`Recorder`] and a [`WorkerObserver`]); how things stand is
 //! handed in at each scrape as [`NodeFacts`], so that all samples of one scrape are of one moment.
 //! Families that the kubelet has keep its names, labels and meanings; the others begin with
 //! `winddown_`. `docs/reference/metrics.md` lists all of them.

@@ -4,7 +4,7 @@
 //! duration counted from when the file was written (`90s`, `2min 30s`). What follows is the text. A
 //! file that is not there is no notice; taking it away withdraws the notice. What cannot be read as
 //! a deadline is warned about and changes nothing. The directory may be another user's: a link is not
-//! followed, only a regular file is opened, and nothing of what is no notice is told.
+//! followed, only a regular file is opened, and nothing that is not a notice is repeated.
 
 mod content;
 #[cfg(debug_assertions)]

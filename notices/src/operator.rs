@@ -216,7 +216,7 @@ impl Inner {
     }
 }
 
-/// What is in `file`; if that cannot be told, the log says what to do.
+/// What is in `file`; if that cannot be read, the log says what to do.
 fn read<T: DeserializeOwned>(file: &KeptFile, next: &str) -> Option<T> {
     file.read().unwrap_or_else(|error| {
         tracing::warn!("{} cannot be read: {error}; {next}", file.path().display());

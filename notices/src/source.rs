@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::NoticePublisher;
 
-/// How long the machine has been up; none when that cannot be told.
+/// How long the machine has been up; none when that is not known.
 pub type Uptime = fn() -> Option<Duration>;
 
 /// Something that knows when the node ends.

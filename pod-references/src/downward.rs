@@ -1,4 +1,4 @@
-//! What a pod may be told of itself. Pure.
+//! What a pod may learn about itself. Pure.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -23,7 +23,7 @@ pub struct NodeAmounts {
     pub ephemeral_storage_bytes: i64,
 }
 
-/// Why an amount cannot be told.
+/// Why an amount is not known.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Untold {
     /// The container has no limit, and what the node has is not known yet.

@@ -1,6 +1,6 @@
 //! `winddown status --watch` on a terminal: one screen, whatever its size.
 //!
-//! Ages would grow old while nothing happens, so what lies in the past is told by the clock; only
+//! Ages would grow old while nothing happens, so the past is shown by the clock; only
 //! what comes to an end is counted down.
 
 use std::time::Duration;

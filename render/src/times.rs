@@ -1,13 +1,13 @@
-//! How times are told.
+//! How times are shown.
 
 use winddown_shared::WallTime;
 use winddown_shared::display::age;
 
-/// What now is, and how the past is told.
+/// What now is, and how the past is shown.
 #[derive(Clone, Copy)]
 pub(super) struct Times {
     pub(super) now: WallTime,
-    /// What lies in the past is told by the clock, so that it stays true; otherwise by its age.
+    /// The past is shown by the clock, so that it stays true; otherwise by its age.
     pub(super) clock: bool,
     /// There is little room, and only what comes matters.
     pub(super) brief: bool,

@@ -56,7 +56,7 @@ impl BootClock {
         Self { now: Arc::new(read), system_start: Duration::ZERO }
     }
 
-    /// The same on a system that was started so long after its kernel: in a container the boot id is
+    /// The same on a system that was started this long after its kernel: in a container the boot id is
     /// that of the host, and after a soft reboot that of before, and does not tell one start of the
     /// system from another.
     #[must_use]

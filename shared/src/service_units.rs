@@ -9,8 +9,8 @@ use tokio::sync::broadcast;
 
 /// Transient services of a service manager.
 ///
-/// Every call is bounded in time by the implementer. None of them waits for a service: what becomes of
-/// it is told by [`changes`](Self::changes).
+/// Every call is bounded in time by the implementer. None of them waits for a service:
+/// [`changes`](Self::changes) reports what becomes of it.
 pub trait ServiceUnits: Send + Sync + 'static {
     /// Asks for a transient service to be started. Resolves when that was accepted.
     ///

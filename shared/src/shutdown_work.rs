@@ -73,7 +73,7 @@ pub enum WorkError {
     /// It failed; why, for people.
     #[error("{0}")]
     Failed(Arc<str>),
-    /// The last statuses of these pods could not be told; the next agent does it.
+    /// The final statuses of these pods could not be sent; the next agent sends them.
     #[error("the last status of {} was not told", pod_count(.0.len()))]
     NotTold(Vec<PodLabel>),
 }

@@ -11,7 +11,7 @@ pub trait PodStatsSource: Send + Sync + 'static {
     ///
     /// Memory and processes are read for this call. What is on disk takes a walk through files, so it
     /// is kept: with `disk_age` what is older than that is measured again (off the async threads, in
-    /// bounded time, never two walks at once), without it what is there is told. Cancel-safe.
+    /// bounded time, never two walks at once), without it the last measurement is given. Cancel-safe.
     ///
     /// # Errors
     /// Nothing is known of any pod. What is not known of one pod, or of a part of it, is absent.

@@ -50,7 +50,7 @@ impl Server {
         self.folder.path().join("shutdown.sock")
     }
 
-    /// Begins anew: whoever was connected is not any more.
+    /// Begins anew: earlier connections are gone.
     fn serve(&mut self) {
         if let Some(serving) = self.serving.take() {
             serving.abort();

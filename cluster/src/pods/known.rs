@@ -396,7 +396,7 @@ impl Known {
         is_news
     }
 
-    /// Whether a failure is to be told: it is another one than the last.
+    /// Whether to report a failure: it differs from the last one.
     pub(crate) fn fail(&mut self, error: &str) -> bool {
         let is_news = self.failure.as_deref() != Some(error);
         if is_news {

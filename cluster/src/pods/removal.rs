@@ -25,7 +25,7 @@ pub(crate) async fn remove<A: PodApi, T: StatusSide, R>(
         () = parts.cancel.cancelled() => return Outcome::Done,
     }
     let Ok(_permit) = parts.removals.acquire().await else { return Outcome::Done };
-    // It may be gone by now: its last word can be told long after it was said.
+    // It may be gone by now: its final status may be sent long after it was said.
     let due = parts.known.get(&uid).filter(|known| {
         known.presence == ApiPresence::Present && known.is_deleting() && !known.removed
     });

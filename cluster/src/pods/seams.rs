@@ -25,7 +25,7 @@ pub trait StatusSide: Send + Sync + 'static {
     /// that a foreign change of what this node owns is undone.
     fn api_saw(&self, pod: &Pod);
 
-    /// The object is gone from the API for sure: nothing more is to be told.
+    /// The object is certainly gone from the API: there is nothing more to send.
     fn gone(&self, uid: &PodUid);
 
     /// Resolves when the API server has acknowledged what was last submitted for the pod, when there is

@@ -103,7 +103,7 @@ impl<A: PodApi, T: StatusSide, R: Prepare> Parts<A, T, R> {
             }
             None => return,
         };
-        // Of one that may be gone there is nothing to be told before it was looked up.
+        // Nothing is sent for a pod that may be gone before it has been looked up.
         if presence == ApiPresence::Present {
             self.submit(&given.pod, last, true);
         }

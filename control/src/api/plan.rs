@@ -18,7 +18,7 @@ pub struct ShutdownPlan {
     /// How long pods are not ready before the first SIGTERM, in seconds; absent if they are not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub endpoint_drain_seconds: Option<f64>,
-    /// The node is gone so long after the signal, which is what was asked for, in seconds.
+    /// How long after the signal the node is gone, as asked for, in seconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub within_seconds: Option<f64>,
     /// Set when logind, or the time that was asked for, allows less than the configuration asks for.

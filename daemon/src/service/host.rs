@@ -37,8 +37,8 @@ pub(super) fn usage_places(config: &Config) -> UsagePlaces {
 /// How long the start of the agent waits for systemd's word; a system bus answers within milliseconds.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// The same, and with it when user space was started, which a soft reboot does anew. A kind of shutdown
-/// that could not be learned is told by that.
+/// The same, and with it when user space was started, which a soft reboot does anew. Where
+/// the kind of the shutdown could not be learned, this tells a soft reboot from the others.
 pub(super) async fn boot_clock_of_user_space() -> BootClock {
     let clock = boot_clock();
     let asked =

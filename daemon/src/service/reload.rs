@@ -11,7 +11,7 @@ use winddown_machine::host::wall_clock;
 use super::{ServiceOptions, StartError, load};
 use winddown_node::Configuration;
 
-/// A file that has not been read by then is told; the reading goes on.
+/// A file that has not been read by then is reported; the reading goes on.
 const SLOW: Duration = Duration::from_secs(10);
 
 /// What a reading came to; the outer error is a panic.

@@ -1,4 +1,4 @@
-//! Facts made by whoever means harm, or by a node that is in a bad way.
+//! Facts made by an attacker, or by a node in a bad state.
 
 use super::*;
 use winddown_control::api::ManifestProblem;

@@ -52,7 +52,7 @@ impl CgroupTree {
         (dir.join("pids.current"), dir.join("pids.max"))
     }
 
-    /// Where a cgroup's processor time is told.
+    /// The file with a cgroup's processor time.
     pub(super) fn cpu_time(&self, cgroup: &str) -> PathBuf {
         let (dir, is_v1) = self.of("cpuacct", cgroup);
         dir.join(if is_v1 { "cpuacct.usage" } else { "cpu.stat" })

@@ -137,7 +137,7 @@ async fn listen(
 // === impl Listening ===
 
 impl Listening {
-    /// Passes the next alarm on. False: nothing will be told any more. Cancel-safe.
+    /// Passes the next alarm on. False: there will be no more alarms. Cancel-safe.
     async fn next(&self, tell: &mut impl FnMut(StallEvent)) -> bool {
         let pressed = self.watch.pressed().await;
         match pressed {

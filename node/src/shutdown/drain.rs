@@ -173,7 +173,7 @@ async fn send_pods(
     events: mpsc::UnboundedSender<DrainEvent>,
 ) {
     while let Some(event) = happened.recv().await {
-        // Groups are told by the drain itself: a shutdown's are not its own.
+        // The drain itself reports groups: a shutdown's are not its own.
         if let Event::PodStopped { .. } = event
             && let Some(told) = drain_event(&event)
         {

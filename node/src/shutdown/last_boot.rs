@@ -25,7 +25,7 @@ pub(super) struct LookBack {
 }
 
 impl LookBack {
-    /// Nothing is known, and nothing is to be told: for rehearsals.
+    /// Nothing is known and nothing is reported: for rehearsals.
     pub(super) fn nothing() -> Self {
         Self { last: LastBoot::Unknown, is_news: false }
     }
@@ -68,7 +68,7 @@ impl LookBack {
         Self { last, is_news: first || again }
     }
 
-    /// What is to be told of it now, if anything.
+    /// What to report of it now, if anything.
     pub(super) fn event(&self) -> Option<Event> {
         let text = self.last.describe().filter(|_| self.is_news)?;
         Some(Event::LastBoot { graceful: self.last.graceful(), text: text.into() })

@@ -5,7 +5,7 @@ use winddown_shutdown::LastBoot;
 
 use super::*;
 
-/// A runtime that runs `pods`, whoever started them.
+/// A runtime that runs `pods`, no matter what started them.
 async fn running(pods: &[&Pod]) -> FakeRuntime {
     let runtime = FakeRuntime::default();
     for pod in pods {

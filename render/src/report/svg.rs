@@ -20,7 +20,7 @@ use rows::Rows;
 use scale::{Reach, Scale};
 use sizes::{MARGIN, Sizes, WIDTH};
 
-/// Colours for light and for dark surroundings. Nothing is told by colour alone.
+/// Colours for light and for dark surroundings. Nothing is conveyed by colour alone.
 pub(super) const THEME: &str = include_str!("svg/theme.css");
 
 /// How many of the report's warnings are shown.

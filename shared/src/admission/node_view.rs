@@ -29,7 +29,7 @@ pub struct NodeView {
 
 /// What a node has for pods: cpu in thousandths, all else in base units.
 ///
-/// A resource that the node has none of is told from one it does not know.
+/// A resource that the node has none of differs from one it does not know.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Allocatable(BTreeMap<ResourceName, i64>);
 

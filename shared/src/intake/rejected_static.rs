@@ -151,7 +151,7 @@ impl<R: Runtime> Intake<R> {
             return self.rejected_static.forget(pod.uid());
         }
         if !self.workers.is_known_terminated(pod.uid()) {
-            // Its end will be told like any other.
+            // Its end will be reported like any other.
             return self.rejected_static.put_off(pod.uid(), ReturnDelays::MOST);
         }
         if matches!(self.admission.decide(pod, others), Verdict::Refused(_)) {

@@ -139,7 +139,7 @@ impl StatusStore {
     }
 
     /// The pods whose status changed after `seen`, the longest unchanged first, and what to ask with
-    /// the next time. 0 asks for all. Pods that were forgotten are not told of.
+    /// the next time. 0 asks for all. Pods that were forgotten are not among them.
     ///
     /// Takes time with the number of changes, not of pods.
     pub fn changed_since(&self, seen: u64) -> (Vec<StatusEntry>, u64) {

@@ -28,7 +28,7 @@ struct Shared<T> {
     completed: Notify,
 }
 
-/// What those who wait are told.
+/// What waiters get.
 #[derive(Clone, Debug)]
 enum Completion<T> {
     Done(T),
@@ -75,7 +75,7 @@ impl<T: Clone + Default> Drop for CompletionSender<T> {
 // === impl CompletionReceiver ===
 
 impl<T: Clone> CompletionReceiver<T> {
-    /// Resolves when the word is told, or with `None` when the workers are gone. Cancel-safe.
+    /// Resolves with the outcome, or with `None` when the workers are gone. Cancel-safe.
     pub(super) async fn wait(self) -> Option<T> {
         loop {
             let completed = self.0.completed.notified();

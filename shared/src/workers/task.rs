@@ -97,7 +97,7 @@ struct Done {
     told: Option<StepReport>,
 }
 
-/// What others are told of a step.
+/// What others learn of a step.
 enum StepReport {
     Event(Event),
     /// Complete once it is known when the step is tried again.

@@ -189,7 +189,7 @@ async fn a_static_pod_first_seen_over_or_killed_is_not_stopped_if_nothing_of_it_
     }
 }
 
-/// The kubelet's worker lives in the context of whoever sent the first update.
+/// The kubelet's worker lives in the context of the first update's sender.
 #[tokio::test(start_paused = true)]
 async fn a_worker_outlives_the_task_that_sent_its_first_update() {
     let b = bench();

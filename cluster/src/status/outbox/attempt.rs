@@ -47,7 +47,7 @@ pub(super) enum Fault {
     Later { after: Option<Duration>, error: String },
 }
 
-/// What is to be told.
+/// What is to be sent.
 #[derive(Clone, Debug)]
 pub(super) struct Job {
     pub(super) ticket: u64,

@@ -10,7 +10,7 @@ use crate::workers::record::{Lifecycle, Record};
 use crate::{KillReason, PodUid};
 
 impl State {
-    /// The workers are gone: all that wait for an end are told so.
+    /// The workers are gone, and so are the ends that others wait for: says so to all of them.
     pub(in crate::workers) fn give_up(&self) {
         for record in self.records.values() {
             if let Some(ending) = &record.ending {

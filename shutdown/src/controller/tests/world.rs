@@ -27,7 +27,7 @@ pub(super) enum Fault {
     Release { gone: bool },
 }
 
-/// Stops whoever reaches a fault for good: nothing after it happens.
+/// Stops for good what reaches a fault: nothing after it happens.
 #[derive(Default)]
 pub(super) struct Fuse {
     fault: Mutex<Option<Fault>>,
@@ -80,7 +80,7 @@ impl Fuse {
     }
 }
 
-/// Pods that end by themselves so long after SIGTERM, or by SIGKILL of an agent that is there.
+/// Pods that end by themselves this long after SIGTERM, or by SIGKILL of an agent that is there.
 #[derive(Clone, Default)]
 pub(super) struct World(pub(super) Arc<Inner>);
 

@@ -129,7 +129,7 @@ async fn a_shutdown_that_is_called_off_takes_everything_back() {
     assert_eq!(ledger.node()["metadata"]["annotations"].get(crate::node::CORDONED_BY), None);
 }
 
-/// What a shutdown left is cleared by whoever comes up, in the write that says Ready.
+/// The next agent clears what a shutdown left, in the write that says Ready.
 #[tokio::test(start_paused = true)]
 async fn after_the_boot_the_conditions_of_the_shutdown_are_cleared_before_the_node_is_ready() {
     let ledger = Ledger::new();

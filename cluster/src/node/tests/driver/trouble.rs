@@ -288,7 +288,7 @@ async fn a_node_whose_labels_are_forbidden_is_registered_without_them_and_with_i
     assert_eq!(agent.handle.state().borrow().refused.as_deref(), Some("no such labels"));
 }
 
-/// Whoever reads a watch channel twice at once, and whoever changes it in between, wait for each other.
+/// A reader of a watch channel twice at once, and a writer in between, wait for each other.
 #[test]
 fn facts_that_change_while_the_node_is_compared_hold_up_neither_side() {
     let (over, is_over) = std::sync::mpsc::channel();
