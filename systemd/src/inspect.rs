@@ -13,7 +13,6 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use zbus::Connection;
-use zbus::connection::Builder;
 use zbus::fdo::PropertiesProxy;
 use zbus::names::InterfaceName;
 use zbus::proxy::CacheProperties;
@@ -24,7 +23,8 @@ pub use views::{LockView, LoginView, ScopeView, ServiceView, SliceView, SystemVi
 
 use crate::logind::Bus;
 use crate::logind::proxies::LoginProxy;
-use proxies::{ManagerProxy, TimeDateProxy};
+use crate::manager::ManagerProxy;
+use proxies::TimeDateProxy;
 
 const SYSTEMD1: &str = "org.freedesktop.systemd1";
 const UNIT: InterfaceName<'static> =
@@ -49,15 +49,7 @@ impl Inspector {
     /// # Errors
     /// There is no bus, it refuses, or it does not answer in time.
     pub async fn connect(bus: &Bus, patience: Duration) -> Result<Self, InspectError> {
-        let builder = match bus {
-            Bus::System => Builder::system(),
-            Bus::Address(address) => Builder::address(address.as_str()),
-            #[cfg(feature = "stand-in")]
-            Bus::Peer(connect) => match connect() {
-                Ok(stream) => Builder::unix_stream(stream).p2p(),
-                Err(error) => return Err(InspectError::of("the bus", zbus::Error::from(error))),
-            },
-        };
+        let builder = bus.builder().map_err(|error| InspectError::of("the bus", error))?;
         let connection = within("the bus", patience, builder.build()).await?;
         Ok(Self { connection, patience })
     }

@@ -18,6 +18,7 @@ pub mod drop_in;
 pub mod fuzzing;
 pub mod inspect;
 mod logind;
+mod manager;
 mod notify;
 mod shutdown_socket;
 #[cfg(feature = "stand-in")]

@@ -5,25 +5,11 @@ use std::time::Duration;
 use winddown_shared::ShutdownKind;
 use zbus::connection::Builder;
 use zbus::proxy::CacheProperties;
-use zbus::{OwnedObjectPath, proxy};
+
+use crate::manager::ManagerProxy;
 
 /// The service manager's state while the machine goes down.
 const STOPPING: &str = "stopping";
-
-#[proxy(
-    interface = "org.freedesktop.systemd1.Manager",
-    default_service = "org.freedesktop.systemd1",
-    default_path = "/org/freedesktop/systemd1"
-)]
-trait Manager {
-    #[zbus(property)]
-    fn system_state(&self) -> zbus::Result<String>;
-
-    fn list_jobs(&self) -> zbus::Result<Vec<Job>>;
-}
-
-/// Its number, its unit, what it does to that, how far it is, its object and that of the unit.
-type Job = (u32, String, String, String, OwnedObjectPath, OwnedObjectPath);
 
 /// Why the service manager could not be asked.
 #[derive(Debug, thiserror::Error)]

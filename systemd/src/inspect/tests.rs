@@ -3,6 +3,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
 use zbus::OwnedObjectPath;
+use zbus::connection::Builder;
 use zbus::{Guid, fdo, interface};
 
 use super::error::{InspectError, Silence};
@@ -174,7 +175,7 @@ impl Manager {
         &self,
         states: Vec<&str>,
         patterns: Vec<&str>,
-    ) -> Vec<super::proxies::Listed> {
+    ) -> Vec<crate::manager::Listed> {
         assert_eq!((states, patterns), (vec!["active"], vec!["cri-containerd-*.scope"]));
         let text = String::new;
         (0..500)

@@ -17,9 +17,10 @@ use zbus::connection::Builder;
 use zbus::proxy::CacheProperties;
 use zbus::{Connection, MessageStream, fdo};
 
-use self::proxies::{Inhibitor, LoginProxy, SystemdProxy};
+use self::proxies::{Inhibitor, LoginProxy};
 use self::signal_verification::kind_named;
 use super::session::{AbortOnDrop, CallError, Listed, LoginCalls, LoginManager, Session};
+use crate::manager::ManagerProxy;
 
 /// The well-known name of logind.
 pub(super) const LOGIN1: &str = "org.freedesktop.login1";
@@ -61,7 +62,7 @@ pub(super) struct BusLogin {
 /// Calls on one connection.
 pub(super) struct BusCalls {
     login: LoginProxy<'static>,
-    systemd: SystemdProxy<'static>,
+    systemd: ManagerProxy<'static>,
     /// Our process id as the bus (and so logind) sees it: it differs from our own in a container.
     pid: u32,
     timeout: Duration,
@@ -70,6 +71,18 @@ pub(super) struct BusCalls {
 }
 
 // === impl Bus ===
+
+impl Bus {
+    /// A connection to it that is still to be built.
+    pub(crate) fn builder(&self) -> zbus::Result<Builder<'_>> {
+        Ok(match self {
+            Bus::System => Builder::system(),
+            Bus::Address(address) => Builder::address(address.as_str()),
+            #[cfg(feature = "stand-in")]
+            Bus::Peer(connect) => Builder::unix_stream(connect()?).p2p(),
+        })
+    }
+}
 
 impl fmt::Debug for Bus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -86,18 +99,7 @@ impl fmt::Debug for Bus {
 
 impl BusLogin {
     async fn open(&self) -> Result<Session<BusCalls>, CallError> {
-        let builder = match &self.bus {
-            Bus::System => Builder::system(),
-            Bus::Address(address) => Builder::address(address.as_str()),
-            #[cfg(feature = "stand-in")]
-            Bus::Peer(connect) => {
-                let stream = connect().map_err(|error| CallError::Connection {
-                    call: "connect",
-                    detail: error.to_string(),
-                })?;
-                Builder::unix_stream(stream).p2p()
-            }
-        };
+        let builder = self.bus.builder().map_err(|error| self.translate("connect", &error))?;
         let connection = builder
             .method_timeout(self.method_timeout)
             .build()
@@ -191,7 +193,7 @@ impl BusCalls {
         let login =
             LoginProxy::builder(connection).cache_properties(CacheProperties::No).build().await?;
         let systemd =
-            SystemdProxy::builder(connection).cache_properties(CacheProperties::No).build().await?;
+            ManagerProxy::builder(connection).cache_properties(CacheProperties::No).build().await?;
         Ok(Self { login, systemd, pid, timeout, _reader: reader })
     }
 

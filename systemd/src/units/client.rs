@@ -12,7 +12,6 @@ use winddown_shared::service_units::{
     NewUnit, ServiceUnits, UnitChange, UnitError, UnitView, Whom,
 };
 use winddown_shared::{critical, error_chain};
-use zbus::connection::Builder;
 use zbus::fdo::DBusProxy;
 use zbus::names::BusName;
 use zbus::proxy::CacheProperties;
@@ -263,13 +262,7 @@ async fn connect(
     patience: Duration,
     signals: &Arc<UnitSignals>,
 ) -> zbus::Result<(Connection, oneshot::Receiver<()>)> {
-    let builder = match bus {
-        Bus::System => Builder::system(),
-        Bus::Address(address) => Builder::address(address.as_str()),
-        #[cfg(feature = "stand-in")]
-        Bus::Peer(connect) => Builder::unix_stream(connect()?).p2p(),
-    };
-    let connection = builder.method_timeout(patience).build().await?;
+    let connection = bus.builder()?.method_timeout(patience).build().await?;
     // Read from the first moment on: an unread stream would hold up the answers.
     let messages = MessageStream::from(&connection);
     let (end, ended) = oneshot::channel();

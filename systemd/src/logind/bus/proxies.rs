@@ -1,5 +1,5 @@
-//! The methods and properties we use of logind and systemd, written by hand: both have over a
-//! hundred, and generated proxies cache properties that logind wrongly declares constant.
+//! The methods and properties we use of logind, written by hand: it has over a hundred, and generated
+//! proxies cache properties that it wrongly declares constant.
 
 /// One row of `ListInhibitors`: what, who, why, mode, uid, pid.
 pub(crate) type Inhibitor = (String, String, String, String, u32, u32);
@@ -25,13 +25,4 @@ pub(crate) trait Login {
 
     #[zbus(property)]
     fn wall_message(&self) -> zbus::Result<String>;
-}
-
-#[zbus::proxy(
-    interface = "org.freedesktop.systemd1.Manager",
-    default_service = "org.freedesktop.systemd1",
-    default_path = "/org/freedesktop/systemd1"
-)]
-pub(super) trait Systemd {
-    fn kill_unit(&self, unit: &str, who: &str, signal: i32) -> zbus::Result<()>;
 }

@@ -1,0 +1,43 @@
+//! The methods and properties we use of the service manager, written by hand.
+
+use zbus::OwnedObjectPath;
+
+/// One row of `ListUnitsByPatterns`: name, description, load state, active state, sub state,
+/// followed unit, path, job id, job type, job path.
+pub(crate) type Listed =
+    (String, String, String, String, String, String, OwnedObjectPath, u32, String, OwnedObjectPath);
+
+/// One job of `ListJobs`: its number, its unit, what it does to that, how far it is, its object and that of the unit.
+pub(crate) type Job = (u32, String, String, String, OwnedObjectPath, OwnedObjectPath);
+
+#[zbus::proxy(
+    interface = "org.freedesktop.systemd1.Manager",
+    default_service = "org.freedesktop.systemd1",
+    default_path = "/org/freedesktop/systemd1"
+)]
+pub(crate) trait Manager {
+    fn load_unit(&self, name: &str) -> zbus::Result<OwnedObjectPath>;
+
+    fn list_units_by_patterns(
+        &self,
+        states: &[&str],
+        patterns: &[&str],
+    ) -> zbus::Result<Vec<Listed>>;
+
+    fn list_jobs(&self) -> zbus::Result<Vec<Job>>;
+
+    fn kill_unit(&self, unit: &str, who: &str, signal: i32) -> zbus::Result<()>;
+
+    #[zbus(property)]
+    fn version(&self) -> zbus::Result<String>;
+
+    #[zbus(property)]
+    fn system_state(&self) -> zbus::Result<String>;
+
+    /// Since systemd 254.
+    #[zbus(property)]
+    fn soft_reboots_count(&self) -> zbus::Result<u32>;
+
+    #[zbus(property)]
+    fn userspace_timestamp_monotonic(&self) -> zbus::Result<u64>;
+}
