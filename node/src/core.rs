@@ -145,7 +145,7 @@ impl<R: Runtime> Core<R> {
     /// ended for it.
     ///
     /// `room` chooses whom to end for a critical pod that does not fit.
-    pub(crate) fn admission(&self, room: impl AdmissionFailureHandler) -> Admission {
+    pub(crate) fn admission(&self, room: Option<Arc<dyn AdmissionFailureHandler>>) -> Admission {
         if self.fit.admits_all() {
             return Admission::default();
         }
@@ -182,7 +182,7 @@ impl<R: Runtime> Core<R> {
     pub(crate) async fn bring_in(
         &self,
         asked_before: PodUidMap<KillRequest>,
-        room: Arc<dyn AdmissionFailureHandler>,
+        room: Option<Arc<dyn AdmissionFailureHandler>>,
         links: &mut Links,
     ) {
         let first_pass = self.start_intake(asked_before, room, links);
@@ -219,7 +219,7 @@ impl<R: Runtime> Core<R> {
     fn start_intake(
         &self,
         asked_before: PodUidMap<KillRequest>,
-        room: Arc<dyn AdmissionFailureHandler>,
+        room: Option<Arc<dyn AdmissionFailureHandler>>,
         links: &mut Links,
     ) -> impl Future<Output = ()> + use<R> {
         let for_good = std::mem::take(&mut links.sources);

@@ -198,12 +198,16 @@ impl Fit {
     pub(super) fn then_fits(
         &self,
         admission: Admission,
-        room: impl AdmissionFailureHandler,
+        room: Option<Arc<dyn AdmissionFailureHandler>>,
     ) -> Admission {
-        match self.0.machine {
-            Some(_) => admission.then(NodeFit::new(self.clone()).with_preemption(room)),
-            None => admission,
+        if self.0.machine.is_none() {
+            return admission;
         }
+        let fit = NodeFit::new(self.clone());
+        admission.then(match room {
+            Some(room) => fit.with_preemption(room),
+            None => fit,
+        })
     }
 
     /// Reads the machine until it can be read.

@@ -56,8 +56,8 @@ use std::sync::Arc;
 
 use tokio::sync::watch;
 use winddown_shared::{
-    AdmissionFailureHandler, Listed, NoPreemption, PluginError, PluginNotes, PodKiller, PodWorkers,
-    Runtime, RuntimeSyncer, WallTime, critical,
+    Listed, PluginError, PluginNotes, PodKiller, PodWorkers, Runtime, RuntimeSyncer, WallTime,
+    critical,
 };
 
 use crate::core::Core;
@@ -136,8 +136,6 @@ impl<R: Runtime> Node<R> {
             node.brought;
         core.admit_by(admission);
         core.recorders.join(recorders);
-        let room =
-            room.unwrap_or_else(|| Arc::new(NoPreemption) as Arc<dyn AdmissionFailureHandler>);
         let node = Self(Arc::new(Inner {
             core: Arc::clone(&core),
             settings: settings.clone(),

@@ -30,19 +30,14 @@ impl Preemption {
 
 impl<R: Runtime> NodePlugin<R> for Preemption {
     fn join(self: Box<Self>, node: &mut Joining<R>) {
-        let strategy = self.0;
         node.core.recorders.metrics.of_preemption();
-        let rooms = Rooms { core: Arc::clone(&node.core), strategy: strategy.clone() };
+        let rooms = Rooms { core: Arc::clone(&node.core), strategy: self.0.clone() };
         node.brought.answers.preemption = Some(Arc::new(rooms));
-        node.brought.room = Some(Arc::new(CurrentStrategy(strategy)));
+        node.brought.room = Some(Arc::new(*self));
     }
 }
 
-/// Chooses by the strategy in force.
-#[derive(Debug)]
-struct CurrentStrategy(watch::Receiver<Strategy>);
-
-impl AdmissionFailureHandler for CurrentStrategy {
+impl AdmissionFailureHandler for Preemption {
     fn handle_admission_failure(
         &self,
         pod: &Pod,

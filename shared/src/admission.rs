@@ -27,7 +27,7 @@ pub use others::Others;
 pub(crate) use others::Places;
 pub use platform::platform_fits;
 pub use ports::HostPorts;
-pub use preemption::{AdmissionFailureHandler, NoPreemption, Room, Victim, VictimPlan};
+pub use preemption::{AdmissionFailureHandler, Room, Victim, VictimPlan};
 
 /// One question a new pod is asked. Must answer at once.
 pub trait AdmitHandler: Send + Sync + 'static {

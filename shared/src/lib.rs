@@ -63,8 +63,8 @@ mod workers;
 
 pub use admission::{
     Admission, AdmissionFailure, AdmissionFailureHandler, AdmitHandler, Allocatable, FitFailures,
-    HostPorts, NoPreemption, NodeFit, NodeSource, NodeUse, NodeView, Others, Rejection, Room,
-    Verdict, Victim, VictimPlan, admission_metric_reason, fit_failures, platform_fits,
+    HostPorts, NodeFit, NodeSource, NodeUse, NodeView, Others, Rejection, Room, Verdict, Victim,
+    VictimPlan, admission_metric_reason, fit_failures, platform_fits,
 };
 pub use admission_gate::AdmissionGate;
 pub use backoff::{Backoff, fraction};

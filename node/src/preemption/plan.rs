@@ -101,7 +101,7 @@ impl<R: Runtime> Rooms<R> {
                 |(name, amount): (ResourceName, i64)| Lacking { name: name.to_string(), amount };
             case.lacking = lacking.into_iter().map(lack).collect();
         }
-        match self.core.admission(Preemption::new(strategy)).decide(pod, &others) {
+        match self.core.admission(Some(Arc::new(Preemption::new(strategy)))).decide(pod, &others) {
             Verdict::Admitted => case.verdict = RoomVerdict::Starts,
             Verdict::Waiting(plan) => {
                 case.verdict = RoomVerdict::Preempts;

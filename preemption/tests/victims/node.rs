@@ -34,7 +34,7 @@ impl Node {
             allocatable: [("cpu", "4"), ("pods", "100")].into_iter().collect(),
             ..NodeView::default()
         };
-        let fit = NodeFit::new(Arc::new(view)).with_preemption(Preemption::new(strategy));
+        let fit = NodeFit::new(Arc::new(view)).with_preemption(Arc::new(Preemption::new(strategy)));
         let admission = Admission::default().then(fit);
         let desired = watch::Sender::new(None);
         let intake = Intake::new(shared, workers.clone(), statuses.clone(), admission, recorder);

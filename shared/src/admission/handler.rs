@@ -9,7 +9,7 @@ use super::node_fit::fit_failures;
 use super::node_view::NodeView;
 use super::others::Others;
 use super::platform::platform_fits;
-use super::preemption::{AdmissionFailureHandler, NoPreemption, Room};
+use super::preemption::{AdmissionFailureHandler, Room};
 use super::{AdmitHandler, Rejection, Verdict};
 use crate::Pod;
 
@@ -27,10 +27,10 @@ pub trait NodeSource: Send + Sync + 'static {
 
 /// Lets in pods that fit on the node. Refuses with the kubelet's reasons and messages, the first of
 /// them only.
-#[derive(Clone, Debug)]
-pub struct NodeFit<N, M = NoPreemption> {
+#[derive(Clone)]
+pub struct NodeFit<N> {
     node: N,
-    room: M,
+    room: Option<Arc<dyn AdmissionFailureHandler>>,
 }
 
 // === impl NodeSource ===
@@ -54,18 +54,15 @@ impl NodeSource for watch::Receiver<Option<Arc<NodeView>>> {
 impl<N: NodeSource> NodeFit<N> {
     /// Judges by the node that `node` knows, and ends no pod for another.
     pub fn new(node: N) -> Self {
-        Self { node, room: NoPreemption }
+        Self { node, room: None }
     }
-}
 
-impl<N: NodeSource, M> NodeFit<N, M> {
     /// The same, with `room` asked about pods that do not fit.
-    pub fn with_preemption<O: AdmissionFailureHandler>(self, room: O) -> NodeFit<N, O> {
-        NodeFit { node: self.node, room }
+    #[must_use]
+    pub fn with_preemption(self, room: Arc<dyn AdmissionFailureHandler>) -> Self {
+        Self { room: Some(room), ..self }
     }
-}
 
-impl<N: NodeSource, M: AdmissionFailureHandler> NodeFit<N, M> {
     /// What stands against the pod, and the node by which that was judged.
     fn failures(
         &self,
@@ -92,7 +89,11 @@ impl<N: NodeSource, M: AdmissionFailureHandler> NodeFit<N, M> {
         if failures.is_empty() {
             return Ok(Verdict::Admitted);
         }
-        match self.room.handle_admission_failure(pod, failures, &node, others.staying()) {
+        let room = match &self.room {
+            Some(room) => room.handle_admission_failure(pod, failures, &node, others.staying()),
+            None => Room::Refused(failures),
+        };
+        match room {
             Room::Made => Ok(Verdict::Admitted),
             Room::Coming(plan) => Ok(Verdict::Waiting(plan)),
             Room::Refused(failures) => Err(failures.rejection().unwrap_or_else(|| {
@@ -112,7 +113,7 @@ impl<N: NodeSource, M: AdmissionFailureHandler> NodeFit<N, M> {
     }
 }
 
-impl<N: NodeSource, M: AdmissionFailureHandler> AdmitHandler for NodeFit<N, M> {
+impl<N: NodeSource> AdmitHandler for NodeFit<N> {
     fn admit(&self, pod: &Pod, others: &Others) -> Result<(), Rejection> {
         let (failures, _) = self.failures(pod, others)?;
         failures.rejection().map_or(Ok(()), Err)

@@ -57,31 +57,3 @@ pub struct Victim {
     /// How it is ended, and what its status says of it. The deadline is not used.
     pub request: KillRequest,
 }
-
-impl AdmissionFailureHandler for Arc<dyn AdmissionFailureHandler> {
-    fn handle_admission_failure(
-        &self,
-        pod: &Pod,
-        failures: FitFailures,
-        node: &NodeView,
-        others: &[Pod],
-    ) -> Room {
-        (**self).handle_admission_failure(pod, failures, node, others)
-    }
-}
-
-/// Ends no pod for another.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct NoPreemption;
-
-impl AdmissionFailureHandler for NoPreemption {
-    fn handle_admission_failure(
-        &self,
-        _pod: &Pod,
-        failures: FitFailures,
-        _node: &NodeView,
-        _others: &[Pod],
-    ) -> Room {
-        Room::Refused(failures)
-    }
-}

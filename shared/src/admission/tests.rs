@@ -66,7 +66,7 @@ fn insufficient(name: &str, requested: i64, used: i64, capacity: i64) -> Admissi
     AdmissionFailure::InsufficientResource { resource, requested, used, capacity }
 }
 
-/// Refuses as [`NoPreemption`] does and keeps what it was told.
+/// Refuses as a node without preemption does, and keeps the failures.
 #[derive(Clone, Default)]
 struct Recording(Arc<Mutex<Vec<AdmissionFailure>>>);
 

@@ -44,7 +44,7 @@ fn plan() -> VictimPlan {
 }
 
 fn decide(room: Room) -> Verdict {
-    let fit = NodeFit::new(Arc::new(machine1())).with_preemption(Always(room));
+    let fit = NodeFit::new(Arc::new(machine1())).with_preemption(Arc::new(Always(room)));
     Admission::default().then(fit).decide(&too_large("u"), &nobody())
 }
 
@@ -56,7 +56,7 @@ fn refused(verdict: Verdict) -> (String, String) {
 #[test]
 fn the_first_refusal_wins_and_later_handlers_are_not_asked() {
     let recording = Recording::default();
-    let fit = || NodeFit::new(Arc::new(machine1())).with_preemption(recording.clone());
+    let fit = || NodeFit::new(Arc::new(machine1())).with_preemption(Arc::new(recording.clone()));
     let shut = Admission::default().then(Gate(Some("NodeShutdown"))).then(fit());
     assert_eq!(refused(shut.decide(&too_large("u"), &nobody())).0, "NodeShutdown");
     assert!(recording.0.lock().unwrap().is_empty(), "no room is made for a refused pod");
@@ -84,14 +84,16 @@ fn what_becomes_of_the_pod_is_what_the_hook_says() {
     let none = decide(Room::Refused(FitFailures::default()));
     assert_eq!(refused(none), ("UnknownReason".into(), unknown.into()));
 
-    let fit = NodeFit::new(Arc::new(machine1())).with_preemption(Always(coming));
+    let fit = NodeFit::new(Arc::new(machine1())).with_preemption(Arc::new(Always(coming)));
     let rejection = fit.admit(&too_large("u"), &nobody()).unwrap_err();
     assert_eq!(&*rejection.reason, "OutOfcpu", "now it may not start, whatever could be done");
 }
 
 #[test]
 fn a_pod_that_a_later_check_refuses_gets_no_room() {
-    let fit = || NodeFit::new(Arc::new(machine1())).with_preemption(Always(Room::Coming(plan())));
+    let fit = || {
+        NodeFit::new(Arc::new(machine1())).with_preemption(Arc::new(Always(Room::Coming(plan()))))
+    };
     let refusing = Admission::default().then(fit()).then(Gate(Some("AppArmor")));
     assert_eq!(refused(refusing.decide(&too_large("u"), &nobody())).0, "AppArmor");
     let two = Admission::default().then(fit()).then(Gate(None)).then(fit());
@@ -112,7 +114,7 @@ fn a_node_that_was_never_read_lets_nothing_in() {
 #[test]
 fn no_room_is_made_for_a_pod_of_another_system() {
     let recording = Recording::default();
-    let fit = NodeFit::new(Arc::new(machine1())).with_preemption(recording.clone());
+    let fit = NodeFit::new(Arc::new(machine1())).with_preemption(Arc::new(recording.clone()));
     let mut spec = asks(&json!({"cpu": "1"}));
     spec["os"] = json!({"name": "windows"});
     assert_eq!(refused(fit.decide(&critical(&spec), &nobody())).0, "PodOSNotSupported");

@@ -154,7 +154,7 @@ fn every_failure_is_found_in_order() {
     for Row { what, pod, others, cached, fresh, expected } in rows() {
         let source = Remembered { cached: Arc::new(cached), fresh: fresh.map(Arc::new) };
         let recording = Recording::default();
-        let fit = NodeFit::new(source).with_preemption(recording.clone());
+        let fit = NodeFit::new(source).with_preemption(Arc::new(recording.clone()));
         let others = Others::new(move || others.clone());
         let answer = fit.admit(&pod, &others);
         let verdict = fit.decide(&pod, &others);

@@ -82,7 +82,7 @@ fn ten_cpus() -> NodeView {
 
 fn crowded() -> Crowded {
     let asked = Asked::default();
-    let fit = NodeFit::new(Arc::new(ten_cpus())).with_preemption(ByName(asked.clone()));
+    let fit = NodeFit::new(Arc::new(ten_cpus())).with_preemption(Arc::new(ByName(asked.clone())));
     let (lock, events) = (VictimLock::new(), FakeRecorder::default());
     let node =
         node_with(FakeRuntime::default(), events.clone(), |admission| admission.then(fit), &lock);

@@ -49,7 +49,7 @@ async fn pods_that_come_back_in_one_pass_are_asked_by_importance() {
         Some(Arc::new(NodeView { allocatable, ..ten_cpus() }))
     };
     let (view, views) = watch::channel(size("12"));
-    let fit = NodeFit::new(views).with_preemption(ByName(Asked::default()));
+    let fit = NodeFit::new(views).with_preemption(Arc::new(ByName(Asked::default())));
     let (runtime, events) = (FakeRuntime::default(), FakeRecorder::default());
     let node = node_with(runtime, events.clone(), |a| a.then(fit), &VictimLock::new());
     let pods: Vec<Pod> = (0..6)

@@ -28,7 +28,7 @@ impl Asks {
 
 fn crowded_with(asks: &Asks) -> Crowded {
     let (asked, lock, events) = (Asked::default(), VictimLock::new(), FakeRecorder::default());
-    let fit = NodeFit::new(Arc::new(ten_cpus())).with_preemption(ByName(asked.clone()));
+    let fit = NodeFit::new(Arc::new(ten_cpus())).with_preemption(Arc::new(ByName(asked.clone())));
     let checks = |admission: Admission| admission.then(asks.clone()).then(fit);
     let node = node_with(FakeRuntime::default(), events.clone(), checks, &lock);
     Crowded { node, events, lock, asked }
