@@ -25,8 +25,9 @@ mod code;
 /// The first wait for a runtime that has not noticed an exit yet; it doubles up to [`LONGEST`].
 const SHORTEST: Duration = Duration::from_millis(2);
 const LONGEST: Duration = Duration::from_secs(1);
-/// How long a stop waits for a runtime to tell an exit code that the kernel does not tell.
-const SILENCE: Duration = Duration::from_secs(2);
+/// How long a stop waits for a runtime to tell an exit code that the kernel does not tell: for what is left of
+/// its time, within these. A containerd that systemd starts again is back in less than the longer.
+const SILENCE: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(10));
 /// How long the runtime is given to notice an exit that the kernel has told.
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -140,7 +141,9 @@ async fn take_end(
             }
         }
         None => {
-            let settled = timeout(SILENCE, settle(context, entry, name, id)).await;
+            let left = entry.lock().time_left().unwrap_or_default();
+            let patience = left.clamp(SILENCE.0, SILENCE.1);
+            let settled = timeout(patience, settle(context, entry, name, id)).await;
             if settled.is_err() && entry.lock().stopping {
                 // It has ended, and a stop need not wait for a runtime that hangs.
                 observe::enter_lost(context, entry, name, id);

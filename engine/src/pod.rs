@@ -126,6 +126,11 @@ impl<B: Boundary> PodState<B> {
         self.pod = Some(pod.clone());
     }
 
+    /// What is left of the time in which the pod is to end; none while it is not being stopped.
+    pub fn time_left(&self) -> Option<Duration> {
+        self.ending.as_ref().filter(|_| self.stopping).map(Grace::remaining)
+    }
+
     /// Takes the pod as it is now, which is to run: it is stopped no more.
     pub fn want(&mut self, pod: &Pod) {
         self.take_pod(pod);

@@ -8,7 +8,7 @@ use winddown_shared::{Pod, PodStats};
 
 use crate::condition::Condition;
 use crate::decide::Act;
-use crate::policy::Policy;
+use crate::policy::{BEYOND_GRACE, HARD_GRACE, Policy};
 use crate::rank::{Ranked, rank_by};
 use crate::signal::Resource;
 use crate::usage::measured;
@@ -81,7 +81,7 @@ pub enum Verdict {
 }
 
 /// How long to wait for ending pods under memory or PID pressure.
-const SOON: Duration = Duration::from_secs(4);
+const SOON: Duration = HARD_GRACE.saturating_add(BEYOND_GRACE);
 /// The same for disks, where a pod's files are removed after its end.
 const SOON_ON_DISK: Duration = Duration::from_secs(40);
 

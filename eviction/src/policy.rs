@@ -157,6 +157,9 @@ impl Policy {
 
 /// The grace of a pod that is ended at once.
 pub(crate) const HARD_GRACE: Duration = Duration::from_secs(1);
+/// A pod gets this much more time than its grace, so that one that is killed has the kubelet's 10 s: on a node that
+/// is short of everything a kill takes seconds, and another pod's end would not make it quicker.
+pub(crate) const BEYOND_GRACE: Duration = Duration::from_secs(9);
 
 // === impl PressureRule ===
 

@@ -26,8 +26,8 @@ pub(crate) struct Reader {
     client: Client,
     /// How long one request may take.
     limit: Duration,
-    /// How old services may be.
-    services_age: Duration,
+    /// How old the service may be that every pod hears of.
+    master_age: Duration,
     objects: SingleFlight<Key, Found>,
     services: SingleFlight<Arc<str>, Result<Arc<Vec<api::Service>>, Unread>>,
     master: SingleFlight<(), Result<Option<Arc<api::Service>>, Unread>>,
@@ -48,7 +48,7 @@ impl Reader {
         Self {
             client,
             limit,
-            services_age: keep / 2,
+            master_age: keep / 2,
             objects: SingleFlight::new(keep),
             services: SingleFlight::new(keep),
             master: SingleFlight::new(keep),
@@ -133,7 +133,8 @@ impl Reader {
         }
     }
 
-    /// The variables that tell the pod of services.
+    /// The variables that tell the pod of services: of all that its namespace has when this is asked, as a
+    /// service that was there before the pod is not to be missing.
     ///
     /// # Errors
     /// The services cannot be read.
@@ -162,7 +163,7 @@ impl Reader {
             let list = bounded(limit, all.list(&params)).await?;
             Ok(Arc::new(list.items))
         };
-        let got = self.services.get(namespace, self.services_age, |a| a.is_ok(), ask).await;
+        let got = self.services.get(namespace, Duration::ZERO, |a| a.is_ok(), ask).await;
         got.unwrap_or_else(|| Err(Unread::ending()))
     }
 
@@ -176,7 +177,7 @@ impl Reader {
                 Err(unread) => Err(unread),
             }
         };
-        let got = self.master.get(&(), self.services_age, |a| a.is_ok(), ask).await;
+        let got = self.master.get(&(), self.master_age, |a| a.is_ok(), ask).await;
         got.unwrap_or_else(|| Err(Unread::ending()))
     }
 }

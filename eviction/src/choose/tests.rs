@@ -141,8 +141,8 @@ async fn with_no_time_what_is_due_within_seconds_is_waited_for_and_on_disks_with
         comes_in_time(&act, &ending, Instant::now())
     };
     for (signal, soon) in [
-        (Signal::MemoryAvailable, 4_000),
-        (Signal::PidAvailable, 4_000),
+        (Signal::MemoryAvailable, 10_000),
+        (Signal::PidAvailable, 10_000),
         (Signal::NodeFsAvailable, 40_000),
         (Signal::NodeFsInodesFree, 40_000),
     ] {

@@ -18,15 +18,13 @@ use crate::decide::Act;
 use crate::history::{Outcome, Record, first_of};
 use crate::message::{EVICTED, node_was_low};
 use crate::pending_reclaim::Amounts;
-use crate::policy::HARD_GRACE;
+use crate::policy::{BEYOND_GRACE, HARD_GRACE};
 use crate::seams::{Reclaim, Signals, Wanted};
 use crate::signal::{Cause, Resource};
 use crate::usage::left_behind;
 
 /// The timeout of a pod measurement.
 const MEASURE_PODS: Duration = Duration::from_secs(2);
-/// A pod gets this much more time than its grace.
-const BEYOND_GRACE: Duration = Duration::from_secs(3);
 /// How long to wait for an ended pod's files to be removed.
 const FILES: Duration = Duration::from_secs(30);
 /// The grace of a pod without its own.

@@ -153,7 +153,7 @@ async fn an_evicted_static_pod_comes_back_when_the_pressure_is_over() {
 async fn a_static_pod_that_takes_longer_to_end_than_it_may_comes_back_all_the_same() {
     let world = with_a_manifest();
     world.killer.hangs(&PodUid::new("web"), secs(20));
-    world.is(left("500Mi"), secs(10)).await;
+    world.is(left("500Mi"), secs(12)).await;
     assert_eq!(world.count(|event| matches!(event, Event::EvictionFailed { .. })), 1);
     world.is(left("8Gi"), secs(90)).await;
     assert_eq!(brought_back(&world), ["web"]);

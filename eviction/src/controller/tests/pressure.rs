@@ -108,7 +108,7 @@ async fn a_pod_that_does_not_end_counts_as_failed_and_the_next_one_is_chosen() {
     world.is(left("500Mi"), secs(60)).await;
     assert_eq!(names(&world), [LOWEST, "burstable-above-requests"]);
     let calls = world.killer.calls();
-    assert_eq!((calls[1].at - calls[0].at).as_secs(), 4, "its second, and three more");
+    assert_eq!((calls[1].at - calls[0].at).as_secs(), 10, "its second, and nine more");
     assert_eq!(world.count(|event| matches!(event, Event::PodEvicted { .. })), 1);
     assert_eq!(world.count(|event| matches!(event, Event::EvictionFailed { .. })), 1);
     let history = world.view.history();

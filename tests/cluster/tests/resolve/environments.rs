@@ -42,6 +42,24 @@ async fn all_that_a_container_refers_to_becomes_literal() {
 }
 
 #[tokio::test]
+async fn a_pod_hears_of_a_service_that_was_made_after_another_pods() {
+    let bed = Bed::new().await;
+    let service = |name: &str, address: &str| {
+        let object = json!({"apiVersion": "v1", "kind": "Service",
+            "metadata": {"name": name, "namespace": "shop"},
+            "spec": {"clusterIP": address, "ports": [{"port": 5432}]}});
+        bed.server.apply(object).unwrap();
+    };
+    service("db", "10.0.0.9");
+    let first = bed.prepare(&pod("web", &json!({}), &json!({}))).await.unwrap();
+    service("cache", "10.0.0.10");
+    let second = bed.prepare(&pod("client", &json!({}), &json!({}))).await.unwrap();
+    assert_eq!(value(&first, "CACHE_SERVICE_HOST"), None);
+    assert_eq!(value(&second, "DB_SERVICE_HOST").unwrap(), "10.0.0.9");
+    assert_eq!(value(&second, "CACHE_SERVICE_HOST").unwrap(), "10.0.0.10");
+}
+
+#[tokio::test]
 async fn a_pod_without_service_links_hears_of_the_api_server_alone_and_lists_nothing() {
     let bed = Bed::new().await;
     let web = pod("web", &json!({"enableServiceLinks": false}), &json!({}));
