@@ -180,6 +180,11 @@ pictures: ## Draw docs/img anew, of runs: a rehearsal on a terminal, nodes that 
 
 crates: ## Pack the libraries as a registry takes them, and build each from its package
 	@tests/node/packages.sh build
+	@# Cargo takes a package whose version is the same for the same: what it made of those of the last time goes.
+	@mkdir -p $(TARGET)/package $(TARGET)/debug/.fingerprint
+	@[ ! -e $(TARGET)/package/begun ] || find $(TARGET)/debug/.fingerprint -mindepth 1 -maxdepth 1 -name 'winddown*' \
+		-newer $(TARGET)/package/begun -exec rm -rf {} +
+	@touch $(TARGET)/package/begun
 	@# Where it is not told one folder for all, cargo compiles what they depend on once for each.
 	CARGO_TARGET_DIR=$(TARGET) $(CARGO) package --quiet --locked --allow-dirty $(CRATES)
 
