@@ -184,6 +184,7 @@ crates: ## Pack the libraries as a registry takes them, and build each from its 
 	@mkdir -p $(TARGET)/package $(TARGET)/debug/.fingerprint
 	@[ ! -e $(TARGET)/package/begun ] || find $(TARGET)/debug/.fingerprint -mindepth 1 -maxdepth 1 -name 'winddown*' \
 		-newer $(TARGET)/package/begun -exec rm -rf {} +
+	@rm -rf $${CARGO_HOME:-$$HOME/.cargo}/registry/src/-*/winddown-*
 	@touch $(TARGET)/package/begun
 	@# Where it is not told one folder for all, cargo compiles what they depend on once for each.
 	CARGO_TARGET_DIR=$(TARGET) $(CARGO) package --quiet --locked --allow-dirty $(CRATES)
