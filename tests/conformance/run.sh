@@ -147,6 +147,8 @@ failCgroupV1: false
 cgroupDriver: cgroupfs
 cgroupsPerQOS: false
 enforceNodeAllocatable: []
+# The images cannot be pulled again: none goes because this machine's disk is full.
+imageGCHighThresholdPercent: 100
 END
 
 containerd --config "$work/containerd.toml" >"$work/log/containerd" 2>&1 &
