@@ -36,7 +36,7 @@ impl Reviews for ApiReviews {
     fn token(&self, token: String) -> BoxFuture<'_, Result<Option<UserInfo>, ReviewError>> {
         async move {
             let api: Api<TokenReview> = Api::all(self.0.clone());
-            let spec = TokenReviewSpec { token: Some(token), ..TokenReviewSpec::default() };
+            let spec = TokenReviewSpec { token, ..TokenReviewSpec::default() };
             let review = TokenReview { metadata: ObjectMeta::default(), spec, status: None };
             let answer = api.create(&PostParams::default(), &review).await.map_err(unsaid)?;
             let status = answer.status.unwrap_or_default();

@@ -130,12 +130,20 @@ pub(crate) fn sandbox(
 
 /// The name a pod with a network of its own has for itself.
 pub(crate) fn hostname(pod: &Pod) -> String {
+    if let Some(name) = hostname_override(pod) {
+        return name.to_owned();
+    }
     let asked = pod.spec.as_ref().and_then(|s| s.hostname.clone()).filter(|h| !h.is_empty());
     let mut name = asked.unwrap_or_else(|| pod.name().to_string());
     // Host names end at 63 characters, and not with one that joins.
     name.truncate(name.char_indices().nth(63).map_or(name.len(), |(at, _)| at));
     name.truncate(name.trim_end_matches(['-', '.']).len());
     name
+}
+
+/// The name that is taken as it is written, and has no domain (KEP-4762).
+pub(crate) fn hostname_override(pod: &Pod) -> Option<&str> {
+    pod.spec.as_ref()?.hostname_override.as_deref().filter(|name| !name.is_empty())
 }
 
 /// The signal that asks a container to end (KEP-4960); the image's, or SIGTERM, if it names none.

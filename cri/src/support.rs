@@ -48,6 +48,7 @@ fn volume(volume: &k8s::Volume, found: &mut Findings) {
         let medium = empty.medium.as_deref().unwrap_or_default();
         let known = matches!(medium, "" | "Memory");
         found.refuse_if(!known, "emptyDir.medium", "only `Memory` is done, or none: a directory");
+        found.refuse_if(empty.mode.is_some(), "emptyDir.mode", "its mode is 0777: leave it out");
         return;
     }
     if let Some(host) = &volume.host_path {
@@ -105,6 +106,8 @@ fn mounts(spec: &k8s::PodSpec, one: &k8s::Container, found: &mut Findings) {
             let recursive = mount.recursive_read_only.as_deref() == Some("Enabled");
             let why = "mounts below the volume are not made read-only: write `IfPossible`";
             found.refuse_if(recursive, "recursiveReadOnly", why);
+            let options = mount.bind_mount_options.as_ref().is_some_and(|all| !all.is_empty());
+            found.refuse_if(options, "bindMountOptions", "they are not set: leave it out");
             let sub = mount.sub_path.as_deref().unwrap_or_default();
             let inside = volumes::is_inside(Path::new(sub));
             found.refuse_if(!inside, "subPath", "write a path below the volume, without `..`");

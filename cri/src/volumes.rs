@@ -108,7 +108,7 @@ pub(super) fn write_hosts(
 }
 
 /// The text of a pod's hosts file, byte for byte the kubelet's. `node` is that of the node, for pods on its network.
-fn hosts(pod: &Pod, ips: &[String], domain: &str, node: Option<&str>) -> String {
+pub(crate) fn hosts(pod: &Pod, ips: &[String], domain: &str, node: Option<&str>) -> String {
     let mut text = match node {
         Some(node) => format!("# Kubernetes-managed hosts file (host network).\n{node}"),
         None => "# Kubernetes-managed hosts file.\n127.0.0.1\tlocalhost\n\
@@ -119,8 +119,8 @@ fn hosts(pod: &Pod, ips: &[String], domain: &str, node: Option<&str>) -> String 
     };
     if node.is_none() {
         let name = spec::hostname(pod);
-        let below =
-            pod.spec.as_ref().and_then(|s| s.subdomain.as_deref()).filter(|s| !s.is_empty());
+        let below = pod.spec.as_ref().and_then(|s| s.subdomain.as_deref());
+        let below = below.filter(|s| !s.is_empty() && spec::hostname_override(pod).is_none());
         let full = below.map(|sub| format!("{name}.{sub}.{}.svc.{domain}\t", pod.namespace()));
         for ip in ips {
             text.push_str(&format!("{ip}\t{}{name}\n", full.as_deref().unwrap_or_default()));

@@ -158,6 +158,8 @@ fn expand(text: &str, env: &[(String, String)]) -> String {
     out
 }
 
+const NO_SERVER: &str = "there is no API server to read it from: write the value in `value`";
+
 fn sourced(
     pod: &Pod,
     container: &api::Container,
@@ -170,8 +172,13 @@ fn sourced(
     if let Some(resource) = &source.resource_field_ref {
         return resource_value(container, node, resource);
     }
-    let kind = if source.config_map_key_ref.is_some() { "configMapKeyRef" } else { "secretKeyRef" };
-    let why = "there is no API server to read it from: write the value in `value`";
+    let (kind, why) = if source.file_key_ref.is_some() {
+        ("fileKeyRef", "files of variables are not read: write the value in `value`")
+    } else if source.config_map_key_ref.is_some() {
+        ("configMapKeyRef", NO_SERVER)
+    } else {
+        ("secretKeyRef", NO_SERVER)
+    };
     Err(EnvironmentError { field: kind.to_owned(), why: why.to_owned(), retryable: false })
 }
 

@@ -80,6 +80,8 @@ fn container(one: &k8s::Container, is_init: bool, found: &mut Findings) {
     let restart = one.restart_policy.as_deref();
     let odd = restart.is_some() && !(is_init && restart == Some("Always"));
     found.refuse_if(odd, "restartPolicy", "only an init container has one, and only `Always`");
+    let rules = one.restart_policy_rules.as_ref().is_some_and(|rules| !rules.is_empty());
+    found.refuse_if(rules, "restartPolicyRules", "exit codes have no rules: leave it out");
     if let Some(security) = &one.security_context {
         found.within("securityContext", |found| {
             found.id("runAsUser", security.run_as_user);
@@ -106,6 +108,9 @@ fn container(one: &k8s::Container, is_init: bool, found: &mut Findings) {
             let port = probe.grpc.as_ref().map(|grpc| grpc.port);
             let is_port = port.is_none_or(|port| (1..=65535).contains(&port));
             found.refuse_if(!is_port, "grpc.port", "is not a port number");
+            let mode = probe.grpc.as_ref().and_then(|grpc| grpc.mode.as_deref());
+            let is_plain = matches!(mode, None | Some("Plaintext"));
+            found.refuse_if(!is_plain, "grpc.mode", "TLS is not spoken: write `Plaintext`");
             let ends_nothing =
                 name == "readinessProbe" && probe.termination_grace_period_seconds.is_some();
             let why = "a readiness probe ends nothing: leave it out";
@@ -141,6 +146,8 @@ fn handler(
         let scheme = http.scheme.as_deref().unwrap_or_default().to_ascii_uppercase();
         let is_known = matches!(&*scheme, "" | "HTTP" | "HTTPS");
         found.refuse_if(!is_known, "httpGet.scheme", "write `HTTP` or `HTTPS`");
+        let one_version = "only HTTP/1.1 is spoken: leave it out";
+        found.refuse_if(http.protocol.is_some(), "httpGet.protocol", one_version);
         found.refuse_if(probe_client::port(&http.port, one).is_none(), "httpGet.port", no_port);
         for field in probe_client::unsendable(http) {
             found.refuse(&format!("httpGet.{field}"), field.why());

@@ -125,8 +125,8 @@ fn from_value(
             text.map_err(|untold| untold.problem(|| format!("{}.resourceFieldRef", at())))?;
         return Ok(Some(literal(var.name.clone(), &text)));
     }
-    let why = "none of configMapKeyRef, secretKeyRef, fieldRef and resourceFieldRef is there: \
-               write one";
+    let why =
+        "only configMapKeyRef, secretKeyRef, fieldRef and resourceFieldRef are read: write one";
     Err(Problem::Invalid { field: at(), why: why.to_owned() })
 }
 

@@ -39,8 +39,8 @@ pub(crate) async fn request(
     let account = account.filter(|name| !name.is_empty()).unwrap_or("default");
     let audiences = if key.audience.is_empty() { Vec::new() } else { vec![key.audience.clone()] };
     let request = auth::TokenRequest {
-        spec: auth::TokenRequestSpec {
-            audiences,
+        spec: Some(auth::TokenRequestSpec {
+            audiences: Some(audiences),
             expiration_seconds: Some(key.seconds),
             bound_object_ref: Some(auth::BoundObjectReference {
                 api_version: Some("v1".to_owned()),
@@ -48,7 +48,8 @@ pub(crate) async fn request(
                 name: Some(pod.name().to_string()),
                 uid: Some(pod.uid().to_string()),
             }),
-        },
+            ..auth::TokenRequestSpec::default()
+        }),
         ..auth::TokenRequest::default()
     };
     let accounts = Api::<api::ServiceAccount>::namespaced(client.clone(), pod.namespace());
@@ -60,8 +61,8 @@ pub(crate) async fn request(
         after,
     };
     let made = made.map_err(|unread| failed(&unread.error, unread.after))?;
-    let lives = made.spec.expiration_seconds.unwrap_or(key.seconds);
-    let token = made.status.map(|status| status.token).unwrap_or_default();
+    let lives = made.spec.and_then(|spec| spec.expiration_seconds).unwrap_or(key.seconds);
+    let token = made.status.and_then(|status| status.token).unwrap_or_default();
     if token.is_empty() {
         return Err(failed("the answer has none", None));
     }

@@ -14,6 +14,7 @@ mod others;
 mod platform;
 mod ports;
 mod preemption;
+mod sysctls;
 mod taints;
 #[cfg(test)]
 mod tests;

@@ -49,7 +49,7 @@ fn cargo(repository: &Path, command: &[&str], with: &str) -> Result<String> {
     cargo.current_dir(repository).args(command);
     cargo.args(["--package", "winddown-node", "--no-default-features", "--features", with]);
     // A library alone is built by the version that a program would choose.
-    cargo.env("K8S_OPENAPI_ENABLED_VERSION", "1.33");
+    cargo.env("K8S_OPENAPI_ENABLED_VERSION", "1.37");
     if command.first() == Some(&"clippy") {
         cargo.args(["--", "--deny", "warnings"]);
     }

@@ -146,6 +146,18 @@ fn a_sandbox_carries_the_pods_identity_whatever_its_labels_say() {
 }
 
 #[test]
+fn an_overriding_host_name_is_taken_whole_and_has_no_domain() {
+    let name = format!("{}.example", "n".repeat(56));
+    let pod = pod(
+        &json!({"containers": [], "hostname": "web", "subdomain": "db", "hostnameOverride": name}),
+    );
+    let made = sandbox(&config(), &pod, &HostFacts::default(), String::new(), 0);
+    assert_eq!(made.hostname, name);
+    let hosts = crate::volumes::hosts(&pod, &["10.0.0.1".to_owned()], "cluster.local", None);
+    assert!(hosts.ends_with(&format!("10.0.0.1\t{name}\n")), "{hosts}");
+}
+
+#[test]
 fn a_pod_on_the_nodes_network_has_the_nodes_name_and_ports() {
     let ports = json!([{"containerPort": 80, "hostPort": 80}]);
     let one = json!({"name": "main", "image": "a:1", "ports": ports});

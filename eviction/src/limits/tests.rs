@@ -12,6 +12,7 @@ fn with_volume(medium: Option<&str>, limit: &str) -> Pod {
             empty_dir: Some(EmptyDirVolumeSource {
                 medium: medium.map(str::to_owned),
                 size_limit: Some(ApiQuantity(limit.to_owned())),
+                ..EmptyDirVolumeSource::default()
             }),
             ..Volume::default()
         }]);

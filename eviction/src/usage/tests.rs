@@ -13,7 +13,10 @@ fn pod_on_disk() -> (Pod, PodStats) {
     let volumes = vec![
         Volume { empty_dir: Some(EmptyDirVolumeSource::default()), ..volume("dir") },
         Volume {
-            empty_dir: Some(EmptyDirVolumeSource { medium: memory, size_limit: None }),
+            empty_dir: Some(EmptyDirVolumeSource {
+                medium: memory,
+                ..EmptyDirVolumeSource::default()
+            }),
             ..volume("tmpfs")
         },
         Volume { host_path: Some(HostPathVolumeSource::default()), ..volume("host") },

@@ -34,6 +34,7 @@ fn pod_network(spec: &api::PodSpec, found: &mut Findings) {
     found.refuse_if(aliases, "hostAliases", own_names);
     let own_name = "the pod has the host's name: leave it out";
     found.refuse_if(spec.hostname.is_some(), "hostname", own_name);
+    found.refuse_if(spec.hostname_override.is_some(), "hostnameOverride", own_name);
     found.refuse_if(spec.subdomain.is_some(), "subdomain", own_name);
     found.refuse_if(spec.set_hostname_as_fqdn == Some(true), "setHostnameAsFQDN", own_name);
 }

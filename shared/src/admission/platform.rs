@@ -1,11 +1,12 @@
-//! What no pod's end can fix: the machine is of the wrong kind.
+//! What no pod's end can fix: the machine is of the wrong kind, or does not allow what the pod asks for.
 
 use super::Rejection;
 use super::node_view::{NodeView, OS_LABEL};
+use super::sysctls;
 use crate::Pod;
 
 /// Whether the machine is of the kind the pod asks for: the pod's `kubernetes.io/os` label, its
-/// `spec.os`, a strict policy for supplementary groups. Asked before the fit, so that no pod is
+/// `spec.os`, kernel parameters, a strict policy for supplementary groups. Asked before the fit, so that no pod is
 /// ended for one that cannot run.
 ///
 /// # Errors
@@ -24,6 +25,9 @@ pub fn platform_fits(pod: &Pod, node: &NodeView) -> Result<(), Rejection> {
             "PodOSNotSupported",
             "Failed to admit pod as the OS field doesn't match node OS",
         ));
+    }
+    if let Some(why) = sysctls::forbidden(pod) {
+        return Err(never("SysctlForbidden", &why));
     }
     let groups = spec.security_context.as_ref();
     let groups = groups.and_then(|context| context.supplemental_groups_policy.as_deref());

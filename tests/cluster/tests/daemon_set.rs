@@ -27,7 +27,7 @@ fn one<T: DeserializeOwned + Serialize + k8s_openapi::Resource>(objects: &[Value
 
 fn pod() -> (PodSpec, Container) {
     let set: DaemonSet = one(&daemon_set());
-    let pod = set.spec.unwrap().template.spec.unwrap();
+    let pod = set.spec.template.spec.unwrap();
     let [container] = &pod.containers[..] else { panic!("one container") };
     (pod.clone(), container.clone())
 }
@@ -38,7 +38,7 @@ fn every_object_has_the_fields_of_its_type_and_no_others() {
     let (config, set): (ConfigMap, DaemonSet) = (one(&objects), one(&objects));
     assert_eq!(objects.len(), 2);
     assert_eq!(config.metadata.namespace, set.metadata.namespace);
-    let spec = set.spec.unwrap();
+    let spec = set.spec;
     assert_eq!(spec.selector.match_labels, spec.template.metadata.unwrap().labels);
     let image = format!("localhost/winddown:{}", env!("CARGO_PKG_VERSION"));
     assert_eq!(pod().1.image, Some(image), "the name that packaging/image.sh gives");

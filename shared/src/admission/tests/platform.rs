@@ -80,3 +80,27 @@ fn a_strict_policy_for_groups_needs_a_runtime_that_has_it() {
         assert_eq!(reason(&pod, &node), expected, "{what}");
     }
 }
+
+#[test]
+fn a_pod_sets_only_the_kernel_parameters_that_harm_no_other() {
+    let asks = |name: &str, more: serde_json::Value| {
+        let sysctls =
+            json!([{"name": "net.ipv4.tcp_rmem", "value": "1"}, {"name": name, "value": "1"}]);
+        let mut spec = json!({"containers": [], "securityContext": {"sysctls": sysctls}});
+        spec.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        let refused = platform_fits(&pod("u", &spec), &machine1()).err();
+        refused.map(|refused| (refused.reason.to_string(), refused.message.to_string()))
+    };
+    let forbidden =
+        |why: &str| Some(("SysctlForbidden".to_owned(), format!("forbidden sysctl: {why}")));
+    assert_eq!(asks("kernel.shm_rmid_forced", json!({})), None);
+    assert_eq!(asks("net/ipv4/tcp_syncookies", json!({})), None);
+    let refused = forbidden("\"kernel.msgmax\" not allowlisted");
+    assert_eq!(asks("kernel.msgmax", json!({})), refused);
+    let refused = forbidden("\"net.ipv4.conf.eth0/1.rp_filter\" not allowlisted");
+    assert_eq!(asks("net/ipv4/conf/eth0.1/rp_filter", json!({})), refused);
+    let refused = forbidden("\"kernel.shm_rmid_forced\" not allowed with host IPC enabled");
+    assert_eq!(asks("kernel.shm_rmid_forced", json!({"hostIPC": true})), refused);
+    let refused = forbidden("\"net.ipv4.tcp_rmem\" not allowed with host Net enabled");
+    assert_eq!(asks("net.ipv4.tcp_wmem", json!({"hostNetwork": true})), refused);
+}

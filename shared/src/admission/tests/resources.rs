@@ -32,7 +32,7 @@ fn extended_resources_that_the_node_does_not_know_are_left_out() {
         ("none left of it", bar(), bar(), json!({"foo.com/bar": "0"}), vec!["foo.com/bar"]),
         ("not on the node", bar(), bar(), none(), vec![]),
         // Backed by a claim (DRA): absent, or named after a device class. The reference's row with
-        // an amount of 0 needs `status.extendedResourceClaimStatus`, which the 1.33 API has not.
+        // an amount of 0 needs `status.extendedResourceClaimStatus`, which is not read here.
         ("claimed, not on the node", bar(), bar(), none(), vec![]),
         (
             "of a device class",

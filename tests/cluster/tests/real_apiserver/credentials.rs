@@ -199,7 +199,7 @@ async fn a_node_reads_what_its_pods_name_and_nothing_else() {
                            "uid": pod.metadata.uid}}});
     let token =
         accounts.create_token_request("default", &create, &of(request.clone())).await.unwrap();
-    assert!(!token.status.unwrap().token.is_empty());
+    assert!(!token.status.unwrap().token.unwrap().is_empty());
     let mut unbound = request;
     unbound["spec"]["boundObjectRef"] = json!(null);
     assert_eq!(code(accounts.create_token_request("default", &create, &of(unbound)).await), 403);

@@ -156,17 +156,17 @@ pub(crate) async fn companion(api: &RealApi, node: &str, bound: bool) -> Connect
         uid: pod.metadata.uid,
     };
     let request = TokenRequest {
-        spec: TokenRequestSpec {
+        spec: Some(TokenRequestSpec {
             bound_object_ref: Some(reference).filter(|_| bound),
             expiration_seconds: Some(600),
             ..Default::default()
-        },
+        }),
         ..Default::default()
     };
     let token =
         accounts.create_token_request("winddown", &PostParams::default(), &request).await.unwrap();
     let file = api.folder.join(format!("{name}.token"));
-    std::fs::write(&file, token.status.unwrap().token).unwrap();
+    std::fs::write(&file, token.status.unwrap().token.unwrap()).unwrap();
     let config = api.config(&name, &json!({"tokenFile": file}));
     Connection::open(config, wall()).await.unwrap()
 }
@@ -261,7 +261,7 @@ async fn the_agents_account_gets_tokens_of_pods_on_its_own_node_only() {
             expiration_seconds: Some(600),
             ..Default::default()
         };
-        let request = TokenRequest { spec, ..Default::default() };
+        let request = TokenRequest { spec: Some(spec), ..Default::default() };
         refusal(accounts.create_token_request(account, &PostParams::default(), &request).await)
     };
     // A new policy takes a moment until it is in force.

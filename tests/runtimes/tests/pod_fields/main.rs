@@ -57,17 +57,14 @@ fn every_field_of_a_pod_has_a_row_and_every_row_a_field() {
 #[test]
 fn a_field_of_a_newer_api_and_a_row_of_an_older_one_are_found() {
     let (mut structs, table) = (api::structs::<PodSpec>(), rows::all());
-    structs.get_mut("PodSpec").unwrap().insert("hostnameOverride", None);
-    structs
-        .get_mut("Container")
-        .unwrap()
-        .insert("restartPolicyRules", Some("ContainerRestartRule"));
+    structs.get_mut("PodSpec").unwrap().insert("ofTomorrow", None);
+    structs.get_mut("Container").unwrap().insert("rulesOfTomorrow", Some("RuleOfTomorrow"));
     structs.get_mut("VolumeMount").unwrap().remove("subPathExpr");
     let mut found = gaps(&structs, &table);
     found.sort();
     let expected = [
-        "Container.restartPolicyRules has no row",
-        "PodSpec.hostnameOverride has no row",
+        "Container.rulesOfTomorrow has no row",
+        "PodSpec.ofTomorrow has no row",
         "VolumeMount has no field subPathExpr",
     ];
     assert_eq!(found, expected);

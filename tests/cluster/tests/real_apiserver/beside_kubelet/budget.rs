@@ -29,7 +29,7 @@ impl Machine {
         self.eventually("the budget counts its pod", async || {
             let status = budgets.get(pod).await.ok().and_then(|budget| budget.status);
             status.is_some_and(|status| {
-                status.current_healthy == 1 && status.disruptions_allowed == 0
+                status.current_healthy == Some(1) && status.disruptions_allowed == Some(0)
             })
         })
         .await

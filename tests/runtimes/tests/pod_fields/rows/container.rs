@@ -24,6 +24,7 @@ pub(super) fn groups() -> Vec<Group> {
                 readinessProbe = {"tcpSocket": {"port": 80}} => yes("a_container_is_ready_when_its_readiness_probe_passes_and_not_before"), yes("hooks_and_probes_run_in_the_container");
                 resizePolicy = [{"resourceName": "cpu", "restartPolicy": "NotRequired"}] => harmless(NO_RESIZE), harmless(NO_RESIZE);
                 resources = {"requests": {"cpu": "1"}} => yes("a_pods_share_is_that_of_all_it_asks_for"), yes("a_pods_slice_weighs_what_the_pod_asks_for"), yes("cpu_becomes_shares_and_quota");
+                restartPolicyRules = [{"action": "Restart", "exitCodes": {"operator": "In", "values": [42]}}] => no(), no();
                 securityContext = {"runAsUser": 1000} => yes("a_container_runs_as_the_user_and_group_it_asks_for"), yes("a_containers_rights_are_its_own_before_its_pods_before_its_images");
                 startupProbe = {"tcpSocket": {"port": 80}} => yes("a_startup_probe_holds_up_what_comes_after_a_sidecar"), yes("the_other_probes_rest_until_the_startup_probe_has_passed");
                 stdin = true => no(), yes("a_container_has_the_terminal_and_the_signal_that_it_asks_for");
@@ -60,6 +61,7 @@ pub(super) fn groups() -> Vec<Group> {
             rows! {
                 configMapKeyRef = {"name": "c", "key": "k"} => no().resolved("all_that_a_container_refers_to_becomes_literal"), no().resolved("all_that_a_container_refers_to_becomes_literal");
                 fieldRef = {"fieldPath": "metadata.name"} => yes("fields_of_the_pod_and_the_node_have_values"), yes("fields_of_the_pod_and_the_node_have_values");
+                fileKeyRef = {"volumeName": "v", "path": "env", "key": "A"} => no(), no();
                 resourceFieldRef = {"resource": "limits.cpu"} => yes("resources_are_given_in_units_of_the_divisor_and_rounded_up"), yes("resources_are_given_in_units_of_the_divisor_and_rounded_up");
                 secretKeyRef = {"name": "s", "key": "k"} => no().resolved("all_that_a_container_refers_to_becomes_literal"), no().resolved("all_that_a_container_refers_to_becomes_literal");
             },

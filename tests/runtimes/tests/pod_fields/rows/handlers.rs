@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::{group, plain};
-use crate::table::{Group, no, rows, yes};
+use crate::table::{Group, harmless, no, rows, yes};
 
 pub(super) fn groups() -> Vec<Group> {
     let probe = json!({"exec": {"command": ["true"]}});
@@ -60,6 +60,7 @@ pub(super) fn groups() -> Vec<Group> {
                 httpHeaders = [{"name": "X-A", "value": "1"}] => yes("a_header_of_the_spec_replaces_ours"), yes("a_header_of_the_spec_replaces_ours");
                 path = "/health" => yes("a_path_is_sent_as_the_kubelet_sends_it").but(json!("/a\nb")), yes("a_path_is_sent_as_the_kubelet_sends_it").but(json!("/a\nb"));
                 port = 81 => yes("a_port_is_a_number_or_a_name_of_the_container").but(json!("unnamed")), yes("a_port_is_a_number_or_a_name_of_the_container").but(json!("unnamed"));
+                protocol = "HTTP2" => no(), no();
                 scheme = "HTTPS" => yes("a_server_with_a_certificate_of_its_own_is_asked_over_https").but(json!("GOPHER")), yes("a_server_with_a_certificate_of_its_own_is_asked_over_https").but(json!("GOPHER"));
             },
         ),
@@ -93,6 +94,7 @@ pub(super) fn groups() -> Vec<Group> {
             "spec.containers[0].livenessProbe.grpc",
             json!({"port": 80}),
             rows! {
+                mode = "Plaintext" => no(), harmless("it is so by default").but(json!("TLS"));
                 port = 81 => no(), yes("a_grpc_probe_asks_the_health_service");
                 service = "well" => no(), yes("a_grpc_probe_asks_the_health_service");
             },

@@ -19,12 +19,14 @@ pub(super) fn groups() -> Vec<Group> {
                 dnsPolicy = "Default" => harmless("the host's resolver is used").but(json!("None")), yes("the_policy_decides_whom_a_pod_asks");
                 enableServiceLinks = true => yes("a_pod_without_service_links_hears_of_the_api_server_alone_and_lists_nothing"), yes("a_pod_without_service_links_hears_of_the_api_server_alone_and_lists_nothing");
                 ephemeralContainers = [{"name": "debug", "image": "app:1"}] => left(), yes("a_container_to_look_into_a_running_pod_runs_once");
+                evictionResponders = [{"name": "example.com/database", "priority": 500}] => harmless(RESPONDERS), harmless(RESPONDERS);
                 hostAliases = [{"ip": "192.0.2.1", "hostnames": ["a.example"]}] => no(), yes("the_hosts_file_has_the_pods_name_or_the_nodes_file_and_the_aliases");
                 hostIPC = true => harmless(HOST), yes("namespaces_are_shared_as_the_pod_says");
                 hostNetwork = true => harmless("a process of the host is on its network").but(json!(false)), yes("a_pod_on_the_nodes_network_has_the_nodes_name_and_ports");
                 hostPID = true => harmless(HOST), yes("namespaces_are_shared_as_the_pod_says");
                 hostUsers = true => harmless("it is so by default").but(json!(false)), harmless("it is so by default").but(json!(false));
                 hostname = "web" => no(), yes("the_hosts_file_has_the_pods_name_or_the_nodes_file_and_the_aliases").note("a pod on the host's network has the host's");
+                hostnameOverride = "web" => no(), yes("an_overriding_host_name_is_taken_whole_and_has_no_domain");
                 imagePullSecrets = [{"name": "registry"}] => harmless(NO_IMAGE), no();
                 initContainers = [{"name": "first", "image": "app:1", "command": ["true"]}] => yes("init_containers_come_first_and_sidecars_go_last"), yes("init_containers_come_first_and_sidecars_go_last");
                 nodeName = "node" => yes("fields_of_the_pod_and_the_node_have_values"), yes("fields_of_the_pod_and_the_node_have_values");
@@ -41,6 +43,7 @@ pub(super) fn groups() -> Vec<Group> {
                 runtimeClassName = "kata" => no(), yes("the_runtime_class_is_the_handler_of_the_sandbox");
                 schedulerName = "other" => harmless("the API server's and the scheduler's"), harmless("the API server's and the scheduler's");
                 schedulingGates = [{"name": "example.com/wait"}] => harmless("a pod that is on a node has none left"), harmless("a pod that is on a node has none left");
+                schedulingGroup = {"podGroupName": "g"} => harmless("the scheduler's"), harmless("the scheduler's");
                 securityContext = {"runAsUser": 1000} => yes("a_container_runs_as_the_user_and_group_it_asks_for"), yes("a_containers_rights_are_its_own_before_its_pods_before_its_images");
                 serviceAccount = "builder" => harmless("the old name of `serviceAccountName`, which the API server fills in"), harmless("the old name of `serviceAccountName`, which the API server fills in");
                 serviceAccountName = "builder" => yes("fields_of_the_pod_and_the_node_have_values"), yes("fields_of_the_pod_and_the_node_have_values");
@@ -107,4 +110,5 @@ pub(super) fn groups() -> Vec<Group> {
 
 const ADMISSION: &str = "the scheduler and the agent's admission decide by it";
 const HOST: &str = "a process of the host has what the host has, whatever is written";
+const RESPONDERS: &str = "for those who answer an Eviction of the API";
 const NO_IMAGE: &str = "no image is pulled";

@@ -50,6 +50,7 @@ pub(super) fn groups() -> Vec<Group> {
             "spec.volumes[0].emptyDir",
             rows! {
                 medium = "Memory" => no(), yes("a_container_finds_what_its_spec_promises").but(json!("HugePages"));
+                mode = 448 => no(), no();
                 sizeLimit = "1Mi" => no(), yes("storage_limit_evictions_of_a_writable_layer_of_logs_and_of_an_empty_dir");
             },
         ),
@@ -67,6 +68,7 @@ pub(super) fn groups() -> Vec<Group> {
             "spec.containers[0].volumeMounts[0]",
             json!({"name": "data", "mountPath": "/data"}),
             rows! {
+                bindMountOptions = ["noexec"] => no(), no();
                 mountPath = "/srv" => no(), yes("a_mount_is_what_its_spec_says").but(json!("srv"));
                 mountPropagation = "HostToContainer" => no(), yes("a_mount_is_what_its_spec_says");
                 name = "data" => no(), yes("a_mount_is_what_its_spec_says").but(json!("other"));
