@@ -15,6 +15,8 @@ pub(crate) enum Waits {
     Node,
     /// What it refers to could not be made literal.
     Config,
+    /// What it refers to could not be read; the kubelet says no more of that than of other waiting.
+    Unread,
 }
 
 /// A pod that waits: its containers say why. `None` where something of it ran already, which says more.
@@ -35,13 +37,18 @@ pub(crate) fn waiting(
         return None;
     }
     let reason = match why {
-        Waits::Node => "NodeNotReady",
-        Waits::Config => "CreateContainerConfigError",
+        Waits::Node => Some("NodeNotReady"),
+        Waits::Config => Some("CreateContainerConfigError"),
+        Waits::Unread => None,
     };
     let mut containers = unmade(pod);
     for container in &mut containers {
-        container.state =
-            ContainerState::Waiting { reason: reason.into(), message: message.to_owned() };
+        if let ContainerState::Waiting { reason: first, message: told } = &mut container.state {
+            *told = message.to_owned();
+            if let Some(reason) = reason {
+                *first = reason.into();
+            }
+        }
     }
     let runtime = &PodRuntimeStatus { containers, ..PodRuntimeStatus::default() };
     let (stopped, ended_by_agent, host_ips) = (false, None, &[] as &[_]);

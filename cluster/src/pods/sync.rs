@@ -210,7 +210,8 @@ impl<A: PodApi, T: StatusSide, R: Prepare> Parts<A, T, R> {
             let label = pod.label();
             tracing::warn!(pod = %label, error = text, "pod {label} cannot be prepared yet: {text}");
         }
-        self.submit_waiting(pod, Waits::Config, &text);
+        let is_unread = matches!(error, PrepareError::Unavailable { .. });
+        self.submit_waiting(pod, if is_unread { Waits::Unread } else { Waits::Config }, &text);
         match error {
             PrepareError::Invalid { .. } => {
                 self.known.mark(pod.uid(), |known| known.refused = true);

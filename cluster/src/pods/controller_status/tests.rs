@@ -92,6 +92,23 @@ fn a_pod_waits_only_while_nothing_of_it_ran() {
 }
 
 #[test]
+fn while_the_api_cannot_be_read_containers_wait_as_the_kubelets_do() {
+    for (init, reason) in [(false, "ContainerCreating"), (true, "PodInitializing")] {
+        let mut object = pod(None);
+        object.metadata.name = Some("p".into());
+        object.metadata.namespace = Some("default".into());
+        object.metadata.uid = Some("u".into());
+        let spec = object.spec.as_mut().unwrap();
+        spec.init_containers = init.then(|| vec![spec.containers[0].clone()]);
+        let pod = winddown_shared::Pod::new(object).unwrap();
+        let said = waiting(&pod, Waits::Unread, "forbidden", WallTime::UNIX_EPOCH).unwrap();
+        let state = said.container_statuses.unwrap()[0].state.clone().unwrap().waiting.unwrap();
+        assert_eq!(state.reason.as_deref(), Some(reason));
+        assert_eq!(state.message.as_deref(), Some("forbidden"));
+    }
+}
+
+#[test]
 fn a_lost_pod_is_over_and_nothing_of_it_is_said_to_run() {
     let rows = [
         (None, "Failed"),
