@@ -118,6 +118,10 @@ pub enum PlanCommand {
     /// Without -f it asks the running agent about the pods that run now, within the time logind
     /// really gives. With -f no agent is needed.
     Shutdown(PlanShutdownArgs),
+    /// Show in which order the pods would start after a boot
+    ///
+    /// Without -f it asks the running agent about the pods of this node. With -f no agent is needed.
+    Start(PlanStartArgs),
     /// Show which pods would end so that a critical pod fits, and why those
     ///
     /// With -f no agent is needed: each case names the pod that lacks room, the pods beside it and
@@ -147,6 +151,23 @@ pub struct PlanShutdownArgs {
     #[arg(short, long, value_enum, default_value_t)]
     #[arg(value_name = "FORM", hide_possible_values = true)]
     pub output: OutputFormat,
+}
+
+/// Shows in which order the pods would start after a boot.
+#[derive(Clone, Debug, Args)]
+#[command(after_help = "\
+Examples:
+  winddown plan start
+  winddown plan start -f /etc/winddown/pods -o json
+  winddown report --start    # how the last start went")]
+pub struct PlanStartArgs {
+    /// Plan for these instead of the node's pods: a manifests directory or a manifest
+    #[arg(short, long, value_name = "DIR|FILE")]
+    pub file: Option<PathBuf>,
+    /// Form of the answer: text, json or yaml (both are stable interfaces)
+    #[arg(short, long, value_enum, default_value_t)]
+    #[arg(value_name = "FORM", hide_possible_values = true)]
+    pub output: TextFormat,
 }
 
 const EXAMPLES_PLAN: &str = "\
@@ -220,6 +241,9 @@ pub struct ReportArgs {
     /// One report from a file, of this node or another
     #[arg(long, value_name = "FILE", conflicts_with_all = ["boot", "id"])]
     pub file: Option<PathBuf>,
+    /// How the pods last started in order: what waited for what, and how long
+    #[arg(long, conflicts_with_all = ["boot", "id", "list", "check"])]
+    pub start: bool,
     /// List the reports that are kept, the newest first
     #[arg(short, long, conflicts_with_all = ["boot", "id", "file", "check"])]
     pub list: bool,

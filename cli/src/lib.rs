@@ -32,9 +32,9 @@ use clap::{CommandFactory, Parser, Subcommand};
 pub use args::{
     AgentArgs, CompletionsArgs, ConfigArgs, ConfigCommand, DoctorArgs, DrainArgs, DrillArgs,
     InstallArgs, KillArgs, ManArgs, OutputFormat, PlanArgs, PlanCommand, PlanEvictionArgs,
-    PlanPreemptionArgs, PlanShutdownArgs, ReportArgs, ReportFormat, RuntimeChoice, SchemaArgs,
-    SchemaName, ShimArgs, StatusArgs, StrategyChoice, TextFormat, UndrainArgs, UninstallArgs,
-    VersionArgs,
+    PlanPreemptionArgs, PlanShutdownArgs, PlanStartArgs, ReportArgs, ReportFormat, RuntimeChoice,
+    SchemaArgs, SchemaName, ShimArgs, StatusArgs, StrategyChoice, TextFormat, UndrainArgs,
+    UninstallArgs, VersionArgs,
 };
 pub use exit::{CommandError, Exit};
 pub use output::{ColorChoice, Output};
@@ -205,6 +205,9 @@ fn dispatch(cli: &Cli, out: &mut Output) -> Result<Exit, CommandError> {
         Command::Status(args) => ask::block_on(status::run(global, args, out)),
         Command::Plan(PlanArgs { command: PlanCommand::Shutdown(args) }) => {
             plan::run(global, args, out)
+        }
+        Command::Plan(PlanArgs { command: PlanCommand::Start(args) }) => {
+            plan::start(global, args, out)
         }
         Command::Plan(PlanArgs { command: PlanCommand::Preemption(args) }) => {
             plan_preemption::run(global, args, out)

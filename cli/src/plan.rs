@@ -8,15 +8,15 @@ use std::time::Duration;
 
 use super::args::TextFormat;
 use super::{
-    CommandError, Exit, GlobalArgs, Output, OutputFormat, PlanShutdownArgs, ask, config,
-    plan_lines, status,
+    CommandError, Exit, GlobalArgs, Output, OutputFormat, PlanShutdownArgs, PlanStartArgs, ask,
+    config, plan_lines, status,
 };
 use winddown_control::Client;
-use winddown_control::api::ShutdownPlan;
-use winddown_node::{plan_view, policy_of};
+use winddown_control::api::{ShutdownPlan, StartPlan};
+use winddown_node::{plan_view, policy_of, start_view};
 use winddown_shared::Pod;
 use winddown_shared::display::duration;
-use winddown_shutdown::{Policy, plan, plan_within};
+use winddown_shutdown::{Policy, plan, plan_within, start_plan};
 
 /// A plan without groups is no proof that there is nothing to end.
 const OFF: &str = "graceful shutdown is off: a shutdown would end all pods at once; set \
@@ -61,7 +61,33 @@ pub(super) fn run(
     }
     plan.warnings.extend(given.left_out.iter().map(|why| format!("left out: {why}")));
     print(&plan, args.output, out)?;
-    Ok(if given.left_out.is_empty() { Exit::Success } else { Exit::ConfigInvalid })
+    Ok(given.exit())
+}
+
+/// `winddown plan start`.
+pub(super) fn start(
+    global: &GlobalArgs,
+    args: &PlanStartArgs,
+    out: &mut Output,
+) -> Result<Exit, CommandError> {
+    let show = |plan: &StartPlan, out: &mut Output| {
+        show(plan, args.output, false, winddown_render::start_plan, out)
+    };
+    let Some(file) = args.file.as_deref() else {
+        let client = Client::new(&global.socket);
+        return ask::block_on(async {
+            let plan = ask::patiently(out, status::WAITING, client.start_plan()).await?;
+            show(&plan, out)?;
+            Ok(Exit::Success)
+        });
+    };
+    let (config, _) = config::configured(global)?;
+    let given = pods::read(file, &config)?;
+    let plan = start_plan(&given.pods, &policy_of(&config.shutdown));
+    let mut plan = start_view(&plan, config.start_group_timeout);
+    plan.warnings.extend(given.left_out.iter().map(|why| format!("left out: {why}")));
+    show(&plan, out)?;
+    Ok(given.exit())
 }
 
 /// Plans the shutdown of `pods` for a node that is gone in `within` if that is given.

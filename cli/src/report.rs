@@ -3,8 +3,6 @@
 use std::io::Read;
 use std::path::Path;
 
-use serde::Deserialize;
-
 use super::{
     CommandError, Exit, GlobalArgs, Output, ReportArgs, ReportFormat, ask, config, status,
 };
@@ -12,7 +10,7 @@ use winddown_control::api::{Envelope, ReportEntry, ReportList};
 use winddown_control::{Client, ClientError};
 use winddown_node::reports;
 use winddown_render::report;
-use winddown_shutdown::{ReportStore, ShutdownReport};
+use winddown_shutdown::ReportStore;
 
 pub(super) fn run(
     global: &GlobalArgs,
@@ -26,6 +24,7 @@ pub(super) fn run(
     }
     let report = match (&args.file, &args.id, args.boot) {
         (Some(file), ..) => from_file(file)?,
+        _ if args.start => source.report(reports::OF_START, out)?,
         (None, Some(id), _) => source.report(checked_id(id)?, out)?,
         (None, None, Some(boot)) => {
             let this = winddown_machine::host::boot_id();
@@ -40,6 +39,9 @@ pub(super) fn run(
         }
         (None, None, None) => source.report("latest", out)?,
     };
+    if args.start {
+        return print_start(&report, args.output, out);
+    }
     match args.output {
         ReportFormat::Json => out.json(&report)?,
         ReportFormat::Yaml => out.yaml(&report)?,
@@ -84,6 +86,10 @@ impl Source<'_> {
 
     fn report(&self, id: &str, out: &mut Output) -> Result<serde_json::Value, CommandError> {
         match in_runtime(out, self.client.report(id))? {
+            Err(error) if asks_disk(&error) && id == reports::OF_START => {
+                let config = config::configured(self.global)?.0;
+                Ok(reports::of_start(None, &config.state_directory)?)
+            }
             Err(error) if asks_disk(&error) => Ok(reports::find(&self.store()?, id)?),
             answer => Ok(answer?),
         }
@@ -106,8 +112,28 @@ fn in_runtime<T>(
     got.ok_or_else(|| CommandError::message(Exit::Failure, "the agent was not asked"))
 }
 
-fn typed(report: &serde_json::Value) -> Result<ShutdownReport, CommandError> {
-    ShutdownReport::deserialize(report).map_err(|error| {
+fn print_start(
+    report: &serde_json::Value,
+    form: ReportFormat,
+    out: &mut Output,
+) -> Result<Exit, CommandError> {
+    match form {
+        ReportFormat::Svg | ReportFormat::Html => {
+            return Err(CommandError::message(Exit::Usage, "a start has no picture")
+                .with_hint("`winddown report --start -o json` has all that is known of it"));
+        }
+        ReportFormat::Json => out.json(report)?,
+        ReportFormat::Yaml => out.yaml(report)?,
+        ReportFormat::Text => {
+            let view = status::view(super::OutputFormat::Text, out);
+            out.text(&winddown_render::start_report(&typed(report)?, &view))?;
+        }
+    }
+    Ok(Exit::Success)
+}
+
+fn typed<T: serde::de::DeserializeOwned>(report: &serde_json::Value) -> Result<T, CommandError> {
+    T::deserialize(report).map_err(|error| {
         CommandError::failure(anyhow::Error::new(error).context("not a report of this version"))
     })
 }

@@ -66,6 +66,8 @@ pub struct Config {
     pub notices: NoticesConfig,
     /// `reportsKept`.
     pub reports_kept: u32,
+    /// `startGroupTimeout`: how long a group of pods may take to be ready after a boot; zero lets all start at once.
+    pub start_group_timeout: Duration,
     /// `evictionHard` and its kin.
     pub eviction: EvictionSettings,
     /// `containerRuntimeEndpoint`: `unix://` and an absolute path.
@@ -228,6 +230,7 @@ impl Default for Config {
             shutdown: ShutdownSettings::default(),
             notices: NoticesConfig::default(),
             reports_kept: 20,
+            start_group_timeout: Duration::ZERO,
             eviction: EvictionSettings::default(),
             container_runtime_endpoint: "unix:///run/containerd/containerd.sock".to_owned(),
             system_reserved: BTreeMap::new(),

@@ -15,6 +15,7 @@ mod preemption;
 mod pressure;
 mod report;
 mod request;
+mod start;
 mod status;
 #[cfg(test)]
 mod tests;
@@ -38,6 +39,7 @@ pub use request::{
     ConfigView, DrainEvent, DrainRequest, ErrorBody, ErrorCode, KillAnswer, KillBody, NoticeBody,
     WithdrawAnswer,
 };
+pub use start::{StartPlan, StartStatus, StartingGroup, StartingPod};
 pub use status::{
     ClosedBy, ConfigStatus, GroupProgress, GroupSummary, LastBootStatus, LockState, LockStatus,
     NodeStatus, NoticeStatus, Phase, PlanSummary, PluginStatus, RuntimeStatus, ShutdownProgress,

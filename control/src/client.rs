@@ -19,7 +19,7 @@ use tokio::net::UnixStream;
 use super::respond::VERSION_HEADER;
 use crate::api::{
     ConfigView, DrainRequest, ErrorBody, EvictionPlan, KillAnswer, KillBody, NoticeBody,
-    PreemptionPlan, ReportList, ShutdownPlan, Status, WithdrawAnswer,
+    PreemptionPlan, ReportList, ShutdownPlan, StartPlan, Status, WithdrawAnswer,
 };
 
 pub use error::ClientError;
@@ -83,6 +83,14 @@ impl Client {
             }
             None => self.get("/v1/plan/shutdown").await,
         }
+    }
+
+    /// In which order the pods would start after a boot.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn start_plan(&self) -> Result<StartPlan, ClientError> {
+        self.get("/v1/plan/start").await
     }
 
     /// How much room there is on the node, and what would be done for the pod of `manifest`.

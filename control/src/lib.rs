@@ -9,11 +9,12 @@
 //! | `GET /v1/plan/preemption` | [`PreemptionPlan`] |
 //! | `POST /v1/plan/preemption` | the same, for the pod whose manifest is the body; `?strategy=minimal` |
 //! | `GET /v1/plan/eviction` | [`EvictionPlan`]; `?signal=memory.available` |
+//! | `GET /v1/plan/start` | [`StartPlan`] |
 //! | `POST /v1/pods/{namespace}/{name}/kill` | [`KillAnswer`], once the pod is gone |
 //! | `POST /v1/drain` | one [`DrainEvent`] per line |
 //! | `POST /v1/notice` | the node goes away: one [`DrainEvent`] per line |
 //! | `DELETE /v1/notice` | [`WithdrawAnswer`]: the node stays |
-//! | `GET /v1/reports`, `/v1/reports/{id}`, `/v1/reports/latest` | [`ReportList`], a report |
+//! | `GET /v1/reports`, `/v1/reports/{id}`, `/v1/reports/latest`, `/v1/reports/start` | [`ReportList`], a report |
 //! | `GET /v1/config` | [`ConfigView`] |
 //! | `GET /metrics`, `/healthz`, `/readyz` | text; `?verbose` lists the checks |
 //!
@@ -56,7 +57,7 @@ use tokio::sync::{mpsc, watch};
 
 use crate::api::{
     ConfigView, DrainEvent, DrainRequest, ErrorCode, EvictionPlan, Health, KillAnswer, KillBody,
-    NoticeBody, PreemptionPlan, ReportList, ShutdownPlan, Status, WithdrawAnswer,
+    NoticeBody, PreemptionPlan, ReportList, ShutdownPlan, StartPlan, Status, WithdrawAnswer,
 };
 
 pub use client::{Client, ClientError, Lines};
@@ -82,6 +83,9 @@ pub trait AgentApi: Send + Sync + 'static {
 
     /// What a shutdown would do now, or if the node were gone in `within`. Touches nothing.
     fn shutdown_plan(&self, within: Option<Duration>) -> ShutdownPlan;
+
+    /// In which order the pods would start after a boot. Touches nothing.
+    fn start_plan(&self) -> StartPlan;
 
     /// How much room there is, who waits for some, and who would end for a critical pod whose
     /// manifest this is; by the strategy of that name, or the one in force. Touches nothing.
@@ -153,7 +157,7 @@ pub trait AgentApi: Send + Sync + 'static {
     /// The state directory cannot be read.
     fn reports(&self) -> impl Future<Output = Result<ReportList, ApiError>> + Send;
 
-    /// One report as JSON; `latest` names the newest.
+    /// One report as JSON; `latest` names the newest, `start` that of the last ordered start.
     ///
     /// # Errors
     /// [`ErrorCode::NotFound`] when there is no such report.

@@ -67,6 +67,7 @@ async fn ask<A: AgentApi>(
             let within = seconds(request, "seconds")?;
             Ok(respond::json(&api.shutdown_plan(within)))
         }
+        ["plan", "start"] => Ok(respond::json(&api.start_plan())),
         ["plan", "eviction"] => eviction(&**api, request).await,
         ["reports"] => Ok(respond::json(&Envelope::new(api.reports().await?))),
         ["reports", id] => Ok(respond::json(&api.report(id).await?)),

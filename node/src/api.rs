@@ -12,7 +12,8 @@ use crate::plugin::ShutdownAnswers;
 use crate::{Node, SettingsSource};
 use winddown_control::api::{
     Check, ConfigView, DrainEvent, DrainRequest, ErrorCode, EvictionPlan, Health, KillAnswer,
-    KillBody, NoticeBody, PreemptionPlan, ReportList, ShutdownPlan, Status, WithdrawAnswer,
+    KillBody, NoticeBody, PreemptionPlan, ReportList, ShutdownPlan, StartPlan, Status,
+    WithdrawAnswer,
 };
 use winddown_control::{AgentApi, ApiError};
 
@@ -28,6 +29,11 @@ impl<R: Runtime> AgentApi for Node<R> {
     fn shutdown_plan(&self, within: Option<Duration>) -> ShutdownPlan {
         let plan = self.0.answers.shutdown.as_ref().map(|shutdown| shutdown.plan(within));
         plan.unwrap_or_else(|| ShutdownPlan::new(0.0))
+    }
+
+    fn start_plan(&self) -> StartPlan {
+        let plan = self.0.answers.shutdown.as_ref().map(|shutdown| shutdown.start_plan());
+        plan.unwrap_or_else(|| StartPlan::new(0.0))
     }
 
     fn preemption_plan(

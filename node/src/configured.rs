@@ -103,6 +103,7 @@ impl Configured {
         Shutdown::new(inhibitor, first, &config.state_directory)
             .following(policy)
             .reports_kept(kept)
+            .start_group_timeout(config.start_group_timeout)
     }
 
     /// The preemption that the configuration asks for.

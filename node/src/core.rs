@@ -235,6 +235,10 @@ impl<R: Runtime> Core<R> {
         .with_earlier_kills(asked_before)
         .with_admission_closed(closed)
         .with_refusals_for_good(move |pod| for_good.iter().any(|source| source.gives_up(pod)));
+        let intake = match links.turns.take() {
+            Some(turns) => intake.with_turns(turns),
+            None => intake,
+        };
         let mut passed = intake.passes();
         let intake = intake.run(self.wanted.subscribe());
         critical::spawn_until("intake", self.stop.clone(), intake);

@@ -1,7 +1,8 @@
 //! What plug-ins have for each other, and for the node: none of them knows another.
 
 use futures_util::future::BoxFuture;
-use winddown_shared::{LockState, ShutdownWork};
+use tokio::sync::watch;
+use winddown_shared::{LockState, ShutdownWork, StartTurn};
 
 use crate::Source;
 
@@ -14,6 +15,8 @@ pub(crate) struct Links {
     pub(crate) shortage: Option<Box<dyn Shows<Shortage>>>,
     /// Each tells when pods that were refused are to be asked about again.
     pub(crate) relief: Vec<Box<dyn Shows<()>>>,
+    /// Which new pods may start now; none: all may.
+    pub(crate) turns: Option<watch::Receiver<StartTurn>>,
     /// Where pods come from.
     pub(crate) sources: Vec<Source>,
     /// What is done at certain points of a shutdown.

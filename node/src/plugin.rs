@@ -10,7 +10,7 @@ use futures_util::future::BoxFuture;
 use winddown_control::ApiError;
 use winddown_control::api::{
     self, Check, DrainEvent, DrainRequest, EvictionPlan, NoticeBody, PreemptionPlan, ReportList,
-    ShutdownPlan, WithdrawAnswer,
+    ShutdownPlan, StartPlan, WithdrawAnswer,
 };
 use winddown_shared::{
     AdmissionFailureHandler, AdmitHandler, KillRequest, Listed, NodeHandle, NodeHandleParts,
@@ -100,6 +100,8 @@ pub(crate) struct Answers {
 /// See [`AgentApi`](winddown_control::AgentApi) for each.
 pub(crate) trait ShutdownAnswers: Send + Sync + 'static {
     fn plan(&self, within: Option<std::time::Duration>) -> ShutdownPlan;
+
+    fn start_plan(&self) -> StartPlan;
 
     fn drain(&self, request: DrainRequest) -> Result<Events, ApiError>;
 

@@ -5,25 +5,29 @@ mod last_boot;
 mod notice;
 pub mod reports;
 pub(crate) mod running;
+mod start;
 mod view;
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use tokio::sync::{Semaphore, watch};
 use winddown_notices::{NoticeAggregator, Operator};
 use winddown_shared::{Inhibitor, LockState, Runtime, ShutdownWork, WallTime, error_chain};
 use winddown_shutdown::{
-    Policy, Progress, ProgressSender, RecordPlace, ReportStore, RunRecord, StateFile, StateTimes,
-    Trigger,
+    OrderedStart, Policy, Progress, ProgressSender, RecordPlace, ReportStore, RunRecord, StateFile,
+    StateTimes, Trigger,
 };
 
 use crate::core::Core;
 use crate::links::Draining;
 use crate::plugin::{Joining, Lead, NodePlugin};
 use last_boot::LookBack;
+use start::Started;
 
+pub use start::start_view;
 pub use view::plan_view;
 
 /// Ends the pods in order before the node goes down, or when it is drained.
@@ -35,6 +39,7 @@ pub struct Shutdown {
     notices: NoticeAggregator,
     trigger: Trigger,
     refused_signals: RefusedSignals,
+    start_group_timeout: Duration,
     handle: ShutdownHandle,
 }
 
@@ -68,6 +73,7 @@ struct Joined<R: Runtime> {
     drained: watch::Sender<Draining>,
     /// Set when all plug-ins have joined.
     work: OnceLock<Vec<ShutdownWork>>,
+    ordered_start: Started,
 }
 
 /// What is on disk.
@@ -98,6 +104,7 @@ impl Shutdown {
             notices: NoticeAggregator::new(),
             trigger: Trigger::LoginManager,
             refused_signals: Box::new(|| 0),
+            start_group_timeout: Duration::ZERO,
             handle: ShutdownHandle {
                 progress: ProgressSender::new(),
                 reports,
@@ -150,6 +157,15 @@ impl Shutdown {
         self
     }
 
+    /// Lets the pods start after a boot in the reverse of the order in which they end, each group when the one before
+    /// it is ready, or after this time at the latest. Zero, which is the default, lets all start at once; the pods of
+    /// a kubelet and of a rehearsal always do.
+    #[must_use]
+    pub fn start_group_timeout(mut self, timeout: Duration) -> Self {
+        self.start_group_timeout = timeout;
+        self
+    }
+
     /// What is done with it from outside, once it is a plug-in.
     pub fn handle(&self) -> ShutdownHandle {
         self.handle.clone()
@@ -160,13 +176,15 @@ impl<R: Runtime> NodePlugin<R> for Shutdown {
     fn join(self: Box<Self>, node: &mut Joining<R>) {
         let core = Arc::clone(&node.core);
         let end_pods = Arc::clone(&self.handle.end_pods);
-        let (joined, carried) = self.joined(Arc::clone(&core));
+        let (joined, carried, ordered_start) = self.joined(Arc::clone(&core));
         let joined = Arc::new(joined);
         joined.keep_drained();
         core.count(joined.inhibitor.state());
         core.count(joined.progress.subscribe());
         core.count(joined.notices.changes());
+        core.count(joined.ordered_start.report.clone());
         let brought = &mut node.brought;
+        brought.links.turns = ordered_start.as_ref().map(OrderedStart::turn);
         brought.sections.push(Arc::clone(&joined) as _);
         brought.answers.shutdown = Some(Arc::new(Arc::clone(&joined)));
         brought.links.end = Some(Box::new(joined.end()));
@@ -178,6 +196,7 @@ impl<R: Runtime> NodePlugin<R> for Shutdown {
             // It is set once.
             let _ = joined.work.set(std::mem::take(&mut links.work));
             joined.start();
+            joined.start_in_order(ordered_start);
             let ends = Arc::clone(&joined);
             let _ = end_pods.set(Box::new(move |inhibitor, trigger| {
                 Box::pin(Arc::clone(&ends).end_pods(inhibitor, trigger))
@@ -187,8 +206,12 @@ impl<R: Runtime> NodePlugin<R> for Shutdown {
 }
 
 impl Shutdown {
-    /// The shutdown of the node, and the run of this boot that an earlier agent began. Blocks on the disk.
-    fn joined<R: Runtime>(self, core: Arc<Core<R>>) -> (Joined<R>, Option<RunRecord>) {
+    /// The shutdown of the node, the run of this boot that an earlier agent began, and the start of the pods if it is
+    /// not over. Blocks on the disk.
+    fn joined<R: Runtime>(
+        self,
+        core: Arc<Core<R>>,
+    ) -> (Joined<R>, Option<RunRecord>, Option<OrderedStart>) {
         let state = self.state_directory;
         let boot_id = &core.identity.boot_id;
         let operator = Operator::open(
@@ -207,6 +230,13 @@ impl Shutdown {
         };
         let StateTimes { start, end } = last_shutdown(&state);
         core.recorders.metrics.last_shutdown(start, end);
+        let group_timeout = match self.trigger {
+            Trigger::Drill => Duration::ZERO,
+            _ if core.fit.admits_all() => Duration::ZERO,
+            _ => self.start_group_timeout,
+        };
+        let (ordered_start, start) =
+            Started::of_boot(&core, &state, group_timeout, self.policy.clone());
         let joined = Joined {
             inhibitor: self.inhibitor,
             policy: self.policy,
@@ -225,9 +255,10 @@ impl Shutdown {
             draining: Arc::new(Semaphore::new(1)),
             drained: watch::Sender::new(Draining::No),
             work: OnceLock::new(),
+            ordered_start,
             core,
         };
-        (joined, carried)
+        (joined, carried, start)
     }
 }
 

@@ -8,6 +8,7 @@ use k8s_openapi::api::core::v1 as kube;
 use winddown_shared::status::StatusEntry;
 use winddown_shared::{
     Lifecycle, Pod, PodKiller, PodSnapshot, PodUid, Runtime, RuntimePod, WAITING_FOR_PREEMPTION,
+    WAITING_FOR_TURN,
 };
 
 use crate::metrics::{NodeFacts, PodCounts};
@@ -111,7 +112,7 @@ impl<R: Runtime> Node<R> {
             .into_iter()
             .filter_map(|snapshot| one_pod(&snapshot, said.remove(&snapshot.uid).as_ref()))
             .collect();
-        // What has a status but no worker was refused before it got one, or waits for room.
+        // What has a status but no worker was refused before it got one, or waits for room or its turn.
         let (held, rest): (Vec<_>, Vec<_>) = said.into_values().partition(is_held);
         pods.extend(held.iter().map(waiting));
         let lifecycle = |uid: &PodUid| self.0.core.workers.lifecycle(uid);
@@ -136,7 +137,7 @@ fn one_pod(snapshot: &PodSnapshot, said: Option<&StatusEntry>) -> Option<api::Po
 
 /// Whether the pod has no worker because it does not fit yet.
 fn is_held(entry: &StatusEntry) -> bool {
-    entry.status.reason.as_deref() == Some(WAITING_FOR_PREEMPTION)
+    matches!(entry.status.reason.as_deref(), Some(WAITING_FOR_PREEMPTION | WAITING_FOR_TURN))
 }
 
 fn waiting(entry: &StatusEntry) -> api::PodStatus {

@@ -5,6 +5,7 @@ mod fit;
 mod notices;
 mod pressure;
 mod restarts;
+mod start;
 mod unknown;
 
 use std::sync::Arc;

@@ -30,6 +30,8 @@ fn collected() -> Vec<(&'static str, Value)> {
     let notice = bed.root().join("run/winddown/notice");
     add("status", answers(&mut bed.ask(&["status", "-o", "json"])));
     add("plan-shutdown", answers(&mut bed.ask(&["plan", "shutdown", "-o", "json"])));
+    add("plan-start", answers(&mut bed.ask(&["plan", "start", "-o", "json"])));
+    add("start-report", answers(&mut bed.ask(&["report", "--start", "-o", "json"])));
     add("plan-preemption", answers(&mut bed.ask(&["plan", "preemption", "-o", "json"])));
     let manifest = bed.root().join("large.yaml");
     std::fs::write(&manifest, LARGE).expect("written");

@@ -14,6 +14,7 @@ mod plan;
 mod preemption;
 pub mod report;
 mod rows;
+mod start;
 mod status;
 mod table;
 #[cfg(test)]
@@ -28,6 +29,7 @@ pub use live::{Scene, Screen, counts_down, live};
 pub use paint::{Paint, error, notice};
 pub use plan::{group_title, groups, plan, reports, trend};
 pub use preemption::preemption;
+pub use start::{start_plan, start_report};
 pub use status::status;
 pub use table::{Align, Column, Table};
 pub use text::{fit, hanging, wrap};

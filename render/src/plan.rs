@@ -169,6 +169,5 @@ fn pod_table(group: &PlannedGroup, view: &View) -> String {
             (own, None),
         ]);
     }
-    let inner = View { width: view.width.map(|width| width.saturating_sub(3)), ..*view };
-    table.render(&inner).lines().map(|line| format!("   {line}\n")).collect()
+    table.indented(view)
 }

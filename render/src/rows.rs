@@ -1,7 +1,7 @@
 //! What is said of a node above its pods, a row each. `winddown status` and `status --watch` show the same rows.
 
 use anstyle::Style;
-use winddown_shared::display::{clean, seconds};
+use winddown_shared::display::{clean, pod_count, seconds};
 
 use super::group_state::GroupState;
 use super::paint::{BAD, GOOD, PLAIN, WARN};
@@ -40,6 +40,13 @@ pub(super) fn rows(status: &Status, times: Times) -> Vec<Row> {
         let title = group_title(group.name.as_deref(), group.priority);
         let text = format!("{title}: {how}, {} of {} ended", group.ended, group.pods);
         row("", &text, PLAIN);
+    }
+    if let Some(start) = &status.start {
+        let until = start.until.map(|at| format!(", {} more at most", times.left(at)));
+        let (until, for_whom) = (until.unwrap_or_default(), start.not_ready.join(", "));
+        let wait = if start.waiting == 1 { "waits" } else { "wait" };
+        let waiting = pod_count(start.waiting);
+        row("start", &format!("{waiting} {wait} for {}{until}: {for_whom}", start.group), WARN);
     }
     for notice in &status.notices {
         let Some(deadline) = notice.deadline else { continue };

@@ -2,7 +2,7 @@
 
 use anstyle::Style;
 use winddown_shared::display::clean;
-use winddown_shared::{SYSTEM_CRITICAL_PRIORITY, WAITING_FOR_PREEMPTION};
+use winddown_shared::{SYSTEM_CRITICAL_PRIORITY, WAITING_FOR_PREEMPTION, WAITING_FOR_TURN};
 
 use super::paint::{BAD, DIM, HEAD, PLAIN, Paint, WARN};
 use super::rows::rows;
@@ -57,9 +57,13 @@ pub(super) fn pod_state(pod: &PodStatus) -> String {
 pub(super) fn state_style(state: &str) -> Style {
     match state {
         "Running" | "Completed" => PLAIN,
-        "Terminating" | "Terminated" | "Waiting" | "Pending" | "Ended" | WAITING_FOR_PREEMPTION => {
-            WARN
-        }
+        "Terminating"
+        | "Terminated"
+        | "Waiting"
+        | "Pending"
+        | "Ended"
+        | WAITING_FOR_PREEMPTION
+        | WAITING_FOR_TURN => WARN,
         _ => BAD,
     }
 }

@@ -70,6 +70,12 @@ impl Table {
         Self { columns: columns.into_iter().collect(), rows: Vec::new() }
     }
 
+    /// The table, three columns to the right.
+    pub(super) fn indented(&self, view: &View) -> String {
+        let inner = View { width: view.width.map(|width| width.saturating_sub(3)), ..*view };
+        self.render(&inner).lines().map(|line| format!("   {}\n", line.trim_end())).collect()
+    }
+
     /// Adds a row. Cells are made safe to print; missing ones are empty, surplus ones are dropped.
     pub fn row<S: Into<String>>(&mut self, cells: impl IntoIterator<Item = (S, Option<Style>)>) {
         let row = cells.into_iter().take(self.columns.len()).map(|(text, style)| {

@@ -1,5 +1,6 @@
 pub(crate) mod fixtures;
 mod screens;
+mod start;
 
 use proptest::prelude::*;
 use unicode_width::UnicodeWidthStr;

@@ -12,7 +12,8 @@ use crate::syncer::UpdateKind;
 use crate::workers::has_terminal_phase;
 use crate::{
     Admission, KillReason, KillRequest, Lifecycle, Others, Pod, PodUid, PodUidMap, PodWorkers,
-    Recorder, Rejection, RunningPods, Runtime, RuntimePod, RuntimeSyncer, VictimLock, error_chain,
+    Recorder, Rejection, RunningPods, Runtime, RuntimePod, RuntimeSyncer, StartTurn, VictimLock,
+    error_chain,
 };
 
 mod delays;
@@ -21,6 +22,7 @@ mod pending_preemption;
 mod rejected_static;
 #[cfg(test)]
 mod tests;
+mod turns;
 
 pub use delays::ReturnDelays;
 use leftovers::Found;
@@ -43,11 +45,12 @@ const SOURCE_PATIENCE: Duration = Duration::from_secs(5);
 ///
 /// New pods of one pass are asked by priority, critical ones first. A critical pod that lacks room is
 /// held until others have ended for it; `pending_preemption.rs` has the rules. A static pod that was refused or
-/// preempted is asked again when there may be room; `rejected_static.rs` has those.
+/// preempted is asked again when there may be room; `rejected_static.rs` has those. A pod whose turn has not come
+/// is not asked before it has ([`StartTurn`]).
 ///
-/// A pass is made when the source changed, when admission opens again, when a pod has finished that
-/// is to be forgotten or started anew, and when the runtime has something unknown. Nothing ticks in
-/// between, but for the safety net of a pass every five minutes.
+/// A pass is made when the source changed, when admission opens again, when it is others' turn to start,
+/// when a pod has finished that is to be forgotten or started anew, and when the runtime has something
+/// unknown. Nothing ticks in between, but for the safety net of a pass every five minutes.
 pub struct Intake<R: Runtime> {
     runtime: Arc<R>,
     workers: PodWorkers<RuntimeSyncer<R>>,
@@ -75,6 +78,8 @@ pub struct Intake<R: Runtime> {
     for_good: Arc<dyn Fn(&Pod) -> bool + Send + Sync>,
     /// Whether admission is closed for the whole node.
     admission_closed: watch::Receiver<bool>,
+    /// Which new pods may start now.
+    turns: watch::Receiver<StartTurn>,
 }
 
 /// What a source wants on this node: all of it, as state.
@@ -100,6 +105,8 @@ enum Standing {
     PendingPreemption {
         again: bool,
     },
+    /// It is asked about when others have started.
+    WaitingForTurn,
     Refused(Rejection),
 }
 
@@ -140,6 +147,7 @@ impl<R: Runtime> Intake<R> {
             earlier_kills: PodUidMap::default(),
             for_good: Arc::new(|_| false),
             admission_closed: watch::Sender::new(false).subscribe(),
+            turns: watch::Sender::new(StartTurn::default()).subscribe(),
         }
     }
 
@@ -179,6 +187,14 @@ impl<R: Runtime> Intake<R> {
         self
     }
 
+    /// The same, letting new pods in when it is their turn. Those that ran before the agent started do not wait.
+    /// Without this it is every pod's turn.
+    #[must_use]
+    pub fn with_turns(mut self, turns: watch::Receiver<StartTurn>) -> Self {
+        self.turns = turns;
+        self
+    }
+
     /// Counts how often the desired pods were gone through. From 1 on every pod that runs is known
     /// to its worker.
     pub fn passes(&self) -> watch::Receiver<u64> {
@@ -189,7 +205,7 @@ impl<R: Runtime> Intake<R> {
     ///
     /// `desired` is `None` until the source has been read once; nothing is torn down before that.
     pub async fn run(mut self, mut desired: watch::Receiver<Option<Arc<DesiredPods>>>) {
-        let mut closed = self.admission_closed.clone();
+        let (mut closed, mut turns) = (self.admission_closed.clone(), self.turns.clone());
         self.find_running(&mut desired).await;
         self.rejected_static.shut(*closed.borrow_and_update());
         // A source that is slow must not hide what runs.
@@ -216,6 +232,10 @@ impl<R: Runtime> Intake<R> {
                         if !is_closed {
                             self.reopen();
                         }
+                        Reason::Pass
+                    }
+                    Ok(()) = turns.changed() => {
+                        self.next_turn();
                         Reason::Pass
                     }
                     reason = self.next_reason(), if wanted.is_some() => reason,
@@ -326,7 +346,10 @@ impl<R: Runtime> Intake<R> {
             if self.take(pod) {
                 continue;
             }
-            let standing = self.ask(pod, &mut others);
+            let standing = match self.wait_for_turn(pod) {
+                Some(waits) => waits,
+                None => self.ask(pod, &mut others),
+            };
             if matches!(standing, Standing::Admitted) {
                 self.start(pod, false);
             }
@@ -362,7 +385,7 @@ impl<R: Runtime> Intake<R> {
                 known.pod = pod.clone();
                 // One that was not admitted and is deleted is taken to its end, so that its source
                 // can drop it.
-                if is_over(pod) && matches!(known.standing, Standing::PendingPreemption { .. }) {
+                if is_over(pod) && known.waits() {
                     known.standing = Standing::Admitted;
                 }
                 if known.is_admitted() || is_over(pod) {
@@ -422,7 +445,7 @@ impl<R: Runtime> Intake<R> {
             match &mut standing {
                 Standing::Admitted => self.start(&pod, true),
                 Standing::PendingPreemption { again } => *again = true,
-                Standing::Refused(_) => {}
+                Standing::WaitingForTurn | Standing::Refused(_) => {}
             }
             if let Some(desired) = self.desired.get_mut(pod.uid()) {
                 desired.standing = standing;
@@ -459,6 +482,10 @@ impl<R: Runtime> Intake<R> {
 impl Desired {
     fn is_admitted(&self) -> bool {
         matches!(self.standing, Standing::Admitted)
+    }
+
+    fn waits(&self) -> bool {
+        matches!(self.standing, Standing::PendingPreemption { .. } | Standing::WaitingForTurn)
     }
 }
 

@@ -53,6 +53,7 @@ mod runtime;
 mod runtime_syncer;
 pub mod service_units;
 mod shutdown_work;
+mod start_turn;
 mod stats;
 mod stats_source;
 pub mod status;
@@ -106,6 +107,7 @@ pub use runtime::{
 };
 pub use runtime_syncer::RuntimeSyncer;
 pub use shutdown_work::{ShutdownPoint, ShutdownWork, WorkContext, WorkError};
+pub use start_turn::{StartTurn, WAITING_FOR_TURN};
 pub use stats::{
     ContainerStats, DiskUse, FsLayout, FsStats, MemoryStats, NodeStats, PidStats, PodStats,
     PressureStats, VolumeStats,

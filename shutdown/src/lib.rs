@@ -49,6 +49,7 @@ mod report;
 mod role;
 mod run;
 mod run_context;
+mod start;
 mod state_file;
 #[cfg(test)]
 mod tests;
@@ -58,7 +59,8 @@ pub use controller::{ShutdownController, ShutdownParts};
 pub use drain::{DrainOrder, drain};
 pub use json_file::FileError;
 pub use plan::{
-    Group, Plan, PlanWarning, PlannedPod, PlannedWork, Shrink, plan, plan_with, plan_within,
+    Group, Plan, PlanWarning, PlannedPod, PlannedWork, Shrink, StartGroup, StartPlan, StartRank,
+    plan, plan_with, plan_within, start_plan,
 };
 pub use plan_json::{PlanLineError, plan_json_line};
 pub use policy::{CRITICAL_PRIORITY, GroupPeriod, Policy, PolicyError};
@@ -71,5 +73,8 @@ pub use report::{
 };
 pub use role::{ROLE_LABEL, Role};
 pub use run::{RunOrder, RunReport, RunStop, run_plan};
+pub use start::{
+    OrderedStart, PodStart, StartOutcome, StartParts, StartReport, StartedGroup, StartedPod,
+};
 pub use state_file::{StateFile, StateTimes};
 pub use winddown_shared::{AdmissionGate, BootClock};

@@ -19,11 +19,13 @@ const UNKNOWN_GRACE: Duration = Duration::from_secs(30);
 mod divide;
 mod rest;
 mod share;
+mod start;
 #[cfg(test)]
 mod tests;
 mod warning;
 mod work;
 
+pub use start::{StartGroup, StartPlan, StartRank, start_plan};
 pub use warning::PlanWarning;
 pub use work::PlannedWork;
 pub(crate) use work::{PART_OF_WORK, WorkPlace};

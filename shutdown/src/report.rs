@@ -14,7 +14,7 @@ mod pods;
 mod store;
 #[cfg(test)]
 mod tests;
-mod units;
+pub(crate) mod units;
 mod work;
 
 pub use boot_mark::{BootMark, PreviousBoot};

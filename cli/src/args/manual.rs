@@ -17,8 +17,8 @@ versions may add some. Those that end in -line are of one line of the answer
 to -f FILE -o json.")]
 pub struct SchemaArgs {
     /// Of what: config, status, plan-shutdown, plan-shutdown-line, plan-preemption,
-    /// plan-preemption-line, plan-eviction, plan-eviction-line, report, report-list, doctor, drain (one
-    /// event), drain-withdraw, kill, end-notice or version
+    /// plan-preemption-line, plan-eviction, plan-eviction-line, plan-start, report, report-list,
+    /// start-report, doctor, drain (one event), drain-withdraw, kill, end-notice or version
     #[arg(value_enum, value_name = "NAME", hide_possible_values = true)]
     pub name: Option<SchemaName>,
     /// Print the names, as without a name
@@ -45,10 +45,14 @@ pub enum SchemaName {
     PlanEviction,
     /// One line of `plan eviction -f FILE -o json`.
     PlanEvictionLine,
+    /// `plan start -o json`.
+    PlanStart,
     /// `report -o json` and `drill -o json`.
     Report,
     /// `report --list -o json`.
     ReportList,
+    /// `report --start -o json`.
+    StartReport,
     /// `doctor -o json`.
     Doctor,
     /// One line of `drain -o json`.

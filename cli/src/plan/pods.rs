@@ -17,6 +17,13 @@ pub(super) struct Given {
     pub(super) left_out: Vec<String>,
 }
 
+impl Given {
+    /// What the command ends with.
+    pub(super) fn exit(&self) -> Exit {
+        if self.left_out.is_empty() { Exit::Success } else { Exit::ConfigInvalid }
+    }
+}
+
 /// The pods of a manifest, of all in a directory, or of standard input (`-`).
 pub(super) fn read(path: &Path, config: &Config) -> Result<Given, CommandError> {
     let node = config.node_name_or(&winddown_machine::host::node_name());

@@ -12,7 +12,8 @@ use super::world::{World, printing, run};
 use crate::{Cli, Exit, Output, dispatch};
 use winddown_control::api::{
     ConfigView, DrainEvent, DrainRequest, Health, KillAnswer, KillBody, NodeStatus, NoticeBody,
-    PreemptionCase, PreemptionPlan, ReportList, RoomVerdict, ShutdownPlan, Status, WithdrawAnswer,
+    PreemptionCase, PreemptionPlan, ReportList, RoomVerdict, ShutdownPlan, StartPlan, Status,
+    WithdrawAnswer,
 };
 use winddown_control::{AgentApi, ApiError, ControlSocket, Limits, Server};
 
@@ -355,6 +356,10 @@ impl AgentApi for Agent {
 
     fn shutdown_plan(&self, within: Option<Duration>) -> ShutdownPlan {
         ShutdownPlan::new(within.map_or(30.0, |within| within.as_secs_f64()))
+    }
+
+    fn start_plan(&self) -> StartPlan {
+        StartPlan::new(30.0)
     }
 
     fn preemption_plan(

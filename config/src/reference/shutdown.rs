@@ -97,6 +97,11 @@ pub(super) fn section() -> Section {
         ),
         Top::new("reportsKept", |c| &mut c.reports_kept, Kind::integer(1, 1000))
             .doc("Of how many shutdowns the report is kept."),
+        Top::new("startGroupTimeout", |c| &mut c.start_group_timeout, PERIODS).doc(
+            "Lets the pods start after a boot in the reverse of the order in which they end: a group starts when the \
+             one before it is ready, or after this time at the latest. 0s starts all at once. Has no effect with \
+             `mode: companion`, where a kubelet starts the pods.",
+        ),
     ];
     Section { title: "Shutdown", rows, relate }
 }

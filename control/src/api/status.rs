@@ -6,6 +6,7 @@ use winddown_shared::{GateReason, WallTime};
 
 use super::{
     API_VERSION, ClusterStatus, Decision, Manifests, PodStatus, PressureStatus, RejectedPod,
+    StartStatus,
 };
 
 /// Everything `winddown status` shows: one consistent picture of the node.
@@ -28,6 +29,9 @@ pub struct Status {
     /// The shutdown under way, or that there is none.
     #[serde(default)]
     pub shutdown: ShutdownProgress,
+    /// Pods that wait for others to start; absent while none does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub start: Option<StartStatus>,
     /// Who says that the node goes away at a certain time, and who cannot be asked; empty when there
     /// is neither.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -349,6 +353,7 @@ impl Status {
             shutdown: ShutdownProgress::default(),
             notices: Vec::new(),
             last_boot: None,
+            start: None,
             shutdown_plan: PlanSummary::default(),
             runtime: RuntimeStatus::default(),
             config: ConfigStatus::default(),

@@ -10,7 +10,7 @@ use winddown_shared::WallTime;
 use crate::api::{
     Check, ConfigView, DrainEvent, DrainRequest, ErrorCode, EvictionPlan, Health, KillAnswer,
     KillBody, NodeStatus, NoticeBody, PodStatus, PreemptionCase, PreemptionPlan, PressureStatus,
-    ReportEntry, ReportList, ShutdownPlan, Status, WithdrawAnswer,
+    ReportEntry, ReportList, ShutdownPlan, StartPlan, Status, WithdrawAnswer,
 };
 use crate::{AgentApi, ApiError};
 
@@ -91,6 +91,10 @@ impl AgentApi for FakeAgent {
 
     fn shutdown_plan(&self, within: Option<Duration>) -> ShutdownPlan {
         ShutdownPlan::new(within.map_or(40.0, |within| within.as_secs_f64()))
+    }
+
+    fn start_plan(&self) -> StartPlan {
+        StartPlan::new(30.0)
     }
 
     fn preemption_plan(

@@ -23,6 +23,8 @@ pub struct NodeFacts {
     pub inhibitor: InhibitorFacts,
     /// Whether every pod could end by itself before this boot; none when that is not known.
     pub last_shutdown_graceful: Option<bool>,
+    /// How its pods started after the boot; none where they do not start in order.
+    pub start: Option<StartFacts>,
     /// Whether it runs short of memory, of disk and of process ids.
     pub pressure: [bool; 3],
     /// How near it is to each eviction threshold.
@@ -48,6 +50,17 @@ pub struct InhibitorFacts {
     pub refused_signals: u64,
 }
 
+/// How the pods of a node started after its boot.
+#[derive(Clone, Debug, Default)]
+pub struct StartFacts {
+    /// Pods whose turn has not come.
+    pub waiting: usize,
+    /// Pods that are not ready, or were not when the time of their group was over.
+    pub not_ready: usize,
+    /// How long it took; none while it goes on.
+    pub took: Option<Duration>,
+}
+
 impl Collector for NodeFacts {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let mut out = Document(&mut encoder);
@@ -61,6 +74,30 @@ impl Collector for NodeFacts {
             Some(usage) => encode_process(&mut out, usage),
             None => Ok(()),
         }
+    }
+}
+
+impl StartFacts {
+    fn encode(&self, out: &mut Document<'_, '_>) -> fmt::Result {
+        out.gauge(
+            "winddown_start_waiting_pods",
+            "Pods that start after others and wait for these.",
+            None,
+            self.waiting,
+        )?;
+        out.gauge(
+            "winddown_start_not_ready_pods",
+            "Pods that others wait for, or that were not ready in the time of their group.",
+            None,
+            self.not_ready,
+        )?;
+        let Some(took) = self.took else { return Ok(()) };
+        out.gauge(
+            "winddown_start_duration",
+            "How long the ordered start of the pods took after the boot.",
+            Some(&Unit::Seconds),
+            took.as_secs_f64(),
+        )
     }
 }
 
@@ -138,6 +175,9 @@ impl NodeFacts {
                 None,
                 i64::from(graceful),
             )?;
+        }
+        if let Some(start) = &self.start {
+            start.encode(out)?;
         }
         let [memory, disk, pid] = self.pressure;
         let sample = |(name, holds)| ([("condition", name)], usize::from(holds));

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use winddown_shared::error_chain;
-use winddown_shutdown::{ReportStore, ShutdownReport};
+use winddown_shutdown::{ReportStore, ShutdownReport, StartReport};
 
 use winddown_control::ApiError;
 use winddown_control::api::{ErrorCode, ReportEntry, ReportList};
@@ -60,6 +60,29 @@ pub fn find(store: &ReportStore, id: &str) -> Result<serde_json::Value, ApiError
     };
     serde_json::to_value(report)
         .map_err(|error| ApiError::new(ErrorCode::Internal, error_chain(&error)))
+}
+
+/// What names the report of the last ordered start in place of an id.
+pub const OF_START: &str = "start";
+
+/// The report of the last ordered start: the one that is `known`, or that in the state directory. Blocks on the disk.
+///
+/// # Errors
+/// There is none, or it cannot be read.
+pub fn of_start(known: Option<&StartReport>, state: &Path) -> Result<serde_json::Value, ApiError> {
+    let internal =
+        |error: &dyn std::error::Error| ApiError::new(ErrorCode::Internal, error_chain(error));
+    let on_disk = match known {
+        Some(_) => None,
+        None => StartReport::load(state).map_err(|error| internal(&error))?,
+    };
+    let Some(report) = known.or(on_disk.as_ref()) else {
+        let what = "no ordered start has been reported on this node yet";
+        return Err(ApiError::new(ErrorCode::NotFound, what).with_hint(
+            "startGroupTimeout in the configuration lets pods start in order after a boot",
+        ));
+    };
+    serde_json::to_value(report).map_err(|error| internal(&error))
 }
 
 fn entry(report: &ShutdownReport) -> ReportEntry {

@@ -10,13 +10,15 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use winddown_control::api::{
     self, Check, DrainRequest, ErrorCode, NoticeBody, PlanShrink, PlannedGroup, PlannedPod,
-    PlannedWork, ReportList, ShutdownPlan, WithdrawAnswer,
+    PlannedWork, ReportList, ShutdownPlan, StartPlan, WithdrawAnswer,
 };
 use winddown_control::{ApiError, Peer};
 use winddown_shared::{Grace, InhibitorState, LockState, PodKiller, RequestReport, Runtime};
-use winddown_shutdown::{Budget, Plan, Progress, ProgressPhase, Trigger, plan_with, plan_within};
+use winddown_shutdown::{
+    Budget, Plan, Progress, ProgressPhase, Trigger, plan_with, plan_within, start_plan,
+};
 
-use super::{Joined, last_boot, reports};
+use super::{Joined, last_boot, reports, start_view};
 use crate::links::{Draining, NodeEnd, Shows};
 use crate::metrics::{InhibitorFacts, NodeFacts};
 use crate::plugin::{Events, Section, ShutdownAnswers};
@@ -28,6 +30,7 @@ impl<R: Runtime> Section for Joined<R> {
         status.notices = self.notice_statuses();
         status.last_boot = self.kept.last_boot.status();
         status.shutdown_plan = self.plan_summary();
+        status.start = self.ordered_start.status();
     }
 
     fn facts(&self, facts: &mut NodeFacts) {
@@ -43,6 +46,7 @@ impl<R: Runtime> Section for Joined<R> {
             refused_signals: (self.refused_signals)(),
         };
         facts.last_shutdown_graceful = self.kept.last_boot.graceful();
+        facts.start = self.ordered_start.facts();
     }
 
     fn readiness(&self) -> Option<Check> {
@@ -78,6 +82,12 @@ impl<R: Runtime> ShutdownAnswers for Arc<Joined<R>> {
         ShutdownPlan { within_seconds: Some(within.as_secs_f64()), ..self.view_of(&plan) }
     }
 
+    fn start_plan(&self) -> StartPlan {
+        let wanted = self.core.wanted.borrow().clone().unwrap_or_default();
+        let plan = start_plan(&wanted.pods, &self.policy.borrow());
+        start_view(&plan, self.ordered_start.group_timeout)
+    }
+
     fn drain(&self, request: DrainRequest) -> Result<Events, ApiError> {
         let (uid, pid) = match request.by {
             Some(Peer::Local { uid, pid, .. }) => (Some(uid), pid),
@@ -103,6 +113,11 @@ impl<R: Runtime> ShutdownAnswers for Arc<Joined<R>> {
     }
 
     fn report(&self, id: String) -> BoxFuture<'_, Result<serde_json::Value, ApiError>> {
+        if id == reports::OF_START {
+            let state = self.kept.state_directory.clone();
+            let known = self.ordered_start.report.borrow().clone();
+            return blocking(move || reports::of_start(known.as_deref(), &state)).boxed();
+        }
         let store = self.kept.reports.clone();
         blocking(move || reports::find(&store, &id)).boxed()
     }

@@ -67,6 +67,7 @@ impl Bed {
             // The real disk may be as full as it likes.
             eviction: thresholds(),
             shutdown: ShutdownPeriods::Total { total: secs(30), critical: secs(10) }.into(),
+            start_group_timeout: secs(1),
             ..Config::default()
         };
         let wall = WallClock::fixed(WallTime::from_second(1_800_000_000).unwrap());

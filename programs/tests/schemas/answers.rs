@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::agent::{Bed, LIMIT, manifest};
 
 /// A threshold is met, and nobody is ended for it.
-const CONFIG: &str = "shutdownGracePeriod: 20s\nevictionShadow: true\n\
+const CONFIG: &str = "shutdownGracePeriod: 20s\nstartGroupTimeout: 5s\nevictionShadow: true\n\
                       evictionHard: {memory.available: 1Ki, nodefs.available: 99.9999%}\n\
                       shutdownNotices: {file: /run/winddown/notice}\n";
 

@@ -232,7 +232,7 @@ impl<R: Runtime> Intake<R> {
                 self.start(pod, again);
             }
             Standing::PendingPreemption { again: kept } => *kept = again,
-            Standing::Refused(_) => {}
+            Standing::WaitingForTurn | Standing::Refused(_) => {}
         }
         if let Some(desired) = self.desired.get_mut(pod.uid()) {
             desired.standing = standing;
@@ -354,18 +354,23 @@ impl<R: Runtime> Intake<R> {
         self.pending_preemption.watch(&self.workers);
         self.pending_preemption
             .insert(pod, |uid| Some(self.desired.get(uid)?.pod.priority_or_zero()));
-        let status = api::PodStatus {
-            phase: Some(Phase::Pending.as_str().to_owned()),
-            reason: Some(WAITING_FOR_PREEMPTION.to_owned()),
-            message: Some(message.to_string()),
-            qos_class: Some(pod.qos().as_str().to_owned()),
-            ..api::PodStatus::default()
-        };
         let said = self.statuses.get(pod.uid());
-        self.statuses.set(pod.clone(), status);
+        self.say_pending(pod, WAITING_FOR_PREEMPTION, &message);
         if said.is_none_or(|said| said.reason.as_deref() != Some(WAITING_FOR_PREEMPTION)) {
             self.recorder.record(&Event::PodHeld { pod: pod.label().clone(), message });
         }
         Standing::PendingPreemption { again: false }
+    }
+
+    /// Shows why a pod has not been let in yet.
+    pub(super) fn say_pending(&self, pod: &Pod, reason: &str, message: &str) {
+        let status = api::PodStatus {
+            phase: Some(Phase::Pending.as_str().to_owned()),
+            reason: Some(reason.to_owned()),
+            message: Some(message.to_owned()),
+            qos_class: Some(pod.qos().as_str().to_owned()),
+            ..api::PodStatus::default()
+        };
+        self.statuses.set(pod.clone(), status);
     }
 }

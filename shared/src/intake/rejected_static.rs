@@ -137,7 +137,7 @@ impl<R: Runtime> Intake<R> {
             match self.desired.get(pod.uid()).map(|desired| &desired.standing) {
                 Some(Standing::Refused(_)) => self.ask_anew(&pod, false, others),
                 Some(Standing::Admitted) => self.ask_ended(&pod, others),
-                Some(Standing::PendingPreemption { .. }) | None => {
+                Some(Standing::PendingPreemption { .. } | Standing::WaitingForTurn) | None => {
                     self.rejected_static.forget(pod.uid());
                 }
             }

@@ -1,4 +1,5 @@
 mod pending_preemption;
+mod turns;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

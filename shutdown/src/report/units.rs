@@ -9,16 +9,16 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 macro_rules! unit {
     ($(#[$doc:meta])* $name:ident($field:ty): $json:ty, $write:expr, $read:expr) => {
         $(#[$doc])*
-        pub(super) struct $name;
+        pub(crate) struct $name;
 
         impl $name {
             #[allow(clippy::ptr_arg, reason = "serde passes a reference to the field's own type")]
-            pub(super) fn serialize<S: Serializer>(field: &$field, to: S) -> Result<S::Ok, S::Error> {
+            pub(crate) fn serialize<S: Serializer>(field: &$field, to: S) -> Result<S::Ok, S::Error> {
                 let json: $json = $write(field);
                 json.serialize(to)
             }
 
-            pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<$field, D::Error> {
+            pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<$field, D::Error> {
                 $read(<$json>::deserialize(from)?)
             }
         }

@@ -7,6 +7,8 @@
 //! callers reach. No kernel can be loaded for `systemctl kexec`, so `/sys/kernel/kexec_loaded` is made to
 //! say that one is; logind and systemd take their real path and nspawn ends it as a reboot. An emulated
 //! machine has both.
+//!
+//! And the way up after each: `start`.
 
 mod down;
 mod emulated;
@@ -14,3 +16,4 @@ mod notice;
 mod scheduled;
 mod socket;
 mod soft_reboot;
+mod start;

@@ -1,0 +1,132 @@
+//! The ordered start of a node's pods: what is kept and shown of it.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::watch;
+use winddown_control::api::{self, StartStatus, StartingGroup, StartingPod};
+use winddown_shared::{Pod, Runtime, critical, error_chain};
+use winddown_shutdown::{OrderedStart, Policy, StartParts, StartPlan, StartReport};
+
+use super::Joined;
+use crate::core::Core;
+use crate::metrics::StartFacts;
+
+/// A plan without a time for its groups is no order.
+const OFF: &str =
+    "ordered start is off: after a boot all pods start at once; set startGroupTimeout";
+
+/// How far the ordered start is.
+pub(super) struct Started {
+    /// None before the pods are known, and where they all start at once.
+    pub(super) report: watch::Receiver<Option<Arc<StartReport>>>,
+    /// Zero where they do.
+    pub(super) group_timeout: Duration,
+}
+
+// === impl Started ===
+
+impl Started {
+    /// What there is to see of it, and the start itself if that of this boot is not over. Blocks on the disk.
+    pub(super) fn of_boot<R: Runtime>(
+        core: &Core<R>,
+        state: &Path,
+        group_timeout: Duration,
+        policy: watch::Receiver<Arc<Policy>>,
+    ) -> (Self, Option<OrderedStart>) {
+        if group_timeout.is_zero() {
+            return (Self { report: watch::Sender::new(None).subscribe(), group_timeout }, None);
+        }
+        let earlier = StartReport::load(state).unwrap_or_else(|error| {
+            tracing::warn!(
+                "how far the start of the pods is is not known: {}",
+                error_chain(&error)
+            );
+            None
+        });
+        let parts = StartParts {
+            wanted: core.wanted.subscribe(),
+            statuses: core.statuses.clone(),
+            gate: core.gate.changes(),
+            policy,
+            group_timeout,
+            wall: core.wall.clone(),
+            boot: core.boot_clock.clone(),
+            boot_id: core.identity.boot_id.clone(),
+        };
+        let over = watch::Sender::new(earlier.clone().map(Arc::new)).subscribe();
+        let start = OrderedStart::new(parts, earlier);
+        let report = start.as_ref().map_or(over, OrderedStart::report);
+        (Self { report, group_timeout }, start)
+    }
+
+    /// Who waits for whom; none while no pod waits.
+    pub(super) fn status(&self) -> Option<StartStatus> {
+        let report = self.report.borrow().clone().filter(|report| !report.is_over())?;
+        let group = report.current().filter(|_| !report.waiting.is_empty())?;
+        Some(StartStatus {
+            group: group.name.clone(),
+            not_ready: group.not_ready().collect(),
+            until: report.started_at.checked_add(group.started + report.group_timeout).ok(),
+            waiting: report.waiting.len(),
+        })
+    }
+
+    pub(super) fn facts(&self) -> Option<StartFacts> {
+        let report = self.report.borrow().clone()?;
+        Some(StartFacts {
+            waiting: report.waiting.len(),
+            not_ready: report.groups.iter().flat_map(|group| group.not_ready()).count(),
+            took: report.took,
+        })
+    }
+}
+
+// === impl Joined ===
+
+impl<R: Runtime> Joined<R> {
+    /// Lets the pods start, and keeps how far that is.
+    pub(super) fn start_in_order(&self, start: Option<OrderedStart>) {
+        let Some(start) = start else { return };
+        let (mut report, state) = (start.report(), self.kept.state_directory.clone());
+        let stop = self.core.stop.clone();
+        // Nothing waits for the disk: an agent that is started meanwhile finds most pods running.
+        tokio::spawn(async move {
+            while report.changed().await.is_ok() {
+                let Some(now) = report.borrow_and_update().clone() else { continue };
+                let state = state.clone();
+                let stored = tokio::task::spawn_blocking(move || now.store(&state)).await;
+                if let Ok(Err(error)) = stored {
+                    tracing::warn!("how the pods start cannot be kept: {}", error_chain(&error));
+                }
+            }
+        });
+        critical::spawn(
+            "ordered start",
+            async move { stop.run_until_cancelled(start.run()).await },
+        );
+    }
+}
+
+/// A plan as the control API shows it, for groups that have so much time each.
+pub fn start_view(plan: &StartPlan, group_timeout: Duration) -> api::StartPlan {
+    let pod = |pod: &Pod| StartingPod {
+        namespace: pod.namespace().to_string(),
+        name: pod.name().to_string(),
+        uid: pod.uid().to_string(),
+        priority: pod.priority_or_zero(),
+    };
+    let groups = plan.groups.iter().map(|group| StartingGroup {
+        name: group.name.clone(),
+        priority: group.rank.priority,
+        drivers: group.rank.drivers,
+        pods: group.pods.iter().map(pod).collect(),
+    });
+    let off = group_timeout.is_zero().then(|| OFF.to_owned());
+    api::StartPlan {
+        groups: groups.collect(),
+        warnings: off.into_iter().collect(),
+        ..api::StartPlan::new(group_timeout.as_secs_f64())
+    }
+}

@@ -1,0 +1,249 @@
+//! What waited for what when the node's pods started, how long, and why.
+
+use std::path::Path;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use winddown_files::Survives;
+use winddown_shared::{Pod, WallTime};
+
+use crate::json_file::{FileError, JsonFile};
+use crate::plan::{StartGroup, StartRank};
+use crate::report::units::{OptionalSeconds, Seconds};
+
+/// The version of the report's shape; goes up when a reader of the old one would be misled.
+const VERSION: u32 = 1;
+
+/// The report's file in the state directory.
+const NAME: &str = "start-report.json";
+
+const FILE: JsonFile = JsonFile { what: "the report of a start", largest: 64 << 20 };
+
+/// How the pods of a node started after a boot, group by group. Pods that came when the turn of their group was over
+/// started at once and are not listed.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct StartReport {
+    /// `winddown.dev/v1alpha1`.
+    pub api_version: String,
+    /// `StartReport`.
+    pub kind: String,
+    /// Version of this shape.
+    pub version: u32,
+    /// The kernel's boot id.
+    pub boot_id: String,
+    /// Wall time at which the node's pods became known.
+    pub started_at: WallTime,
+    /// The same moment, in seconds since the kernel's boot.
+    #[serde(rename = "bootSeconds", with = "Seconds")]
+    pub boot: Duration,
+    /// How long each group could take to be ready (`startGroupTimeout`).
+    #[serde(rename = "groupTimeoutSeconds", with = "Seconds")]
+    pub group_timeout: Duration,
+    /// From then until no pod waited any more; absent while the start goes on.
+    #[serde(rename = "tookSeconds", with = "OptionalSeconds")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub took: Option<Duration>,
+    /// In one word.
+    pub outcome: StartOutcome,
+    /// The groups that have started, in that order.
+    pub groups: Vec<StartedGroup>,
+    /// Pods, as `namespace/name`, whose turn has not come; after a start that was called off, those whose turn never
+    /// came.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub waiting: Vec<String>,
+}
+
+/// How a start went, in one word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub enum StartOutcome {
+    /// Pods wait for their turn, or a source has not said yet which pods it wants.
+    UnderWay,
+    /// Every group was ready before the next one started.
+    Ready,
+    /// The time of at least one group was over before it was ready.
+    NotReady,
+    /// The node was shut down or drained meanwhile.
+    CalledOff,
+}
+
+/// Pods that started together.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct StartedGroup {
+    /// What it is called, for people: `system pods`.
+    pub name: String,
+    /// The lowest priority that falls into the group, or a number that only sorts it.
+    pub priority: i32,
+    /// It has the drivers among those pods, which the others need.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub drivers: bool,
+    /// When it started, counted from the beginning.
+    #[serde(rename = "startedSeconds", with = "Seconds")]
+    pub started: Duration,
+    /// How long later groups waited for it; absent while they do.
+    #[serde(rename = "tookSeconds", with = "OptionalSeconds")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub took: Option<Duration>,
+    /// Its pods.
+    pub pods: Vec<StartedPod>,
+}
+
+/// One pod of a group.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct StartedPod {
+    /// `metadata.namespace`.
+    pub namespace: String,
+    /// `metadata.name`.
+    pub name: String,
+    /// `metadata.uid`.
+    pub uid: String,
+    /// How long it waited for its turn, since the agent that let it start saw it.
+    #[serde(rename = "waitedSeconds", with = "Seconds")]
+    pub waited: Duration,
+    /// From its turn until it was ready, or over; absent if it was neither in its group's time.
+    #[serde(rename = "readySeconds", with = "OptionalSeconds")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ready: Option<Duration>,
+    /// What became of it in its group's time.
+    pub state: PodStart,
+}
+
+/// What became of a pod whose turn had come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub enum PodStart {
+    /// It is not ready yet, and its group's time is not over.
+    Starting,
+    /// It was ready.
+    Ready,
+    /// It had done its work.
+    Succeeded,
+    /// It failed, or was refused.
+    Failed,
+    /// No source wants it any more.
+    Gone,
+    /// Its group's time was over before it was ready.
+    NotReady,
+}
+
+// === impl StartReport ===
+
+impl StartReport {
+    /// Reads the report of the last ordered start from the state directory; none if there was no such start. Blocks
+    /// on the disk.
+    ///
+    /// # Errors
+    /// The file cannot be read, or is something else.
+    pub fn load(state_directory: &Path) -> Result<Option<Self>, FileError> {
+        FILE.read(&state_directory.join(NAME))
+    }
+
+    /// Replaces it. Blocks on the disk.
+    ///
+    /// # Errors
+    /// The file system refused; what was there still is.
+    pub fn store(&self, state_directory: &Path) -> Result<(), FileError> {
+        FILE.write(&state_directory.join(NAME), Survives::Process, self)
+    }
+
+    pub(super) fn new(
+        boot_id: String,
+        started_at: WallTime,
+        boot: Duration,
+        group_timeout: Duration,
+    ) -> Self {
+        Self {
+            api_version: "winddown.dev/v1alpha1".into(),
+            kind: "StartReport".into(),
+            version: VERSION,
+            boot_id,
+            started_at,
+            boot,
+            group_timeout,
+            took: None,
+            outcome: StartOutcome::UnderWay,
+            groups: Vec::new(),
+            waiting: Vec::new(),
+        }
+    }
+
+    /// The group that others wait for.
+    pub fn current(&self) -> Option<&StartedGroup> {
+        self.groups.last().filter(|group| group.took.is_none())
+    }
+
+    pub(super) fn current_mut(&mut self) -> Option<&mut StartedGroup> {
+        self.groups.last_mut().filter(|group| group.took.is_none())
+    }
+
+    /// Every pod whose turn has come.
+    pub fn pods(&self) -> impl Iterator<Item = &StartedPod> {
+        self.groups.iter().flat_map(|group| &group.pods)
+    }
+
+    /// The start is over.
+    pub fn is_over(&self) -> bool {
+        self.took.is_some()
+    }
+
+    pub(super) fn end(&mut self, at: Duration, called_off: bool) {
+        self.took = Some(at);
+        let late = self.pods().any(|pod| pod.state == PodStart::NotReady);
+        self.outcome = match (called_off, late) {
+            (true, _) => StartOutcome::CalledOff,
+            (false, true) => StartOutcome::NotReady,
+            (false, false) => StartOutcome::Ready,
+        };
+    }
+}
+
+// === impl StartedGroup ===
+
+impl StartedGroup {
+    pub(super) fn new(of: &StartGroup, started: Duration) -> Self {
+        let StartRank { priority, drivers } = of.rank;
+        let name = of.name.clone();
+        Self { name, priority, drivers, started, took: None, pods: Vec::new() }
+    }
+
+    pub(super) fn rank(&self) -> StartRank {
+        StartRank { priority: self.priority, drivers: self.drivers }
+    }
+
+    /// The pods that are not ready, as `namespace/name`.
+    pub fn not_ready(&self) -> impl Iterator<Item = String> {
+        let late = |pod: &&StartedPod| matches!(pod.state, PodStart::Starting | PodStart::NotReady);
+        self.pods.iter().filter(late).map(|pod| format!("{}/{}", pod.namespace, pod.name))
+    }
+
+    /// Nothing of it is waited for `at` this time: it is ready, or its time is over.
+    pub(super) fn close(&mut self, at: Duration) {
+        self.took = Some(at.saturating_sub(self.started));
+        for pod in self.pods.iter_mut().filter(|pod| pod.state == PodStart::Starting) {
+            pod.state = PodStart::NotReady;
+        }
+    }
+}
+
+// === impl StartedPod ===
+
+impl StartedPod {
+    pub(super) fn new(pod: &Pod, waited: Duration) -> Self {
+        Self {
+            namespace: pod.namespace().to_string(),
+            name: pod.name().to_string(),
+            uid: pod.uid().to_string(),
+            waited,
+            ready: None,
+            state: PodStart::Starting,
+        }
+    }
+}
