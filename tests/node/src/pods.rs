@@ -60,6 +60,8 @@ pub enum Manner {
     Stuck,
     /// It ends, and until then SIGUSR1 makes it hold 250 MiB.
     Hog,
+    /// It ends, and is never ready.
+    NeverReady,
 }
 
 /// What a pod wrote down. Times are nanoseconds since 1970, by the clock that node and host share.
@@ -102,7 +104,7 @@ impl TestPod {
     pub fn command(&self) -> [String; 5] {
         let seconds = f64::from(self.stop_ms) / 1000.0;
         let manner = match self.manner {
-            Manner::Willing => "willing",
+            Manner::Willing | Manner::NeverReady => "willing",
             Manner::Deaf => "deaf",
             Manner::Stuck => "stuck",
             Manner::Hog => "hog",
@@ -125,6 +127,10 @@ impl TestPod {
         });
         if let Some(cpu) = &self.cpu {
             container["resources"] = serde_json::json!({ "requests": { "cpu": cpu } });
+        }
+        if self.manner == Manner::NeverReady {
+            let command = ["sh", "-c", "exit 1"];
+            container["readinessProbe"] = serde_json::json!({ "exec": { "command": command } });
         }
         if self.image.is_some() {
             container["volumeMounts"] = serde_json::json!([

@@ -80,10 +80,14 @@ impl Schedule {
             (Runtime::Containerd, _) | (_, Phase::Eviction) => Suite::Bookworm,
             _ => chance.one_of([Suite::Bookworm, Suite::Trixie]),
         };
-        let pods = pods(chance, phase, runtime);
+        let mut pods = pods(chance, phase, runtime);
         let strikes = strikes(chance, (phase, runtime, suite));
         // A shutdown is its own rest, and pods that were never started have nothing to come to.
         let rests = matches!(phase, Phase::Idle | Phase::Shutdown) || !chance.one_in(4);
+        // Drawn last, so that a seed stands for the same faults as before there was this one.
+        if phase != Phase::Eviction && chance.one_in(4) {
+            pods.push(never_ready(runtime));
+        }
         Self { seed, phase, runtime, suite, pods, strikes, rests }
     }
 
@@ -91,10 +95,12 @@ impl Schedule {
     pub(super) fn intruder(&self, cpu: String) -> TestPod {
         let mut pod = TestPod::new(INTRUDER, CRITICAL, 200);
         pod.cpu = Some(cpu);
-        match self.runtime {
-            Runtime::Process | Runtime::Cluster => pod,
-            Runtime::Containerd => pod.in_container(),
-        }
+        placed(pod, self.runtime)
+    }
+
+    /// Whether the pods start in order, the first group with one that is never ready.
+    pub(super) fn starts_in_order(&self) -> bool {
+        self.pods.iter().any(|pod| pod.manner == Manner::NeverReady)
     }
 
     /// Whether one of the faults is `fault`.
@@ -108,6 +114,18 @@ impl Schedule {
     pub fn may_be_taken_back(&self) -> bool {
         let faults = [Fault::Cancel, Fault::LogindRestarted, Fault::DbusRestarted];
         self.phase == Phase::Shutdown && faults.into_iter().any(|fault| self.has(fault))
+    }
+}
+
+fn never_ready(runtime: Runtime) -> TestPod {
+    let pod = TestPod { manner: Manner::NeverReady, ..TestPod::new("never-ready", CRITICAL, 100) };
+    placed(pod, runtime)
+}
+
+fn placed(pod: TestPod, runtime: Runtime) -> TestPod {
+    match runtime {
+        Runtime::Process | Runtime::Cluster => pod,
+        Runtime::Containerd => pod.in_container(),
     }
 }
 
@@ -129,10 +147,7 @@ fn pods(chance: &mut Chance, phase: Phase, runtime: Runtime) -> Vec<TestPod> {
         let hog = TestPod { manner: Manner::Hog, ..TestPod::new(HOG, -10, 100) };
         pods.push(hog);
     }
-    match runtime {
-        Runtime::Process | Runtime::Cluster => pods,
-        Runtime::Containerd => pods.into_iter().map(TestPod::in_container).collect(),
-    }
+    pods.into_iter().map(|pod| placed(pod, runtime)).collect()
 }
 
 fn pod(chance: &mut Chance, phase: Phase, runtime: Runtime, number: u32) -> TestPod {
@@ -216,6 +231,15 @@ mod tests {
                 assert_eq!(drawn.contains(&(fault, phase, runtime)), expected, "{fault} {phase}");
             }
         }
+    }
+
+    #[test]
+    fn pods_start_in_order_in_every_phase_but_that_of_eviction_and_on_every_runtime() {
+        let in_order = many().filter(Schedule::starts_in_order);
+        let drawn: BTreeSet<_> = in_order.map(|s| (s.phase, s.runtime)).collect();
+        let runtimes = [Runtime::Process, Runtime::Cluster, Runtime::Containerd];
+        let phases = Phase::ALL.into_iter().filter(|phase| *phase != Phase::Eviction);
+        assert_eq!(drawn, phases.flat_map(|p| runtimes.map(|r| (p, r))).collect());
     }
 
     #[test]

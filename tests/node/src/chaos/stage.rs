@@ -68,7 +68,7 @@ impl<'a> Stage<'a> {
         if has_disk {
             node.add_disk(DISK).await?;
         }
-        install(&node, schedule.runtime).await?;
+        install(&node, schedule).await?;
         if schedule.phase == Phase::Eviction {
             node.write("/etc/systemd/system/winddown.service.d/50-bound.conf", BOUNDED, 0o644)?;
         }
@@ -337,13 +337,16 @@ impl<'a> Stage<'a> {
 }
 
 /// Installs winddown in a node that is off. It does not start at boot.
-async fn install(node: &Node, runtime: Runtime) -> TestResult {
+async fn install(node: &Node, schedule: &Schedule) -> TestResult {
     let mut more = format!("shutdownNotices:\n  file: {NOTICE}\n");
-    if runtime == Runtime::Cluster {
+    if schedule.starts_in_order() {
+        more.push_str("startGroupTimeout: 1s\n");
+    }
+    if schedule.runtime == Runtime::Cluster {
         more.push_str(&format!("mode: cluster\nkubeconfig: {KUBECONFIG}\n"));
     }
     // What the configuration and the unit call the runtime.
-    let unit = match runtime {
+    let unit = match schedule.runtime {
         Runtime::Process | Runtime::Cluster => "process",
         Runtime::Containerd => "cri",
     };

@@ -1,10 +1,10 @@
 //! What becomes of the pods.
 
 use super::{SECOND, Verdict, group_of, seconds, within};
-use crate::Manner;
 use crate::chaos::record::{At, Record};
 use crate::chaos::seen::REMAINS;
 use crate::chaos::{Fault, Runtime};
+use crate::{Manner, TestPod};
 
 /// How long after the lock's release the kernel's word of a pod's end may be read.
 const READ: At = SECOND / 2;
@@ -85,7 +85,8 @@ pub(super) fn a_drained_node_starts_nothing(record: &Record) -> Verdict {
 
 /// A pod that ends when asked is never killed.
 pub(super) fn who_can_end_alone_does(record: &Record) -> Verdict {
-    for pod in record.pods.iter().filter(|pod| pod.manner == Manner::Willing) {
+    let can = |pod: &&TestPod| matches!(pod.manner, Manner::Willing | Manner::NeverReady);
+    for pod in record.pods.iter().filter(can) {
         let log = &record.logs[&pod.name];
         let lives = if gave_up_a_start(record) { 1 } else { log.starts.len() };
         if log.exits.len() < lives.min(log.starts.len()) {
