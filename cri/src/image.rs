@@ -92,6 +92,7 @@ async fn pull(
     match context.client.pull_image(request).await {
         Ok(_) => {
             context.image_ages.note_pull(name);
+            context.images_changed.notify_one();
             Ok(began.elapsed())
         }
         Err(error @ CallError::Refused { .. }) => {

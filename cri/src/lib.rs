@@ -27,7 +27,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::{Semaphore, SemaphorePermit, broadcast, watch};
+use tokio::sync::{Notify, Semaphore, SemaphorePermit, broadcast, watch};
 use tokio::time::{Instant, timeout};
 use winddown_engine::action::ActionError;
 use winddown_engine::disk_notes::Notes;
@@ -64,6 +64,7 @@ mod health;
 mod health_check;
 pub mod host_mount;
 mod image;
+mod images;
 mod labels;
 mod list;
 pub(crate) mod logs;
@@ -127,6 +128,8 @@ pub(crate) struct Context {
     pub(crate) alive: watch::Receiver<()>,
     pub(crate) stats: stats::Kept,
     pub(crate) image_ages: reclaim::ImageAges,
+    /// An image was pulled or removed.
+    pub(crate) images_changed: Notify,
     /// Which runs were asked to end.
     pub(crate) asked: Notes,
     pub(crate) end_notices: EndNotices,
@@ -331,6 +334,7 @@ impl Context {
             alive,
             stats: stats::Kept::default(),
             image_ages: reclaim::ImageAges::default(),
+            images_changed: Notify::new(),
             asked: Notes::start(),
             end_notices: EndNotices::start(config.notice_dir.clone(), config.wall.clone()),
             pods: Pods::default(),

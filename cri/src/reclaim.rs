@@ -78,7 +78,10 @@ impl Garbage for CriRuntime {
             let spec = api::ImageSpec { image: image.id.clone(), ..api::ImageSpec::default() };
             let request = api::RemoveImageRequest { image: Some(spec) };
             match context.client.remove_image(request).await {
-                Ok(_) => freed += Freed { items: 1, bytes: image.size },
+                Ok(_) => {
+                    context.images_changed.notify_one();
+                    freed += Freed { items: 1, bytes: image.size };
+                }
                 Err(error) if error.is_not_found() => {}
                 Err(error) => {
                     let name = image.repo_tags.first().unwrap_or(&image.id);

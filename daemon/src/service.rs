@@ -182,7 +182,7 @@ pub async fn run(options: ServiceOptions) -> Result<(), StartError> {
         }
         RuntimeKind::Cri => {
             let cri = Arc::new(runtime::cri(&config, &service.identity, &service.wall).await?);
-            let joined = joined.map(|parts| cluster::named_by(parts, cri.health()));
+            let joined = joined.map(|parts| cluster::told_by(parts, Arc::clone(&cri)));
             let streams = Some(Arc::clone(&cri) as _);
             let runs = Runs::own(cri, ConfiguredRuntime::Cri, &service, joined, streams);
             service.run(runs).await

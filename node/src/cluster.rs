@@ -39,7 +39,7 @@ use kept::KeptPods;
 
 #[cfg(feature = "config")]
 pub use connect::connect;
-pub use facts::{CLEAN_SHUTDOWN, UNPROTECTED};
+pub use facts::{CLEAN_SHUTDOWN, RuntimeFacts, UNPROTECTED};
 pub(crate) use facts::{Changing, Clean};
 use final_status_flush::FinalReport;
 use node_object::{NodeTeller, RuntimePing};
@@ -71,8 +71,8 @@ pub struct PodsParts {
     pub ended: AfterBootPolicy,
     /// What becomes of pods that run here and that the API does not have.
     pub orphans: OrphanPolicy,
-    /// What runs them, as the Node object names it (`containerd://1.6.20`), whenever it says so.
-    pub runtime: watch::Receiver<String>,
+    /// What the Node object says of what runs them, and its changes.
+    pub runtime: watch::Receiver<RuntimeFacts>,
 }
 
 /// The node's side of a cluster. Cheap to clone.

@@ -2,25 +2,31 @@
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{NodeAddress, NodeSystemInfo, Taint};
 use tokio::sync::watch;
+use tokio::time::sleep;
 use winddown_api_client::CredentialsError;
 use winddown_cluster::after_boot::AfterBootPolicy;
 use winddown_cluster::node::{LeaseTimes, LeaseTimesError, NodeFacts, NodeSettings, Registration};
 use winddown_cluster::pods::OrphanPolicy;
-use winddown_cri::CriHealth;
+use winddown_cri::CriRuntime;
 use winddown_machine::LocalNode;
 use winddown_shared::{Allocatable, WallClock};
 
 use winddown_config::{Config, EndedPods, OrphanedPods, RuntimeKind};
 use winddown_machine::host;
 use winddown_node::Identity;
-use winddown_node::cluster::{Cluster, PodsParts, connect};
+use winddown_node::cluster::{Cluster, PodsParts, RuntimeFacts, connect};
 
 /// The lease is renewed so many times in its life, as the kubelet does.
 const RENEWALS: u32 = 4;
+/// After a pull others are awaited, so that the images are listed once.
+const SETTLE: Duration = Duration::from_secs(10);
+/// How often images are listed that others than this agent may have pulled or removed: no runtime tells of that.
+const BY_OTHERS: Duration = Duration::from_secs(5 * 60);
 
 /// Why the cluster cannot be joined.
 #[derive(Debug, thiserror::Error)]
@@ -55,7 +61,7 @@ pub(super) async fn parts(
                 EndedPods::Keep => AfterBootPolicy::Keep,
                 EndedPods::Ttl(after) => AfterBootPolicy::After(after),
             },
-            runtime: watch::Sender::new(own_runtime(config.runtime).to_owned()).subscribe(),
+            runtime: watch::Sender::new(own_runtime(config.runtime)).subscribe(),
             orphans: match settings.orphaned_pods {
                 OrphanedPods::Stop => OrphanPolicy::Stop,
                 OrphanedPods::Adopt => OrphanPolicy::Adopt,
@@ -117,29 +123,47 @@ fn addresses(own: Vec<IpAddr>, host_name: String) -> Vec<NodeAddress> {
 }
 
 /// What runs the pods, before anybody was asked.
-fn own_runtime(runtime: RuntimeKind) -> &'static str {
-    match runtime {
+fn own_runtime(runtime: RuntimeKind) -> RuntimeFacts {
+    let name = match runtime {
         RuntimeKind::Process => concat!("winddown://", env!("CARGO_PKG_VERSION")),
         RuntimeKind::Systemd => concat!("winddown-systemd://", env!("CARGO_PKG_VERSION")),
         // It says which it is when it answers.
         RuntimeKind::Cri => "cri://unknown",
-    }
+    };
+    RuntimeFacts { name: name.to_owned(), images: Vec::new() }
 }
 
-/// Has the Node object name the container runtime as it names itself, once it has answered and whenever
-/// it is another one.
-pub(super) fn named_by(mut parts: Cluster, mut health: watch::Receiver<CriHealth>) -> Cluster {
+/// Has the Node object name the container runtime as it names itself, and tell its images, once it has answered and
+/// whenever that changes.
+pub(super) fn told_by(mut parts: Cluster, cri: Arc<CriRuntime>) -> Cluster {
     let Some(pods) = &mut parts.pods else { return parts };
-    let (named, name) = watch::channel(pods.runtime.borrow().clone());
-    pods.runtime = name;
+    let (told, runtime) = watch::channel(pods.runtime.borrow().clone());
+    pods.runtime = runtime;
+    let mut health = cri.health();
     tokio::spawn(async move {
         loop {
-            if let Some(name) = runtime_name(&health.borrow_and_update().version) {
-                named.send_if_modified(|now| std::mem::replace(now, name.clone()) != name);
-            }
+            let name = runtime_name(&health.borrow_and_update().version);
+            let images = cri.images().await.ok();
+            told.send_if_modified(|known| {
+                // What cannot be asked for now stays as it was.
+                let now = RuntimeFacts {
+                    name: name.unwrap_or_else(|| known.name.clone()),
+                    images: images.unwrap_or_else(|| known.images.clone()),
+                };
+                *known != now && {
+                    *known = now;
+                    true
+                }
+            });
+            let pulled = async {
+                cri.images_changed().await;
+                sleep(SETTLE).await;
+            };
             tokio::select! {
                 changed = health.changed() => if changed.is_err() { return },
-                () = named.closed() => return,
+                () = pulled => {}
+                () = sleep(BY_OTHERS) => {}
+                () = told.closed() => return,
             }
         }
     });
@@ -166,7 +190,7 @@ fn info(config: &Config, identity: &Identity, labels: &BTreeMap<String, String>)
         system_uuid: host::first_line("/sys/class/dmi/id/product_uuid"),
         kernel_version: host::first_line("/proc/sys/kernel/osrelease"),
         os_image: host::os_image(),
-        container_runtime_version: own_runtime(config.runtime).to_owned(),
+        container_runtime_version: own_runtime(config.runtime).name,
         kubelet_version: concat!("v", env!("CARGO_PKG_VERSION"), "-winddown").to_owned(),
         kube_proxy_version: String::new(),
         ..NodeSystemInfo::default()

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::api::core::v1::NodeCondition;
+use k8s_openapi::api::core::v1::{ContainerImage, NodeCondition};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity as ApiQuantity;
 use winddown_cluster::node::{NodeFacts, condition};
 use winddown_pod_references::NodeAmounts;
@@ -21,12 +21,21 @@ pub(crate) struct Changing {
     pub(crate) labels: Option<BTreeMap<String, String>>,
     /// What the machine has, and what of it pods may have.
     pub(crate) amounts: Option<(Allocatable, Allocatable)>,
-    /// What runs the pods, as the Node object names it; none while that is not known.
-    pub(crate) runtime: Option<String>,
+    /// What runs the pods; none while that is not known.
+    pub(crate) runtime: Option<RuntimeFacts>,
     /// How the node went down last, or goes down now.
     pub(crate) clean: Clean,
     /// Why a shutdown would not wait.
     pub(crate) unprotected: Option<String>,
+}
+
+/// What the Node object says of what runs the pods.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct RuntimeFacts {
+    /// Its name and version (`containerd://1.6.20`).
+    pub name: String,
+    /// The images that it has, as many as are to be told; empty while that is not known.
+    pub images: Vec<ContainerImage>,
 }
 
 /// Whether the node's volumes can be attached elsewhere.
@@ -58,7 +67,8 @@ pub(crate) fn facts(fixed: &NodeFacts, changing: &Changing) -> NodeFacts {
         facts.allocatable = quantities(allocatable);
     }
     if let Some(runtime) = &changing.runtime {
-        facts.info.container_runtime_version.clone_from(runtime);
+        facts.info.container_runtime_version.clone_from(&runtime.name);
+        facts.images.clone_from(&runtime.images);
     }
     facts.conditions = vec![clean(&changing.clean), unprotected(changing.unprotected.as_deref())];
     facts

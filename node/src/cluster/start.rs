@@ -16,7 +16,7 @@ use winddown_shared::{
     DesiredPods, PodSyncer, PodUid, PodWorkers, WallClock, critical, error_chain,
 };
 
-use super::{Membership, PodSide};
+use super::{Membership, PodSide, RuntimeFacts};
 
 /// What has to be started once the node is there.
 pub(crate) struct ClusterWork<P> {
@@ -34,7 +34,7 @@ pub(super) struct PodsWork {
     pub(super) controller: PodController<Outbox, Resolver>,
     /// The pods that an earlier agent of this boot has left.
     pub(super) earlier: Vec<PodUid>,
-    pub(super) runtime: watch::Receiver<String>,
+    pub(super) runtime: watch::Receiver<RuntimeFacts>,
 }
 
 /// The node that the tasks work for.
@@ -89,7 +89,7 @@ impl PodsWork {
         critical::spawn("statuses after a boot", after_boot.run(client, is_ready, stop.clone()));
         critical::spawn("state of the API server", follow_the_api(cluster.clone(), stop.clone()));
         tokio::spawn(
-            stop.clone().run_until_cancelled_owned(name_runtime(cluster.clone(), self.runtime)),
+            stop.clone().run_until_cancelled_owned(tell_runtime(cluster.clone(), self.runtime)),
         );
         let mut handle = self.controller.handle();
         let until = stop.clone();
@@ -123,10 +123,10 @@ fn remove_unknown_volumes(side: &PodSide, known: Vec<PodUid>) {
 }
 
 /// Says in the Node object what runs the pods.
-async fn name_runtime(cluster: Membership, mut runtime: watch::Receiver<String>) {
+async fn tell_runtime(cluster: Membership, mut runtime: watch::Receiver<RuntimeFacts>) {
     loop {
-        let name = runtime.borrow_and_update().clone();
-        cluster.change(|changing| changing.runtime = Some(name));
+        let now = runtime.borrow_and_update().clone();
+        cluster.change(|changing| changing.runtime = Some(now));
         if runtime.changed().await.is_err() {
             return;
         }

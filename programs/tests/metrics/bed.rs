@@ -18,7 +18,7 @@ use winddown_control::AgentApi;
 use winddown_eviction::Reclaimable;
 use winddown_fakes::{FakeInhibitor, FakeRuntime, pod_with};
 use winddown_machine::UsagePlaces;
-use winddown_node::cluster::{Cluster, PodsParts};
+use winddown_node::cluster::{Cluster, PodsParts, RuntimeFacts};
 use winddown_node::{Configured, Identity, Node, PressureSource, RuntimeFigures};
 use winddown_shared::{
     CONFIG_SOURCE_ANNOTATION, Freed, ImagePlaces, LockState, NodeHandle, Plugin, PluginName, Pod,
@@ -150,7 +150,7 @@ pub(crate) async fn cluster_parts(state: &Path, kubeconfig: &str) -> Cluster {
             secret_volumes: state.join("volumes"),
             ended: AfterBootPolicy::Delete,
             orphans: OrphanPolicy::Stop,
-            runtime: watch::Sender::new("fake://1".to_owned()).subscribe(),
+            runtime: watch::Sender::new(RuntimeFacts::default()).subscribe(),
         }),
     }
 }

@@ -49,7 +49,9 @@ fn what_is_known_is_said_in_the_apis_own_units() {
     let facts = now(|changing| {
         changing.amounts = Some((amounts(2000, 4 << 30), amounts(1850, (4 << 30) - 1024)));
         changing.labels = Some([("zone".to_owned(), "a".to_owned())].into());
-        changing.runtime = Some("containerd://1.6.20".to_owned());
+        let image = ContainerImage { names: None, size_bytes: Some(7) };
+        changing.runtime =
+            Some(RuntimeFacts { name: "containerd://1.6.20".to_owned(), images: vec![image] });
     });
     let shown = |map: &BTreeMap<String, ApiQuantity>| {
         map.iter()
@@ -67,6 +69,7 @@ fn what_is_known_is_said_in_the_apis_own_units() {
     );
     assert_eq!(facts.labels.into_iter().collect::<Vec<_>>(), [("zone".into(), "a".into())]);
     assert_eq!(facts.info.container_runtime_version, "containerd://1.6.20");
+    assert_eq!(facts.images[0].size_bytes, Some(7));
     let for_pods = for_pods(&amounts(1850, 7));
     assert_eq!((for_pods.cpu_milli, for_pods.memory_bytes), (1850, 7));
     assert_eq!(for_pods.ephemeral_storage_bytes, 100 << 30);

@@ -17,7 +17,7 @@ use winddown_shutdown::ShutdownReport;
 
 use super::super::{BootClock, Identity, bench_with, held};
 use super::{LONG, NODE, pod_path};
-use crate::cluster::{Cluster, PodsParts};
+use crate::cluster::{Cluster, PodsParts, RuntimeFacts};
 use crate::{Node, ShutdownHandle};
 use winddown_static_pods::DesiredManifests;
 
@@ -83,7 +83,7 @@ impl Machine {
                 secret_volumes: self.volatile.path().join("volumes"),
                 ended: AfterBootPolicy::Delete,
                 orphans: OrphanPolicy::Stop,
-                runtime: watch::Sender::new("fake://1".to_owned()).subscribe(),
+                runtime: watch::Sender::new(RuntimeFacts::default()).subscribe(),
             }),
         }
     }

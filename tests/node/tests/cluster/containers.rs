@@ -16,7 +16,9 @@ async fn containers_of_the_api_outlive_a_killed_agent_and_their_ends_are_known_b
     };
     bed.node_is("told by what its pods run", |node| {
         let runtime = node["status"]["nodeInfo"]["containerRuntimeVersion"].as_str();
+        let images = node["status"]["images"].as_array();
         runtime.is_some_and(|version| version.starts_with("containerd://1."))
+            && images.is_some_and(|all| all[0]["sizeBytes"].as_i64() > Some(0))
     })
     .await?;
     bed.bind_all()?;
