@@ -160,7 +160,7 @@ pub(super) fn told_by(mut parts: Cluster, cri: Arc<CriRuntime>) -> Cluster {
                 sleep(SETTLE).await;
             };
             tokio::select! {
-                changed = health.changed() => if changed.is_err() { return },
+                Ok(()) = health.changed() => {}
                 () = pulled => {}
                 () = sleep(BY_OTHERS) => {}
                 () = told.closed() => return,
