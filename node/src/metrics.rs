@@ -19,6 +19,7 @@ mod labelled;
 mod plugin;
 mod port;
 mod process;
+mod rejection_reason;
 mod starting;
 mod tally;
 #[cfg(test)]

@@ -7,7 +7,6 @@ use crate::Pod;
 mod affinity;
 mod failure;
 mod handler;
-mod metric_reason;
 mod node_fit;
 mod node_view;
 mod others;
@@ -21,7 +20,6 @@ mod tests;
 
 pub use failure::{AdmissionFailure, FitFailures};
 pub use handler::{NodeFit, NodeSource};
-pub use metric_reason::admission_metric_reason;
 pub use node_fit::{NodeUse, fit_failures};
 pub use node_view::{Allocatable, NodeView};
 pub use others::Others;

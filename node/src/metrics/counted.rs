@@ -4,9 +4,9 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Metric, Registry, Unit};
-use winddown_shared::admission_metric_reason;
 
 use super::labelled::Labelled;
+use super::rejection_reason::rejection_reason;
 use super::tally::Tally;
 
 /// Upper bounds in seconds of what the kubelet measures with its default buckets.
@@ -22,7 +22,7 @@ const CONTAINERS: [f64; 5] = [1.0, 2.0, 4.0, 8.0, 16.0];
 /// Groups that are told apart. Configurations with more are rare, and none is refused.
 const MOST_GROUPS: usize = 16;
 
-/// More than [`admission_metric_reason`] has.
+/// More than [`rejection_reason`] has.
 const MOST_REASONS: usize = 64;
 
 /// A node's own resources and some that its configuration adds.
@@ -193,7 +193,7 @@ impl Counted {
     }
 
     pub(super) fn rejection(&self, reason: &str) -> Counter {
-        self.rejections.of(admission_metric_reason(reason))
+        self.rejections.of(rejection_reason(reason))
     }
 }
 

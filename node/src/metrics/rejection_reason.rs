@@ -39,8 +39,7 @@ const TAINT_DESCRIPTION: &str = "node(s) had taints that the pod didn't tolerate
 /// The kubelet's labels, with one difference. Its list names the taint predicate by description
 /// while rejections carry the predicate's name, and it lacks the other three predicates, so the
 /// kubelet counts all four as `Other`. Here each counts as itself.
-#[must_use]
-pub fn admission_metric_reason(reason: &str) -> &'static str {
+pub(super) fn rejection_reason(reason: &str) -> &'static str {
     if let Some(known) = KNOWN.iter().find(|known| **known == reason) {
         return known;
     }
@@ -52,3 +51,6 @@ pub fn admission_metric_reason(reason: &str) -> &'static str {
         OTHER
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,4 +1,4 @@
-//! Counterparts of the reference's `predicate_test.go` and TestRecordAdmissionRejection, as tables,
+//! Counterparts of the reference's `predicate_test.go`, as tables,
 //! and what admission does beside them.
 
 use std::sync::{Arc, Mutex};
@@ -11,7 +11,6 @@ use crate::ResourceName;
 mod affinity;
 mod chain;
 mod general;
-mod metric_reason;
 mod others;
 mod platform;
 mod ports;

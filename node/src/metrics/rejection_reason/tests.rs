@@ -1,6 +1,13 @@
 //! TestRecordAdmissionRejection.
 
+use winddown_shared::{AdmissionFailure, ResourceName};
+
 use super::*;
+
+fn insufficient(name: &str) -> AdmissionFailure {
+    let resource = ResourceName::from(name);
+    AdmissionFailure::InsufficientResource { resource, requested: 1, used: 1, capacity: 1 }
+}
 
 #[test]
 fn a_rejection_counts_under_one_of_a_fixed_set_of_reasons() {
@@ -42,7 +49,7 @@ fn a_rejection_counts_under_one_of_a_fixed_set_of_reasons() {
         ("OutOfExtendedResources", "OutOfExtendedResources", None),
         ("", "Other", None),
     ] {
-        assert_eq!(admission_metric_reason(reason), ours.unwrap_or(theirs), "{reason}");
+        assert_eq!(rejection_reason(reason), ours.unwrap_or(theirs), "{reason}");
     }
 }
 
@@ -54,11 +61,11 @@ fn every_rejection_of_the_fit_counts_under_its_own_reason() {
         AdmissionFailure::NODE_PORTS,
         AdmissionFailure::TAINT_TOLERATION,
         AdmissionFailure::Other(String::new()),
-        insufficient("cpu", 1, 1, 1),
-        insufficient("pods", 1, 1, 1),
+        insufficient("cpu"),
+        insufficient("pods"),
     ] {
-        assert_eq!(admission_metric_reason(&failure.reason()), failure.reason());
+        assert_eq!(rejection_reason(&failure.reason()), failure.reason());
     }
-    let gpu = insufficient("example.com/gpu", 1, 1, 1);
-    assert_eq!(admission_metric_reason(&gpu.reason()), "OutOfExtendedResources");
+    let gpu = insufficient("example.com/gpu");
+    assert_eq!(rejection_reason(&gpu.reason()), "OutOfExtendedResources");
 }
