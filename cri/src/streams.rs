@@ -5,7 +5,7 @@ use std::sync::Arc;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use winddown_engine::failure::failed;
-use winddown_shared::{PodStreams, PodUid, RuntimeError, StreamRequest, StreamServer};
+use winddown_shared::{PodStream, PodStreams, PodUid, RuntimeError, StreamRequest, StreamServer};
 
 use super::pod::PodState;
 use super::{Context, CriRuntime, api};
@@ -15,7 +15,7 @@ impl PodStreams for CriRuntime {
         &'a self,
         pod: &'a PodUid,
         wanted: StreamRequest,
-    ) -> BoxFuture<'a, Result<Option<StreamServer>, RuntimeError>> {
+    ) -> BoxFuture<'a, Result<Option<PodStream>, RuntimeError>> {
         open(&self.context, pod, wanted).boxed()
     }
 }
@@ -24,7 +24,7 @@ async fn open(
     context: &Arc<Context>,
     pod: &PodUid,
     wanted: StreamRequest,
-) -> Result<Option<StreamServer>, RuntimeError> {
+) -> Result<Option<PodStream>, RuntimeError> {
     context.ensure_adopted().await?;
     let Some(entry) = context.pods.get(pod) else { return Ok(None) };
     let (client, state) = (&context.client, || entry.lock());
@@ -60,14 +60,15 @@ async fn open(
         }
     };
     let url = answer.map_err(|error| error.during("opening a stream into a container"))?;
-    StreamServer::of_url(&url).map(Some).ok_or_else(|| {
+    let server = StreamServer::of_url(&url).ok_or_else(|| {
         // What comes after the address opens the stream: it is nothing for a log.
         let address = url.splitn(4, '/').take(3).collect::<Vec<_>>().join("/");
         failed(format!(
             "the container runtime serves streams at {address:?}, which is no http at a loopback address: set \
              stream_server_address (containerd) or stream_address (CRI-O) to \"127.0.0.1\", without TLS"
         ))
-    })
+    })?;
+    Ok(Some(PodStream::Served(server)))
 }
 
 fn running(state: &PodState, name: &str) -> Option<String> {

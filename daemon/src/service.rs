@@ -177,20 +177,19 @@ pub async fn run(options: ServiceOptions) -> Result<(), StartError> {
         RuntimeKind::Process => {
             let process =
                 Arc::new(runtime::process(&config, &service.identity, &service.wall).await?);
-            let runs = Runs::own(process, ConfiguredRuntime::Process, &service, joined, None);
+            let runs = Runs::own(process, ConfiguredRuntime::Process, &service, joined);
             service.run(runs).await
         }
         RuntimeKind::Cri => {
             let cri = Arc::new(runtime::cri(&config, &service.identity, &service.wall).await?);
             let joined = joined.map(|parts| cluster::told_by(parts, Arc::clone(&cri)));
-            let streams = Some(Arc::clone(&cri) as _);
-            let runs = Runs::own(cri, ConfiguredRuntime::Cri, &service, joined, streams);
+            let runs = Runs::own(cri, ConfiguredRuntime::Cri, &service, joined);
             service.run(runs).await
         }
         RuntimeKind::Systemd => {
             let units =
                 Arc::new(runtime::systemd(&config, &service.identity, &service.wall).await?);
-            let runs = Runs::own(units, ConfiguredRuntime::Systemd, &service, joined, None);
+            let runs = Runs::own(units, ConfiguredRuntime::Systemd, &service, joined);
             service.run(runs).await
         }
     }
@@ -214,12 +213,11 @@ struct Runs {
 
 impl Runs {
     /// The agent runs the pods itself.
-    fn own<R: RuntimeFigures>(
+    fn own<R: RuntimeFigures + PodStreams>(
         runtime: Arc<R>,
         is: fn(Arc<R>) -> ConfiguredRuntime,
         service: &Service,
         cluster: Option<Cluster>,
-        streams: Option<Arc<dyn PodStreams>>,
     ) -> Self {
         let configured = &service.configured;
         let config = configured.configuration().config;
@@ -227,9 +225,8 @@ impl Runs {
         let measured = PressureSource { places, runtime: Arc::clone(&runtime) as _ };
         let mut plugins: Vec<Box<dyn NodePlugin<ConfiguredRuntime>>> =
             vec![Box::new(configured.preemption()), Box::new(configured.eviction(measured))];
-        let node_api = cluster.as_ref().and_then(|cluster| {
-            node_api::plugin(service, cluster, Arc::clone(&runtime) as _, streams)
-        });
+        let node_api =
+            cluster.as_ref().and_then(|cluster| node_api::plugin(service, cluster, &runtime));
         plugins.extend(cluster.map(|cluster| Box::new(cluster) as _));
         Self {
             source: None,

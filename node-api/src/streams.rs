@@ -1,9 +1,11 @@
 //! Streams into containers: exec, attach and port-forward.
 //!
-//! The runtime serves them at an address of its own on this machine. What its clients and it say after the connection
-//! was upgraded (SPDY, WebSocket) is passed on byte for byte.
+//! A runtime serves them at an address of its own on this machine: what its clients and it say after the connection
+//! was upgraded (SPDY, WebSocket) is passed on byte for byte. Or it prepares commands, which are served here.
 
+mod command;
 mod options;
+mod patience;
 mod server;
 mod tunnel;
 
@@ -14,7 +16,7 @@ use hyper::header::{CONNECTION, UPGRADE};
 use hyper::upgrade::OnUpgrade;
 use hyper::{HeaderMap, Request, Response, StatusCode};
 use winddown_shared::status::StatusEntry;
-use winddown_shared::{Pod, StreamRequest, StreamServer, error_chain};
+use winddown_shared::{Pod, PodStream, StreamRequest, error_chain};
 
 use crate::answer::{self, Body, Failure};
 use crate::context::Context;
@@ -23,6 +25,7 @@ use crate::route::{StreamKind, Target};
 #[cfg(debug_assertions)]
 pub(crate) use options::read as options;
 use server::Answer;
+use tunnel::Far;
 pub(crate) use tunnel::Tunnel;
 
 /// Has the runtime open a stream. The tunnel is to be passed through once the answer has been given; without one the
@@ -32,21 +35,27 @@ pub(crate) async fn open(
     target: &Target,
     request: &mut Request<Incoming>,
 ) -> Result<(Response<Body>, Option<Tunnel>), Failure> {
-    let (runtime_server, entry) = prepare(context, target, request).await?;
     let Ok(turn) = Arc::clone(&context.streams).try_acquire_owned() else {
         let text = "this node has as many streams open as it can: try again later";
         return Err(Failure::new(StatusCode::SERVICE_UNAVAILABLE, text));
     };
-    match server::ask(&runtime_server, request).await.map_err(|why| unserved(&why))? {
-        Answer::Refused(response) => Ok((response, None)),
-        Answer::Upgraded(headers, server) => {
-            let mut response = answer::empty(StatusCode::SWITCHING_PROTOCOLS);
-            *response.headers_mut() = headers;
-            let client: OnUpgrade = hyper::upgrade::on(request);
-            let (node, pod) = (context.node.clone(), entry.pod.uid().clone());
-            Ok((response, Some(Tunnel { client, server, node, pod, _turn: turn })))
+    let (stream, entry) = prepare(context, target, request).await?;
+    let (response, far) = match stream {
+        PodStream::Served(server) => {
+            match server::ask(&server, request).await.map_err(|why| unserved(&why))? {
+                Answer::Refused(response) => return Ok((response, None)),
+                Answer::Upgraded(headers, server) => {
+                    let mut response = answer::empty(StatusCode::SWITCHING_PROTOCOLS);
+                    *response.headers_mut() = headers;
+                    (response, Far::Server(server))
+                }
+            }
         }
-    }
+        PodStream::Command(stream) => (command::agree(request.headers())?, Far::Command(stream)),
+    };
+    let client: OnUpgrade = hyper::upgrade::on(request);
+    let (node, pod) = (context.node.clone(), entry.pod.uid().clone());
+    Ok((response, Some(Tunnel { client, far, node, pod, _turn: turn })))
 }
 
 /// What the kubelet checks, in its order and its words.
@@ -54,7 +63,7 @@ async fn prepare(
     context: &Context,
     target: &Target,
     request: &Request<Incoming>,
-) -> Result<(StreamServer, StatusEntry), Failure> {
+) -> Result<(PodStream, StatusEntry), Failure> {
     let Some(streams) = &context.pod_streams else {
         let text = "this node does not serve exec, attach and port-forward";
         return Err(Failure::new(StatusCode::NOT_IMPLEMENTED, text));
@@ -74,7 +83,7 @@ async fn prepare(
     if let StreamRequest::Attach { container, stdio } = &mut wanted {
         stdio.tty = has_tty(&entry.pod, container);
     }
-    let server = match is_other {
+    let stream = match is_other {
         true => None,
         false => streams.open(entry.pod.uid(), wanted).await.map_err(|error| {
             Failure::new(StatusCode::INTERNAL_SERVER_ERROR, error_chain(&error))
@@ -88,7 +97,7 @@ async fn prepare(
         StreamKind::PortForward => format!("pod not found (\"{pod}_{namespace}\")"),
     };
     let missing = || Failure::new(StatusCode::INTERNAL_SERVER_ERROR, text);
-    Ok((server.ok_or_else(missing)?, entry))
+    Ok((stream.ok_or_else(missing)?, entry))
 }
 
 fn wants_upgrade(headers: &HeaderMap) -> bool {

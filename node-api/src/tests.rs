@@ -1,6 +1,7 @@
 //! The server with real TLS, its clients, and one who knows the cluster's users.
 
 mod clients;
+mod commands;
 mod figures;
 mod logs;
 mod rights;

@@ -1,6 +1,6 @@
 //! The runtimes' black-box suite on a real systemd.
 //!
-//! Each test is one scenario of `tests/runtimes/tests/suite/suite.rs`, `notices.rs` or `managed.rs`, or one of this file. It boots a
+//! Each test is one scenario of `tests/runtimes/tests/suite/suite.rs`, `notices.rs`, `managed.rs` or `commands.rs`, or one of this file. It boots a
 //! disposable node of its own, starts this very program in it, for that scenario alone, and fails with
 //! what is said there. What needs a service manager that misbehaves on request (answers that are lost,
 //! one that hangs for ever, units that vanish without a word) is played on the small one only:
@@ -16,6 +16,8 @@
 #[path = "../../tests/runtimes/tests/suite/bed.rs"]
 #[allow(dead_code, reason = "made for other stages as well")]
 mod bed;
+#[path = "../../tests/runtimes/tests/suite/commands.rs"]
+mod commands;
 #[path = "../../tests/runtimes/tests/suite/managed.rs"]
 mod managed;
 #[path = "services/node.rs"]
@@ -53,4 +55,6 @@ macro_rules! in_a_node {
 suite::common_scenarios!(in_a_node common suite);
 notices::notice_scenarios!(in_a_node told notices);
 managed::managed_scenarios!(in_a_node as_services managed);
+commands::command_scenarios!(in_a_node beside_services commands);
+in_a_node! { at_a_terminal commands => a_terminal_controls_its_command }
 real::real_scenarios!(in_a_node only_on_systemd real);

@@ -45,7 +45,7 @@ pub use crate::programs::support::check_supported;
 
 use crate::programs::pod::{PodEntry, Run, Starting};
 use crate::programs::stats::Traces;
-use crate::programs::{self, ProgramDriver, ProgramRuntime, blocking, launch};
+use crate::programs::{self, Output, ProgramDriver, ProgramRuntime, blocking, launch};
 
 /// Runs pods as supervised host processes. See the [module](self).
 pub type ProcessRuntime = ProgramRuntime<Supervisors>;
@@ -94,9 +94,10 @@ impl ProgramDriver for Supervisors {
         context: &Arc<Context>,
         beside: (&Pod, &str),
         command: Command,
+        output: Output,
         _: Duration,
-    ) -> Result<(), ActionError> {
-        hook::exec(context, beside, command).await
+    ) -> Result<i32, ActionError> {
+        hook::exec(context, beside, command, output).await
     }
 
     async fn settle(context: &Arc<Context>, entry: &Arc<PodEntry>) -> Result<(), RuntimeError> {

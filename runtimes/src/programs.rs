@@ -32,6 +32,7 @@ pub(crate) mod pod;
 pub(crate) mod pod_record;
 mod runtime;
 pub(crate) mod stats;
+mod streams;
 pub(crate) mod support;
 
 use config::ProcessConfig;
@@ -39,6 +40,7 @@ pub(crate) use winddown_engine::failure::{blocking, caused, failed};
 
 use pod::{Boot, PodEntry, PodState, Run, Starting};
 use stats::Traces;
+pub(crate) use streams::Output;
 
 /// Runs pods as programs of the host, in the way of `D`.
 ///
@@ -91,17 +93,18 @@ pub(crate) trait ProgramDriver: Sized + Send + Sync + 'static {
         next: (u32, Duration),
     ) -> impl Future<Output = Result<(), RuntimeError>> + Send;
 
-    /// Runs a command beside the pod's container. Dropping the future ends it and whatever it forked;
-    /// `limit` is when that will be at the latest.
+    /// Runs a command beside the pod's container, and resolves with its exit code. Dropping the future ends it and
+    /// whatever it forked; `limit` is when that will be at the latest.
     ///
     /// # Errors
-    /// The command failed, or could not be run.
+    /// The command could not be run.
     fn exec(
         context: &Arc<Context<Self>>,
         beside: (&Pod, &str),
         command: Command,
+        output: Output,
         limit: Duration,
-    ) -> impl Future<Output = Result<(), ActionError>> + Send;
+    ) -> impl Future<Output = Result<i32, ActionError>> + Send;
 
     /// Resolves when no start of the pod is under way and everything that runs of it is known.
     ///
@@ -187,18 +190,15 @@ impl<D: ProgramDriver> Driver for Context<D> {
         argv: &[String],
         limit: Duration,
     ) -> Result<(), ActionError> {
-        let pod = entry.lock().pod.clone();
-        let found = pod.as_ref().and_then(|pod| Some((pod, plan::find(pod, name)?)));
-        let what = || format!("cannot run {}", argv.join(" "));
-        let Some((pod, found)) = found else {
-            return Err(ActionError::Unasked { what: what(), source: None });
-        };
-        let as_container = launch::command(self, pod, &found);
-        let unasked = |error| ActionError::Unasked { what: what(), source: Some(Box::new(error)) };
-        let mut command = Command { argv: argv.to_vec(), ..as_container.map_err(unasked)? };
-        command.env.extend(self.end_notices.variables(&entry.lock()));
-        let run = D::exec(self, (pod, name), command, limit);
-        timeout(limit, run).await.map_err(|_| ActionError::Timeout)?
+        let (pod, command) = self.beside(entry, name, argv)?;
+        let run = D::exec(self, (&pod, name), command, Output::default(), limit);
+        match timeout(limit, run).await.map_err(|_| ActionError::Timeout)?? {
+            0 => Ok(()),
+            code => {
+                let how = format!("exit code {code}");
+                Err(ActionError::Failed { command: argv.join(" "), how, output: String::new() })
+            }
+        }
     }
 
     async fn start(
@@ -239,6 +239,28 @@ impl<D: ProgramDriver> Driver for Context<D> {
 }
 
 impl<D> Context<D> {
+    /// A command as the container would run it, and the pod.
+    ///
+    /// # Errors
+    /// There is no such container any more, or its environment is not known.
+    fn beside(
+        &self,
+        entry: &PodEntry,
+        name: &str,
+        argv: &[String],
+    ) -> Result<(Pod, Command), ActionError> {
+        let state = entry.lock();
+        let what = || format!("cannot run {}", argv.join(" "));
+        let unknown = || ActionError::Unasked { what: what(), source: None };
+        let pod = state.pod.as_ref().ok_or_else(unknown)?;
+        let found = plan::find(pod, name).ok_or_else(unknown)?;
+        let as_container = launch::command(self, pod, &found);
+        let unasked = |error| ActionError::Unasked { what: what(), source: Some(Box::new(error)) };
+        let mut command = Command { argv: argv.to_vec(), ..as_container.map_err(unasked)? };
+        command.env.extend(self.end_notices.variables(&state));
+        Ok((pod.clone(), command))
+    }
+
     /// Must be called inside a tokio runtime.
     pub(crate) fn new(
         config: ProcessConfig,

@@ -52,7 +52,7 @@ use crate::programs::config::ProcessConfig;
 use crate::programs::pod::{PodEntry, Run, Starting};
 use crate::programs::stats::Traces;
 use crate::programs::support::check_supported as supported_by_programs;
-use crate::programs::{self, ProgramDriver, ProgramRuntime, caused};
+use crate::programs::{self, Output, ProgramDriver, ProgramRuntime, caused};
 
 /// Runs pods as transient services. See the [module](self).
 pub type SystemdRuntime<U> = ProgramRuntime<Services<U>>;
@@ -135,9 +135,10 @@ impl<U: ServiceUnits> ProgramDriver for Services<U> {
         context: &Arc<Context<U>>,
         beside: (&Pod, &str),
         command: Command,
+        output: Output,
         limit: Duration,
-    ) -> Result<(), ActionError> {
-        hook::exec(context, beside, &command, limit).await
+    ) -> Result<i32, ActionError> {
+        hook::exec(context, beside, &command, output, limit).await
     }
 
     async fn settle(context: &Arc<Context<U>>, entry: &Arc<PodEntry>) -> Result<(), RuntimeError> {

@@ -113,7 +113,7 @@ pub use stats::{
     PressureStats, VolumeStats,
 };
 pub use stats_source::{ImagePlaces, PodStatsSource};
-pub use streams::{PodStreams, Stdio, StreamRequest, StreamServer};
+pub use streams::{CommandStream, PodStream, PodStreams, Stdio, StreamRequest, StreamServer};
 pub use syncer::{PodSyncer, Retry, RuntimeView, Stop, SyncError, SyncUpdate, Synced, UpdateKind};
 pub use victim_lock::VictimLock;
 pub use winddown_quantities::{

@@ -1,6 +1,8 @@
 //! The seam to what opens streams into pods: exec, attach, port-forward.
 
+use std::fmt;
 use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
 
 use futures_util::future::BoxFuture;
 
@@ -9,18 +11,48 @@ use crate::{PodUid, RuntimeError};
 /// Opens streams into pods, for clients over the network. A runtime implements it beside
 /// [`Runtime`](crate::Runtime).
 ///
-/// Each call prepares a stream of its own, which the runtime forgets when no client comes for it. A call bounds its
-/// own time; dropping the future gives it up.
+/// Each call prepares a stream of its own, and nothing happens in the pod before a client comes for it. A call bounds
+/// its own time; dropping the future gives it up.
 pub trait PodStreams: Send + Sync + 'static {
-    /// Where the runtime serves the stream. None if no such container of the pod runs, or nothing of the pod.
+    /// Prepares the stream. None if no such container of the pod runs, or nothing of the pod.
     ///
     /// # Errors
-    /// The runtime refused or did not answer, or what it named is no address of this machine's own.
+    /// The runtime refused or did not answer, has no such streams, or serves them at no address of this machine's own.
     fn open<'a>(
         &'a self,
         pod: &'a PodUid,
         wanted: StreamRequest,
-    ) -> BoxFuture<'a, Result<Option<StreamServer>, RuntimeError>>;
+    ) -> BoxFuture<'a, Result<Option<PodStream>, RuntimeError>>;
+}
+
+/// A stream into a pod.
+#[derive(Debug)]
+pub enum PodStream {
+    /// The runtime serves it.
+    Served(StreamServer),
+    /// A command whose streams the caller serves.
+    Command(CommandStream),
+}
+
+/// A command that is to run in, or beside, a container, with this side of its streams: each non-blocking, and none for
+/// what was not asked for. With a terminal `stdin` and `stdout` are its controlling side.
+pub struct CommandStream {
+    /// What it reads. Closing it is the end of its input, unless that is a terminal.
+    pub stdin: Option<OwnedFd>,
+    /// What it writes.
+    pub stdout: Option<OwnedFd>,
+    /// Its messages.
+    pub stderr: Option<OwnedFd>,
+    /// Starts the command when it is first polled, and resolves with its exit code, which is 128 + the signal where
+    /// one ended it. The command ends with its container at the latest; dropping this ends it too.
+    pub exit: BoxFuture<'static, Result<i32, RuntimeError>>,
+}
+
+impl fmt::Debug for CommandStream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { stdin, stdout, stderr, .. } = self;
+        f.debug_tuple("CommandStream").field(&(stdin, stdout, stderr)).finish_non_exhaustive()
+    }
 }
 
 /// What a client wants of a pod.

@@ -15,7 +15,7 @@ use nix::sys::signal::SigSet;
 use nix::sys::stat::{Mode, umask};
 
 use super::identity;
-use crate::order::Command;
+use crate::order::{Command, Input};
 use crate::record;
 
 /// Exit code Kubernetes shows for a container whose program could not be started.
@@ -50,7 +50,9 @@ fn become_it(command: &Command, supervisor: Option<&OsStr>) -> String {
         };
         let mut exec = std::process::Command::new(program);
         exec.args(args).env_clear().envs(command.env.iter().map(|(k, v)| (k, v)));
-        exec.stdin(Stdio::null());
+        if command.input.is_none() {
+            exec.stdin(Stdio::null());
+        }
         let error = exec.exec();
         return format!("cannot run {program}: {error}");
     };
@@ -64,6 +66,9 @@ fn prepare(command: &Command, supervisor: Option<&OsStr>) -> Result<(), (String,
     };
     if supervisor.is_some() {
         nix::unistd::setsid().map_err(failed("cannot begin a session"))?;
+    }
+    if let Some(input) = &command.input {
+        connect(input, command.uid).map_err(|e| ("cannot open its input".to_owned(), e))?;
     }
     if let Some(adj) = command.oom_score_adj {
         // Lowering it needs a right that the agent may lack; the container runs all the same.
@@ -87,6 +92,24 @@ fn prepare(command: &Command, supervisor: Option<&OsStr>) -> Result<(), (String,
     let cwd = command.cwd.as_deref().unwrap_or(Path::new("/"));
     std::env::set_current_dir(cwd).map_err(|e| (format!("workingDir {}", cwd.display()), e))?;
     SigSet::empty().thread_set_mask().map_err(failed("cannot clear the signal mask"))
+}
+
+/// Has the input for this process. The leader of a session without a terminal gets the one that it opens.
+fn connect(input: &Input, user: Option<u32>) -> io::Result<()> {
+    match input {
+        Input::Pipe(path) => rustix::stdio::dup2_stdin(&File::open(path)?)?,
+        Input::Terminal(path) => {
+            let terminal = File::options().read(true).write(true).open(path)?;
+            if let Some(user) = user {
+                // Else it could not be opened again, as /dev/stdout is.
+                nix::unistd::fchown(&terminal, Some(user.into()), None)?;
+            }
+            rustix::stdio::dup2_stdin(&terminal)?;
+            rustix::stdio::dup2_stdout(&terminal)?;
+            rustix::stdio::dup2_stderr(&terminal)?;
+        }
+    }
+    Ok(())
 }
 
 fn report_failure(file: Option<&mut File>, why: &str) {

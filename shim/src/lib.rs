@@ -16,7 +16,7 @@
 //!   synced after that, so that a slow disk delays no waiter.
 //! * A full disk costs log lines, never the container.
 //!
-//! `hook` is the same supervisor for a preStop, postStart or probe command: no records and no log,
+//! `hook` is the same supervisor for a command beside the container (hook, probe, exec): no records and no log,
 //! and it ends the command when the agent closes the pipe (the grace is over, or the agent is gone).
 
 pub mod containers_file;

@@ -13,7 +13,7 @@ pub struct Order {
     pub launcher: Vec<String>,
     /// What to run.
     pub command: Command,
-    /// Where its output goes; none discards it.
+    /// Where its output goes; with none it has the supervisor's own.
     pub log: Option<LogTarget>,
     /// Where the termination message comes from; none takes none.
     pub message: Option<MessageSource>,
@@ -41,10 +41,22 @@ pub struct Command {
     pub no_new_privs: bool,
     /// `-1000..=1000`; none leaves it.
     pub oom_score_adj: Option<i16>,
+    /// What it reads; none reads nothing.
+    pub input: Option<Input>,
     /// Directories of cgroups to enter first, one in each hierarchy.
     pub cgroups: Vec<PathBuf>,
     /// Where the launcher says why it could not start the program.
     pub error_file: Option<PathBuf>,
+}
+
+/// What a command reads, by a path that its launcher can open before it becomes another user.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Input {
+    /// A pipe.
+    Pipe(PathBuf),
+    /// A terminal, which also gets its output, and controls it.
+    Terminal(PathBuf),
 }
 
 /// A log file and its rotation.

@@ -148,8 +148,6 @@ fn spawn_launcher(order: &Order) -> Result<(Child, Vec<Source>), String> {
         command.stdout(out_write).stderr(err_write);
         sources.push(Source::new(out_read.into(), Stream::Out)?);
         sources.push(Source::new(err_read.into(), Stream::Err)?);
-    } else {
-        command.stdout(Stdio::null()).stderr(Stdio::null());
     }
     let child = command.spawn().map_err(|e| format!("cannot start {program}: {e}"))?;
     // Before anything says that it was started: systemd removes empty cgroups of a unit whose process was

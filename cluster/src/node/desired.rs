@@ -43,6 +43,8 @@ pub struct NodeFacts {
     pub features: Option<NodeFeatures>,
     /// `status.runtimeHandlers`.
     pub runtime_handlers: Vec<NodeRuntimeHandler>,
+    /// `status.declaredFeatures`, in order: what API servers from 1.36 on rely on.
+    pub declared_features: Vec<String>,
     /// Further conditions of this node, by type; their times are filled in. Not those of
     /// [`Health`](super::Health).
     pub conditions: Vec<NodeCondition>,
@@ -75,6 +77,7 @@ impl NodeFacts {
                 capacity: Some(self.capacity.clone()),
                 conditions: Some(conditions::stamp(wanted, &[], now)),
                 daemon_endpoints: self.daemon_endpoints(),
+                declared_features: some(&self.declared_features),
                 features: self.features.clone(),
                 images: some(&self.images),
                 node_info: Some(self.info.clone()),

@@ -162,6 +162,10 @@ fn differences(facts: &NodeFacts, has: &NodeStatus) -> Map<String, Value> {
     if !handlers.is_empty() && has.runtime_handlers.as_ref() != Some(handlers) {
         status.insert("runtimeHandlers".to_owned(), to_value(handlers));
     }
+    let declared = &facts.declared_features;
+    if has.declared_features.as_deref().unwrap_or_default() != declared {
+        status.insert("declaredFeatures".to_owned(), to_value(declared));
+    }
     status
 }
 

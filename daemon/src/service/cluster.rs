@@ -112,8 +112,16 @@ fn facts(config: &Config, identity: &Identity) -> NodeFacts {
         provider_id: config.cluster.provider_id.clone(),
         addresses: addresses(config.cluster.node_addresses(), host_name),
         port: config.cluster.node_api_address.map(|address| address.port().into()),
+        declared_features: declared_features(config),
         ..NodeFacts::default()
     }
+}
+
+/// What this agent, and not a container runtime, serves to `kubectl exec` takes WebSockets (KEP-4006). To a node that
+/// does not say so the API server speaks SPDY.
+fn declared_features(config: &Config) -> Vec<String> {
+    let serves = config.cluster.node_api_address.is_some() && config.runtime != RuntimeKind::Cri;
+    serves.then(|| "ExtendWebSocketsToKubelet".to_owned()).into_iter().collect()
 }
 
 fn addresses(own: Vec<IpAddr>, host_name: String) -> Vec<NodeAddress> {

@@ -29,11 +29,10 @@ struct Measuring {
 
 /// The node API, where there is to be one. Begins to ask for its certificate, if none is configured. Must be called
 /// inside a tokio runtime.
-pub(super) fn plugin(
+pub(super) fn plugin<R: RuntimeFigures + PodStreams>(
     service: &Service,
     cluster: &Cluster,
-    runtime: Arc<dyn RuntimeFigures>,
-    streams: Option<Arc<dyn PodStreams>>,
+    runtime: &Arc<R>,
 ) -> Option<NodeApi> {
     let Service { identity, wall, configured, .. } = service;
     let config = configured.configuration().config;
@@ -63,10 +62,10 @@ pub(super) fn plugin(
         reviews: Arc::new(ApiReviews::new(client)),
         figures: Arc::new(Measuring {
             places: host::usage_places(&config),
-            runtime,
+            runtime: Arc::clone(runtime) as _,
             wall: wall.clone(),
         }),
-        streams,
+        streams: Some(Arc::clone(runtime) as _),
     })
 }
 

@@ -1,54 +1,67 @@
-//! The two connections of a stream, and what passes between them.
+//! An open stream: a client, what it is connected to, and what passes between them.
 
 use std::io;
-use std::time::Duration;
 
 use hyper::upgrade::{OnUpgrade, Upgraded};
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, split};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::timeout;
-use winddown_shared::{NodeHandle, PodUid};
+use winddown_shared::{CommandStream, NodeHandle, PodUid};
+
+use super::command;
+use super::patience::{FAREWELL, LAST_WORDS, TAKES};
 
 /// Bytes that are on their way in one direction.
 const BLOCK: usize = 16 * 1024;
-/// One who takes nothing for so long is cut off: the kubelet's `streamingConnectionIdleTimeout`.
-const TAKES: Duration = Duration::from_secs(4 * 60 * 60);
-/// How long what was said last may take, once the pod has ended.
-const LAST_WORDS: Duration = Duration::from_secs(1);
-/// How long a farewell may take.
-const FAREWELL: Duration = Duration::from_secs(10);
-
 /// A stream that is open.
 pub(crate) struct Tunnel {
     pub(super) client: OnUpgrade,
-    pub(super) server: Upgraded,
+    pub(super) far: Far,
     pub(super) node: NodeHandle,
     pub(super) pod: PodUid,
     /// Its place among the streams.
     pub(super) _turn: OwnedSemaphorePermit,
 }
 
+/// What a client is connected to.
+pub(super) enum Far {
+    /// The runtime's server.
+    Server(Upgraded),
+    Command(CommandStream),
+}
+
 impl Tunnel {
     /// Passes on what both say until one of them has said all, or the pod has ended.
     pub(crate) async fn pass(self) -> io::Result<()> {
-        let Self { client, server, node, pod, _turn } = self;
+        let Self { client, far, node, pod, _turn } = self;
         let client = TokioIo::new(client.await.map_err(io::Error::other)?);
-        let (mut from_client, mut to_client) = split(client);
-        let (mut from_server, mut to_server) = split(TokioIo::new(server));
         let ended = async {
             ended(&node, &pod).await;
             tokio::time::sleep(LAST_WORDS).await;
         };
-        let passed = tokio::select! {
-            passed = pass_on(&mut from_client, &mut to_server) => passed,
-            passed = pass_on(&mut from_server, &mut to_client) => passed,
-            () = ended => Ok(()),
-        };
-        // A client that is stuck hears none.
-        let _ = timeout(FAREWELL, to_client.shutdown()).await;
-        passed
+        match far {
+            Far::Server(server) => relay(client, TokioIo::new(server), ended).await,
+            Far::Command(stream) => command::serve(client, stream, ended).await,
+        }
     }
+}
+
+async fn relay(
+    client: TokioIo<Upgraded>,
+    server: TokioIo<Upgraded>,
+    ended: impl Future<Output = ()>,
+) -> io::Result<()> {
+    let (mut from_client, mut to_client) = split(client);
+    let (mut from_server, mut to_server) = split(server);
+    let passed = tokio::select! {
+        passed = pass_on(&mut from_client, &mut to_server) => passed,
+        passed = pass_on(&mut from_server, &mut to_client) => passed,
+        () = ended => Ok(()),
+    };
+    // A client that is stuck hears none.
+    let _ = timeout(FAREWELL, to_client.shutdown()).await;
+    passed
 }
 
 async fn pass_on(

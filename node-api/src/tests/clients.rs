@@ -49,10 +49,14 @@ impl Client {
         Self { port, tls: TlsConnector::from(Arc::new(config)) }
     }
 
+    pub(super) async fn connect(&self) -> io::Result<TlsStream<TcpStream>> {
+        let stream = TcpStream::connect(("127.0.0.1", self.port)).await?;
+        self.tls.connect("localhost".try_into().unwrap(), stream).await
+    }
+
     /// Sends this, and gives the connection.
     pub(super) async fn send(&self, request: &[u8]) -> io::Result<TlsStream<TcpStream>> {
-        let stream = TcpStream::connect(("127.0.0.1", self.port)).await?;
-        let mut stream = self.tls.connect("localhost".try_into().unwrap(), stream).await?;
+        let mut stream = self.connect().await?;
         stream.write_all(request).await?;
         Ok(stream)
     }

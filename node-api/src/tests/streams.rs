@@ -10,12 +10,14 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
 use tokio_rustls::client::TlsStream;
-use winddown_shared::{PodStreams, PodUid, RuntimeError, Stdio, StreamRequest, StreamServer};
+use winddown_shared::{
+    PodStream, PodStreams, PodUid, RuntimeError, Stdio, StreamRequest, StreamServer,
+};
 
 use super::clients::Client;
 use super::{Bench, client};
 
-const SOON: Duration = Duration::from_secs(30);
+pub(super) const SOON: Duration = Duration::from_secs(30);
 const EXEC: &str = "/exec/ns/web/main?command=sh&input=1&output=1";
 const UPGRADED: &str = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: SPDY/3.1\r\n\
     X-Stream-Protocol-Version: v4.channel.k8s.io\r\n\r\n";
@@ -35,14 +37,15 @@ impl PodStreams for Runtime {
         &'a self,
         pod: &'a PodUid,
         wanted: StreamRequest,
-    ) -> BoxFuture<'a, Result<Option<StreamServer>, RuntimeError>> {
+    ) -> BoxFuture<'a, Result<Option<PodStream>, RuntimeError>> {
         async move {
             self.asked.lock().unwrap().push((pod.clone(), wanted));
             if self.refuses {
                 let what = "the runtime is away".to_owned();
                 return Err(RuntimeError::Failed { what, source: None });
             }
-            Ok(self.url.lock().unwrap().as_ref().map(|url| StreamServer::of_url(url).unwrap()))
+            let server = |url: &String| PodStream::Served(StreamServer::of_url(url).unwrap());
+            Ok(self.url.lock().unwrap().as_ref().map(server))
         }
         .boxed()
     }
@@ -102,11 +105,11 @@ fn bench(runtime: Runtime) -> (Bench, Arc<Runtime>) {
     (bench, runtime)
 }
 
-async fn api_server(bench: &Bench) -> Client {
+pub(super) async fn api_server(bench: &Bench) -> Client {
     Client::new(bench, Some(&client(&bench.authority, "api-server"))).await
 }
 
-fn upgrade(method: &str, path: &str) -> String {
+pub(super) fn upgrade(method: &str, path: &str) -> String {
     format!(
         "{method} {path} HTTP/1.1\r\nHost: node\r\nConnection: Upgrade\r\nUpgrade: SPDY/3.1\r\n\
          X-Stream-Protocol-Version: v4.channel.k8s.io\r\nAuthorization: Bearer SECRET\r\n\
@@ -131,7 +134,7 @@ async fn echoes(stream: &mut TlsStream<TcpStream>, words: &[u8]) {
 }
 
 /// Waits until the connection has ended, one way or another.
-async fn ends(mut stream: TlsStream<TcpStream>) {
+pub(super) async fn ends(mut stream: TlsStream<TcpStream>) {
     let mut rest = Vec::new();
     let _ = timeout(SOON, stream.read_to_end(&mut rest)).await.unwrap();
 }

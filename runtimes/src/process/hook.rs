@@ -1,9 +1,10 @@
-//! The commands of preStop and postStart hooks and of probes.
+//! The commands of hooks, of probes and of clients.
 //!
 //! A command runs under a supervisor of its own, so that whatever it forks ends with it. The agent
 //! holds the supervisor's stdin: letting go of it, or dying, ends the command.
 
 use std::io::{self, Write as _};
+use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt as _;
 use std::process::{Child, ChildStdin, Stdio};
 use std::sync::Arc;
@@ -16,19 +17,22 @@ use winddown_shim::order::{Command, Order};
 use winddown_shim::procfs::Process;
 
 use super::Context;
+use crate::programs::Output;
 use crate::programs::config::{ProcessConfig, SHIM};
 
-/// Runs a command as the container's, in its cgroups. Dropping the future kills what runs.
+/// Runs a command as the container's, in its cgroups, and resolves with its exit code. Dropping the future kills what
+/// runs.
 ///
 /// # Errors
-/// The command failed, or could not be run.
+/// The command could not be run.
 pub(crate) async fn exec(
     context: &Arc<Context>,
     (pod, container): (&Pod, &str),
     mut command: Command,
-) -> Result<(), ActionError> {
+    output: Output,
+) -> Result<i32, ActionError> {
     let words = command.argv.join(" ");
-    let broken = |source| ActionError::Broken { command: words.clone(), source };
+    let broken = |source| ActionError::Broken { command: words, source };
     let (context, pod, container) = (Arc::clone(context), pod.clone(), container.to_owned());
     // The leash: while it is held, the command may run.
     let (leash, let_go) = oneshot::channel::<()>();
@@ -37,7 +41,7 @@ pub(crate) async fn exec(
         let start = move || {
             // What it uses is the container's, and it ends with that at the latest.
             command.cgroups = context.driver.cgroups.newest(&pod, &container);
-            Hook::start(&context.config, command)
+            Hook::start(&context.config, command, output)
         };
         let started = tokio::task::spawn_blocking(start).await;
         let outcome = match started {
@@ -50,16 +54,7 @@ pub(crate) async fn exec(
     });
     let outcome = outcome.await;
     drop(leash);
-    match outcome {
-        Ok(Ok(0)) => Ok(()),
-        Ok(Ok(code)) => Err(ActionError::Failed {
-            command: words,
-            how: format!("exit code {code}"),
-            output: String::new(),
-        }),
-        Ok(Err(error)) => Err(broken(error)),
-        Err(error) => Err(broken(io::Error::other(error))),
-    }
+    outcome.unwrap_or_else(|error| Err(io::Error::other(error))).map_err(broken)
 }
 
 /// A command that runs.
@@ -70,7 +65,7 @@ struct Hook {
 }
 
 impl Hook {
-    fn start(config: &ProcessConfig, command: Command) -> io::Result<Self> {
+    fn start(config: &ProcessConfig, command: Command, output: Output) -> io::Result<Self> {
         let order = Order {
             launcher: config.shim.again("launch"),
             command,
@@ -83,7 +78,8 @@ impl Hook {
         let mut shim = std::process::Command::new(&config.shim.program);
         shim.arg0(SHIM);
         shim.args(&config.shim.args).arg("hook").env_clear().stdin(Stdio::piped());
-        let mut child = shim.stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
+        let whither = |fd: Option<OwnedFd>| fd.map_or_else(Stdio::null, Stdio::from);
+        let mut child = shim.stdout(whither(output.out)).stderr(whither(output.error)).spawn()?;
         match Self::hold(&mut child, &json) {
             Ok((process, stdin)) => Ok(Self { child, stdin, process }),
             Err(error) => {

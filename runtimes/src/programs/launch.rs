@@ -52,6 +52,7 @@ pub(crate) fn command<D>(
         groups: groups.iter().filter_map(|&g| u32::try_from(g).ok()).collect(),
         no_new_privs: security.and_then(|s| s.allow_privilege_escalation) == Some(false),
         oom_score_adj: Some(oom_score_adj(pod, container, config.node.memory_bytes)),
+        input: None,
         cgroups: Vec::new(),
         error_file: None,
     })

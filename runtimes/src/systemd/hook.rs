@@ -1,7 +1,8 @@
-//! The commands of preStop and postStart hooks and of probes. Each is a unit of its own, in its pod's slice,
+//! The commands of hooks, of probes and of clients. Each is a unit of its own, in its pod's slice,
 //! so that whatever it forks ends with it.
 
 use std::io;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -11,29 +12,30 @@ use winddown_engine::action::ActionError;
 use winddown_shared::Pod;
 use winddown_shim::order::Command;
 
-use super::units::{ServiceUnits, UnitExit, Whom};
+use super::units::{ServiceUnits, UnitOutput, Whom};
 use super::{Context, attempt, names};
+use crate::programs::Output;
 
 /// Longer than any wait for a hook: ends hooks whose agent was killed meanwhile.
 const SPARE: Duration = Duration::from_secs(10);
 /// How long killed processes may take to be gone before they are asked again.
 const KILL_PATIENCE: Duration = Duration::from_secs(5);
 
-/// Runs a command beside the pod's container. Dropping the future ends what runs; `limit` is when that
-/// will be at the latest.
+/// Runs a command beside the pod's container, and resolves with its exit code. Dropping the future ends what runs;
+/// `limit` is when that will be at the latest.
 ///
 /// # Errors
-/// The command failed, or could not be run.
+/// The command could not be run.
 pub(crate) async fn exec<U: ServiceUnits>(
     context: &Arc<Context<U>>,
     (pod, container): (&Pod, &str),
     command: &Command,
+    output: Output,
     limit: Duration,
-) -> Result<(), ActionError> {
-    let words = || command.argv.join(" ");
+) -> Result<i32, ActionError> {
     // The service manager's trouble says nothing about the container.
     let broken = |source: io::Error| {
-        let what = format!("cannot run {}", words());
+        let what = format!("cannot run {}", command.argv.join(" "));
         ActionError::Unasked { what, source: Some(Box::new(source)) }
     };
     let number = context.driver.hooks.fetch_add(1, Ordering::Relaxed);
@@ -41,6 +43,8 @@ pub(crate) async fn exec<U: ServiceUnits>(
     let mut unit = attempt::command_unit(&context.config, pod, container, name.clone(), command)
         .map_err(broken)?;
     unit.max_runtime = limit.checked_add(SPARE);
+    let whither = |fd: Option<OwnedFd>| fd.map_or(UnitOutput::Null, UnitOutput::To);
+    (unit.output, unit.error) = (whither(output.out), whither(output.error));
     let mut watched = context.driver.unit_cache.expect(&name);
     let leash = Leash { context: Arc::clone(context), unit: Some(name.clone()) };
     let started = context.driver.units.start(unit).await;
@@ -49,13 +53,7 @@ pub(crate) async fn exec<U: ServiceUnits>(
     let view = watched.until(super::units::UnitPhase::has_ended).await;
     leash.let_go();
     let error = || broken(io::Error::other("its end was not observed"));
-    match view.end.ok_or_else(error)?.status {
-        UnitExit::Code(0) => Ok(()),
-        other => {
-            let how = format!("exit code {}", other.code().0);
-            Err(ActionError::Failed { command: words(), how, output: String::new() })
-        }
-    }
+    Ok(view.end.ok_or_else(error)?.status.code().0)
 }
 
 /// While it is held, the unit may run.

@@ -128,6 +128,19 @@ fn a_port_that_is_no_more_is_taken_off() {
 }
 
 #[test]
+fn features_that_the_node_declares_are_its_own_and_are_taken_back() {
+    let names = ["ExtendWebSocketsToKubelet".to_owned()];
+    let declaring = NodeFacts { declared_features: names.to_vec(), ..facts() };
+    let mut server = registered(&facts());
+    for (facts, wanted) in [(&declaring, &names[..]), (&facts(), &[])] {
+        let patch = status(facts, &server, false).unwrap();
+        assert_eq!(patch["status"]["declaredFeatures"], json!(wanted));
+        merge(&mut server, &patch);
+        assert_eq!(status(facts, &server, false), None);
+    }
+}
+
+#[test]
 fn taints_of_others_keep_their_place_and_ours_are_mended_under_the_version_that_was_seen() {
     let ours = NodeFacts { taints: vec![taint("ours", "1"), taint("more", "1")], ..facts() };
     let mut server = registered(&ours);

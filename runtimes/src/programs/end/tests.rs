@@ -10,6 +10,7 @@ use winddown_shared::{EndCause, Pod, PodUid, UnsupportedField, WallClock, WallTi
 use winddown_shim::order::Command;
 
 use super::*;
+use crate::programs::Output;
 use crate::programs::config::{ProcessConfig, ShimCommand};
 use crate::programs::pod::{self, Run, Starting};
 use crate::programs::stats::Traces;
@@ -52,9 +53,10 @@ impl ProgramDriver for Faulty {
         _: &Arc<Context<Self>>,
         _: (&Pod, &str),
         _: Command,
+        _: Output,
         _: Duration,
-    ) -> Result<(), ActionError> {
-        Ok(())
+    ) -> Result<i32, ActionError> {
+        Ok(0)
     }
 
     async fn settle(_: &Arc<Context<Self>>, _: &Arc<PodEntry>) -> Result<(), RuntimeError> {

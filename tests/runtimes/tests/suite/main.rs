@@ -1,6 +1,6 @@
 //! What every runtime has in common, on each of them (`suite`), and the CRI runtime against a scripted
 //! runtime (`behaviour`, `faults`, `starts`, `outages`), a real containerd (`real`, `held`, `many`, `streams`), both (`ephemeral`) and systemd's on a
-//! small service manager (`managed`, `services`). What `suite`, `notices` and `managed` say is also played on systemd itself, by
+//! small service manager (`managed`, `services`). What `suite`, `notices`, `managed` and `commands` say is also played on systemd itself, by
 //! programs/tests/services.rs.
 
 #![allow(clippy::unwrap_used, reason = "a test's helpers fail the test")]
@@ -8,6 +8,7 @@
 mod bed;
 mod behaviour;
 mod beside;
+mod commands;
 mod containerd;
 mod elsewhere;
 mod ephemeral;
@@ -63,3 +64,6 @@ notices::notice_scenarios!(on_stage told_on_containerd notices Real);
 notices::notice_scenarios!(on_stage told_on_processes notices Processes);
 notices::notice_scenarios!(on_stage told_on_services notices Services);
 managed::managed_scenarios!(on_stage on_managed_services managed Services);
+commands::command_scenarios!(on_stage beside_processes commands Processes);
+commands::command_scenarios!(on_stage beside_services commands Services);
+on_stage! { at_a_terminal commands Processes => a_terminal_controls_its_command }

@@ -1,0 +1,230 @@
+//! Serves a command to `kubectl exec`: the protocols `v5.channel.k8s.io` (KEP-4006) and `v4.channel.k8s.io` over a
+//! WebSocket. The first byte of each message is its channel.
+
+use std::io;
+use std::os::fd::OwnedFd;
+
+use futures_util::stream::{SplitSink, SplitStream};
+use futures_util::{SinkExt as _, StreamExt as _};
+use hyper::header::{
+    CONNECTION, HeaderName, HeaderValue, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY,
+    SEC_WEBSOCKET_PROTOCOL, UPGRADE,
+};
+use hyper::upgrade::Upgraded;
+use hyper::{HeaderMap, Response, StatusCode};
+use hyper_util::rt::TokioIo;
+use rustix::termios::{Winsize, tcsetwinsize};
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::unix::pipe::{Receiver, Sender};
+use tokio::time::{sleep, timeout};
+use tokio_tungstenite::WebSocketStream;
+use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
+use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
+use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Role, WebSocketConfig};
+use tokio_tungstenite::tungstenite::{Message, Utf8Bytes};
+use winddown_shared::{CommandStream, RuntimeError, error_chain};
+
+use super::patience::{FAREWELL, LAST_WORDS, TAKES};
+use crate::answer::{self, Body, Failure};
+
+type Socket = WebSocketStream<TokioIo<Upgraded>>;
+
+/// The better one first.
+const PROTOCOLS: [&str; 2] = ["v5.channel.k8s.io", "v4.channel.k8s.io"];
+const STDIN: u8 = 0;
+const STDOUT: u8 = 1;
+const STDERR: u8 = 2;
+const STATUS: u8 = 3;
+const RESIZE: u8 = 4;
+/// Ends the channel that it names; of version 5.
+const CLOSE: u8 = 255;
+/// Bytes of output in a message.
+const BLOCK: usize = 16 * 1024;
+/// Bytes of a client's message; `kubectl` sends 32 KiB.
+const LONGEST: usize = 1024 * 1024;
+
+/// The head of the answer to a client that speaks one of the protocols.
+///
+/// # Errors
+/// It does not, and what it might do instead.
+pub(super) fn agree(headers: &HeaderMap) -> Result<Response<Body>, Failure> {
+    let refused = |text: &str| Failure::new(StatusCode::BAD_REQUEST, text);
+    let words = |name: HeaderName| {
+        let values = headers.get_all(name).iter().filter_map(|value| value.to_str().ok());
+        values.flat_map(|value| value.split(',')).map(str::trim)
+    };
+    let Some(key) = headers.get(SEC_WEBSOCKET_KEY) else {
+        let text = "containers of this node take streams over WebSockets alone, which API servers before Kubernetes \
+                    1.36 turn into SPDY: upgrade the API server, or use `runtime: cri`";
+        return Err(refused(text));
+    };
+    let offered: Vec<&str> = words(SEC_WEBSOCKET_PROTOCOL).collect();
+    let Some(protocol) = PROTOCOLS.into_iter().find(|one| offered.contains(one)) else {
+        return Err(refused(&format!("this node speaks {} alone", PROTOCOLS.join(" and "))));
+    };
+    let accept = HeaderValue::try_from(derive_accept_key(key.as_bytes()));
+    let mut response = answer::empty(StatusCode::SWITCHING_PROTOCOLS);
+    let answers = response.headers_mut();
+    answers.insert(CONNECTION, HeaderValue::from_static("Upgrade"));
+    answers.insert(UPGRADE, HeaderValue::from_static("websocket"));
+    answers.insert(SEC_WEBSOCKET_PROTOCOL, HeaderValue::from_static(protocol));
+    answers.insert(SEC_WEBSOCKET_ACCEPT, accept.map_err(|error| refused(&error.to_string()))?);
+    Ok(response)
+}
+
+/// Runs the command for its client until it has ended, or the client is gone, or `ended` resolves.
+pub(super) async fn serve(
+    client: TokioIo<Upgraded>,
+    command: CommandStream,
+    ended: impl Future<Output = ()>,
+) -> io::Result<()> {
+    let bounds = WebSocketConfig::default();
+    let bounds = bounds.max_message_size(Some(LONGEST)).max_frame_size(Some(LONGEST));
+    let socket = WebSocketStream::from_raw_socket(client, Role::Server, Some(bounds)).await;
+    let (to_client, mut from_client) = socket.split();
+    let mut to_client = Teller(to_client);
+    let terminal = command.stdout.as_ref().map(OwnedFd::try_clone).transpose()?;
+    let CommandStream { stdin, stdout, stderr, exit } = command;
+    let served = tokio::select! {
+        told = run(&mut to_client, [stdout, stderr], exit) => told,
+        heard = hear(&mut from_client, stdin, terminal) => heard,
+        () = ended => Ok(()),
+    };
+    let mut socket = to_client.0.reunite(from_client).map_err(io::Error::other)?;
+    let farewell = async {
+        // What it still says is read: else the kernel might throw away what it was told last.
+        // One without a code is an error to `kubectl`.
+        let bye = CloseFrame { code: CloseCode::Normal, reason: Utf8Bytes::default() };
+        let _ = socket.close(Some(bye)).await;
+        while let Some(Ok(_)) = socket.next().await {}
+        let _ = socket.get_mut().shutdown().await;
+    };
+    // A client that is stuck hears none.
+    let _ = timeout(FAREWELL, farewell).await;
+    served
+}
+
+/// Runs the command, and tells the client its output and how it ended.
+async fn run(
+    to_client: &mut Teller,
+    outputs: [Option<OwnedFd>; 2],
+    mut exit: impl Future<Output = Result<i32, RuntimeError>> + Unpin,
+) -> io::Result<()> {
+    let [stdout, stderr] = outputs.map(|fd| fd.map(Source::new).transpose());
+    let (mut stdout, mut stderr) = (stdout?, stderr?);
+    // A runtime's own server tells so that the stream is open.
+    to_client.tell(STDOUT, &[]).await?;
+    let mut ended = None;
+    while stdout.is_some() || stderr.is_some() || ended.is_none() {
+        tokio::select! {
+            block = next(&mut stdout) => match block {
+                Some(block) => to_client.tell(STDOUT, block).await?,
+                None => stdout = None,
+            },
+            block = next(&mut stderr) => match block {
+                Some(block) => to_client.tell(STDERR, block).await?,
+                None => stderr = None,
+            },
+            how = &mut exit, if ended.is_none() => ended = Some(how),
+            // Something else than the command, which has ended, may have its output.
+            () = sleep(LAST_WORDS), if ended.is_some() => break,
+        }
+    }
+    match ended {
+        Some(how) => to_client.tell(STATUS, status(how).to_string().as_bytes()).await,
+        None => Ok(()),
+    }
+}
+
+/// How the command ended, as the kubelet tells it: a `v1.Status`.
+fn status(how: Result<i32, RuntimeError>) -> Value {
+    match how {
+        Ok(0) => json!({"metadata": {}, "status": "Success"}),
+        Ok(code) => json!({
+            "metadata": {},
+            "status": "Failure",
+            "message": format!("command terminated with non-zero exit code: exit status {code}"),
+            "reason": "NonZeroExitCode",
+            "details": {"causes": [{"reason": "ExitCode", "message": code.to_string()}]},
+        }),
+        Err(error) => {
+            let text = format!("error executing command in container: {}", error_chain(&error));
+            json!({
+                "metadata": {},
+                "status": "Failure",
+                "message": format!("Internal error occurred: {text}"),
+                "reason": "InternalError",
+                "details": {"causes": [{"message": text}]},
+                "code": 500,
+            })
+        }
+    }
+}
+
+/// Gives the command what the client says, until that is gone.
+async fn hear(
+    from_client: &mut SplitStream<Socket>,
+    stdin: Option<OwnedFd>,
+    terminal: Option<OwnedFd>,
+) -> io::Result<()> {
+    let mut stdin = stdin.map(|fd| Sender::from_file_unchecked(fd.into())).transpose()?;
+    while let Some(message) = from_client.next().await {
+        let Message::Binary(message) = message.map_err(io::Error::other)? else { continue };
+        match message.split_first() {
+            Some((&STDIN, words)) => {
+                if let Some(pipe) = &mut stdin
+                    && pipe.write_all(words).await.is_err()
+                {
+                    stdin = None;
+                }
+            }
+            Some((&CLOSE, [STDIN])) => stdin = None,
+            Some((&RESIZE, size)) => {
+                if let (Some(terminal), Some(size)) = (&terminal, winsize(size)) {
+                    // What is no terminal has no size.
+                    let _ = tcsetwinsize(terminal, size);
+                }
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+fn winsize(json: &[u8]) -> Option<Winsize> {
+    let size: Value = serde_json::from_slice(json).ok()?;
+    let of = |name: &str| size.get(name)?.as_u64()?.try_into().ok();
+    Some(Winsize { ws_col: of("Width")?, ws_row: of("Height")?, ws_xpixel: 0, ws_ypixel: 0 })
+}
+
+/// What a command writes.
+struct Source {
+    pipe: Receiver,
+    block: Vec<u8>,
+}
+
+impl Source {
+    fn new(fd: OwnedFd) -> io::Result<Self> {
+        Ok(Self { pipe: Receiver::from_file_unchecked(fd.into())?, block: vec![0; BLOCK] })
+    }
+}
+
+/// The next it wrote; none at its end, which a terminal tells by an error. Never without a source. Cancel-safe.
+async fn next(source: &mut Option<Source>) -> Option<&[u8]> {
+    let Some(Source { pipe, block }) = source else { return std::future::pending().await };
+    match pipe.read(block).await {
+        Ok(read @ 1..) => Some(&block[..read]),
+        _ => None,
+    }
+}
+
+/// Tells a client.
+struct Teller(SplitSink<Socket, Message>);
+
+impl Teller {
+    async fn tell(&mut self, channel: u8, words: &[u8]) -> io::Result<()> {
+        let message = [&[channel], words].concat();
+        timeout(TAKES, self.0.send(Message::binary(message))).await?.map_err(io::Error::other)
+    }
+}

@@ -1,0 +1,116 @@
+//! Commands of clients, beside containers, over streams that their caller serves.
+
+use std::io;
+use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+use rustix::pty::{OpenptFlags, ioctl_tiocgptpeer, openpt, ptsname, unlockpt};
+use winddown_engine::pod::ended;
+use winddown_shared::{
+    CommandStream, PodStream, PodStreams, PodUid, RuntimeError, Stdio, StreamRequest,
+};
+use winddown_shim::order::Input;
+
+use super::{Context, ProgramDriver, ProgramRuntime, caused, failed};
+
+/// The exit code of what SIGKILL ended.
+const KILLED: i32 = 137;
+
+/// Where a command's output goes; none is nowhere.
+#[derive(Debug, Default)]
+pub(crate) struct Output {
+    pub(crate) out: Option<OwnedFd>,
+    pub(crate) error: Option<OwnedFd>,
+}
+
+impl<D: ProgramDriver> PodStreams for ProgramRuntime<D> {
+    fn open<'a>(
+        &'a self,
+        pod: &'a PodUid,
+        wanted: StreamRequest,
+    ) -> BoxFuture<'a, Result<Option<PodStream>, RuntimeError>> {
+        async move { open(&self.context, pod, wanted) }.boxed()
+    }
+}
+
+fn open<D: ProgramDriver>(
+    context: &Arc<Context<D>>,
+    pod: &PodUid,
+    wanted: StreamRequest,
+) -> Result<Option<PodStream>, RuntimeError> {
+    let StreamRequest::Exec { container, command: argv, stdio } = wanted else {
+        let what = "programs of the host have no attach and no port-forward: use `runtime: cri`, or reach \
+                    their ports at the node's address";
+        return Err(failed(what.to_owned()));
+    };
+    let Some(entry) = context.pods.get(pod) else { return Ok(None) };
+    let Some(run) = entry.lock().running_id(&container) else { return Ok(None) };
+    let broken = |error| caused("cannot make the streams of a command".to_owned(), error);
+    let (near, far) = ends(stdio).map_err(broken)?;
+    let context = Arc::clone(context);
+    let exit = async move {
+        let Far { input, output, _held } = far;
+        let beside = context.beside(&entry, &container, &argv);
+        let failed = |error| caused(format!("in container {container}"), error);
+        let (pod, mut command) = beside.map_err(failed)?;
+        if stdio.tty && !command.env.iter().any(|(name, _)| name == "TERM") {
+            command.env.push(("TERM".to_owned(), "xterm".to_owned()));
+        }
+        command.input = input;
+        let ran = D::exec(&context, (&pod, &container), command, output, Duration::MAX);
+        tokio::select! {
+            ran = ran => ran.map_err(failed),
+            () = ended(&entry, &container, &run) => Ok(KILLED),
+        }
+    };
+    let [stdin, stdout, stderr] = near;
+    Ok(Some(PodStream::Command(CommandStream { stdin, stdout, stderr, exit: exit.boxed() })))
+}
+
+/// The command's side of its streams.
+struct Far {
+    input: Option<Input>,
+    output: Output,
+    /// What is opened by its path stays open until the command has ended.
+    _held: Option<OwnedFd>,
+}
+
+/// Both sides of the streams; of this one input, output and messages.
+fn ends(stdio: Stdio) -> io::Result<([Option<OwnedFd>; 3], Far)> {
+    if stdio.tty {
+        let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
+        let terminal = openpt(flags)?;
+        unlockpt(&terminal)?;
+        let path = PathBuf::from(ptsname(&terminal, Vec::new())?.to_string_lossy().into_owned());
+        // Else it would be closed until the command opens it.
+        let held = ioctl_tiocgptpeer(&terminal, flags)?;
+        let stdin = if stdio.stdin { Some(terminal.try_clone()?) } else { None };
+        let near = [stdin, Some(unblocked(terminal)?), None];
+        let input = Some(Input::Terminal(path));
+        return Ok((near, Far { input, output: Output::default(), _held: Some(held) }));
+    }
+    let pipe = |wanted: bool| -> io::Result<(Option<OwnedFd>, Option<OwnedFd>)> {
+        if !wanted {
+            return Ok((None, None));
+        }
+        let (read, write) = io::pipe()?;
+        Ok((Some(read.into()), Some(write.into())))
+    };
+    let ((held, stdin), (stdout, out), (stderr, error)) =
+        (pipe(stdio.stdin)?, pipe(stdio.stdout)?, pipe(stdio.stderr)?);
+    let path = |fd: &OwnedFd| format!("/proc/{}/fd/{}", std::process::id(), fd.as_raw_fd());
+    let input = held.as_ref().map(|fd| Input::Pipe(path(fd).into()));
+    let [stdin, stdout, stderr] = [stdin, stdout, stderr].map(|fd| fd.map(unblocked).transpose());
+    let near = [stdin?, stdout?, stderr?];
+    Ok((near, Far { input, output: Output { out, error }, _held: held }))
+}
+
+fn unblocked(fd: OwnedFd) -> io::Result<OwnedFd> {
+    fcntl_setfl(&fd, fcntl_getfl(&fd)? | OFlags::NONBLOCK)?;
+    Ok(fd)
+}
