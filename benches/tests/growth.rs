@@ -67,3 +67,8 @@ fn victims_by_distance_grow_with_the_pods() {
 fn an_eviction_grows_with_the_pods() {
     grows_with_the_pods("eviction");
 }
+
+#[test]
+fn a_start_in_order_grows_with_the_pods() {
+    grows_with_the_pods("start");
+}

@@ -14,7 +14,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 use winddown_shared::status::StatusStore;
 use winddown_shared::{
-    BootClock, DesiredPods, GateReason, GateReasons, Pod, PodUid, StartTurn, WallClock,
+    BootClock, DesiredPods, GateReason, GateReasons, Pod, PodUid, PodUidMap, StartTurn, WallClock,
 };
 
 use crate::Policy;
@@ -52,23 +52,36 @@ pub struct StartParts {
 /// Lets the pods of a node start in order. [`run`](Self::run) does; until it has seen the pods, none starts.
 pub struct OrderedStart {
     parts: StartParts,
-    /// What an earlier agent of this boot left.
-    earlier: Option<StartReport>,
     turn: watch::Sender<StartTurn>,
-    report: watch::Sender<Option<Arc<StartReport>>>,
+    /// That of an earlier agent of this boot until the pods are known.
+    report: watch::Sender<Option<StartReport>>,
 }
 
-/// A start on its way. Pure: the time is an argument, counted from the beginning.
+/// What the report of a start on its way does not say. Pure: the time is an argument, counted from the beginning.
+#[derive(Default)]
 struct Start {
-    report: StartReport,
     /// Whose turn has come.
     released: HashSet<PodUid>,
     /// Since when the others wait.
     waiting: HashMap<PodUid, Duration>,
+    /// Those that the current group waits for, by their places in it.
+    starting: PodUidMap<usize>,
     /// Of the pods that are wanted; none before they were seen.
     plan: Option<Arc<StartPlan>>,
     /// Every source was read whole.
     is_complete: bool,
+    /// The last change of the statuses that was looked at.
+    seen: u64,
+}
+
+/// What a step has changed: everything up to this.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum News {
+    Nothing,
+    Report,
+    Turn,
+    /// The start is over.
+    Over,
 }
 
 // === impl OrderedStart ===
@@ -81,9 +94,8 @@ impl OrderedStart {
             report.boot_id == parts.boot_id && report.boot >= parts.boot.system_start()
         });
         let is_over = earlier.as_ref().is_some_and(StartReport::is_over);
-        let report = watch::Sender::new(earlier.clone().map(Arc::new));
         let turn = watch::Sender::new(StartTurn::new(|_| Some(NOT_SEEN.into())));
-        (!is_over).then_some(Self { parts, earlier, turn, report })
+        (!is_over).then(|| Self { parts, turn, report: watch::Sender::new(earlier) })
     }
 
     /// For [`Intake::with_turns`](winddown_shared::Intake::with_turns).
@@ -91,195 +103,226 @@ impl OrderedStart {
         self.turn.subscribe()
     }
 
-    /// How far the start is; none before the pods are known.
-    pub fn report(&self) -> watch::Receiver<Option<Arc<StartReport>>> {
+    /// How far the start is; none before the pods are known. It is changed in place with every pod that is ready,
+    /// so a reader that keeps it copies it.
+    pub fn report(&self) -> watch::Receiver<Option<StartReport>> {
         self.report.subscribe()
     }
 
     /// Goes on until the start is over. Dropping it leaves those that wait waiting.
-    pub async fn run(mut self) {
-        if self.parts.wanted.wait_for(Option::is_some).await.is_err() {
+    pub async fn run(self) {
+        let Self { mut parts, turn, report } = self;
+        if parts.wanted.wait_for(Option::is_some).await.is_err() {
             return;
         }
-        let (begun, group_timeout) = (Instant::now(), self.parts.group_timeout);
-        let (wall, boot) = (self.parts.wall.now(), self.parts.boot.now());
-        let report = self.earlier.take().unwrap_or_else(|| {
-            StartReport::new(self.parts.boot_id.clone(), wall, boot, group_timeout)
-        });
+        let (begun, group_timeout) = (Instant::now(), parts.group_timeout);
+        let (wall, boot) = (parts.wall.now(), parts.boot.now());
+        let first = || StartReport::new(parts.boot_id.clone(), wall, boot, group_timeout);
+        let earlier = report.borrow().clone().unwrap_or_else(first);
+        let mut start = Start::of(&earlier);
         // Of an earlier agent's start some time is gone.
-        let gone = boot.saturating_sub(report.boot);
-        let mut start = Start::new(report);
-        let mut statuses = self.parts.statuses.changes();
+        let gone = boot.saturating_sub(earlier.boot);
+        report.send_replace(Some(earlier));
+        let mut statuses = parts.statuses.changes();
         loop {
             let now = gone + begun.elapsed();
             statuses.mark_unchanged();
-            let is_over = self.step(&mut start, now);
-            self.report.send_if_modified(|shown| {
-                let changed = shown.as_deref() != Some(&start.report);
-                if changed {
-                    *shown = Some(Arc::new(start.report.clone()));
+            let (mut news, mut over_at) = (News::Nothing, None);
+            report.send_if_modified(|report| {
+                let Some(report) = report else { return false };
+                news = start.step(&mut parts, report, now);
+                over_at = report.current().map(|group| group.started + group_timeout);
+                if news == News::Turn {
+                    turn.send_replace(start.turn(report));
                 }
-                changed
+                news > News::Nothing
             });
-            if is_over {
-                self.turn.send_replace(StartTurn::default());
+            if news == News::Over {
+                turn.send_replace(StartTurn::default());
                 return;
             }
-            let until =
-                start.time_over(group_timeout).map(|over| begun + over.saturating_sub(gone));
             let over = async {
-                match until {
-                    Some(at) => sleep_until(at).await,
+                match over_at {
+                    Some(at) => sleep_until(begun + at.saturating_sub(gone)).await,
                     None => std::future::pending().await,
                 }
             };
             tokio::select! {
                 () = over => {}
                 // For the step to see.
-                Ok(()) = self.parts.wanted.changed() => self.parts.wanted.mark_changed(),
-                Ok(()) = self.parts.gate.changed() => {}
-                Ok(()) = statuses.changed(), if until.is_some() => {}
+                Ok(()) = parts.wanted.changed() => parts.wanted.mark_changed(),
+                Ok(()) = parts.gate.changed() => {}
+                Ok(()) = statuses.changed(), if over_at.is_some() => {}
                 else => return,
             }
         }
-    }
-
-    /// Lets those start whose turn it is now. Says whether the start is over.
-    fn step(&mut self, start: &mut Start, now: Duration) -> bool {
-        let mut changed = false;
-        if self.parts.wanted.has_changed().unwrap_or(false) || start.plan.is_none() {
-            let wanted = self.parts.wanted.borrow_and_update().clone().unwrap_or_default();
-            start.is_complete = wanted.complete;
-            changed = start.see(start_plan(&wanted.pods, &self.parts.policy.borrow()), now);
-        }
-        let shut = *self.parts.gate.borrow_and_update();
-        if shut.iter().any(|by| by != GateReason::Startup) {
-            start.call_off(now);
-            return true;
-        }
-        // A pod whose turn came now would be refused, which is not waited for.
-        if !shut.is_empty() {
-            return false;
-        }
-        let statuses = &self.parts.statuses;
-        let became = |uid: &PodUid| statuses.get(uid).and_then(|status| became(&status));
-        changed |= start.advance(self.parts.group_timeout, now, became);
-        if start.waiting.is_empty() && start.report.current().is_none() && start.is_complete {
-            start.report.end(now, false);
-            return true;
-        }
-        if changed {
-            start.note_waiting();
-            self.turn.send_replace(start.turn());
-        }
-        false
     }
 }
 
 // === impl Start ===
 
 impl Start {
-    fn new(report: StartReport) -> Self {
-        let released = report.pods().map(|pod| PodUid::new(&*pod.uid)).collect();
-        Self { report, released, waiting: HashMap::new(), plan: None, is_complete: false }
+    /// One that goes on from `report`.
+    fn of(report: &StartReport) -> Self {
+        let uid = |pod: &StartedPod| PodUid::new(&*pod.uid);
+        let current = report.current().into_iter().flat_map(|group| group.pods.iter().enumerate());
+        let starting = current.filter(|(_, pod)| pod.state == PodStart::Starting);
+        Self {
+            released: report.pods().map(uid).collect(),
+            starting: starting.map(|(place, pod)| (uid(pod), place)).collect(),
+            ..Self::default()
+        }
     }
 
-    /// When the time of the group that others wait for is over.
-    fn time_over(&self, group_timeout: Duration) -> Option<Duration> {
-        self.report.current().map(|group| group.started + group_timeout)
+    /// Lets those start whose turn it is now.
+    fn step(&mut self, parts: &mut StartParts, report: &mut StartReport, now: Duration) -> News {
+        let mut news = News::Nothing;
+        if parts.wanted.has_changed().unwrap_or(false) || self.plan.is_none() {
+            let wanted = parts.wanted.borrow_and_update().clone().unwrap_or_default();
+            self.is_complete = wanted.complete;
+            news = self.see(report, start_plan(&wanted.pods, &parts.policy.borrow()), now);
+        }
+        let shut = *parts.gate.borrow_and_update();
+        if shut.iter().any(|by| by != GateReason::Startup) {
+            self.call_off(report, now);
+            return News::Over;
+        }
+        // A pod whose turn came now would be refused, which is not waited for.
+        if shut.is_empty() {
+            news = news.max(self.advance(report, &parts.statuses, parts.group_timeout, now));
+            if self.waiting.is_empty() && report.current().is_none() && self.is_complete {
+                report.end(now, false);
+                return News::Over;
+            }
+        }
+        if news == News::Turn {
+            self.note_waiting(report);
+        }
+        news
     }
 
-    /// Takes in which pods are wanted now: those of the current group and of earlier ones do not wait. Says whether
-    /// there are new ones.
-    fn see(&mut self, plan: StartPlan, now: Duration) -> bool {
+    /// Takes in which pods are wanted now: those of the current group and of earlier ones do not wait. New ones are
+    /// another turn.
+    fn see(&mut self, report: &mut StartReport, plan: StartPlan, now: Duration) -> News {
         let wanted = || plan.groups.iter().flat_map(|group| &group.pods);
         let uids: HashSet<&PodUid> = wanted().map(Pod::uid).collect();
         self.released.retain(|uid| uids.contains(uid));
         self.waiting.retain(|uid, _| uids.contains(uid));
+        let gone = self.starting.keys().filter(|uid| !uids.contains(*uid)).cloned();
+        let mut news = News::Nothing;
+        for uid in gone.collect::<Vec<_>>() {
+            news = self.note(report, &uid, PodStart::Gone, now);
+        }
         let known = self.waiting.len();
         for pod in wanted().filter(|pod| !self.released.contains(pod.uid())) {
             self.waiting.entry(pod.uid().clone()).or_insert(now);
         }
-        let changed = self.waiting.len() > known;
-        if let Some(turn) = self.report.current().map(StartedGroup::rank) {
+        if self.waiting.len() > known {
+            news = News::Turn;
+        }
+        if let Some(turn) = report.current().map(StartedGroup::rank) {
             for group in plan.groups.iter().filter(|group| group.rank <= turn) {
-                self.release(group, now);
+                self.release(report, group, now);
             }
         }
         self.plan = Some(Arc::new(plan));
-        changed
+        news
     }
 
-    /// Goes as far as it may at this time. Says whether it is another turn.
+    /// Goes as far as it may at this time. Takes time with the statuses that changed, and with all pods when a turn
+    /// has come.
     fn advance(
         &mut self,
+        report: &mut StartReport,
+        statuses: &StatusStore,
         group_timeout: Duration,
         now: Duration,
-        became: impl Fn(&PodUid) -> Option<PodStart>,
-    ) -> bool {
-        let mut changed = false;
+    ) -> News {
+        let mut news = News::Nothing;
         while let Some(plan) = self.plan.clone() {
-            let Some(current) = self.report.current_mut() else {
-                let is_next = |group: &&StartGroup| {
-                    group.pods.iter().any(|pod| self.waiting.contains_key(pod.uid()))
+            let Some(started) = report.current().map(|current| current.started) else {
+                let waits = |pod: &Pod| self.waiting.contains_key(pod.uid());
+                let Some(next) = plan.groups.iter().find(|group| group.pods.iter().any(waits))
+                else {
+                    break;
                 };
-                let Some(next) = plan.groups.iter().find(is_next) else { break };
-                self.report.groups.push(StartedGroup::new(next, now));
-                self.release(next, now);
-                changed = true;
+                report.groups.push(StartedGroup::new(next, now));
+                self.release(report, next, now);
+                news = News::Turn;
                 continue;
             };
-            for pod in current.pods.iter_mut().filter(|pod| pod.state == PodStart::Starting) {
-                let uid = PodUid::new(&*pod.uid);
-                let is_wanted = self.released.contains(&uid);
-                let state = if is_wanted { became(&uid) } else { Some(PodStart::Gone) };
-                if let Some(state) = state {
-                    pod.state = state;
-                    pod.ready = Some(now.saturating_sub(current.started));
+            let (changed, seen) = statuses.changed_since(self.seen);
+            self.seen = seen;
+            for entry in changed {
+                if let Some(state) = became(&entry.status) {
+                    news = news.max(self.note(report, entry.pod.uid(), state, now));
                 }
             }
-            let late: Vec<String> = current.not_ready().collect();
-            if !late.is_empty() && now < current.started + group_timeout {
+            if !self.starting.is_empty() && now < started + group_timeout {
                 break;
             }
-            current.close(now);
-            tell(current, &late);
-            changed = true;
+            self.starting.clear();
+            if let Some(current) = report.current_mut() {
+                current.close(now);
+                tell(current);
+            }
+            news = News::Turn;
         }
-        changed
+        news
+    }
+
+    /// Notes what has become of a pod, if the current group waits for it.
+    fn note(
+        &mut self,
+        report: &mut StartReport,
+        uid: &PodUid,
+        state: PodStart,
+        now: Duration,
+    ) -> News {
+        let (Some(place), Some(group)) = (self.starting.remove(uid), report.current_mut()) else {
+            return News::Nothing;
+        };
+        let since = now.saturating_sub(group.started);
+        if let Some(pod) = group.pods.get_mut(place) {
+            (pod.state, pod.ready) = (state, Some(since));
+        }
+        News::Report
     }
 
     /// It is the turn of those of `group` that wait. A group that is over is not listed again.
-    fn release(&mut self, group: &StartGroup, now: Duration) {
+    fn release(&mut self, report: &mut StartReport, group: &StartGroup, now: Duration) {
         for pod in &group.pods {
             let Some(since) = self.waiting.remove(pod.uid()) else { continue };
             self.released.insert(pod.uid().clone());
-            let current = self.report.current_mut().filter(|current| current.rank() == group.rank);
+            let current = report.current_mut().filter(|current| current.rank() == group.rank);
             if let Some(current) = current {
+                self.starting.insert(pod.uid().clone(), current.pods.len());
                 current.pods.push(StartedPod::new(pod, now.saturating_sub(since)));
+                // What became of it may be known already.
+                self.seen = 0;
             }
         }
     }
 
-    fn note_waiting(&mut self) {
+    fn note_waiting(&self, report: &mut StartReport) {
         let pods = self.plan.iter().flat_map(|plan| &plan.groups).flat_map(|group| &group.pods);
         let waiting = pods.filter(|pod| self.waiting.contains_key(pod.uid()));
-        self.report.waiting = waiting.map(|pod| pod.label().to_string()).collect();
+        report.waiting = waiting.map(|pod| pod.label().to_string()).collect();
     }
 
-    fn call_off(&mut self, now: Duration) {
-        self.note_waiting();
-        if let Some(current) = self.report.current_mut() {
+    fn call_off(&self, report: &mut StartReport, now: Duration) {
+        self.note_waiting(report);
+        if let Some(current) = report.current_mut() {
             current.took = Some(now.saturating_sub(current.started));
         }
-        self.report.end(now, true);
+        report.end(now, true);
     }
 
     /// What the intake goes by: a pod that was not seen yet waits until it has been.
-    fn turn(&self) -> StartTurn {
+    fn turn(&self, report: &StartReport) -> StartTurn {
         let (released, plan) = (self.released.clone(), self.plan.clone());
-        let current = self.report.current();
-        let current = current
+        let current = report
+            .current()
             .map(|group| (group.rank(), Arc::<str>::from(format!("starts after {}", group.name))));
         StartTurn::new(move |pod| match (&current, &plan) {
             _ if released.contains(pod.uid()) => None,
@@ -301,7 +344,8 @@ fn became(status: &api::PodStatus) -> Option<PodStart> {
 }
 
 /// Says why the next group starts.
-fn tell(group: &StartedGroup, late: &[String]) {
+fn tell(group: &StartedGroup) {
+    let late: Vec<String> = group.not_ready().collect();
     let took = winddown_shared::display::duration(group.took.unwrap_or_default());
     let name = &*group.name;
     if late.is_empty() {

@@ -1,16 +1,23 @@
 //! What the planners are given: nodes of any size that are alike but for their size.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1 as api;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity as ApiQuantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use tokio::sync::watch;
 use tokio::time::Instant;
 use winddown_eviction::{Act, Candidate, Cause, Signal, choose};
 use winddown_preemption::{Requirement, Strategy, select};
-use winddown_shared::{Pod, PodStats, Quantity, QuantityFormat, ResourceName};
-use winddown_shutdown::{GroupPeriod, Policy, plan};
+use winddown_shared::status::StatusStore;
+use winddown_shared::{
+    DesiredPods, Pod, PodStats, Quantity, QuantityFormat, ResourceName, WallClock, WallTime,
+};
+use winddown_shutdown::{
+    AdmissionGate, BootClock, GroupPeriod, OrderedStart, Policy, StartParts, plan,
+};
 
 /// A plan to be made, as often as one likes. Answers with the number of pods it came to.
 pub(crate) type Plan = Box<dyn Fn() -> usize>;
@@ -28,14 +35,22 @@ pub(crate) enum Planner {
     Minimal,
     /// Who ends when memory is short.
     Eviction,
+    /// A whole start in order, in which each pod is ready at a time of its own.
+    Start,
 }
 
 /// Priorities of the pods, in turn. Two of five are out of reach for preemption.
 const PRIORITIES: [i32; 5] = [0, 0, 1000, 2_000_000_000, 2_000_001_000];
 
 impl Planner {
-    pub(crate) const ALL: [Self; 5] =
-        [Self::Shutdown, Self::ShutdownShort, Self::Distance, Self::Minimal, Self::Eviction];
+    pub(crate) const ALL: [Self; 6] = [
+        Self::Shutdown,
+        Self::ShutdownShort,
+        Self::Distance,
+        Self::Minimal,
+        Self::Eviction,
+        Self::Start,
+    ];
 
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
@@ -44,6 +59,7 @@ impl Planner {
             Self::Distance => "distance",
             Self::Minimal => "minimal",
             Self::Eviction => "eviction",
+            Self::Start => "start",
         }
     }
 
@@ -54,6 +70,7 @@ impl Planner {
             Self::Distance => "preemption, distance",
             Self::Minimal => "preemption, minimal",
             Self::Eviction => "eviction for want of memory",
+            Self::Start => "a whole start in order",
         }
     }
 
@@ -79,6 +96,7 @@ impl Planner {
             Self::Distance => preempt(pods, Strategy::Distance),
             Self::Minimal => preempt(pods, Strategy::Minimal),
             Self::Eviction => Ok(evict(pods)),
+            Self::Start => Ok(Box::new(move || start(&pods).unwrap_or(0))),
         }
     }
 }
@@ -126,6 +144,44 @@ fn evict(pods: Vec<Pod>) -> Plan {
         let choice = choose(&act, &candidates, &policy, now);
         choice.considered.len() + usize::from(choice.victim.is_some())
     })
+}
+
+/// The pods become ready in turn, and the start sees each of them.
+fn start(pods: &[Pod]) -> Option<usize> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().ok()?;
+    let policy = Policy::by_role(Duration::from_secs(30), Duration::from_secs(10)).ok()?;
+    let statuses = StatusStore::default();
+    let wanted = DesiredPods { pods: pods.to_vec(), complete: true };
+    let parts = StartParts {
+        wanted: watch::Sender::new(Some(Arc::new(wanted))).subscribe(),
+        statuses: statuses.clone(),
+        gate: AdmissionGate::new().changes(),
+        policy: watch::Sender::new(Arc::new(policy)).subscribe(),
+        group_timeout: Duration::from_secs(3600),
+        wall: WallClock::fixed(WallTime::UNIX_EPOCH),
+        boot: BootClock::new(Duration::default),
+        boot_id: String::new(),
+    };
+    let start = OrderedStart::new(parts, None)?;
+    let report = start.report();
+    runtime.block_on(async {
+        let task = tokio::spawn(start.run());
+        for pod in pods {
+            statuses.set(pod.clone(), ready());
+            tokio::task::yield_now().await;
+        }
+        task.await.ok()
+    })?;
+    Some(report.borrow().as_ref()?.pods().count())
+}
+
+fn ready() -> api::PodStatus {
+    let ready = api::PodCondition {
+        type_: "Ready".into(),
+        status: "True".into(),
+        ..api::PodCondition::default()
+    };
+    api::PodStatus { conditions: Some(vec![ready]), ..api::PodStatus::default() }
 }
 
 /// The pod at this place: priority, grace and requests differ from place to place.

@@ -20,7 +20,7 @@ const OFF: &str =
 /// How far the ordered start is.
 pub(super) struct Started {
     /// None before the pods are known, and where they all start at once.
-    pub(super) report: watch::Receiver<Option<Arc<StartReport>>>,
+    pub(super) report: watch::Receiver<Option<StartReport>>,
     /// Zero where they do.
     pub(super) group_timeout: Duration,
 }
@@ -55,7 +55,7 @@ impl Started {
             boot: core.boot_clock.clone(),
             boot_id: core.identity.boot_id.clone(),
         };
-        let over = watch::Sender::new(earlier.clone().map(Arc::new)).subscribe();
+        let over = watch::Sender::new(earlier.clone()).subscribe();
         let start = OrderedStart::new(parts, earlier);
         let report = start.as_ref().map_or(over, OrderedStart::report);
         (Self { report, group_timeout }, start)
@@ -63,7 +63,8 @@ impl Started {
 
     /// Who waits for whom; none while no pod waits.
     pub(super) fn status(&self) -> Option<StartStatus> {
-        let report = self.report.borrow().clone().filter(|report| !report.is_over())?;
+        let report = self.report.borrow();
+        let report = report.as_ref().filter(|report| !report.is_over())?;
         let group = report.current().filter(|_| !report.waiting.is_empty())?;
         Some(StartStatus {
             group: group.name.clone(),
@@ -74,7 +75,8 @@ impl Started {
     }
 
     pub(super) fn facts(&self) -> Option<StartFacts> {
-        let report = self.report.borrow().clone()?;
+        let report = self.report.borrow();
+        let report = report.as_ref()?;
         Some(StartFacts {
             waiting: report.waiting.len(),
             not_ready: report.groups.iter().flat_map(|group| group.not_ready()).count(),
@@ -93,8 +95,14 @@ impl<R: Runtime> Joined<R> {
         let stop = self.core.stop.clone();
         // Nothing waits for the disk: an agent that is started meanwhile finds most pods running.
         tokio::spawn(async move {
+            let mut kept = None;
             while report.changed().await.is_ok() {
-                let Some(now) = report.borrow_and_update().clone() else { continue };
+                let turn = report.borrow_and_update().as_ref().map(StartReport::turn);
+                // All pods of the node for each one that is ready would be much to write.
+                if std::mem::replace(&mut kept, turn) == turn {
+                    continue;
+                }
+                let Some(now) = report.borrow().clone() else { continue };
                 let state = state.clone();
                 let stored = tokio::task::spawn_blocking(move || now.store(&state)).await;
                 if let Ok(Err(error)) = stored {

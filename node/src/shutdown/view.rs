@@ -116,7 +116,7 @@ impl<R: Runtime> ShutdownAnswers for Arc<Joined<R>> {
         if id == reports::OF_START {
             let state = self.kept.state_directory.clone();
             let known = self.ordered_start.report.borrow().clone();
-            return blocking(move || reports::of_start(known.as_deref(), &state)).boxed();
+            return blocking(move || reports::of_start(known.as_ref(), &state)).boxed();
         }
         let store = self.kept.reports.clone();
         blocking(move || reports::find(&store, &id)).boxed()

@@ -12,7 +12,7 @@ struct Bench {
     statuses: StatusStore,
     gate: AdmissionGate,
     turn: watch::Receiver<StartTurn>,
-    report: watch::Receiver<Option<Arc<StartReport>>>,
+    report: watch::Receiver<Option<StartReport>>,
     task: JoinHandle<()>,
 }
 
@@ -76,7 +76,7 @@ impl Bench {
         self.turn.borrow().waits_for(pod).is_some()
     }
 
-    fn report(&self) -> Arc<StartReport> {
+    fn report(&self) -> StartReport {
         self.report.borrow().clone().unwrap()
     }
 }
@@ -220,7 +220,7 @@ async fn the_next_agent_of_this_boot_goes_on_and_one_of_the_next_boot_begins_ane
     let task = tokio::spawn(start.run());
     after(20).await;
     task.abort();
-    let left = StartReport::clone(report.borrow().as_deref().unwrap());
+    let left = report.borrow().clone().unwrap();
     let text = serde_json::to_string(&left).unwrap();
     assert_eq!(serde_json::from_str::<StartReport>(&text).unwrap(), left);
 
