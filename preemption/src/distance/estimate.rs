@@ -3,11 +3,17 @@
 /// How much an estimate may be off. Rounding makes it wrong by some 1e-15 per requirement.
 const SLACK: f64 = 1e-9;
 
+/// Rows of one part.
+const LANES: usize = 8;
+
 /// What each pod frees, as floats.
 #[derive(Debug)]
 pub(super) struct Estimates {
     /// For each requirement, the pods' amounts.
     freed: Vec<Vec<f64>>,
+    distances: Vec<f64>,
+    /// The least distance of each part.
+    least: Vec<f64>,
     close: Vec<usize>,
 }
 
@@ -22,8 +28,7 @@ pub(super) struct Lacking {
 
 /// The same, ready to be estimated with.
 #[derive(Clone, Copy)]
-struct Term<'a> {
-    freed: &'a [f64],
+struct Term {
     amount: f64,
     /// One by the amount.
     part: f64,
@@ -34,40 +39,41 @@ struct Term<'a> {
 impl Estimates {
     pub(super) fn new(amounts: &[Vec<i64>]) -> Self {
         let floats = |column: &Vec<i64>| column.iter().map(|a| super::float(*a)).collect();
-        Self { freed: amounts.iter().map(floats).collect(), close: Vec::new() }
+        Self {
+            freed: amounts.iter().map(floats).collect(),
+            distances: Vec::new(),
+            least: Vec::new(),
+            close: Vec::new(),
+        }
     }
 
     /// Pods of which one is the closest; each that is as close as that one is among them. In their
     /// order.
     pub(super) fn closest(&mut self, lacking: &[Lacking]) -> &[usize] {
-        let term = |lacking: &Lacking| {
-            let amount = super::float(lacking.amount);
-            Term { freed: &self.freed[lacking.column], amount, part: 1.0 / amount }
-        };
-        self.close.clear();
-        // One loop each for what is common, so that nothing is looked up inside.
-        match lacking {
-            [] => {}
-            [one] => {
-                let one = term(one);
-                keep_close(one.freed.iter().map(|freed| one.square(*freed)), &mut self.close);
-            }
-            [one, two] => {
-                let (one, two) = (term(one), term(two));
-                let both = one.freed.iter().zip(two.freed);
-                let distances = both.map(|(a, b)| one.square(*a) + two.square(*b));
-                keep_close(distances, &mut self.close);
-            }
-            [one, more @ ..] => {
-                let more: Vec<Term<'_>> = more.iter().map(term).collect();
-                let one = term(one);
-                let distances = one.freed.iter().enumerate().map(|(row, freed)| {
-                    more.iter().fold(one.square(*freed), |sum, t| sum + t.square(t.freed[row]))
-                });
-                keep_close(distances, &mut self.close);
+        let Self { freed, distances, least, close } = self;
+        distances.clear();
+        close.clear();
+        // One loop over columns of numbers for each step, which takes several pods at a time.
+        for lacking in lacking {
+            let (term, freed) = (Term::of(lacking), &freed[lacking.column]);
+            if distances.is_empty() {
+                distances.extend(freed.iter().map(|freed| term.square(*freed)));
+            } else {
+                let sums = distances.iter_mut().zip(freed);
+                sums.for_each(|(sum, freed)| *sum += term.square(*freed));
             }
         }
-        &self.close
+        // No row is infinitely far, so one that is is none.
+        distances.resize(distances.len().next_multiple_of(LANES), f64::INFINITY);
+        let (parts, _) = distances.as_chunks::<LANES>();
+        least.clear();
+        least.extend(parts.iter().map(|part| part.iter().copied().fold(f64::INFINITY, lesser)));
+        let limit = least.iter().copied().fold(f64::INFINITY, lesser) + SLACK;
+        for (at, _) in least.iter().enumerate().filter(|(_, least)| **least <= limit) {
+            let rows = (at * LANES..).zip(&parts[at]);
+            close.extend(rows.filter(|(_, distance)| **distance <= limit).map(|(row, _)| row));
+        }
+        close
     }
 
     /// Takes a pod out; the last one moves to its place.
@@ -78,23 +84,20 @@ impl Estimates {
     }
 }
 
-/// Keeps the rows whose distance is the least so far, or nearly so.
-fn keep_close(distances: impl Iterator<Item = f64>, close: &mut Vec<usize>) {
-    let mut limit = f64::INFINITY;
-    for (row, distance) in distances.enumerate() {
-        if distance <= limit {
-            if distance + SLACK < limit - SLACK {
-                close.clear();
-            }
-            limit = limit.min(distance + SLACK);
-            close.push(row);
-        }
-    }
+/// The lesser of two, in one instruction, as nothing is asked about NaN.
+#[inline]
+fn lesser(a: f64, b: f64) -> f64 {
+    if b < a { b } else { a }
 }
 
 // === impl Term ===
 
-impl Term<'_> {
+impl Term {
+    fn of(lacking: &Lacking) -> Self {
+        let amount = super::float(lacking.amount);
+        Self { amount, part: 1.0 / amount }
+    }
+
     #[inline]
     fn square(&self, freed: f64) -> f64 {
         let left = self.amount - freed;

@@ -95,9 +95,11 @@ impl Items {
 
     /// The least that a set weighs which frees what is left.
     pub(super) fn least_weight(&self, left: &[i64]) -> u128 {
+        // Less than a step above what is left, so in words of the machine: a search asks this at every pod.
+        let word = |amount: i64| u64::try_from(amount).unwrap_or(0);
         let rounded = left.iter().zip(&self.steps).map(|(left, step)| {
-            let step = unsigned(*step);
-            unsigned(*left).div_ceil(step).saturating_mul(step)
+            let step = word(*step);
+            u128::from(word(*left).div_ceil(step) * step)
         });
         let weights = rounded.zip(&self.units).map(|(left, unit)| left.saturating_mul(*unit));
         weights.fold(0, u128::saturating_add)

@@ -75,6 +75,8 @@ struct Search<'a> {
     size: usize,
     /// Sums of the scores before each place.
     scores: Vec<f64>,
+    /// Whether each pod frees the same as the one before it.
+    is_twin: Vec<bool>,
     /// What `number` pods free at most, for each requirement.
     most: Vec<Suffix<i128>>,
     least_weight: Suffix<u128>,
@@ -106,6 +108,7 @@ impl<'a> Search<'a> {
             sum += item.score;
             sum
         }));
+        let twins = items.items.windows(2).map(|pair| pair[0].amounts == pair[1].amounts);
         let column = |r: usize| -> Vec<i128> {
             items.items.iter().map(|item| i128::from(item.amounts[r])).collect()
         };
@@ -116,6 +119,7 @@ impl<'a> Search<'a> {
             effort,
             size,
             scores,
+            is_twin: std::iter::once(false).chain(twins).collect(),
             most: (0..items.need.len()).map(|r| Suffix::greatest(&column(r), size)).collect(),
             least_weight: Suffix::least(&weights, size),
             least_rest: Suffix::least(&rests, size),
@@ -139,7 +143,7 @@ impl<'a> Search<'a> {
         let mut after = left.to_vec();
         for place in from..items.len().saturating_sub(number - 1) {
             // One that frees the same was passed over, and comes first.
-            if place > from && items.items[place].amounts == items.items[place - 1].amounts {
+            if place > from && self.is_twin[place] {
                 continue;
             }
             if !self.effort.step() {
@@ -192,7 +196,11 @@ impl<'a> Search<'a> {
         rest: u64,
     ) -> bool {
         let Some(best) = &self.best else { return true };
-        let more = self.items.least_weight(left).max(self.least_weight.sum(place, number));
+        let more = self.least_weight.sum(place, number);
+        if weight.saturating_add(more) > best.weight {
+            return false;
+        }
+        let more = self.items.least_weight(left).max(more);
         let rest = rest + self.least_rest.sum(place, number);
         (weight.saturating_add(more), rest) <= (best.weight, best.rest)
     }
