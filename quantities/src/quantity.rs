@@ -191,8 +191,10 @@ const BINARY_SUFFIXES: [&str; 7] = ["", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
 const DECIMAL_SUFFIXES: [&str; 10] = ["n", "u", "m", "", "k", "M", "G", "T", "P", "E"];
 
 fn round_away(nanos: i128, unit: i128) -> i64 {
-    let away = i128::from(nanos % unit != 0) * nanos.signum();
-    let rounded = nanos / unit + away;
+    // One division: that of 128 bits is a call.
+    let whole = nanos / unit;
+    let away = i128::from(whole * unit != nanos) * nanos.signum();
+    let rounded = whole + away;
     i64::try_from(rounded).unwrap_or(if rounded < 0 { i64::MIN } else { i64::MAX })
 }
 

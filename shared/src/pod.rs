@@ -36,10 +36,18 @@ struct Inner {
     full_name: Arc<str>,
     object: api::Pod,
     is_runtime_only: bool,
-    // Facts that are asked for over and over, worked out on first use.
-    qos: OnceLock<QosClass>,
-    accounted: OnceLock<Requests>,
+    facts: Facts,
+    /// Worked out on first use, as only pods that start need it.
     fit: OnceLock<Requests>,
+}
+
+/// What choices among all pods of a node go by. Worked out when the object is taken, because a choice has no time
+/// to; and beside each other, because an object is spread over the heap.
+struct Facts {
+    priority: Option<i32>,
+    is_critical: bool,
+    qos: QosClass,
+    accounted: Requests,
 }
 
 /// A pod object that lacks what identifies it.
@@ -84,10 +92,9 @@ impl Pod {
         Self(Arc::new(Inner {
             full_name: Arc::from(format!("{}_{}", label.name, label.namespace)),
             label,
+            facts: Facts::of(&object),
             object,
             is_runtime_only,
-            qos: OnceLock::new(),
-            accounted: OnceLock::new(),
             fit: OnceLock::new(),
         }))
     }
@@ -169,6 +176,17 @@ impl Pod {
     pub fn own_grace(&self) -> Option<Duration> {
         let seconds = self.spec.as_ref()?.termination_grace_period_seconds?;
         Some(Duration::from_secs(u64::try_from(seconds).unwrap_or(0)))
+    }
+}
+
+impl Facts {
+    fn of(object: &api::Pod) -> Self {
+        Self {
+            priority: object.spec.as_ref().and_then(|spec| spec.priority),
+            is_critical: priority::is_critical(object),
+            qos: qos::class(object),
+            accounted: requests::accounted(object),
+        }
     }
 }
 

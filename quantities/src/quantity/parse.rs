@@ -84,6 +84,11 @@ fn reads_as_zero_without_digits(scale: &Scale) -> bool {
 /// Nano-units of `whole.fraction` times ten to the `exponent`, rounded up, saturating.
 fn decimal_nanos(whole: &str, fraction: &str, exponent: i64) -> i128 {
     let length = |text: &str| i64::try_from(text.len()).unwrap_or(i64::MAX);
+    if let (Some(number), true) = (small(whole), fraction.is_empty())
+        && let Ok(exponent @ 0..=27) = u32::try_from(exponent.saturating_add(9))
+    {
+        return number.saturating_mul(10_i128.pow(exponent));
+    }
     // How many of the digits, zeros appended, stand left of the point when counting nano-units.
     let point = length(whole).saturating_add(exponent).saturating_add(9);
     let mut nanos: i128 = 0;
@@ -110,7 +115,10 @@ fn decimal_nanos(whole: &str, fraction: &str, exponent: i64) -> i128 {
 /// Nano-units of `whole.fraction` times two to the `bits`, rounded up, capped.
 fn binary_nanos(whole: &str, fraction: &str, bits: u32) -> i128 {
     let unit = NANOS_PER_UNIT << bits;
-    let count = whole.bytes().fold(0, append_digit);
+    let count = small(whole).unwrap_or_else(|| whole.bytes().fold(0, append_digit));
+    if fraction.is_empty() {
+        return count.saturating_mul(unit).min(BINARY_CAP);
+    }
     // Horner's scheme from the last digit: flooring at every step is exact, because what is cut
     // off is less than one and only ever meets a division by ten.
     let mut part: i128 = 0;
@@ -122,6 +130,12 @@ fn binary_nanos(whole: &str, fraction: &str, bits: u32) -> i128 {
     }
     let part = part + i128::from(inexact);
     count.saturating_mul(unit).saturating_add(part).min(BINARY_CAP)
+}
+
+/// A number of at most 18 digits, which is what nearly all quantities are: read without 128 bits.
+fn small(digits: &str) -> Option<i128> {
+    let append = |number: i64, digit: u8| number * 10 + i64::from(digit - b'0');
+    (digits.len() <= 18).then(|| i128::from(digits.bytes().fold(0, append)))
 }
 
 fn append_digit(number: i128, digit: u8) -> i128 {

@@ -212,6 +212,14 @@ proptest! {
         }
     }
 
+    /// Only short ones are read the short way, and zeros in front make any number long.
+    #[test]
+    fn a_number_reads_the_same_however_many_digits_it_has(number: u64, suffix in "[numkMGTPE]?|[KMGTPE]i|e-?[0-9]{1,3}") {
+        let (short, long) = (format!("{number}{suffix}"), format!("{:0>20}{number}{suffix}", 0));
+        prop_assert_eq!(quantity(&short).as_nanos(), quantity(&long).as_nanos(), "{}", short);
+        prop_assert_eq!(quantity(&short).format(), quantity(&long).format(), "{}", short);
+    }
+
     #[test]
     fn order_and_value_agree_with_exact_fractions(a in written(), b in written()) {
         let exact = (a.numerator * b.denominator).cmp(&(b.numerator * a.denominator));

@@ -1,5 +1,7 @@
 //! Source, mirror, priority and criticality.
 
+use k8s_openapi::api::core::v1 as api;
+
 use super::Pod;
 
 #[cfg(test)]
@@ -25,26 +27,26 @@ impl Pod {
     /// annotation.
     #[must_use]
     pub fn source(&self) -> Option<&str> {
-        self.annotation(CONFIG_SOURCE_ANNOTATION)
+        annotation(self, CONFIG_SOURCE_ANNOTATION)
     }
 
     /// Whether the agent itself brought the pod in, from a manifest: it has a source other than
     /// `api`. An empty source counts, a missing one does not.
     #[must_use]
     pub fn is_static(&self) -> bool {
-        self.source().is_some_and(|source| source != API_SOURCE)
+        is_static(self)
     }
 
     /// Whether this is the API server's image of a static pod.
     #[must_use]
     pub fn is_mirror(&self) -> bool {
-        self.annotation(CONFIG_MIRROR_ANNOTATION).is_some()
+        is_mirror(self)
     }
 
     /// `spec.priority`. A static pod has one only when its manifest has.
     #[must_use]
     pub fn priority(&self) -> Option<i32> {
-        self.spec.as_ref()?.priority
+        self.0.facts.priority
     }
 
     /// `spec.priority`, 0 when unset.
@@ -57,9 +59,7 @@ impl Pod {
     /// [`SYSTEM_CRITICAL_PRIORITY`] or more. The name of its priority class does not matter.
     #[must_use]
     pub fn is_critical(&self) -> bool {
-        self.priority().is_some_and(|priority| priority >= SYSTEM_CRITICAL_PRIORITY)
-            || self.is_static()
-            || self.is_mirror()
+        self.0.facts.is_critical
     }
 
     /// Whether the pod is critical and of the class `system-node-critical`.
@@ -75,15 +75,29 @@ impl Pod {
     /// Never true of a pod and itself. A critical pod without a priority ends no critical pod.
     #[must_use]
     pub fn may_preempt(&self, victim: &Pod) -> bool {
-        // The numbers first: they are at hand, annotations have to be looked up.
         let outranks = match (self.priority(), victim.priority()) {
             (Some(own), Some(other)) => own > other,
             _ => false,
         };
         outranks || (self.is_critical() && !victim.is_critical())
     }
+}
 
-    fn annotation(&self, key: &str) -> Option<&str> {
-        self.metadata.annotations.as_ref()?.get(key).map(String::as_str)
-    }
+pub(super) fn is_critical(pod: &api::Pod) -> bool {
+    let priority = pod.spec.as_ref().and_then(|spec| spec.priority);
+    priority.is_some_and(|priority| priority >= SYSTEM_CRITICAL_PRIORITY)
+        || is_static(pod)
+        || is_mirror(pod)
+}
+
+fn is_static(pod: &api::Pod) -> bool {
+    annotation(pod, CONFIG_SOURCE_ANNOTATION).is_some_and(|source| source != API_SOURCE)
+}
+
+fn is_mirror(pod: &api::Pod) -> bool {
+    annotation(pod, CONFIG_MIRROR_ANNOTATION).is_some()
+}
+
+fn annotation<'a>(pod: &'a api::Pod, key: &str) -> Option<&'a str> {
+    pod.metadata.annotations.as_ref()?.get(key).map(String::as_str)
 }

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use k8s_openapi::api::core::v1::{Container, PodSpec, ResourceRequirements};
+use k8s_openapi::api::core::v1::{self as api, Container, PodSpec, ResourceRequirements};
 
 use super::Pod;
 use super::amounts::{QuantityMap, nanos};
@@ -62,16 +62,18 @@ impl FromStr for QosClass {
 
 impl Pod {
     /// The pod's QoS class: `status.qosClass`, or what its spec amounts to when that is unset or no
-    /// class at all. Computed once per object.
+    /// class at all.
     #[must_use]
     pub fn qos(&self) -> QosClass {
-        *self.0.qos.get_or_init(|| {
-            let recorded = self.status.as_ref().and_then(|status| status.qos_class.as_deref());
-            match recorded.map(str::parse) {
-                Some(Ok(class)) => class,
-                _ => self.spec.as_ref().map_or(QosClass::BestEffort, class_of),
-            }
-        })
+        self.0.facts.qos
+    }
+}
+
+pub(super) fn class(pod: &api::Pod) -> QosClass {
+    let recorded = pod.status.as_ref().and_then(|status| status.qos_class.as_deref());
+    match recorded.map(str::parse) {
+        Some(Ok(class)) => class,
+        _ => pod.spec.as_ref().map_or(QosClass::BestEffort, class_of),
     }
 }
 

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
+use k8s_openapi::api::core::v1 as api;
+
 use super::Pod;
 use super::amounts::Amounts;
 use super::totals;
@@ -169,6 +171,10 @@ impl Requests {
     }
 }
 
+pub(super) fn accounted(pod: &api::Pod) -> Requests {
+    Requests::rounded_up(&totals::accounted(pod))
+}
+
 // === impl Pod ===
 
 impl Pod {
@@ -183,15 +189,14 @@ impl Pod {
         self.0.fit.get_or_init(|| Requests::rounded_up(&totals::fit(self)))
     }
 
-    /// What the pod is charged for when pods are ranked for preemption or eviction. Computed once
-    /// per object.
+    /// What the pod is charged for when pods are ranked for preemption or eviction.
     ///
     /// Differs from [`fit_requests`](Self::fit_requests) as the kubelet's two helpers do: when the
     /// whole pod has requests or limits, its containers' count for nothing, of any resource; the
     /// overhead is added only to what is requested at all; the status is not looked at.
     #[must_use]
     pub fn accounted_requests(&self) -> &Requests {
-        self.0.accounted.get_or_init(|| Requests::rounded_up(&totals::accounted(self)))
+        &self.0.facts.accounted
     }
 
     /// What the pod's containers ask for at any time, without its own requests as a whole and without

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use k8s_openapi::api::core::v1::{
-    Container, ContainerStatus, PodSpec, PodStatus, ResourceRequirements,
+    self as api, Container, ContainerStatus, PodSpec, PodStatus, ResourceRequirements,
 };
 
 use super::Pod;
@@ -29,7 +29,7 @@ pub(super) fn fit(pod: &Pod) -> Amounts<'_> {
 }
 
 /// What its containers ask for, whatever the pod asks for as a whole.
-pub(super) fn of_containers(pod: &Pod) -> Amounts<'_> {
+pub(super) fn of_containers(pod: &api::Pod) -> Amounts<'_> {
     let Some(spec) = &pod.spec else { return Amounts::default() };
     over_containers(spec, |container| {
         Amounts::of(container.resources.as_ref().and_then(|found| found.requests.as_ref()))
@@ -37,7 +37,7 @@ pub(super) fn of_containers(pod: &Pod) -> Amounts<'_> {
 }
 
 /// What a pod is charged for when pods are ranked.
-pub(super) fn accounted(pod: &Pod) -> Amounts<'_> {
+pub(super) fn accounted(pod: &api::Pod) -> Amounts<'_> {
     let Some(spec) = &pod.spec else { return Amounts::default() };
     let mut total = match spec.resources.as_ref().filter(|found| are_set(found)) {
         Some(whole) => Amounts::of(whole.requests.as_ref()),
