@@ -322,6 +322,23 @@ pub struct KillArgs {
     pub output: TextFormat,
 }
 
+/// Lets shutdowns through although a pod holds them.
+#[derive(Clone, Debug, Args)]
+#[command(after_help = "\
+Examples:
+  winddown release batch/backup-node1 && systemctl poweroff
+
+Needs root, or membership in the group that controlSocketGroup names.")]
+pub struct ReleaseArgs {
+    /// The pod, NAME or NAMESPACE/NAME [default namespace: default]
+    #[arg(value_name = "POD", value_parser = values::pod_name)]
+    pub pod: PodName,
+    /// Form of the answer: text, json or yaml
+    #[arg(short, long, value_enum, default_value_t)]
+    #[arg(value_name = "FORM", hide_possible_values = true)]
+    pub output: TextFormat,
+}
+
 /// Lets pods in again after a drain.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = "\

@@ -19,6 +19,7 @@ mod plan_eviction;
 mod plan_lines;
 mod plan_preemption;
 mod plan_room;
+mod release;
 mod report;
 pub mod schema;
 mod status;
@@ -32,9 +33,9 @@ use clap::{CommandFactory, Parser, Subcommand};
 pub use args::{
     AgentArgs, CompletionsArgs, ConfigArgs, ConfigCommand, DoctorArgs, DrainArgs, DrillArgs,
     InstallArgs, KillArgs, ManArgs, OutputFormat, PlanArgs, PlanCommand, PlanEvictionArgs,
-    PlanPreemptionArgs, PlanShutdownArgs, PlanStartArgs, ReportArgs, ReportFormat, RuntimeChoice,
-    SchemaArgs, SchemaName, ShimArgs, StatusArgs, StrategyChoice, TextFormat, UndrainArgs,
-    UninstallArgs, VersionArgs,
+    PlanPreemptionArgs, PlanShutdownArgs, PlanStartArgs, ReleaseArgs, ReportArgs, ReportFormat,
+    RuntimeChoice, SchemaArgs, SchemaName, ShimArgs, StatusArgs, StrategyChoice, TextFormat,
+    UndrainArgs, UninstallArgs, VersionArgs,
 };
 pub use exit::{CommandError, Exit};
 pub use output::{ColorChoice, Output};
@@ -146,6 +147,10 @@ pub enum Command {
     /// preStop, SIGTERM, grace, SIGKILL; answers when the pod is gone. Its manifest stays in place:
     /// the pod stays ended until the manifest changes or the agent is started again.
     Kill(KillArgs),
+    /// Let shutdowns through although a pod holds them
+    ///
+    /// The pod runs on until the shutdown ends it, and holds no other.
+    Release(ReleaseArgs),
     /// Put units, drop-ins, default configuration and directories in place
     ///
     /// Can be repeated: what is in place already is kept, a configuration is never overwritten. On
@@ -221,6 +226,7 @@ fn dispatch(cli: &Cli, out: &mut Output) -> Result<Exit, CommandError> {
         Command::Drain(args) => ask::block_on(drain::run(global, args, out)),
         Command::Undrain(args) => ask::block_on(drain::withdraw(global, args.output, out)),
         Command::Kill(args) => ask::block_on(kill::run(global, args, out)),
+        Command::Release(args) => ask::block_on(release::run(global, args, out)),
         Command::Install(args) => install::install(args, out),
         Command::Uninstall(args) => install::uninstall(args, out),
         Command::Config(args) => config::run(global, args, out),

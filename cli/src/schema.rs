@@ -46,6 +46,7 @@ pub fn of(name: SchemaName) -> Value {
         SchemaName::Drain => made::<api::Envelope<api::DrainEvent>>(name),
         SchemaName::DrainWithdraw => made::<api::Envelope<api::WithdrawAnswer>>(name),
         SchemaName::Kill => made::<api::Envelope<api::KillAnswer>>(name),
+        SchemaName::Release => made::<api::Envelope<api::ReleaseAnswer>>(name),
         SchemaName::EndNotice => made::<winddown_shared::EndNotice>(name),
         SchemaName::Version => made::<api::Envelope<api::VersionAnswer>>(name),
     }

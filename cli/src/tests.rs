@@ -96,6 +96,7 @@ fn every_command_of_the_design_can_be_typed() {
         "winddown drain --withdraw",
         "winddown kill web --grace 5s",
         "winddown kill shop/web --uid u",
+        "winddown release batch/backup -o json",
         "winddown install --root /mnt --runtime cri --dry-run",
         "winddown uninstall --purge",
         "winddown config check /c.yaml",

@@ -29,7 +29,9 @@ pub use notices::NoticesConfig;
 pub use print::scalar;
 pub use reference::default_yaml;
 pub use schema::schema;
-pub use shutdown::{PriorityPeriod, ShutdownOrder, ShutdownPeriods, ShutdownSettings};
+pub use shutdown::{
+    GuardedNamespace, PriorityPeriod, ShutdownOrder, ShutdownPeriods, ShutdownSettings,
+};
 
 use winddown_yaml::{Problem, Problems};
 
@@ -66,6 +68,8 @@ pub struct Config {
     pub notices: NoticesConfig,
     /// `reportsKept`.
     pub reports_kept: u32,
+    /// `shutdownGuard`: the pods that may hold shutdowns; each namespace once.
+    pub shutdown_guard: Vec<GuardedNamespace>,
     /// `startGroupTimeout`: how long a group of pods may take to be ready after a boot; zero lets all start at once.
     pub start_group_timeout: Duration,
     /// `evictionHard` and its kin.
@@ -230,6 +234,7 @@ impl Default for Config {
             shutdown: ShutdownSettings::default(),
             notices: NoticesConfig::default(),
             reports_kept: 20,
+            shutdown_guard: Vec::new(),
             start_group_timeout: Duration::ZERO,
             eviction: EvictionSettings::default(),
             container_runtime_endpoint: "unix:///run/containerd/containerd.sock".to_owned(),

@@ -51,6 +51,15 @@ pub struct PriorityPeriod {
     pub period: Duration,
 }
 
+/// One entry of `shutdownGuard`: pods of a namespace that may hold shutdowns.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct GuardedNamespace {
+    /// The namespace.
+    pub namespace: String,
+    /// The longest time for one pod; 1 s to 24 h.
+    pub timeout: Duration,
+}
+
 /// 30 s, of which 10 s for critical pods: a pod's own default grace of 30 s is nearly all there,
 /// and a power-off that hangs for longer is what makes people reach for the power switch.
 impl Default for ShutdownPeriods {

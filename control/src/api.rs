@@ -8,6 +8,7 @@
 mod cluster;
 mod decision;
 mod envelope;
+mod guard;
 mod health;
 mod plan;
 mod pods;
@@ -24,6 +25,7 @@ mod version;
 pub use cluster::{ApiState, ApiStatus, ClusterStatus};
 pub use decision::Decision;
 pub use envelope::{Answer, Envelope};
+pub use guard::{GuardStatus, HoldingPod, ReleaseAnswer};
 pub use health::{Check, Health};
 pub use plan::{PlanShrink, PlannedGroup, PlannedPod, PlannedWork, ShutdownPlan};
 pub use pods::{ContainerStatus, ManifestProblem, Manifests, PodState, PodStatus, RejectedPod};

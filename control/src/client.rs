@@ -19,7 +19,7 @@ use tokio::net::UnixStream;
 use super::respond::VERSION_HEADER;
 use crate::api::{
     ConfigView, DrainRequest, ErrorBody, EvictionPlan, KillAnswer, KillBody, NoticeBody,
-    PreemptionPlan, ReportList, ShutdownPlan, StartPlan, Status, WithdrawAnswer,
+    PreemptionPlan, ReleaseAnswer, ReportList, ShutdownPlan, StartPlan, Status, WithdrawAnswer,
 };
 
 pub use error::ClientError;
@@ -139,6 +139,19 @@ impl Client {
         let path = format!("/v1/pods/{namespace}/{name}/kill");
         let response = self.send(Method::POST, &path, Some(encode(body)?)).await?;
         self.decode(response).await
+    }
+
+    /// Lets shutdowns through although a pod holds them.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn release(&self, namespace: &str, name: &str) -> Result<ReleaseAnswer, ClientError> {
+        let path = format!("/v1/pods/{namespace}/{name}/release");
+        self.within(async {
+            let response = self.send(Method::POST, &path, None).await?;
+            self.decode(response).await
+        })
+        .await
     }
 
     /// Ends the node's pods in shutdown order: lines of [`DrainEvent`](crate::api::DrainEvent).

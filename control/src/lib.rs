@@ -11,6 +11,7 @@
 //! | `GET /v1/plan/eviction` | [`EvictionPlan`]; `?signal=memory.available` |
 //! | `GET /v1/plan/start` | [`StartPlan`] |
 //! | `POST /v1/pods/{namespace}/{name}/kill` | [`KillAnswer`], once the pod is gone |
+//! | `POST /v1/pods/{namespace}/{name}/release` | [`ReleaseAnswer`]: it holds shutdowns no longer |
 //! | `POST /v1/drain` | one [`DrainEvent`] per line |
 //! | `POST /v1/notice` | the node goes away: one [`DrainEvent`] per line |
 //! | `DELETE /v1/notice` | [`WithdrawAnswer`]: the node stays |
@@ -57,7 +58,8 @@ use tokio::sync::{mpsc, watch};
 
 use crate::api::{
     ConfigView, DrainEvent, DrainRequest, ErrorCode, EvictionPlan, Health, KillAnswer, KillBody,
-    NoticeBody, PreemptionPlan, ReportList, ShutdownPlan, StartPlan, Status, WithdrawAnswer,
+    NoticeBody, PreemptionPlan, ReleaseAnswer, ReportList, ShutdownPlan, StartPlan, Status,
+    WithdrawAnswer,
 };
 
 pub use client::{Client, ClientError, Lines};
@@ -121,6 +123,16 @@ pub trait AgentApi: Send + Sync + 'static {
         name: &str,
         body: KillBody,
     ) -> impl Future<Output = Result<KillAnswer, ApiError>> + Send;
+
+    /// Lets shutdowns through although this pod holds them, for as long as it runs.
+    ///
+    /// # Errors
+    /// [`ErrorCode::NotFound`] when no such pod holds shutdowns.
+    fn release(
+        &self,
+        namespace: &str,
+        name: &str,
+    ) -> impl Future<Output = Result<ReleaseAnswer, ApiError>> + Send;
 
     /// Starts ending the node's pods in shutdown order and answers with the progress.
     ///

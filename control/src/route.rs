@@ -40,6 +40,9 @@ pub(super) async fn answer<A: AgentApi>(
         ["v1", "pods", namespace, name, "kill"] => {
             kill(shared, peer, request, namespace, name).await
         }
+        ["v1", "pods", namespace, name, "release"] => {
+            release(shared, peer, &request, namespace, name).await
+        }
         ["v1", "plan", "preemption"] => preemption(shared, request).await,
         ["v1", "drain"] => drain(shared, peer, request).await,
         ["v1", "notice"] => notice(shared, peer, request).await,
@@ -122,6 +125,21 @@ async fn kill<A: AgentApi>(
         },
         () = shared.stop.cancelled() => Err(stopping("the kill goes on")),
     }
+}
+
+async fn release<A: AgentApi>(
+    shared: &Arc<Shared<A>>,
+    peer: Peer,
+    request: &Request<Incoming>,
+    namespace: &str,
+    name: &str,
+) -> Answer {
+    if request.method() != Method::POST {
+        return Ok(respond::wrong_method("POST"));
+    }
+    may_change(peer)?;
+    tracing::info!(%peer, namespace, name, "pod to hold shutdowns no longer");
+    Ok(respond::json(&Envelope::new(shared.api.release(namespace, name).await?)))
 }
 
 async fn drain<A: AgentApi>(

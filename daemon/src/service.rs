@@ -26,7 +26,9 @@ use winddown_shared::display::duration;
 use winddown_shared::{
     Inhibitor, LockState, PluginError, PodStreams, WallClock, WallTime, critical, error_chain,
 };
-use winddown_systemd::{InhibitorConfig, InhibitorSocket, LogindInhibitor, Notifier};
+use winddown_systemd::{
+    Bus, InhibitorConfig, InhibitorSocket, LogindInhibitor, Notifier, hold_block,
+};
 
 use winddown_config::{Config, ConfigError, Mode, RuntimeKind, file_hint};
 use winddown_control::{ControlSocket, Limits, Server, SocketError};
@@ -262,6 +264,7 @@ impl Service {
             .shutdown(Arc::clone(&inhibitor))
             .notices(notice_aggregator)
             .volatile_directory(config.control_socket.parent().map(PathBuf::from))
+            .guard(configured.guard(|wanted| hold_block(Bus::System, wanted)))
             .refused_signals(move || logind.refused_signals());
         let shutdown = plugin.handle();
         if let Some(going_down) = runs.going_down {

@@ -29,12 +29,13 @@ struct Check {
 type Run = fn(&Facts) -> Option<Finding>;
 
 /// In the order in which they are shown among findings of one severity.
-const CHECKS: [Run; 28] = [
+const CHECKS: [Run; 29] = [
     shutdown::agent,
     shutdown::periods,
     shutdown::lock,
     shutdown::logind,
     shutdown::delay,
+    shutdown::guard,
     shutdown::paths,
     unit::unit,
     unit::boot,

@@ -12,8 +12,8 @@ use crate::plugin::ShutdownAnswers;
 use crate::{Node, SettingsSource};
 use winddown_control::api::{
     Check, ConfigView, DrainEvent, DrainRequest, ErrorCode, EvictionPlan, Health, KillAnswer,
-    KillBody, NoticeBody, PreemptionPlan, ReportList, ShutdownPlan, StartPlan, Status,
-    WithdrawAnswer,
+    KillBody, NoticeBody, PreemptionPlan, ReleaseAnswer, ReportList, ShutdownPlan, StartPlan,
+    Status, WithdrawAnswer,
 };
 use winddown_control::{AgentApi, ApiError};
 
@@ -94,6 +94,10 @@ impl<R: Runtime> AgentApi for Node<R> {
         }
         answer.took_seconds = begun.elapsed().as_secs_f64();
         Ok(answer)
+    }
+
+    async fn release(&self, namespace: &str, name: &str) -> Result<ReleaseAnswer, ApiError> {
+        self.shutdown()?.release(namespace.to_owned(), name.to_owned()).await
     }
 
     async fn drain(

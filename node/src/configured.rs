@@ -10,10 +10,14 @@ use winddown_config::{Config, ShutdownOrder, ShutdownPeriods, ShutdownSettings};
 use winddown_eviction::parse_threshold;
 use winddown_machine::{AllocatableConfig, Capacity};
 use winddown_preemption::Strategy;
-use winddown_shared::{Inhibitor, Quantity, ResourceName, WallTime, error_chain};
-use winddown_shutdown::{GroupPeriod, Policy};
+use winddown_shared::{
+    Inhibitor, LockState, Quantity, ResourceName, ShutdownBlock, WallTime, error_chain,
+};
+use winddown_shutdown::{GroupPeriod, GuardPolicy, Policy};
 
-use crate::{Eviction, Preemption, PressureSource, Settings, SettingsSource, Shutdown};
+use crate::{
+    Eviction, Preemption, PressureSource, Settings, SettingsSource, Shutdown, ShutdownGuard,
+};
 
 /// A configuration and where it came from.
 #[derive(Clone, Debug)]
@@ -37,6 +41,7 @@ struct Inner {
     configuration: RwLock<Configuration>,
     node: watch::Sender<Settings>,
     shutdown: watch::Sender<Arc<Policy>>,
+    guard: watch::Sender<GuardPolicy>,
     preemption: watch::Sender<Strategy>,
     eviction: watch::Sender<Arc<winddown_eviction::Policy>>,
     image_age: watch::Sender<Duration>,
@@ -51,6 +56,7 @@ impl Configured {
         Self(Arc::new(Inner {
             node: watch::Sender::new(settings(&configuration)),
             shutdown: watch::Sender::new(Arc::new(policy_of(&config.shutdown))),
+            guard: watch::Sender::new(guard_policy(config)),
             preemption: watch::Sender::new(config.preemption_strategy),
             eviction: watch::Sender::new(Arc::new(config.eviction.policy())),
             image_age: watch::Sender::new(config.eviction.image_minimum_gc_age),
@@ -76,6 +82,7 @@ impl Configured {
         let settings = settings(&configuration);
         *inner.configuration.write().unwrap_or_else(PoisonError::into_inner) = configuration;
         inner.shutdown.send_replace(Arc::new(policy_of(&config.shutdown)));
+        inner.guard.send_replace(guard_policy(&config));
         inner.preemption.send_replace(config.preemption_strategy);
         inner.image_age.send_replace(config.eviction.image_minimum_gc_age);
         let policy = config.eviction.policy();
@@ -104,6 +111,20 @@ impl Configured {
             .following(policy)
             .reports_kept(kept)
             .start_group_timeout(config.start_group_timeout)
+    }
+
+    /// What lets pods hold shutdowns as the configuration asks, with what `lock` makes of the reason for which they are
+    /// to be refused; none without logind.
+    pub fn guard(
+        &self,
+        lock: impl FnOnce(watch::Receiver<Option<ShutdownBlock>>) -> watch::Receiver<LockState>,
+    ) -> Option<ShutdownGuard> {
+        if self.configuration().config.shutdown_socket.is_some() {
+            return None;
+        }
+        let wanted = watch::Sender::default();
+        let lock = lock(wanted.subscribe());
+        Some(ShutdownGuard { policy: self.0.guard.subscribe(), wanted, lock })
     }
 
     /// The preemption that the configuration asks for.
@@ -158,6 +179,11 @@ fn allocatable_config(config: &Config, capacity: &Capacity) -> AllocatableConfig
         max_pods: i64::from(config.max_pods),
         extended: amounts(&config.extended_resources),
     }
+}
+
+fn guard_policy(config: &Config) -> GuardPolicy {
+    let guarded = config.shutdown_guard.iter();
+    guarded.map(|one| (one.namespace.clone(), one.timeout)).collect()
 }
 
 fn amounts(quantities: &BTreeMap<String, String>) -> BTreeMap<ResourceName, i64> {

@@ -79,7 +79,7 @@ pub use preemption::Preemption;
 pub use pressure::{Eviction, PressureSource, RuntimeFigures};
 pub use settings::{Settings, SettingsSource};
 #[cfg(feature = "shutdown")]
-pub use shutdown::{Shutdown, ShutdownHandle, plan_view, reports, start_view};
+pub use shutdown::{Shutdown, ShutdownGuard, ShutdownHandle, plan_view, reports, start_view};
 pub use source::Source;
 
 /// Who the node is.

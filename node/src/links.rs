@@ -41,6 +41,8 @@ pub(crate) struct NodeEnd {
     pub(crate) draining: Draining,
     /// Whether its shutdown would wait for the pods.
     pub(crate) lock: LockState,
+    /// Which pods hold shutdowns, for people; none while none does.
+    pub(crate) held: Option<String>,
     /// How it went down before this boot, for people.
     pub(crate) last: String,
 }

@@ -40,7 +40,7 @@ use starting::Starting;
 
 pub use cluster::ClusterFacts;
 pub use counts::{ByConfig, ByOrigin, PodCounts, WorkingPods};
-pub use facts::{InhibitorFacts, NodeFacts, StartFacts};
+pub use facts::{GuardFacts, InhibitorFacts, NodeFacts, StartFacts};
 pub use port::{TRY_AGAIN, serve_over_tcp};
 pub use process::{ProcessReader, ProcessUsage};
 pub use starting::Start;

@@ -9,8 +9,8 @@ use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use winddown_control::ApiError;
 use winddown_control::api::{
-    self, Check, DrainEvent, DrainRequest, EvictionPlan, NoticeBody, PreemptionPlan, ReportList,
-    ShutdownPlan, StartPlan, WithdrawAnswer,
+    self, Check, DrainEvent, DrainRequest, EvictionPlan, NoticeBody, PreemptionPlan, ReleaseAnswer,
+    ReportList, ShutdownPlan, StartPlan, WithdrawAnswer,
 };
 use winddown_shared::{
     AdmissionFailureHandler, AdmitHandler, KillRequest, Listed, NodeHandle, NodeHandleParts,
@@ -108,6 +108,12 @@ pub(crate) trait ShutdownAnswers: Send + Sync + 'static {
     fn give_notice(&self, body: NoticeBody) -> BoxFuture<'_, Result<Events, ApiError>>;
 
     fn withdraw_notice(&self) -> BoxFuture<'_, WithdrawAnswer>;
+
+    fn release(
+        &self,
+        namespace: String,
+        name: String,
+    ) -> BoxFuture<'_, Result<ReleaseAnswer, ApiError>>;
 
     fn reports(&self) -> BoxFuture<'_, Result<ReportList, ApiError>>;
 

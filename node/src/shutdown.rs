@@ -1,6 +1,7 @@
 //! Graceful shutdown as a plug-in: the lock, the plan, the run, drains and notices.
 
 mod drain;
+mod guard;
 mod last_boot;
 mod notice;
 pub mod reports;
@@ -24,9 +25,11 @@ use winddown_shutdown::{
 use crate::core::Core;
 use crate::links::Draining;
 use crate::plugin::{Joining, Lead, NodePlugin};
+use guard::Guarded;
 use last_boot::LookBack;
 use start::Started;
 
+pub use guard::ShutdownGuard;
 pub use start::start_view;
 pub use view::plan_view;
 
@@ -40,6 +43,7 @@ pub struct Shutdown {
     trigger: Trigger,
     refused_signals: RefusedSignals,
     start_group_timeout: Duration,
+    guard: Option<ShutdownGuard>,
     handle: ShutdownHandle,
 }
 
@@ -74,6 +78,7 @@ struct Joined<R: Runtime> {
     /// Set when all plug-ins have joined.
     work: OnceLock<Vec<ShutdownWork>>,
     ordered_start: Started,
+    guarded: Guarded,
 }
 
 /// What is on disk.
@@ -105,6 +110,7 @@ impl Shutdown {
             trigger: Trigger::LoginManager,
             refused_signals: Box::new(|| 0),
             start_group_timeout: Duration::ZERO,
+            guard: None,
             handle: ShutdownHandle {
                 progress: ProgressSender::new(),
                 reports,
@@ -166,6 +172,13 @@ impl Shutdown {
         self
     }
 
+    /// Lets pods of some namespaces hold shutdowns; none does.
+    #[must_use]
+    pub fn guard(mut self, guard: impl Into<Option<ShutdownGuard>>) -> Self {
+        self.guard = guard.into();
+        self
+    }
+
     /// What is done with it from outside, once it is a plug-in.
     pub fn handle(&self) -> ShutdownHandle {
         self.handle.clone()
@@ -183,6 +196,7 @@ impl<R: Runtime> NodePlugin<R> for Shutdown {
         core.count(joined.progress.subscribe());
         core.count(joined.notices.changes());
         core.count(joined.ordered_start.report.clone());
+        joined.guarded.count(&core);
         let brought = &mut node.brought;
         brought.links.turns = ordered_start.as_ref().map(OrderedStart::turn);
         brought.sections.push(Arc::clone(&joined) as _);
@@ -256,6 +270,7 @@ impl Shutdown {
             drained: watch::Sender::new(Draining::No),
             work: OnceLock::new(),
             ordered_start,
+            guarded: Guarded::of_boot(&core, self.volatile_directory.as_deref(), self.guard),
             core,
         };
         (joined, carried, start)
@@ -306,6 +321,9 @@ impl<R: Runtime> Joined<R> {
         }
         winddown_shared::critical::spawn_until("notices", stop, Arc::clone(self).run_board());
         tokio::spawn(Arc::clone(self).note_lock());
+        let stop = self.core.stop.clone();
+        let guard = Arc::clone(self).hold_shutdowns();
+        winddown_shared::critical::spawn_until("shutdown guard", stop, guard);
     }
 
     /// What plug-ins do at certain points.

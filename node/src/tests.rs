@@ -2,6 +2,7 @@
 
 mod cluster;
 mod fit;
+mod guard;
 mod notices;
 mod pressure;
 mod restarts;
@@ -18,7 +19,10 @@ use winddown_fakes::{FakeInhibitor, FakeRuntime, pod_with};
 use winddown_shared::{CONFIG_SOURCE_ANNOTATION, LockState, Pod, Runtime, WallClock, WallTime};
 use winddown_shutdown::{BootClock, Outcome, PodEnd, ShutdownReport, Trigger};
 
-use super::{Configuration, Configured, Identity, Machine, Node, PressureSource, ShutdownHandle};
+use super::{
+    Configuration, Configured, Identity, Machine, Node, PressureSource, ShutdownGuard,
+    ShutdownHandle,
+};
 use crate::cluster::Cluster;
 use winddown_config::{Config, ShutdownPeriods};
 use winddown_control::AgentApi;
@@ -36,6 +40,8 @@ struct Bench {
     state: tempfile::TempDir,
 }
 
+type MakeGuard = Box<dyn FnOnce(&Configured) -> Option<ShutdownGuard>>;
+
 /// What may be otherwise.
 struct Parts {
     configuration: Configuration,
@@ -44,6 +50,7 @@ struct Parts {
     cluster: Option<Cluster>,
     wall: WallClock,
     identity: Identity,
+    guard: Option<MakeGuard>,
 }
 
 fn secs(s: u64) -> Duration {
@@ -86,11 +93,17 @@ fn bench_with(
         cluster: None,
         wall,
         identity: Identity { name: "n1".into(), boot_id: "boot".into() },
+        guard: None,
     };
     change(&mut parts);
-    let Parts { configuration, machine, pressure, cluster, wall, identity } = parts;
+    let Parts { configuration, machine, pressure, cluster, wall, identity, guard } = parts;
     let configured = Configured::new(configuration);
-    let plugin = configured.shutdown(Arc::new(login.clone())).notices(notice_aggregator.clone());
+    let guard = guard.and_then(|guard| guard(&configured));
+    let plugin = configured
+        .shutdown(Arc::new(login.clone()))
+        .notices(notice_aggregator.clone())
+        .volatile_directory(guard.is_some().then(|| state.path().join("run")))
+        .guard(guard);
     let shutdown = plugin.handle();
     let node = Node::builder(Arc::new(runtime.clone()))
         .settings(configured.settings())

@@ -41,6 +41,19 @@ pub(super) fn rows(status: &Status, times: Times) -> Vec<Row> {
         let text = format!("{title}: {how}, {} of {} ended", group.ended, group.pods);
         row("", &text, PLAIN);
     }
+    if let Some(guard) = &status.guard {
+        let pods = guard.pods.iter().map(|pod| {
+            let left = pod.until.map(|at| format!(", {} more at most", times.left(at)));
+            format!("{}/{}{}", pod.namespace, pod.name, left.unwrap_or_default())
+        });
+        let pods = pods.collect::<Vec<_>>().join("; ");
+        let refused = match (guard.state, &guard.why) {
+            (LockState::Held, _) => "shutdowns are refused for".to_owned(),
+            (_, None) => "shutdowns are NOT refused yet for".to_owned(),
+            (_, Some(why)) => format!("shutdowns are NOT refused ({why}) for"),
+        };
+        row("guard", &format!("{refused} {pods}"), WARN);
+    }
     if let Some(start) = &status.start {
         let until = start.until.map(|at| format!(", {} more at most", times.left(at)));
         let (until, for_whom) = (until.unwrap_or_default(), start.not_ready.join(", "));

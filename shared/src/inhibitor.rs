@@ -120,6 +120,15 @@ pub struct ShutdownRequest {
     pub scheduled_by: Option<u32>,
 }
 
+/// Why shutdowns are refused, for those who ask for one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ShutdownBlock {
+    /// On whose account.
+    pub who: String,
+    /// The reason, until when, and what to do about it.
+    pub why: String,
+}
+
 /// Delays the node's shutdown until [`release`](Self::release).
 ///
 /// The implementer takes the lock by itself, takes it again after a cancelled shutdown and after

@@ -79,7 +79,9 @@ pub use garbage::{Freed, Garbage};
 pub use gate_reason::{GateReason, GateReasons};
 pub use grace::{Grace, GraceSender};
 pub use guests::{Guests, Seat};
-pub use inhibitor::{Inhibitor, InhibitorState, LockState, ShutdownKind, ShutdownRequest};
+pub use inhibitor::{
+    Inhibitor, InhibitorState, LockState, ShutdownBlock, ShutdownKind, ShutdownRequest,
+};
 pub use intake::{DesiredPods, Intake, ReturnDelays, WAITING_FOR_PREEMPTION};
 pub use kill::{
     KillError, KillReason, KillRequest, PodKiller, PodStopped, RunningPods, StatusOverride,

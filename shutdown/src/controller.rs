@@ -11,8 +11,8 @@ use tokio_util::sync::CancellationToken;
 use winddown_shared::{Event, Inhibitor, Notices, PodKiller, Recorder, ShutdownWork, WallClock};
 
 use crate::{
-    AdmissionGate, BootClock, GroupReport, Policy, ProgressPhase, ProgressSender, RecordPlace,
-    ReportSink, RunPhase, RunRecord, ShutdownReport, StateFile, Trigger,
+    AdmissionGate, BootClock, GroupReport, Guard, Policy, ProgressPhase, ProgressSender,
+    RecordPlace, ReportSink, RunPhase, RunRecord, ShutdownReport, StateFile, Trigger,
 };
 use signals::{ShutdownSignals, SignalState, before_now, until};
 
@@ -51,6 +51,8 @@ pub struct ShutdownParts<K> {
     pub carried: Option<RunRecord>,
     /// The kubelet's state file, if wanted.
     pub state_file: Option<StateFile>,
+    /// Which pods hold shutdowns: the report names those that one went past.
+    pub guard: watch::Receiver<Guard>,
     /// What plug-ins do at certain points.
     pub work: Vec<ShutdownWork>,
     /// Takes the events.
@@ -150,6 +152,7 @@ impl<K: PodKiller> ShutdownParts<K> {
             records: Vec::new(),
             carried: None,
             state_file: None,
+            guard: watch::Sender::default().subscribe(),
             work: Vec::new(),
             recorder: Arc::new(()),
             progress: ProgressSender::new(),

@@ -38,6 +38,7 @@ mod budget;
 mod controller;
 mod drain;
 mod grace;
+mod guard;
 mod journal;
 mod json_file;
 mod plan;
@@ -57,6 +58,7 @@ mod tests;
 pub use budget::Budget;
 pub use controller::{ShutdownController, ShutdownParts};
 pub use drain::{DrainOrder, drain};
+pub use guard::{GUARD_LABEL, Guard, GuardPolicy, Hold, HoldState};
 pub use json_file::FileError;
 pub use plan::{
     Group, Plan, PlanWarning, PlannedPod, PlannedWork, Shrink, StartGroup, StartPlan, StartRank,

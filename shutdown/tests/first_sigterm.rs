@@ -64,6 +64,7 @@ async fn first_request(pods: usize) -> Duration {
         records: vec![Arc::clone(&file) as Arc<dyn RecordPlace>],
         carried: None,
         state_file: None,
+        guard: watch::Sender::default().subscribe(),
         work: Vec::new(),
         recorder: Arc::new(FakeRecorder::default()),
         progress: progress.clone(),

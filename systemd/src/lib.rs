@@ -2,6 +2,7 @@
 //!
 //! * [`LogindInhibitor`]: holds logind's delay lock, learns that the node goes down, and survives
 //!   restarts of the bus, of logind and of the agent itself.
+//! * [`hold_block`]: has logind refuse shutdowns.
 //! * [`drop_in`]: which file sets logind's `InhibitDelayMaxSec`, and the one winddown writes.
 //! * [`Notifier`]: readiness, status, watchdog and the file descriptor store of the service manager.
 //! * [`inspect`]: a look at logind and the service manager that changes nothing.
@@ -28,7 +29,7 @@ pub mod units;
 
 #[cfg(feature = "stand-in")]
 pub use logind::PeerConnector;
-pub use logind::{Bus, InhibitorConfig, LogindInhibitor};
+pub use logind::{Bus, InhibitorConfig, LogindInhibitor, hold_block};
 pub use notify::{InheritedError, LOCK_NAME, LockStore, NoStore, Notifier};
 pub use shutdown_socket::{Accept, InhibitorSocket};
 pub use system_state::{SystemStateError, way_down};

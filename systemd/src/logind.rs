@@ -1,5 +1,6 @@
 //! Holds logind's delay lock, across restarts and failures.
 
+mod block;
 mod bus;
 mod plan;
 mod raise_inhibit_delay;
@@ -20,6 +21,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use winddown_shared::{Inhibitor, InhibitorState, LockState, critical};
 
+pub use self::block::hold_block;
 pub use self::bus::Bus;
 use self::bus::BusLogin;
 #[cfg(feature = "stand-in")]

@@ -6,9 +6,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use tokio::sync::watch;
-use winddown_shared::{Inhibitor as _, InhibitorState, LockState, ShutdownKind};
+use winddown_shared::{Inhibitor as _, InhibitorState, LockState, ShutdownBlock, ShutdownKind};
 use winddown_systemd::stand_in::{Behaviour, StandIn};
-use winddown_systemd::{Bus, InhibitorConfig, LogindInhibitor, drop_in};
+use winddown_systemd::{Bus, InhibitorConfig, LogindInhibitor, drop_in, hold_block};
 
 /// Longer than anything here takes; only a failure waits for it.
 const LIMIT: Duration = Duration::from_secs(20);
@@ -222,4 +222,45 @@ async fn a_method_that_is_refused_is_told_with_its_error() {
     );
     logind.set_behaviour("PreparingForShutdown", Behaviour::Answer);
     until(&mut state, "held", |s| s.lock == LockState::Held).await;
+}
+
+#[tokio::test]
+async fn shutdowns_are_blocked_while_that_is_wanted_and_without_a_gap_when_the_reason_changes() {
+    let logind = StandIn::new(Duration::from_secs(1));
+    let block = |who: &str| Some(ShutdownBlock { who: who.to_owned(), why: "busy".to_owned() });
+    let wanted = watch::Sender::new(None);
+    let mut lock = hold_block(logind.peer(), wanted.subscribe());
+    let is_so = |lock: &LockState| *lock == LockState::Held;
+    logind.set_behaviour("Inhibit", Behaviour::Refuse);
+    wanted.send_replace(block("one"));
+    let refused = lock.wait_for(|lock| matches!(lock, LockState::Waiting { .. }));
+    tokio::time::timeout(LIMIT, refused).await.expect("refused").expect("it lives");
+    logind.set_behaviour("Inhibit", Behaviour::Answer);
+    tokio::time::timeout(LIMIT, lock.wait_for(is_so))
+        .await
+        .expect("tried again")
+        .expect("it lives");
+    let first = logind.locks().remove(0);
+    assert_eq!((&*first.what, &*first.who, &*first.mode), ("shutdown", "one", "block"));
+
+    // A logind that refuses the next keeps the one that is held.
+    logind.set_behaviour("Inhibit", Behaviour::Refuse);
+    wanted.send_replace(block("two"));
+    let called = async || {
+        while logind.calls().iter().filter(|call| call.contains("two")).count() == 0 {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(LIMIT, called()).await.expect("asked");
+    assert_eq!((logind.held(), lock.borrow().clone()), (1, LockState::Held));
+    logind.set_behaviour("Inhibit", Behaviour::Answer);
+    let another = logind.until_locks(|locks| locks.len() == 2 && locks[0].released_at.is_some());
+    tokio::time::timeout(LIMIT, another).await.expect("the other reason");
+    assert_eq!((logind.held(), &*logind.locks()[1].who), (1, "two"));
+
+    wanted.send_replace(None);
+    let free = logind.until_locks(|locks| locks.iter().all(|lock| lock.released_at.is_some()));
+    tokio::time::timeout(LIMIT, free).await.expect("given back");
+    let released = lock.wait_for(|lock| *lock == LockState::Released);
+    tokio::time::timeout(LIMIT, released).await.expect("released").expect("it lives");
 }

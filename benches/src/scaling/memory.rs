@@ -98,6 +98,7 @@ impl InMemory {
             records,
             carried: None,
             state_file: None,
+            guard: watch::Sender::default().subscribe(),
             work: Vec::new(),
             recorder: Arc::new(Silent),
             progress: progress.clone(),

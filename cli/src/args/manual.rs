@@ -18,7 +18,7 @@ to -f FILE -o json.")]
 pub struct SchemaArgs {
     /// Of what: config, status, plan-shutdown, plan-shutdown-line, plan-preemption,
     /// plan-preemption-line, plan-eviction, plan-eviction-line, plan-start, report, report-list,
-    /// start-report, doctor, drain (one event), drain-withdraw, kill, end-notice or version
+    /// start-report, doctor, drain (one event), drain-withdraw, kill, release, end-notice or version
     #[arg(value_enum, value_name = "NAME", hide_possible_values = true)]
     pub name: Option<SchemaName>,
     /// Print the names, as without a name
@@ -61,6 +61,8 @@ pub enum SchemaName {
     DrainWithdraw,
     /// `kill -o json`.
     Kill,
+    /// `release -o json`.
+    Release,
     /// What a pod reads of its end.
     EndNotice,
     /// `version -o json`.

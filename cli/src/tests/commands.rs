@@ -12,8 +12,8 @@ use super::world::{World, printing, run};
 use crate::{Cli, Exit, Output, dispatch};
 use winddown_control::api::{
     ConfigView, DrainEvent, DrainRequest, Health, KillAnswer, KillBody, NodeStatus, NoticeBody,
-    PreemptionCase, PreemptionPlan, ReportList, RoomVerdict, ShutdownPlan, StartPlan, Status,
-    WithdrawAnswer,
+    PreemptionCase, PreemptionPlan, ReleaseAnswer, ReportList, RoomVerdict, ShutdownPlan,
+    StartPlan, Status, WithdrawAnswer,
 };
 use winddown_control::{AgentApi, ApiError, ControlSocket, Limits, Server};
 
@@ -394,6 +394,11 @@ impl AgentApi for Agent {
             still_running,
             ..KillAnswer::default()
         })
+    }
+
+    async fn release(&self, namespace: &str, name: &str) -> Result<ReleaseAnswer, ApiError> {
+        let (namespace, name) = (namespace.to_owned(), name.to_owned());
+        Ok(ReleaseAnswer { namespace, name, ..ReleaseAnswer::default() })
     }
 
     async fn drain(

@@ -6,11 +6,13 @@ use std::time::Duration;
 use serde_json::{Value as Json, json};
 use winddown_notices::Cloud;
 use winddown_shared::parse_duration;
-use winddown_yaml::{Fields, Located, Problem};
+use winddown_yaml::{Fields, Located, Problem, names};
 
 use super::value::{Options, Place, Value, Word, go, options, written_options};
 use super::{Field, Kind, Reading, Row, Section, Top};
-use crate::{Config, NoticesConfig, PriorityPeriod, ShutdownOrder, ShutdownPeriods};
+use crate::{
+    Config, GuardedNamespace, NoticesConfig, PriorityPeriod, ShutdownOrder, ShutdownPeriods,
+};
 
 const PERIOD: &str = "shutdownGracePeriod";
 const CRITICAL: &str = "shutdownGracePeriodCriticalPods";
@@ -97,6 +99,13 @@ pub(super) fn section() -> Section {
         ),
         Top::new("reportsKept", |c| &mut c.reports_kept, Kind::integer(1, 1000))
             .doc("Of how many shutdowns the report is kept."),
+        Top::new("shutdownGuard", |c| &mut c.shutdown_guard, Kind::list::<GuardedNamespace>())
+            .doc(
+                "Namespaces whose pods may hold shutdowns: while one runs with the label \
+                 `winddown.dev/shutdown-guard: \"true\"`, logind refuses them, for as long as is written here. Has no effect with `shutdownSocket`.",
+            )
+            .example("- namespace: batch\n  timeout: 2h")
+            .live(),
         Top::new("startGroupTimeout", |c| &mut c.start_group_timeout, PERIODS).doc(
             "Lets the pods start after a boot in the reverse of the order in which they end: a group starts when the \
              one before it is ready, or after this time at the latest. 0s starts all at once. Has no effect with \
@@ -132,6 +141,33 @@ impl Options for PriorityPeriod {
         let twice = self.priority == other.priority;
         twice.then(|| format!("the priority {} is listed twice: keep one entry", self.priority))
     }
+}
+
+impl Options for GuardedNamespace {
+    fn rows() -> Vec<Row<Self>> {
+        vec![
+            Row::<Self>::new("namespace", |guarded| &mut guarded.namespace, Kind::ANY_TEXT)
+                .doc("The namespace of the pods.")
+                .required()
+                .check(namespace),
+            Row::<Self>::new(
+                "timeout",
+                |guarded| &mut guarded.timeout,
+                Kind::duration("1s", LONGEST),
+            )
+            .doc("How long a pod may, from when it first asks.")
+            .required(),
+        ]
+    }
+
+    fn conflict(&self, other: &Self) -> Option<String> {
+        let twice = self.namespace == other.namespace;
+        twice.then(|| format!("the namespace {} is listed twice: keep one entry", self.namespace))
+    }
+}
+
+fn namespace(_: &str, text: &str) -> Option<String> {
+    (!names::is_dns_label(text)).then(|| format!("`{text}` is no namespace: write such as batch"))
 }
 
 impl Word for Option<Cloud> {

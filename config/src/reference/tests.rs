@@ -35,7 +35,8 @@ fn with(path: &[&Field], value: &str) -> String {
         let value = match &other.kind {
             Kind::Choice(words) => words[0].to_owned(),
             Kind::Integer { least, .. } => least.max(&0).to_string(),
-            _ => "example.com/a".to_owned(),
+            Kind::Duration { most, .. } => (*most).to_owned(),
+            _ => "a".to_owned(),
         };
         entry.push_str(&format!(", {}: {value}", other.name));
     }

@@ -2,7 +2,9 @@
 
 use serde::Serialize;
 
-use super::{API_VERSION, DrainEvent, KillAnswer, ReportList, VersionAnswer, WithdrawAnswer};
+use super::{
+    API_VERSION, DrainEvent, KillAnswer, ReleaseAnswer, ReportList, VersionAnswer, WithdrawAnswer,
+};
 
 /// An answer whose type has no fields for that.
 pub trait Answer {
@@ -40,6 +42,10 @@ impl Answer for DrainEvent {
 
 impl Answer for KillAnswer {
     const KIND: &'static str = "KillAnswer";
+}
+
+impl Answer for ReleaseAnswer {
+    const KIND: &'static str = "ReleaseAnswer";
 }
 
 impl Answer for ReportList {

@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 use winddown_shared::{GateReason, WallTime};
 
 use super::{
-    API_VERSION, ClusterStatus, Decision, Manifests, PodStatus, PressureStatus, RejectedPod,
-    StartStatus,
+    API_VERSION, ClusterStatus, Decision, GuardStatus, Manifests, PodStatus, PressureStatus,
+    RejectedPod, StartStatus,
 };
 
 /// Everything `winddown status` shows: one consistent picture of the node.
@@ -29,6 +29,9 @@ pub struct Status {
     /// The shutdown under way, or that there is none.
     #[serde(default)]
     pub shutdown: ShutdownProgress,
+    /// Pods that hold shutdowns; absent while none does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub guard: Option<GuardStatus>,
     /// Pods that wait for others to start; absent while none does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start: Option<StartStatus>,
@@ -353,6 +356,7 @@ impl Status {
             shutdown: ShutdownProgress::default(),
             notices: Vec::new(),
             last_boot: None,
+            guard: None,
             start: None,
             shutdown_plan: PlanSummary::default(),
             runtime: RuntimeStatus::default(),

@@ -10,7 +10,7 @@ use winddown_shared::WallTime;
 use crate::api::{
     Check, ConfigView, DrainEvent, DrainRequest, ErrorCode, EvictionPlan, Health, KillAnswer,
     KillBody, NodeStatus, NoticeBody, PodStatus, PreemptionCase, PreemptionPlan, PressureStatus,
-    ReportEntry, ReportList, ShutdownPlan, StartPlan, Status, WithdrawAnswer,
+    ReleaseAnswer, ReportEntry, ReportList, ShutdownPlan, StartPlan, Status, WithdrawAnswer,
 };
 use crate::{AgentApi, ApiError};
 
@@ -153,6 +153,11 @@ impl AgentApi for FakeAgent {
             took_seconds: 1.5,
             ..KillAnswer::default()
         })
+    }
+
+    async fn release(&self, namespace: &str, name: &str) -> Result<ReleaseAnswer, ApiError> {
+        let (namespace, name) = (namespace.to_owned(), name.to_owned());
+        Ok(ReleaseAnswer { namespace, name, ..ReleaseAnswer::default() })
     }
 
     async fn drain(

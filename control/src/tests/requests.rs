@@ -204,6 +204,7 @@ async fn what_is_not_there_is_an_error_with_a_hint() {
         ("/v2/status", "404"),
         ("/v1/drain", "405"),
         ("/v1/pods/a/b/kill", "405"),
+        ("/v1/pods/a/b/release", "405"),
         ("/../../etc/passwd", "404"),
     ] {
         let answer = running.get(path).await;

@@ -16,6 +16,9 @@ const SYSV_ASKS_LOGIND: u32 = 251;
 /// The first version with `systemctl soft-reboot`.
 const SOFT_REBOOT: u32 = 254;
 
+/// The first version in which locks that block hold for root, too.
+const OBEYED_BY_ROOT: u32 = 257;
+
 const NOT_HELD: &str = "the shutdown lock is not held: a shutdown would not wait for the pods";
 pub(super) const RELOAD_LOGIND: &str = "systemctl kill -s HUP systemd-logind";
 
@@ -221,6 +224,31 @@ pub(super) fn delay(facts: &Facts) -> Option<Finding> {
     }
     let fixed = fix_delay(facts, finding, setting.map(|setting| &*setting.file), wanted);
     Some(if facts.live { fixed.fix(RELOAD_LOGIND) } else { fixed })
+}
+
+/// Pods that hold shutdowns are obeyed.
+pub(super) fn guard(facts: &Facts) -> Option<Finding> {
+    const CHECK: Check = Check::new(
+        "guard",
+        Area::Shutdown,
+        "a pod that holds shutdowns is interrupted by whoever does not know of it",
+    );
+    let guard = facts.agent.known()?.guard.as_ref()?;
+    let pods = guard.pods.iter().map(|pod| format!("{}/{}", pod.namespace, pod.name));
+    let version = facts.system.known().and_then(|system| system.major());
+    let finding = match guard.state {
+        LockState::Held => CHECK.info("pods hold shutdowns, which logind refuses"),
+        _ => CHECK
+            .warning("pods hold shutdowns, and logind does not refuse them")
+            .saw(guard.why.clone().unwrap_or_default()),
+    };
+    let finding = finding.saw_all(&pods.collect::<Vec<_>>());
+    Some(match version.filter(|version| *version < OBEYED_BY_ROOT) {
+        Some(version) => finding.saw(format!(
+            "systemd {version}: root is refused only with systemctl --check-inhibitors=yes"
+        )),
+        None => finding,
+    })
 }
 
 /// Which shutdowns end the pods in order here.

@@ -14,6 +14,9 @@ pub const CLEAN_SHUTDOWN: &str = "winddown.dev/CleanShutdown";
 /// A shutdown of the machine would not wait for the pods, and that has been so for a minute.
 pub const UNPROTECTED: &str = "winddown.dev/Unprotected";
 
+/// Pods hold shutdowns: the node is not to be restarted now. Absent while none does.
+pub(super) const SHUTDOWN_HELD: &str = "winddown.dev/ShutdownHeld";
+
 /// What of the node changes while the agent runs.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Changing {
@@ -27,6 +30,8 @@ pub(crate) struct Changing {
     pub(crate) clean: Clean,
     /// Why a shutdown would not wait.
     pub(crate) unprotected: Option<String>,
+    /// Which pods hold shutdowns.
+    pub(crate) held: Option<String>,
 }
 
 /// What the Node object says of what runs the pods.
@@ -71,6 +76,8 @@ pub(crate) fn facts(fixed: &NodeFacts, changing: &Changing) -> NodeFacts {
         facts.images.clone_from(&runtime.images);
     }
     facts.conditions = vec![clean(&changing.clean), unprotected(changing.unprotected.as_deref())];
+    let held = changing.held.as_deref();
+    facts.conditions.extend(held.map(|why| condition(SHUTDOWN_HELD, true, "PodsHold", why)));
     facts
 }
 

@@ -53,7 +53,7 @@ impl<R: Runtime> NodeTeller<R> {
             let known_now = *known.borrow_and_update();
             let node = self.cluster.node();
             let mut unprotected_at = None;
-            let (mut last, mut unprotected_by) = (String::new(), None);
+            let (mut last, mut unprotected_by, mut held) = (String::new(), None, None);
             gate.mark_unchanged();
             if let Some(end) = &mut self.end {
                 let end = end.now();
@@ -62,14 +62,14 @@ impl<R: Runtime> NodeTeller<R> {
                 node.set_draining(draining(end.draining));
                 unprotected_at = unheld(&end.lock, &mut unheld_since);
                 unprotected_by = unprotected(&end.lock, unprotected_at);
-                last = end.last;
+                (last, held) = (end.last, end.held);
             }
             if let Some(shortage) = &mut self.shortage {
                 let Shortage { memory, disk, pid } = shortage.now();
                 node.set_pressure(Pressure { memory, disk, pid });
             }
             found.mark_unchanged();
-            self.publish_facts(last, unprotected_by);
+            self.publish_facts(last, unprotected_by, held);
             if known_now {
                 self.cluster.node().set_ready(Ok(()));
             }
@@ -86,7 +86,7 @@ impl<R: Runtime> NodeTeller<R> {
         }
     }
 
-    fn publish_facts(&self, last: String, unprotected: Option<String>) {
+    fn publish_facts(&self, last: String, unprotected: Option<String>, held: Option<String>) {
         let found = self.core.fit.found();
         self.cluster.change(|changing| {
             if let Some(found) = found {
@@ -97,7 +97,7 @@ impl<R: Runtime> NodeTeller<R> {
             if !self.core.gate.is_shut() || matches!(changing.clean, Clean::Up(_)) {
                 changing.clean = Clean::Up(last);
             }
-            changing.unprotected = unprotected;
+            (changing.unprotected, changing.held) = (unprotected, held);
         });
     }
 }

@@ -23,6 +23,8 @@ pub struct NodeFacts {
     pub inhibitor: InhibitorFacts,
     /// Whether every pod could end by itself before this boot; none when that is not known.
     pub last_shutdown_graceful: Option<bool>,
+    /// Which of its pods hold shutdowns; none where none may.
+    pub guard: Option<GuardFacts>,
     /// How its pods started after the boot; none where they do not start in order.
     pub start: Option<StartFacts>,
     /// Whether it runs short of memory, of disk and of process ids.
@@ -50,6 +52,17 @@ pub struct InhibitorFacts {
     pub refused_signals: u64,
 }
 
+/// The pods of a node that hold shutdowns.
+#[derive(Clone, Debug, Default)]
+pub struct GuardFacts {
+    /// How many do.
+    pub holding: usize,
+    /// How many ask in vain, because their time is over.
+    pub expired: usize,
+    /// Whether the login manager refuses shutdowns for them.
+    pub blocked: bool,
+}
+
 /// How the pods of a node started after its boot.
 #[derive(Clone, Debug, Default)]
 pub struct StartFacts {
@@ -74,6 +87,27 @@ impl Collector for NodeFacts {
             Some(usage) => encode_process(&mut out, usage),
             None => Ok(()),
         }
+    }
+}
+
+impl GuardFacts {
+    fn encode(&self, out: &mut Document<'_, '_>) -> fmt::Result {
+        for (name, help, value) in [
+            ("winddown_guard_holding_pods", "Pods that hold shutdowns.", self.holding),
+            (
+                "winddown_guard_expired_pods",
+                "Running pods that hold shutdowns no longer, because their time is over.",
+                self.expired,
+            ),
+            (
+                "winddown_guard_lock_held",
+                "Whether the login manager refuses shutdowns for pods.",
+                usize::from(self.blocked),
+            ),
+        ] {
+            out.gauge(name, help, None, value)?;
+        }
+        Ok(())
     }
 }
 
@@ -175,6 +209,9 @@ impl NodeFacts {
                 None,
                 i64::from(graceful),
             )?;
+        }
+        if let Some(guard) = &self.guard {
+            guard.encode(out)?;
         }
         if let Some(start) = &self.start {
             start.encode(out)?;

@@ -101,6 +101,7 @@ impl<R: Runtime> Joined<R> {
             records: kept.records.clone(),
             carried,
             state_file: Some(StateFile::in_directory(&kept.state_directory)),
+            guard: self.guarded.guard(),
             work: self.work().to_vec(),
             recorder: Arc::clone(&core.recorders) as Arc<dyn Recorder>,
             progress: self.progress.clone(),

@@ -10,12 +10,12 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use winddown_control::api::{
     self, Check, DrainRequest, ErrorCode, NoticeBody, PlanShrink, PlannedGroup, PlannedPod,
-    PlannedWork, ReportList, ShutdownPlan, StartPlan, WithdrawAnswer,
+    PlannedWork, ReleaseAnswer, ReportList, ShutdownPlan, StartPlan, WithdrawAnswer,
 };
 use winddown_control::{ApiError, Peer};
 use winddown_shared::{Grace, InhibitorState, LockState, PodKiller, RequestReport, Runtime};
 use winddown_shutdown::{
-    Budget, Plan, Progress, ProgressPhase, Trigger, plan_with, plan_within, start_plan,
+    Budget, Guard, Plan, Progress, ProgressPhase, Trigger, plan_with, plan_within, start_plan,
 };
 
 use super::{Joined, last_boot, reports, start_view};
@@ -31,6 +31,7 @@ impl<R: Runtime> Section for Joined<R> {
         status.last_boot = self.kept.last_boot.status();
         status.shutdown_plan = self.plan_summary();
         status.start = self.ordered_start.status();
+        status.guard = self.guard_status();
     }
 
     fn facts(&self, facts: &mut NodeFacts) {
@@ -47,6 +48,7 @@ impl<R: Runtime> Section for Joined<R> {
         };
         facts.last_shutdown_graceful = self.kept.last_boot.graceful();
         facts.start = self.ordered_start.facts();
+        facts.guard = self.guarded.facts();
     }
 
     fn readiness(&self) -> Option<Check> {
@@ -107,6 +109,14 @@ impl<R: Runtime> ShutdownAnswers for Arc<Joined<R>> {
         self.end_notice().boxed()
     }
 
+    fn release(
+        &self,
+        namespace: String,
+        name: String,
+    ) -> BoxFuture<'_, Result<ReleaseAnswer, ApiError>> {
+        async move { self.release_pod(&namespace, &name).await }.boxed()
+    }
+
     fn reports(&self) -> BoxFuture<'_, Result<ReportList, ApiError>> {
         let store = self.kept.reports.clone();
         blocking(move || reports::list(&store)).boxed()
@@ -131,6 +141,7 @@ pub(super) struct End<R: Runtime> {
     progress: watch::Receiver<Progress>,
     known: watch::Receiver<bool>,
     drained: watch::Receiver<Draining>,
+    guard: watch::Receiver<Guard>,
 }
 
 impl<R: Runtime> Shows<NodeEnd> for End<R> {
@@ -145,10 +156,12 @@ impl<R: Runtime> Shows<NodeEnd> for End<R> {
         // What an earlier agent has begun goes on, until it is called off.
         let carried = !known && self.shutdown.core.gate.is_shut();
         let last = self.shutdown.kept.last_boot.status();
+        self.guard.mark_unchanged();
         NodeEnd {
             is_near: announced || runs || carried,
             draining: *self.drained.borrow_and_update(),
             lock: said.lock,
+            held: self.shutdown.held_by(),
             last: last.map(|last| last.text).unwrap_or_default(),
         }
     }
@@ -161,6 +174,7 @@ impl<R: Runtime> Shows<NodeEnd> for End<R> {
                 Ok(()) = self.progress.changed() => {}
                 Ok(()) = self.known.changed() => {}
                 Ok(()) = self.drained.changed() => {}
+                Ok(()) = self.guard.changed() => {}
                 else => std::future::pending().await,
             }
         }
@@ -178,18 +192,13 @@ impl<R: Runtime> Joined<R> {
             progress: self.progress.subscribe(),
             known: self.core.pods_known.subscribe(),
             drained: self.drained.subscribe(),
+            guard: self.guarded.guard(),
         }
     }
 
     fn lock(&self) -> api::LockStatus {
-        use winddown_shared::LockState;
         let said = self.inhibitor.state().borrow().clone();
-        let (state, why) = match said.lock {
-            LockState::Held => (api::LockState::Held, None),
-            LockState::Released => (api::LockState::Released, None),
-            LockState::Waiting { why } => (api::LockState::Waiting, Some(why.to_string())),
-            LockState::Absent { why } => (api::LockState::Absent, Some(why.to_string())),
-        };
+        let (state, why) = lock_state(&said.lock);
         api::LockStatus {
             state,
             why,
@@ -233,7 +242,9 @@ impl<R: Runtime> Joined<R> {
     fn view_of(&self, plan: &Plan) -> ShutdownPlan {
         let set_by = self.inhibitor.state().borrow().delay_set_by.clone();
         let pods_unknown = !self.core.workers.running().known;
-        ShutdownPlan { pods_unknown, ..plan_view(plan, set_by.as_deref()) }
+        let mut view = ShutdownPlan { pods_unknown, ..plan_view(plan, set_by.as_deref()) };
+        view.warnings.extend(self.held_by());
+        view
     }
 
     /// What a shutdown would do now, within the time that logind really gives.
@@ -262,6 +273,15 @@ impl<R: Runtime> Joined<R> {
                 })
                 .collect(),
         }
+    }
+}
+
+pub(super) fn lock_state(lock: &LockState) -> (api::LockState, Option<String>) {
+    match lock {
+        LockState::Held => (api::LockState::Held, None),
+        LockState::Released => (api::LockState::Released, None),
+        LockState::Waiting { why } => (api::LockState::Waiting, Some(why.to_string())),
+        LockState::Absent { why } => (api::LockState::Absent, Some(why.to_string())),
     }
 }
 

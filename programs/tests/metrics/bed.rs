@@ -13,7 +13,7 @@ use winddown_api_client::{ClusterConfig, Connection, Credentials};
 use winddown_cluster::after_boot::AfterBootPolicy;
 use winddown_cluster::node::{NodeFacts, NodeSettings};
 use winddown_cluster::pods::OrphanPolicy;
-use winddown_config::{Config, EvictionSettings, ShutdownPeriods};
+use winddown_config::{Config, EvictionSettings, GuardedNamespace, ShutdownPeriods};
 use winddown_control::AgentApi;
 use winddown_eviction::Reclaimable;
 use winddown_fakes::{FakeInhibitor, FakeRuntime, pod_with};
@@ -67,12 +67,15 @@ impl Bed {
             // The real disk may be as full as it likes.
             eviction: thresholds(),
             shutdown: ShutdownPeriods::Total { total: secs(30), critical: secs(10) }.into(),
+            shutdown_guard: vec![GuardedNamespace::default()],
             start_group_timeout: secs(1),
             ..Config::default()
         };
         let wall = WallClock::fixed(WallTime::from_second(1_800_000_000).unwrap());
         let configured = Configured::of(config, wall.now());
         let shutdown = configured.shutdown(Arc::new(login.clone())).refused_signals(|| 3);
+        let released = || watch::Sender::new(LockState::Released).subscribe();
+        let shutdown = shutdown.guard(configured.guard(|_| released()));
         let node = Node::builder(Arc::new(runtime.clone()))
             .clocks(wall, BootClock::new(Duration::default))
             .settings(configured.settings())

@@ -8,7 +8,8 @@ use serde_json::Value;
 use crate::agent::{Bed, LIMIT, manifest};
 
 /// A threshold is met, and nobody is ended for it.
-const CONFIG: &str = "shutdownGracePeriod: 20s\nstartGroupTimeout: 5s\nevictionShadow: true\n\
+const CONFIG: &str = "shutdownGracePeriod: 20s\nstartGroupTimeout: 5s\n\
+                      shutdownGuard: [{namespace: default, timeout: 1h}]\nevictionShadow: true\n\
                       evictionHard: {memory.available: 1Ki, nodefs.available: 99.9999%}\n\
                       shutdownNotices: {file: /run/winddown/notice}\n";
 
@@ -39,10 +40,12 @@ pub(crate) fn answers(command: &mut Command) -> Vec<Value> {
 pub(crate) fn start() -> Bed {
     let fields = "priority: 10\nrestartPolicy: Never\nterminationGracePeriodSeconds: 10";
     let pod = |name, command: &str| (name, manifest(name, fields, &format!("command: {command}")));
+    let label = "namespace: default, labels: {winddown.dev/shutdown-guard: 'true'}";
+    let asking = |(name, text): (_, String)| (name, text.replace("namespace: default", label));
     let bed = Bed::start(
         CONFIG,
         &[
-            pod("web", &format!("[sleep, '3600']\n{KEEPS}")),
+            asking(pod("web", &format!("[sleep, '3600']\n{KEEPS}"))),
             pod("dns", &format!("[sleep, '3600']\n{KEEPS}")),
             pod("job", "['true']"),
             ("broken", "kind: Pod\n".to_owned()),

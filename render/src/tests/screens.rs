@@ -5,7 +5,8 @@ use super::fixtures::{
 };
 use crate::{View, plan, status};
 use winddown_control::api::{
-    LastBootStatus, NoticeStatus, PlanShrink, PlannedGroup, PlannedPod, ShutdownPlan, Status,
+    GuardStatus, HoldingPod, LastBootStatus, LockState, NoticeStatus, PlanShrink, PlannedGroup,
+    PlannedPod, ShutdownPlan, Status,
 };
 
 const SCREEN: View = View { width: Some(80), color: false, wide: false };
@@ -17,6 +18,24 @@ fn check(name: &str, node: &Status) {
 #[test]
 fn a_fresh_node_says_that_it_is_protected_and_where_to_put_pods() {
     check("fresh", &fresh());
+}
+
+#[test]
+fn pods_that_hold_shutdowns_are_named_and_it_is_said_whether_that_helps() {
+    let mut node = five_pods();
+    let pod =
+        HoldingPod { namespace: "shop".into(), name: "backup".into(), ..HoldingPod::default() };
+    let pod = HoldingPod { until: Some(at("12:10:00")), ..pod };
+    let mut said = |state, why: Option<&str>| {
+        let why = why.map(str::to_owned);
+        node.guard = Some(GuardStatus { state, why, pods: vec![pod.clone()] });
+        let text = status(&node, &View { width: None, ..SCREEN });
+        text.lines().find(|line| line.starts_with("guard")).unwrap().to_owned()
+    };
+    let held = said(LockState::Held, None);
+    assert_eq!(held, "guard      shutdowns are refused for shop/backup, 10 min more at most");
+    let waiting = said(LockState::Waiting, Some("Inhibit: refused"));
+    assert!(waiting.contains("shutdowns are NOT refused (Inhibit: refused) for shop/backup"));
 }
 
 #[test]

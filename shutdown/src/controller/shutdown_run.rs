@@ -268,12 +268,19 @@ impl<K: PodKiller> ShutdownController<K> {
             notice: None,
             endpoint_drain: None,
             resumed: Vec::new(),
-            warnings: Vec::new(),
+            warnings: self.held_by(),
         };
         let started_boot = self.parts.boot_clock.now().saturating_sub(started.elapsed());
         let mut journal = self.journal(header, started, started_boot);
         journal.stand(&context);
         ShutdownRun { policy, started, context, journal, carried: None }
+    }
+
+    /// The pods that hold shutdowns, for the report of one that took place.
+    fn held_by(&self) -> Vec<String> {
+        let guard = self.parts.guard.borrow();
+        let past = |pod| format!("{pod} held shutdowns, and this one did not ask");
+        guard.holding().map(|(_, hold)| past(&hold.pod)).collect()
     }
 
     fn resume(&self, policy: Arc<Policy>, signal: &SignalState, record: RunRecord) -> ShutdownRun {

@@ -168,6 +168,7 @@ impl Setup {
             records: Vec::new(),
             carried: None,
             state_file: self.state_file,
+            guard: watch::Sender::default().subscribe(),
             work: self.work,
             recorder: Arc::new(recorder.clone()),
             progress: progress.clone(),

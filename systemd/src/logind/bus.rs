@@ -262,7 +262,7 @@ fn find(list: &[Inhibitor], who: &str, uid: u32, pid: u32) -> Listed {
 }
 
 /// Sorts an error by what can be done about it.
-fn translate(call: &'static str, error: &zbus::Error, after: Duration) -> CallError {
+pub(super) fn translate(call: &'static str, error: &zbus::Error, after: Duration) -> CallError {
     let detail = error.to_string();
     match error {
         zbus::Error::InputOutput(io) if io.kind() == std::io::ErrorKind::TimedOut => {

@@ -62,6 +62,8 @@ pub enum Manner {
     Hog,
     /// It ends, and is never ready.
     NeverReady,
+    /// It ends, and holds shutdowns where it may.
+    Holding,
 }
 
 /// What a pod wrote down. Times are nanoseconds since 1970, by the clock that node and host share.
@@ -104,7 +106,7 @@ impl TestPod {
     pub fn command(&self) -> [String; 5] {
         let seconds = f64::from(self.stop_ms) / 1000.0;
         let manner = match self.manner {
-            Manner::Willing | Manner::NeverReady => "willing",
+            Manner::Willing | Manner::NeverReady | Manner::Holding => "willing",
             Manner::Deaf => "deaf",
             Manner::Stuck => "stuck",
             Manner::Hog => "hog",
@@ -146,10 +148,14 @@ impl TestPod {
             spec["securityContext"] = serde_json::json!({ "runAsUser": user });
         }
         spec["containers"] = serde_json::json!([container]);
+        let mut metadata = serde_json::json!({ "name": self.name });
+        if self.manner == Manner::Holding {
+            metadata["labels"] = serde_json::json!({ "winddown.dev/shutdown-guard": "true" });
+        }
         serde_json::json!({
             "apiVersion": "v1",
             "kind": "Pod",
-            "metadata": { "name": self.name },
+            "metadata": metadata,
             "spec": spec,
         })
         .to_string()

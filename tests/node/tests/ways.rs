@@ -12,6 +12,7 @@
 
 mod down;
 mod emulated;
+mod guard;
 mod notice;
 mod scheduled;
 mod socket;

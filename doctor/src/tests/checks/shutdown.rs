@@ -3,7 +3,7 @@
 use super::super::*;
 use super::Severity::{Info, Ok as Well, Problem, Warning};
 use super::check;
-use winddown_control::api::{LockState, Phase, ReportEntry};
+use winddown_control::api::{GuardStatus, HoldingPod, LockState, Phase, ReportEntry};
 
 /// Every user may take a delay lock, in whatever name.
 #[test]
@@ -17,6 +17,13 @@ fn a_lock_that_another_user_took_in_the_agents_name_protects_nothing() {
     let decoy = LockView { uid: 1000, ..lock("kubelet") };
     known(&mut facts.login).locks.push(decoy);
     assert_eq!(finding(&facts, "kubelet").unwrap().severity, Well);
+}
+
+fn guard(state: LockState) -> GuardStatus {
+    let pod =
+        HoldingPod { namespace: "batch".into(), name: "backup".into(), ..HoldingPod::default() };
+    let why = (state != LockState::Held).then(|| "no logind".to_owned());
+    GuardStatus { state, why, pods: vec![pod] }
 }
 
 #[test]
@@ -45,6 +52,22 @@ fn what_is_wrong_with_the_agent_and_its_lock_is_found() {
             Problem,
             "",
             "restart",
+        ),
+        (
+            "a pod that holds shutdowns",
+            |f| known(&mut f.agent).guard = Some(guard(LockState::Held)),
+            "guard",
+            Info,
+            "batch/backup",
+            "",
+        ),
+        (
+            "one that is not obeyed",
+            |f| known(&mut f.agent).guard = Some(guard(LockState::Waiting)),
+            "guard",
+            Warning,
+            "no logind",
+            "",
         ),
         (
             "a shutdown under way",

@@ -34,6 +34,13 @@ fn what_is_not_known_stays_as_it_was_at_the_start() {
 }
 
 #[test]
+fn pods_that_hold_shutdowns_are_a_condition_while_they_do() {
+    let held = now(|changing| changing.held = Some("pod batch/backup".to_owned()));
+    assert_eq!(condition(&held, SHUTDOWN_HELD), ["True", "PodsHold", "pod batch/backup"]);
+    assert!(now(|_| {}).conditions.iter().all(|one| one.type_ != SHUTDOWN_HELD));
+}
+
+#[test]
 fn what_is_known_is_said_in_the_apis_own_units() {
     let amounts = |cpu, memory| -> Allocatable {
         [

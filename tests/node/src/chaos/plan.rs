@@ -88,6 +88,11 @@ impl Schedule {
         if phase != Phase::Eviction && chance.one_in(4) {
             pods.push(never_ready(runtime));
         }
+        // A later systemd would refuse the power-off.
+        if phase != Phase::Eviction && suite == Suite::Bookworm && chance.one_in(3) {
+            let pod = TestPod { manner: Manner::Holding, ..TestPod::new("holding", CRITICAL, 100) };
+            pods.push(placed(pod, runtime));
+        }
         Self { seed, phase, runtime, suite, pods, strikes, rests }
     }
 
@@ -101,6 +106,11 @@ impl Schedule {
     /// Whether the pods start in order, the first group with one that is never ready.
     pub(super) fn starts_in_order(&self) -> bool {
         self.pods.iter().any(|pod| pod.manner == Manner::NeverReady)
+    }
+
+    /// Whether a pod holds shutdowns. That of the schedule does not ask.
+    pub(super) fn is_held(&self) -> bool {
+        self.pods.iter().any(|pod| pod.manner == Manner::Holding)
     }
 
     /// Whether one of the faults is `fault`.
@@ -234,12 +244,13 @@ mod tests {
     }
 
     #[test]
-    fn pods_start_in_order_in_every_phase_but_that_of_eviction_and_on_every_runtime() {
-        let in_order = many().filter(Schedule::starts_in_order);
-        let drawn: BTreeSet<_> = in_order.map(|s| (s.phase, s.runtime)).collect();
-        let runtimes = [Runtime::Process, Runtime::Cluster, Runtime::Containerd];
-        let phases = Phase::ALL.into_iter().filter(|phase| *phase != Phase::Eviction);
-        assert_eq!(drawn, phases.flat_map(|p| runtimes.map(|r| (p, r))).collect());
+    fn pods_start_in_order_or_hold_shutdowns_in_every_phase_but_that_of_eviction() {
+        for is_so in [Schedule::starts_in_order, Schedule::is_held] {
+            let drawn: BTreeSet<_> = many().filter(is_so).map(|s| (s.phase, s.runtime)).collect();
+            let runtimes = [Runtime::Process, Runtime::Cluster, Runtime::Containerd];
+            let phases = Phase::ALL.into_iter().filter(|phase| *phase != Phase::Eviction);
+            assert_eq!(drawn, phases.flat_map(|p| runtimes.map(|r| (p, r))).collect());
+        }
     }
 
     #[test]

@@ -227,7 +227,10 @@ impl<'a> Stage<'a> {
         self.pods.add(&self.scenario.node, &self.scenario.pods)?;
         self.delay_is_kept().await?;
         self.asked.push(now());
-        self.scenario.node.run(&["systemctl", "poweroff"]).await?;
+        let past_the_guard = self.schedule.is_held().then_some("--ignore-inhibitors");
+        let asked: Vec<&str> =
+            ["systemctl", "poweroff"].into_iter().chain(past_the_guard).collect();
+        self.scenario.node.run(&asked).await?;
         Ok(())
     }
 
@@ -341,6 +344,9 @@ async fn install(node: &Node, schedule: &Schedule) -> TestResult {
     let mut more = format!("shutdownNotices:\n  file: {NOTICE}\n");
     if schedule.starts_in_order() {
         more.push_str("startGroupTimeout: 1s\n");
+    }
+    if schedule.is_held() {
+        more.push_str("shutdownGuard: [{namespace: default, timeout: 1h}]\n");
     }
     if schedule.runtime == Runtime::Cluster {
         more.push_str(&format!("mode: cluster\nkubeconfig: {KUBECONFIG}\n"));

@@ -93,7 +93,7 @@ fn reported(round: &Round, setup: &Setup, report: &Value) -> TestResult {
             continue;
         }
         let expected = match pod.manner {
-            Manner::Willing | Manner::Hog | Manner::NeverReady => "exited",
+            Manner::Willing | Manner::Hog | Manner::NeverReady | Manner::Holding => "exited",
             Manner::Deaf | Manner::Stuck => {
                 outcome = "forced";
                 "killed"

@@ -74,7 +74,7 @@ pub(super) fn nobody_is_killed_before_the_grace(record: &Record) -> Verdict {
             Manner::Deaf => within(&log.terms, lived).next(),
             // One that stands still writes nothing down; it is asked no sooner than the first shutdown.
             Manner::Stuck => Some(first.max(lived.0)),
-            Manner::Willing | Manner::Hog | Manner::NeverReady => None,
+            Manner::Willing | Manner::Hog | Manner::NeverReady | Manner::Holding => None,
         };
         let Some(asked) = asked else { continue };
         let had = ended.saturating_sub(asked);

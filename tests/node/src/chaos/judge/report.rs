@@ -40,7 +40,7 @@ pub(super) fn the_report_is_complete(record: &Record) -> Verdict {
         }
         let end = said["end"].as_str().unwrap_or_default();
         let expected = match pod.manner {
-            Manner::Willing | Manner::NeverReady => end == "exited",
+            Manner::Willing | Manner::NeverReady | Manner::Holding => end == "exited",
             Manner::Deaf | Manner::Stuck => end == "killed",
             Manner::Hog => matches!(end, "exited" | "killed"),
         };

@@ -1,0 +1,134 @@
+//! Pods that hold shutdowns.
+
+use std::sync::OnceLock;
+
+use winddown_config::GuardedNamespace;
+use winddown_control::api;
+use winddown_shared::ShutdownBlock;
+
+use super::*;
+
+/// What stands for logind: grants the lock as soon as it is wanted.
+struct Logind {
+    wanted: watch::Receiver<Option<ShutdownBlock>>,
+    lock: watch::Sender<LockState>,
+}
+
+impl Logind {
+    async fn follow(&self) {
+        tokio::time::sleep(secs(1)).await;
+        let held = self.wanted.borrow().is_some();
+        self.lock.send_replace(if held { LockState::Held } else { LockState::Released });
+    }
+
+    fn told(&self) -> Option<String> {
+        self.wanted.borrow().as_ref().map(|block| block.who.clone())
+    }
+}
+
+/// A node on which pods of `default` may hold shutdowns for a minute, and its logind.
+fn guarded(state: tempfile::TempDir, clock: BootClock, runtime: FakeRuntime) -> (Bench, Logind) {
+    let made = Arc::new(OnceLock::new());
+    let makes = Arc::clone(&made);
+    let b = bench_with(state, clock, runtime, held(), move |parts| {
+        let mut config = Config::clone(&parts.configuration.config);
+        let one = GuardedNamespace { namespace: "default".to_owned(), timeout: secs(60) };
+        config.shutdown_guard = vec![one];
+        parts.configuration.config = Arc::new(config);
+        parts.guard = Some(Box::new(move |configured| {
+            configured.guard(|wanted| {
+                let lock = watch::Sender::new(LockState::Released);
+                let shown = lock.subscribe();
+                let _ = makes.set(Logind { wanted, lock });
+                shown
+            })
+        }));
+    });
+    (b, Arc::into_inner(made).and_then(OnceLock::into_inner).unwrap())
+}
+
+fn first() -> (Bench, Logind) {
+    guarded(tempfile::tempdir().unwrap(), boot_clock(), FakeRuntime::default())
+}
+
+fn asking(name: &str) -> Pod {
+    let mut object = kube::Pod::clone(&pod(name, 0, 30));
+    let label = (winddown_shutdown::GUARD_LABEL.to_owned(), "true".to_owned());
+    object.metadata.labels = Some([label].into());
+    Pod::new(object).unwrap()
+}
+
+fn guard_of(b: &Bench) -> Option<api::GuardStatus> {
+    b.node.status().guard
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_holds_shutdowns_for_its_time_and_everything_says_so() {
+    let (b, logind) = first();
+    assert!(logind.told().is_none() && guard_of(&b).is_none());
+    b.want(&[&asking("backup"), &pod("web", 0, 30)]).await;
+    assert_eq!(logind.told().as_deref(), Some("winddown: pod default/backup"));
+    let status = guard_of(&b).unwrap();
+    assert_eq!((status.state, status.pods.len()), (api::LockState::Released, 1));
+    logind.follow().await;
+    assert_eq!(guard_of(&b).unwrap().state, api::LockState::Held);
+    let text = b.node.metrics();
+    assert!(text.contains("\nwinddown_guard_holding_pods 1\n"), "{text}");
+    assert!(text.contains("\nwinddown_guard_lock_held 1\n"), "{text}");
+    let plan = b.node.shutdown_plan(None);
+    assert!(plan.warnings.iter().any(|said| said.contains("pod default/backup")), "{plan:?}");
+
+    tokio::time::sleep(secs(60)).await;
+    assert!(logind.told().is_none() && guard_of(&b).is_none());
+    assert!(b.node.metrics().contains("\nwinddown_guard_expired_pods 1\n"));
+    assert!(b.runtime.stops().is_empty(), "it runs on");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_operator_releases_a_pod_and_only_one_that_holds() {
+    let (b, logind) = first();
+    b.want(&[&asking("backup"), &asking("other"), &pod("web", 0, 30)]).await;
+    logind.follow().await;
+    let answer = b.node.release("default", "backup").await.unwrap();
+    assert_eq!(answer.still_held_by, ["default/other"]);
+    for name in ["backup", "web", "none"] {
+        let error = b.node.release("default", name).await.unwrap_err();
+        assert_eq!(error.code, ErrorCode::NotFound, "{name}");
+    }
+    let released = b.node.release("default", "other");
+    let (answer, ()) = tokio::join!(released, logind.follow());
+    assert!(answer.unwrap().still_held_by.is_empty() && logind.told().is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hold_goes_on_under_the_next_agent_with_the_rest_of_its_time() {
+    let (b, _) = first();
+    let pods = [asking("backup"), asking("released")];
+    b.want(&[&pods[0], &pods[1]]).await;
+    let released = b.node.release("default", "released").await.unwrap();
+    assert_eq!(released.still_held_by, ["default/backup"]);
+    tokio::time::sleep(secs(40)).await;
+    let (state, clock, runtime, _) = b.stop();
+    // It has not said what runs yet.
+    runtime.fail(true);
+    let (b, logind) = guarded(state, clock, runtime);
+    tokio::time::sleep(secs(1)).await;
+    assert_eq!(logind.told().as_deref(), Some("winddown: pod default/backup"));
+    b.runtime.fail(false);
+    b.want(&[&pods[0], &pods[1]]).await;
+    assert_eq!(logind.told().as_deref(), Some("winddown: pod default/backup"));
+    tokio::time::sleep(secs(20)).await;
+    assert!(logind.told().is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shutdown_that_did_not_ask_ends_the_pods_and_the_report_names_who_held_it() {
+    let (b, logind) = first();
+    b.want(&[&asking("backup")]).await;
+    b.login.prepare();
+    b.released().await;
+    assert!(logind.told().is_none(), "a lock that blocks is of no more use");
+    let report = b.report();
+    assert_eq!(report.warnings, ["default/backup held shutdowns, and this one did not ask"]);
+    assert_eq!(report.outcome, Outcome::Clean);
+}
