@@ -86,6 +86,8 @@ pub struct Config {
     pub extended_resources: BTreeMap<String, String>,
     /// `nodeLabels`, validated.
     pub node_labels: BTreeMap<String, String>,
+    /// `allowedUnsafeSysctls`: kernel parameters beside the safe ones that pods may set; with `*` at the end, beginnings.
+    pub allowed_unsafe_sysctls: Vec<String>,
     /// `preemptionStrategy`.
     pub preemption_strategy: winddown_preemption::Strategy,
     /// `nodeStatusUpdateFrequency`.
@@ -243,6 +245,7 @@ impl Default for Config {
             max_pods: 110,
             extended_resources: BTreeMap::new(),
             node_labels: BTreeMap::new(),
+            allowed_unsafe_sysctls: Vec::new(),
             preemption_strategy: winddown_preemption::Strategy::default(),
             node_status_update_frequency: Duration::from_secs(10),
             resolv_conf: PathBuf::from("/etc/resolv.conf"),

@@ -113,6 +113,8 @@ pub enum Kind {
     Words(&'static [&'static str]),
     /// A list of IP addresses.
     Addresses,
+    /// A list of texts of the form that this regular expression describes roughly.
+    Texts(&'static str),
     /// A mapping from names to values.
     Map { names: Names, value: &'static Kind },
     /// A mapping with these fields.
@@ -339,6 +341,7 @@ impl Kind {
             Self::Quantity => "quantity",
             Self::Words(_) => "list of words",
             Self::Addresses => "list of addresses",
+            Self::Texts(_) => "list of texts",
             Self::Map { .. } => "mapping from names to values",
             Self::Object(_) => "mapping",
             Self::List(_) => "list of mappings",

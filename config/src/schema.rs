@@ -75,6 +75,9 @@ fn of_kind(kind: &Kind) -> Value {
         Kind::Addresses => {
             json!({"type": "array", "items": {"type": "string", "pattern": "^[0-9a-fA-F.:]+$"}})
         }
+        Kind::Texts(pattern) => {
+            json!({"type": "array", "items": {"type": "string", "pattern": pattern}})
+        }
         Kind::Map { names, value } => {
             let names = match names {
                 Names::Words(words) => json!({"enum": words}),

@@ -44,6 +44,7 @@ impl LocalNode {
             allocatable,
             os: OS.into(),
             supplemental_groups_policy: false,
+            unsafe_sysctls: Vec::new(),
         }
     }
 }

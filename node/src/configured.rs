@@ -157,6 +157,7 @@ fn settings(configuration: &Configuration) -> Settings {
         host_ips: Arc::new(move || addresses.cluster.node_addresses()),
         reserved: Arc::new(move |capacity| allocatable_config(&reserved, capacity)),
         labels: config.node_labels.clone(),
+        unsafe_sysctls: config.allowed_unsafe_sysctls.clone(),
     }
 }
 

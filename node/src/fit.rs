@@ -120,7 +120,10 @@ impl Fit {
             host_name: machine.host_name.clone(),
             labels: settings.labels.clone(),
         };
-        let own = Arc::new(node.view(reserved.allocatable(&capacity)));
+        let own = Arc::new(NodeView {
+            unsafe_sysctls: settings.unsafe_sysctls.clone(),
+            ..node.view(reserved.allocatable(&capacity))
+        });
         self.find(reserved.capacity(&capacity), own);
     }
 

@@ -23,6 +23,8 @@ pub struct Settings {
     pub reserved: Arc<dyn Fn(&Capacity) -> AllocatableConfig + Send + Sync>,
     /// Labels of the node beside those that every node has.
     pub labels: BTreeMap<String, String>,
+    /// Kernel parameters beside the safe ones that pods may set: names, or beginnings with a `*` behind them.
+    pub unsafe_sysctls: Vec<String>,
 }
 
 /// Where settings came from.
@@ -54,6 +56,7 @@ impl Default for Settings {
                 extended: BTreeMap::new(),
             }),
             labels: BTreeMap::new(),
+            unsafe_sysctls: Vec::new(),
         }
     }
 }

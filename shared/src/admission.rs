@@ -27,6 +27,7 @@ pub(crate) use others::Places;
 pub use platform::platform_fits;
 pub use ports::HostPorts;
 pub use preemption::{AdmissionFailureHandler, Room, Victim, VictimPlan};
+pub use sysctls::sysctl_namespace;
 
 /// One question a new pod is asked. Must answer at once.
 pub trait AdmitHandler: Send + Sync + 'static {

@@ -65,7 +65,7 @@ mod workers;
 pub use admission::{
     Admission, AdmissionFailure, AdmissionFailureHandler, AdmitHandler, Allocatable, FitFailures,
     HostPorts, NodeFit, NodeSource, NodeUse, NodeView, Others, Rejection, Room, Verdict, Victim,
-    VictimPlan, fit_failures, platform_fits,
+    VictimPlan, fit_failures, platform_fits, sysctl_namespace,
 };
 pub use admission_gate::AdmissionGate;
 pub use backoff::{Backoff, fraction};

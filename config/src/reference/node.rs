@@ -1,7 +1,7 @@
 //! The node: what it is, what it has, and what is kept from its pods.
 
 use winddown_preemption::Strategy;
-use winddown_shared::Quantity;
+use winddown_shared::{Quantity, sysctl_namespace};
 use winddown_yaml::{Fields, names};
 
 use super::value::Word;
@@ -21,6 +21,7 @@ const LABELS: Kind = Kind::Map {
     names: Names::Like("^([^/]+/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$"),
     value: &Kind::Text { pattern: "^([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?$" },
 };
+const SYSCTLS: Kind = Kind::Texts("^(net|fs[./]mqueue|kernel)[./][-a-z0-9_./]*[*]?$");
 const ENDPOINT: Kind = Kind::Text { pattern: "^(unix:///.+)?$" };
 const NAME: Kind = Kind::Text { pattern: "^[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?$" };
 
@@ -81,6 +82,14 @@ pub(super) fn section() -> Section {
             )
             .check(label)
             .example("example.com/rack: r1")
+            .live(),
+        Top::new("allowedUnsafeSysctls", |c| &mut c.allowed_unsafe_sysctls, SYSCTLS)
+            .doc(
+                "Kernel parameters that pods may set beside the safe ones, each for itself alone: names, or \
+                 beginnings with `*` behind them. With `runtime: cri`.",
+            )
+            .check(sysctl)
+            .example("[net.core.somaxconn, 'kernel.msg*']")
             .live(),
         Top::choice("preemptionStrategy", |c| &mut c.preemption_strategy)
             .doc(
@@ -186,6 +195,14 @@ fn quantity(text: &str) -> Result<Quantity, String> {
         Ok(quantity) => Ok(quantity),
         Err(error) => Err(error.to_string()),
     }
+}
+
+fn sysctl(_: &str, pattern: &str) -> Option<String> {
+    let is_form = pattern.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_./*".contains(&b))
+        && pattern.find('*').is_none_or(|at| at + 1 == pattern.len());
+    let what = "is no kernel parameter that pods have for themselves: write one that begins with `net.`, `fs.mqueue.`, \
+                `kernel.msg`, `kernel.shm`, or `kernel.sem`";
+    (!is_form || sysctl_namespace(pattern).is_none()).then(|| what.to_owned())
 }
 
 fn label(name: &str, value: &str) -> Option<String> {

@@ -263,6 +263,10 @@ fn the_reader_accepts_the_bounds_and_nothing_beyond() {
                     ["[ten]", "10.96.0.10", "[10.96.0.300]", "[[10.96.0.1]]"].map(str::to_owned),
                 );
             }
+            Kind::Texts(_) => {
+                good = vec![path[0].example.to_owned(), "[]".to_owned()];
+                bad.extend(["[a b]", "a", "[[a]]"].map(str::to_owned));
+            }
             Kind::Address(_) => bad.push("nowhere".to_owned()),
             Kind::Words(words) => good = vec![format!("[{}]", words.join(", ")), "[]".to_owned()],
             Kind::Map { .. } | Kind::Object(_) | Kind::List(_) | Kind::Text { .. } => {}

@@ -342,6 +342,25 @@ impl<V: Value> Value for Option<V> {
     }
 }
 
+impl Value for Vec<String> {
+    fn read(field: &Field, fields: &mut Fields<'_, '_>) -> Option<Self> {
+        let items = list(field, fields, &format!("a list such as {}", field.example))?;
+        let mut all = Self::with_capacity(items.len());
+        for item in items {
+            let text = item.text().unwrap_or(item.kind());
+            match checked(field, field.name, text) {
+                Ok(text) => all.push(text),
+                Err(what) => fields.fail(field.name, item.at, format!("`{text}` {what}")),
+            }
+        }
+        Some(all)
+    }
+
+    fn written(&self, _: &Field) -> Json {
+        json!(self)
+    }
+}
+
 impl Value for Vec<IpAddr> {
     /// A list, or a text with commas.
     fn read(field: &Field, fields: &mut Fields<'_, '_>) -> Option<Self> {

@@ -25,6 +25,8 @@ pub struct NodeView {
     pub os: Arc<str>,
     /// Whether the runtime can apply `supplementalGroupsPolicy: Strict`.
     pub supplemental_groups_policy: bool,
+    /// Kernel parameters beside the safe ones that its pods may set: names, or beginnings with a `*` behind them.
+    pub unsafe_sysctls: Vec<String>,
 }
 
 /// What a node has for pods: cpu in thousandths, all else in base units.
@@ -55,6 +57,7 @@ impl NodeView {
             supplemental_groups_policy: features
                 .and_then(|features| features.supplemental_groups_policy)
                 .unwrap_or(false),
+            unsafe_sysctls: Vec::new(),
         }
     }
 

@@ -26,7 +26,7 @@ pub fn platform_fits(pod: &Pod, node: &NodeView) -> Result<(), Rejection> {
             "Failed to admit pod as the OS field doesn't match node OS",
         ));
     }
-    if let Some(why) = sysctls::forbidden(pod) {
+    if let Some(why) = sysctls::forbidden(pod, &node.unsafe_sysctls) {
         return Err(never("SysctlForbidden", &why));
     }
     let groups = spec.security_context.as_ref();

@@ -5,7 +5,7 @@ use crate::Pod;
 /// The parameters that a pod has for itself alone and that harm no other, as the kubelet's default has them. All
 /// kernels that winddown runs on have them per namespace.
 const SAFE: [&str; 12] = [
-    IPC,
+    "kernel.shm_rmid_forced",
     "net.ipv4.ip_local_port_range",
     "net.ipv4.tcp_syncookies",
     "net.ipv4.ping_group_range",
@@ -18,24 +18,45 @@ const SAFE: [&str; 12] = [
     "net.ipv4.tcp_rmem",
     "net.ipv4.tcp_wmem",
 ];
-/// The only one of them that belongs to the IPC namespace; the others belong to that of the network.
-const IPC: &str = "kernel.shm_rmid_forced";
 
-/// Why the pod may not set one of the parameters that it asks for, in the kubelet's words.
-pub(super) fn forbidden(pod: &Pod) -> Option<String> {
+/// The namespace, `IPC` or `Net`, of a kernel parameter, or of all that begin with what is before a `*`. None if it is the
+/// host's, as far as the kubelet knows.
+pub fn sysctl_namespace(pattern: &str) -> Option<&'static str> {
+    let name = with_dots(pattern);
+    let name = name.split_once('*').map_or(&*name, |(prefix, _)| prefix);
+    match name.strip_prefix("kernel.") {
+        Some("sem" | "shm" | "shmall" | "shmmax" | "shmmni" | "shm_rmid_forced") => Some("IPC"),
+        Some("msg" | "msgmax" | "msgmnb" | "msgmni") => Some("IPC"),
+        _ if name.starts_with("fs.mqueue.") => Some("IPC"),
+        _ => name.starts_with("net.").then_some("Net"),
+    }
+}
+
+/// Why the pod may not set one of the parameters that it asks for, in the kubelet's words. `allowed` are those beside
+/// the safe ones that it may.
+pub(super) fn forbidden(pod: &Pod, allowed: &[String]) -> Option<String> {
     let spec = pod.spec.as_ref()?;
     let asked = spec.security_context.as_ref()?.sysctls.as_deref()?;
     asked.iter().find_map(|sysctl| {
         let name = with_dots(&sysctl.name);
-        let (namespace, is_hosts) = match &*name {
-            IPC => ("IPC", spec.host_ipc == Some(true)),
-            name if SAFE.contains(&name) => ("Net", spec.host_network == Some(true)),
-            name => return Some(format!("forbidden sysctl: {name:?} not allowlisted")),
+        let mut all = SAFE.into_iter().chain(allowed.iter().map(String::as_str));
+        let namespace = all.find(|pattern| covers(pattern, &name)).and_then(sysctl_namespace);
+        let Some(namespace) = namespace else {
+            return Some(format!("forbidden sysctl: {name:?} not allowlisted"));
         };
-        is_hosts.then(|| {
+        let is_hosts = if namespace == "IPC" { spec.host_ipc } else { spec.host_network };
+        (is_hosts == Some(true)).then(|| {
             format!("forbidden sysctl: {name:?} not allowed with host {namespace} enabled")
         })
     })
+}
+
+fn covers(pattern: &str, name: &str) -> bool {
+    let pattern = with_dots(pattern);
+    match pattern.split_once('*') {
+        Some((prefix, _)) => name.starts_with(prefix),
+        None => pattern == name,
+    }
 }
 
 /// `net/ipv4/a.b` is written `net.ipv4.a/b` too (sysctl.d(5)).

@@ -104,3 +104,38 @@ fn a_pod_sets_only_the_kernel_parameters_that_harm_no_other() {
     let refused = forbidden("\"net.ipv4.tcp_rmem\" not allowed with host Net enabled");
     assert_eq!(asks("net.ipv4.tcp_wmem", json!({"hostNetwork": true})), refused);
 }
+
+#[test]
+fn unsafe_kernel_parameters_are_set_where_the_node_allows_them_in_namespaces_of_the_pods_own() {
+    let patterns = ["kernel.msg*", "net/core/somaxconn", "fs.mqueue.*", "net.ipv4.conf.*"];
+    let unsafe_sysctls = patterns.map(str::to_owned).to_vec();
+    let node = NodeView { unsafe_sysctls, ..machine1() };
+    let asks = |name: &str, more: serde_json::Value| {
+        let sysctls = json!([{"name": name, "value": "1"}]);
+        let mut spec = json!({"containers": [], "securityContext": {"sysctls": sysctls}});
+        spec.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        platform_fits(&pod("u", &spec), &node).err().map(|refused| refused.message.to_string())
+    };
+    for name in
+        ["kernel.msgmax", "net.core.somaxconn", "fs/mqueue/msg_max", "net/ipv4/conf/eth0.1/x"]
+    {
+        assert_eq!(asks(name, json!({})), None, "{name}");
+    }
+    for (name, host, why) in [
+        ("kernel.sem", "hostPID", "\"kernel.sem\" not allowlisted"),
+        ("net.core.somaxconn1", "hostPID", "\"net.core.somaxconn1\" not allowlisted"),
+        ("kernel.msgmax", "hostIPC", "\"kernel.msgmax\" not allowed with host IPC enabled"),
+        ("fs.mqueue.msg_max", "hostIPC", "\"fs.mqueue.msg_max\" not allowed with host IPC enabled"),
+        (
+            "net.core.somaxconn",
+            "hostNetwork",
+            "\"net.core.somaxconn\" not allowed with host Net enabled",
+        ),
+    ] {
+        let refused = Some(format!("forbidden sysctl: {why}"));
+        assert_eq!(asks(name, json!({host: true})), refused);
+    }
+    for host in ["kernel.*", "kernel.shm_*", "vm.swappiness", "network.x", "*"] {
+        assert_eq!(sysctl_namespace(host), None, "{host}");
+    }
+}
