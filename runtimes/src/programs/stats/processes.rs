@@ -44,31 +44,39 @@ impl Processes {
     /// for each of them.
     pub(crate) fn below(&self, proc_root: &Path, root: (i32, bool)) -> Option<Used> {
         let (root, is_own) = root;
-        let (mut used, mut ticks, mut found) = (Used::default(), Some(0_u64), false);
+        let mut found = false;
+        let mut used = Used { cpu: Some(Duration::ZERO), ..Used::default() };
         let is_root = |child: &&(i32, u64)| child.0 == root;
         let mut left: Vec<(i32, u64)> = match is_own {
             true => self.children.values().flatten().find(is_root).copied().into_iter().collect(),
             false => self.children.get(&root).cloned().unwrap_or_default(),
         };
         while let Some((pid, threads)) = left.pop() {
-            let statm = fs::read_to_string(proc_root.join(pid.to_string()).join("statm"));
+            let of_process = |name| fs::read_to_string(proc_root.join(pid.to_string()).join(name));
+            let statm = of_process("statm");
             // It may have ended since.
             let Some(pages) = statm.ok().as_deref().and_then(own_pages) else { continue };
             found = true;
             used.memory = used.memory.saturating_add(pages.saturating_mul(page_size()));
             used.tasks = used.tasks.saturating_add(threads);
-            let stat = fs::read_to_string(proc_root.join(pid.to_string()).join("stat"));
-            let of_one = stat.ok().as_deref().and_then(own_ticks);
-            ticks = ticks.zip(of_one).map(|(sum, one)| sum.saturating_add(one));
+            let ticks = of_process("stat").ok().as_deref().and_then(own_ticks);
+            // Ticks are coarse, and metrics-server leaves out a pod with a container that has used none.
+            let exact = of_process("schedstat").ok().as_deref().and_then(ran).unwrap_or_default();
+            let of_one = ticks.map(|ticks| duration(ticks).max(exact));
+            used.cpu = used.cpu.zip(of_one).map(|(sum, one)| sum.saturating_add(one));
             left.extend(self.children.get(&pid).into_iter().flatten());
         }
-        used.cpu = ticks.map(|ticks| {
-            Duration::from_millis(
-                ticks.saturating_mul(1000) / rustix::param::clock_ticks_per_second(),
-            )
-        });
         found.then_some(used)
     }
+}
+
+fn duration(ticks: u64) -> Duration {
+    Duration::from_millis(ticks.saturating_mul(1000) / rustix::param::clock_ticks_per_second())
+}
+
+/// Of `/proc/PID/schedstat`: processor time of the first thread.
+fn ran(schedstat: &str) -> Option<Duration> {
+    schedstat.split(' ').next()?.parse().ok().map(Duration::from_nanos)
 }
 
 /// Of `/proc/PID/stat`: processor time of the process and of the children that it has seen end, in clock ticks.
@@ -132,10 +140,21 @@ mod tests {
         assert_eq!(below(10, false), used(7, 1, 11 + 6), "one has ended since");
     }
 
+    #[test]
+    fn a_process_that_sleeps_from_its_start_on_has_used_some_processor_time() {
+        let root = tempfile::tempdir().unwrap();
+        process(root.path(), (10, 1, 1, 5));
+        let idle = "10 (sleep) S 1 0 0 0 0 0 0 0 0 0 0 0 0 0 20 0 1 0 1 1";
+        fs::write(root.path().join("10/stat"), idle).unwrap();
+        fs::write(root.path().join("10/schedstat"), "1234567 89 3\n").unwrap();
+        let used = Processes::look(root.path()).below(root.path(), (10, true)).unwrap();
+        assert_eq!(used.cpu, Some(Duration::from_nanos(1_234_567)));
+    }
+
     proptest! {
         #[test]
         fn any_text_is_read_without_harm(text in ".{0,120}") {
-            let _ = (own_pages(&text), own_ticks(&text));
+            let _ = (own_pages(&text), own_ticks(&text), ran(&text));
         }
     }
 }
