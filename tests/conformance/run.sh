@@ -1,7 +1,8 @@
 #!/bin/sh
 # Runs the tests of Kubernetes' own suite that every node has to pass, sig-node's [NodeConformance] without the slow and
 # the disruptive, on a node in cluster mode beside real parts of a cluster, and the same on a kubelet if WINDDOWN_KUBELET
-# names one. Writes docs/conformance.md, unless FOCUS=REGEXP picks some of the tests.
+# names one. Writes docs/conformance.md, unless FOCUS=REGEXP picks some of the tests. If WINDDOWN_METRICS_SERVER names a
+# metrics-server, `kubectl top` has to have figures first.
 #
 # Everything runs in a network, a process table and mounts of its own, which end with this script: nothing of the machine
 # is changed, and nothing is downloaded. SHARDS (8) tests run at the same time, each for LIMIT (15m) at most. Logs stay in
@@ -90,6 +91,7 @@ openssl req -x509 -newkey rsa:2048 -nodes -keyout "$work/ca.key" -out "$work/ca.
 signed server /CN=apiserver "subjectAltName=DNS:kubernetes.default.svc,IP:127.0.0.1,IP:$address,IP:10.0.0.1"
 signed admin /O=system:masters/CN=admin extendedKeyUsage=clientAuth
 signed node /O=system:nodes/CN=system:node:n1 extendedKeyUsage=clientAuth
+signed front /CN=front extendedKeyUsage=clientAuth
 signed serving /O=system:nodes/CN=system:node:n1 "subjectAltName=DNS:n1,IP:$address"
 openssl genrsa -out "$work/accounts.key" 2048 2>/dev/null
 kubeconfig admin
@@ -160,6 +162,9 @@ containerd --config "$work/containerd.toml" >"$work/log/containerd" 2>&1 &
     --service-account-signing-key-file="$work/accounts.key" --service-cluster-ip-range=10.0.0.0/24 \
     --authorization-mode=Node,RBAC --enable-admission-plugins=NodeRestriction --allow-privileged=true \
     --kubelet-preferred-address-types=InternalIP --kubelet-certificate-authority="$work/ca.crt" \
+    --requestheader-client-ca-file="$work/ca.crt" --requestheader-allowed-names=front --requestheader-username-headers=X-Remote-User \
+    --requestheader-group-headers=X-Remote-Group --requestheader-extra-headers-prefix=X-Remote-Extra- \
+    --proxy-client-cert-file="$work/front.crt" --proxy-client-key-file="$work/front.key" --enable-aggregator-routing \
     --kubelet-client-certificate="$work/admin.crt" --kubelet-client-key="$work/admin.key" \
     >"$work/log/kube-apiserver" 2>&1 &
 eventually "the API server is not ready" as_admin get --raw /readyz
@@ -179,4 +184,5 @@ kubelet)
     ;;
 esac
 eventually "the node is not ready" as_admin wait --for=condition=Ready --timeout=1s node/n1
+[ -z "${WINDDOWN_METRICS_SERVER:-}" ] || . $here/top.sh
 python3 $here/suite.py run "$WINDDOWN_E2E_TEST" "$work" "${SHARDS:-8}" "${LIMIT:-15m}" "${FOCUS:-}"
