@@ -295,7 +295,7 @@ mod tests {
 
     #[test]
     fn the_set_that_is_published_last_is_the_newest() {
-        for round in 0..3000 {
+        for round in 0..300 {
             let known = Known::new(None);
             let desired = known.desired();
             let uids = ["a", "b", "c", "d"];

@@ -15,6 +15,11 @@ begun=$(date +%s)
 # Programs of tests that run at once: most wait most of the time. Emulated machines compute all the time.
 at_once=4
 [ -z "${WINDDOWN_LONG:-}" ] || at_once=2
+# Of what properties are tried on, the short form takes the same few cases each time: what gates a change does not
+# depend on luck, and the long form looks for what is new.
+if [ -z "${WINDDOWN_LONG:-}" ]; then
+    export PROPTEST_CASES="${PROPTEST_CASES:-64}" PROPTEST_RNG_SEED="${PROPTEST_RNG_SEED:-1}"
+fi
 
 # The roots come from a mirror while cargo compiles. A test that needs one waits for it, and says what is
 # the matter where it cannot be made.

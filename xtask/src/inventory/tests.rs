@@ -1,5 +1,6 @@
 use std::collections::BTreeSet;
 use std::fs;
+use std::sync::LazyLock;
 
 use serde_json::Value;
 
@@ -7,9 +8,13 @@ use super::crates::for_tests::{key, made_up};
 use super::{bill, crates, licences};
 use crate::repository;
 
+/// What the program is linked from. Cargo takes seconds to say it.
+static LINKED: LazyLock<Vec<crates::Crate>> =
+    LazyLock::new(|| crates::linked(&repository()).unwrap());
+
 #[test]
 fn the_program_s_crates_are_listed_with_checksums_and_tools_of_the_tests_are_not() {
-    let linked = crates::linked(&repository()).unwrap();
+    let linked = &*LINKED;
     let named = |name| linked.iter().find(|one| one.key.0 == name);
     assert!(named("tokio").unwrap().checksum.as_ref().unwrap().len() == 64);
     assert!(named("winddown-shutdown").unwrap().checksum.is_none());
@@ -20,8 +25,7 @@ fn the_program_s_crates_are_listed_with_checksums_and_tools_of_the_tests_are_not
 
 #[test]
 fn every_crate_of_the_program_has_a_licence_s_text() {
-    let linked = crates::linked(&repository()).unwrap();
-    let page = licences::text(&repository(), &linked).unwrap();
+    let page = licences::text(&repository(), &LINKED).unwrap();
     assert!(page.contains("\ntokio 1."), "{}", &page[..2000]);
     assert!(page.contains("Permission is hereby granted, free of charge"));
     assert!(!page.contains("\nwinddown-shutdown "), "our own crates are no third party's");
