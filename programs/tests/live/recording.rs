@@ -37,6 +37,10 @@ pub(crate) fn film(title: &str, sent: &[u8], timing: &str, (columns, rows): (u16
         if pieces.peek().is_some_and(|(pause, _)| pause.parse::<f64>().unwrap() < TOGETHER) {
             continue;
         }
+        // The film begins with the first thing to see.
+        if standing.iter().all(|(_, line)| line.is_empty()) {
+            now = 0.0;
+        }
         for (number, (since, line)) in standing.iter_mut().enumerate() {
             let new = line_of(screen.screen(), number, columns);
             if *line != new {
