@@ -8,8 +8,8 @@ use super::canvas::Canvas;
 use super::sizes::{MARGIN, fit};
 use crate::preemption::byte_text;
 
-/// The width of one value.
-const VALUE: f64 = 11.0;
+/// The width of one value: a page on a telephone is to be readable.
+const VALUE: f64 = 6.0;
 /// The most values of a curve that are drawn.
 const VALUES: usize = 72;
 /// What stands at the left: the amounts.
@@ -18,7 +18,7 @@ const HEIGHT: f64 = 120.0;
 /// Two labels do not stand closer.
 const APART: f64 = 14.0;
 /// Columns of a heading.
-const HEADING: usize = 96;
+const HEADING: usize = 56;
 
 /// The memory that was available around the evictions of `plan` for want of it, the newest first, as an SVG 1.1
 /// document that stands alone; none where there was no such eviction.
@@ -31,7 +31,7 @@ pub fn evictions(plan: &EvictionPlan) -> Option<String> {
     let newest = plan.history.iter().rev();
     for (record, curve) in newest.filter_map(|record| Some((record, record.curve.as_ref()?))) {
         Chart { curve, y, out: &mut drawn }.draw(record);
-        y += HEIGHT + 104.0;
+        y += HEIGHT + 122.0;
     }
     (y > MARGIN).then(|| page(&drawn, y))
 }
@@ -64,19 +64,20 @@ struct Chart<'a> {
 impl Chart<'_> {
     fn draw(mut self, record: &EvictionRecord) {
         let victim = clean(record.victim.as_deref().unwrap_or_default());
-        let name = fit(&victim, HEADING / 2);
+        self.out.text("head", 14.0, (MARGIN, self.y + 14.0), &fit(&victim, HEADING));
         let at = record.at.strftime("%Y-%m-%d %H:%M:%S UTC");
-        let heading = format!("{name} · {at} · {}", clean(&record.outcome));
-        self.out.text("head", 14.0, (MARGIN, self.y + 14.0), &fit(&heading, HEADING));
+        let became = format!("{at} · {}", clean(&record.outcome));
+        self.out.text("dim", 12.0, (MARGIN, self.y + 34.0), &fit(&became, HEADING + 10));
         let said = |text: &Option<String>| text.as_deref().map(|text| clean(text).into_owned());
         let of = said(&record.available).zip(said(&record.threshold));
         let of = of.map_or(String::new(), |(available, least)| format!(": {available} of {least}"));
         let each = self.curve.seconds_each;
         let what = format!("{}{of}; a bar is the least in {each} s", clean(&record.signal));
-        self.out.text("dim", 12.0, (MARGIN, self.y + 34.0), &fit(&what, HEADING + 16));
-        self.y += 46.0;
-        self.bars();
+        self.out.text("dim", 12.0, (MARGIN, self.y + 52.0), &fit(&what, HEADING + 10));
+        self.y += 64.0;
+        // The mark of the choice stands behind the bar of its moment.
         self.times();
+        self.bars();
     }
 
     fn bars(&mut self) {
@@ -123,7 +124,7 @@ impl Chart<'_> {
             self.out.text("dim mid", 11.0, (at, bottom + 20.0), &format!("−{minutes} min"));
         }
         let after = self.curve.available.len().saturating_sub(chosen.saturating_add(1));
-        if after >= 6 {
+        if after >= 9 {
             let at = x(chosen + after) + VALUE / 2.0;
             let later = seconds(u32::try_from(after).map_or(0.0, f64::from) * each as f64);
             self.out.text("dim mid", 11.0, (at, bottom + 20.0), &format!("+{later}"));
