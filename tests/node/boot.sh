@@ -71,7 +71,7 @@ if [ -x "$dir/root/usr/bin/qemu-system-x86_64" ]; then
         -chardev stdio,id=console,signal=off -serial chardev:console \
         -monitor unix:/tmp/monitor,server,nowait -nic none -vga none -display none -no-reboot \
         -kernel "/$kernel" -append "root=root rootfstype=virtiofs rw console=ttyS1 quiet psi=1 \
-            mitigations=off tsc=reliable no_timer_check systemd.show_status=no" 3<&0 </dev/null
+            mitigations=off tsc=reliable no_timer_check nohz=off highres=off systemd.show_status=no" 3<&0 </dev/null
 fi
 
 # Overlays cannot lie on an overlay, so what containers run from is on the host's disk.
