@@ -110,6 +110,10 @@ pub(super) fn status(
     if nothing_new && !heartbeat && agree(wanted, conditions) {
         return None;
     }
+    // Told with the rest only: an API server before 1.35 drops them, so they would differ for ever.
+    if has.declared_features.as_deref().unwrap_or_default() != facts.declared_features {
+        status.insert("declaredFeatures".to_owned(), to_value(&facts.declared_features));
+    }
     let stamped = stamp(wanted.to_vec(), conditions, now).into_iter().map(|one| to_value(&one));
     status.insert("conditions".to_owned(), stamped.chain(dropped).collect());
     let mut patch = json!({ "metadata": { "uid": node.metadata.uid }, "status": status });
@@ -161,10 +165,6 @@ fn differences(facts: &NodeFacts, has: &NodeStatus) -> Map<String, Value> {
     let handlers = &facts.runtime_handlers;
     if !handlers.is_empty() && has.runtime_handlers.as_ref() != Some(handlers) {
         status.insert("runtimeHandlers".to_owned(), to_value(handlers));
-    }
-    let declared = &facts.declared_features;
-    if has.declared_features.as_deref().unwrap_or_default() != declared {
-        status.insert("declaredFeatures".to_owned(), to_value(declared));
     }
     status
 }

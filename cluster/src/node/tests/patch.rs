@@ -128,15 +128,17 @@ fn a_port_that_is_no_more_is_taken_off() {
 }
 
 #[test]
-fn features_that_the_node_declares_are_its_own_and_are_taken_back() {
+fn features_that_the_node_declares_are_told_with_the_rest_and_an_older_server_is_not_told_for_ever()
+{
     let names = ["ExtendWebSocketsToKubelet".to_owned()];
     let declaring = NodeFacts { declared_features: names.to_vec(), ..facts() };
     let mut server = registered(&facts());
     for (facts, wanted) in [(&declaring, &names[..]), (&facts(), &[])] {
-        let patch = status(facts, &server, false).unwrap();
+        assert_eq!(status(facts, &server, false), None);
+        let patch = status(facts, &server, true).unwrap();
         assert_eq!(patch["status"]["declaredFeatures"], json!(wanted));
         merge(&mut server, &patch);
-        assert_eq!(status(facts, &server, false), None);
+        assert!(status(facts, &server, true).unwrap()["status"].get("declaredFeatures").is_none());
     }
 }
 
