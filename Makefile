@@ -110,12 +110,12 @@ beside-kubelet: ## Write the table of docs/companion.md: winddown and the kubele
 	@WINDDOWN_LONG=1 WINDDOWN_WRITE_PAGES=1 $(CARGO) test --quiet --package winddown-cluster-tests --test real_apiserver \
 		-- --nocapture every_scene
 
-bench: ## Measure everything and print it beside targets and kubelet; INTO=benches/notebook.md keeps it
+bench: ## Measure everything beside targets and kubelet; INTO=benches/notebook.md keeps it, CHECK=1 fails for a missed target
 	@tests/node/packages.sh test
 	@$(CARGO) build --quiet --profile dist --locked --package winddown
 	@$(CARGO) build --quiet --profile dist --locked --package winddown-bench
-	@set -e; for what in all planners kills scaling processes fleet; do \
-		$(BENCH) $$what $(if $(INTO),--into $(INTO)); done
+	@ended=0; for what in all planners kills scaling processes fleet; do \
+		$(BENCH) $$what $(if $(INTO),--into $(INTO)) $(if $(CHECK),--check) || ended=1; done; exit $$ended
 
 bench-cri: ## Containers alone: real containerd and logind on a disposable node (needs root)
 	@tests/node/packages.sh test

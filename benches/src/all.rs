@@ -4,7 +4,7 @@ use winddown_shared::error_chain;
 
 use crate::document;
 use crate::options::Options;
-use crate::table::Table;
+use crate::table::{NOT_MEASURED, Table};
 use crate::{Said, agent, containers, preemption, pressure, workers};
 
 /// Measures one thing after the other: what takes long to settle last. What cannot be measured here
@@ -40,7 +40,7 @@ pub(crate) async fn measure(options: &Options) -> Said {
                 all.append(table);
             }
             Err((place, why)) => {
-                all.row(&format!("**{place}**"), format!("not measured: {why}"));
+                all.row(&format!("**{place}**"), format!("{NOT_MEASURED}: {why}"));
             }
         }
     }

@@ -12,6 +12,7 @@ use crate::options::Options;
 use crate::pod::PodTimes;
 use crate::shutdown::{first_asked, last_asked, last_gone, ms};
 use crate::table::Table;
+use crate::targets;
 use crate::{clock, idle, node};
 
 /// Where pods find the program that runs in them, and write down their times.
@@ -140,20 +141,22 @@ async fn shutdown(
     let first = first_asked(&ordinary).or_else(|| first_asked(&critical));
     let first = first.ok_or(ContainerBenchError::Missing("pods that were asked to end"))?;
     let since = |from: Duration, to: Duration| millis(to.saturating_sub(from));
-    table.row("signal to first SIGTERM", since(signal, first)).below(ms(25));
+    table
+        .row("signal to first SIGTERM", since(signal, first))
+        .below(millis(targets::FIRST_TERM_OF_CONTAINERS));
     let last = last_asked(&ordinary).unwrap_or(first);
     table.row("first to last SIGTERM of the first group", since(first, last));
     if let (Some(gone), Some(asked)) = (last_gone(&ordinary), first_asked(&critical)) {
         let gap = table.row("gap between groups", since(gone, asked));
-        gap.below(ms(50)).kubelet(ms(3300));
+        gap.below(millis(targets::GAP)).kubelet(ms(3300));
         if let Some(known) = group_ended(&node).await? {
             table.row("- last exit to the agent knowing of it", since(gone, known));
             table.row("- from there to the next SIGTERM", since(known, asked));
         }
     }
     let last = last_gone(&critical).or_else(|| last_gone(&ordinary)).unwrap_or(first);
-    table.row("last exit to lock released", since(last, released));
-    table.row("signal to lock released", since(signal, released)).below(ms(3000));
+    table.row("last exit to lock released", since(last, released)).below(millis(targets::RELEASE));
+    table.row("signal to lock released", since(signal, released)).below(millis(targets::SHUTDOWN));
     let all = table.row("`systemctl poweroff` to lock released", since(command, released));
     all.kubelet(ms(7100));
     let left = ordinary.iter().chain(&critical).filter(|pod| pod.gone.is_none()).count();

@@ -8,6 +8,7 @@ use winddown_node_tests::usage::{self, Memory, Used, Watch};
 use crate::figure::{self, Figure, megabytes};
 use crate::node::{BenchError, TestNode};
 use crate::table::Table;
+use crate::targets;
 
 /// How long after the pods' start the agent is left alone before it counts as idle.
 const SETTLE: Duration = Duration::from_secs(3);
@@ -43,7 +44,7 @@ pub(crate) async fn measure(
 /// touched while it was idle.
 pub(crate) fn memory_rows(table: &mut Table, memory: &Memory, counts: bool) {
     let resident = table.row("resident memory of the agent", megabytes(memory.resident));
-    resident.below(megabytes(16_000_000)).kubelet(megabytes(103_000_000));
+    resident.below(megabytes(targets::RESIDENT)).kubelet(megabytes(103_000_000));
     let files = memory.resident.saturating_sub(memory.anonymous);
     table.row("- of its memory: pages of its program and of libraries", megabytes(files));
     table.row("- of its memory: heap and stacks", megabytes(memory.anonymous));
@@ -55,7 +56,7 @@ pub(crate) fn memory_rows(table: &mut Table, memory: &Memory, counts: bool) {
 /// The same of its time.
 pub(crate) fn time_rows(table: &mut Table, used: Used, span: Duration) {
     let cpu = table.row("idle CPU of the agent", percent(used, span));
-    cpu.below(figure::percent(0.1)).kubelet(figure::percent(2.4));
+    cpu.below(figure::percent(targets::IDLE_CPU)).kubelet(figure::percent(2.4));
     table.row("wake-ups of the agent", per_second(used, span));
 }
 

@@ -22,6 +22,7 @@ mod pressure;
 mod scaling;
 mod shutdown;
 mod table;
+mod targets;
 mod workers;
 
 use std::fmt::Display;
@@ -56,12 +57,15 @@ options of all, agent, containers and fleet:
 
 --into FILE puts the tables into FILE as well, in place of those that the same command put there before:
 between `<!-- winddown-bench COMMAND -->` and `<!-- end -->`; `all` puts each of its tables into the place
-of its own command.";
+of its own command.
+
+--check fails if a target is missed, or if something that has one could not be measured.";
 
 fn main() -> ExitCode {
     let mut args: Vec<String> = std::env::args().skip(1).collect();
     let into = args.iter().position(|arg| arg == "--into");
     let file = into.map(|at| args.drain(at..).nth(1).unwrap_or_default());
+    let check = args.iter().position(|arg| arg == "--check").map(|at| args.remove(at)).is_some();
     let words: Vec<&str> = args.iter().map(String::as_str).collect();
     if let ["pod", log, stop_ms] = words[..] {
         return pod(log.as_ref(), stop_ms.parse().unwrap_or(0));
@@ -72,9 +76,16 @@ fn main() -> ExitCode {
     };
     let done = run(command, rest).and_then(|said| {
         println!("{}", said.text);
-        let Some(file) = &file else { return Ok(()) };
-        let put = |(place, text): &(String, String)| document::replace(file.as_ref(), place, text);
-        said.places.iter().try_for_each(put)
+        let put = |(place, text): &(String, String)| match &file {
+            Some(file) => document::replace(file.as_ref(), place, text),
+            None => Ok(()),
+        };
+        said.places.iter().try_for_each(put)?;
+        let missed = table::missed(&said.text);
+        match check && !missed.is_empty() {
+            true => Err(format!("not what it is to be:\n{}", missed.join("\n"))),
+            false => Ok(()),
+        }
     });
     match done {
         Ok(()) => ExitCode::SUCCESS,

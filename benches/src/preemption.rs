@@ -12,6 +12,7 @@ use winddown_shared::{Pod, ResourceName};
 use crate::counted::{Counting, per_time};
 use crate::figure::{self, count, median, micros};
 use crate::table::{Measured, Table};
+use crate::targets;
 
 /// Pods of a node, and the microseconds that the kubelet needs for its choice among them.
 const NODES: [(usize, u64); 3] = [(110, 3_550), (500, 45_800), (2000, 726_000)];
@@ -74,13 +75,15 @@ fn distance_rows(
     let what = format!("distance, {pods} pods, {} victims", chosen.victims.len());
     table.row(&what, micros(took)).kubelet(micros(kubelet));
     let ratio = kubelet.as_secs_f64() / took.as_secs_f64().max(1e-9);
-    table.row("- times faster", figure::times(ratio)).above(figure::times(500.0));
+    table.row("- times faster", figure::times(ratio)).above(figure::times(targets::VICTIMS));
     table.row("- pods looked at", count(chosen.work));
     table.row("- instructions", instructions(file, Strategy::Distance));
     let cold = cold(file)?;
     table.row("- among pods that were just taken", micros(cold));
     let ratio = kubelet.as_secs_f64() / cold.as_secs_f64().max(1e-9);
-    table.row("- times faster among those", figure::times(ratio)).above(figure::times(300.0));
+    table
+        .row("- times faster among those", figure::times(ratio))
+        .above(figure::times(targets::VICTIMS_AMONG_NEW));
     table.row("- taking all pods before", micros(median((0..5).map(|_| case.taken()).collect())));
     Ok(())
 }
@@ -91,8 +94,8 @@ fn minimal_rows(table: &mut Table, case: &Case, file: &str) -> Result<(), String
     let took = case.median(Strategy::Minimal)?;
     let what = format!("minimal, {pods} pods, {} victims", chosen.victims.len());
     let row = table.row(&what, micros(took));
-    if pods == 110 {
-        row.below(micros(Duration::from_millis(5)));
+    if pods <= 500 {
+        row.below(micros(targets::MINIMAL));
     }
     table.row("- pods looked at", count(chosen.work));
     table.row("- instructions", instructions(file, Strategy::Minimal));

@@ -9,6 +9,7 @@ use crate::figure::{self, Figure, millis};
 use crate::node::{BenchError, TestNode};
 use crate::pod::PodTimes;
 use crate::table::Table;
+use crate::targets;
 
 /// Powers the node off; how long it was from the signal to the lock's release.
 pub(crate) async fn run(node: &TestNode) -> Result<Duration, BenchError> {
@@ -29,14 +30,16 @@ pub(crate) async fn measure(node: TestNode, table: &mut Table) -> Result<(), Ben
     let (ordinary, critical) = node.times();
     let first = first_asked(&ordinary).or_else(|| first_asked(&critical));
     let first = first.ok_or(BenchError::NothingAsked)?;
-    table.row("signal to first SIGTERM", millis(first.saturating_sub(signal))).below(ms(5));
+    table
+        .row("signal to first SIGTERM", millis(first.saturating_sub(signal)))
+        .below(millis(targets::FIRST_TERM));
     let spread = last_asked(&ordinary).unwrap_or(first).saturating_sub(first);
     table.row("first to last SIGTERM of the first group", millis(spread));
     if let (Some(gone), Some(asked)) = (last_gone(&ordinary), first_asked(&critical)) {
         let gap = table.row("gap between groups", millis(asked.saturating_sub(gone)));
-        gap.below(ms(50)).kubelet(ms(3300));
+        gap.below(millis(targets::GAP)).kubelet(ms(3300));
     }
-    table.row("signal to lock released", millis(took)).below(ms(3000));
+    table.row("signal to lock released", millis(took)).below(millis(targets::SHUTDOWN));
     Ok(())
 }
 

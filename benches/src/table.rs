@@ -47,6 +47,16 @@ impl From<String> for Measured {
     }
 }
 
+/// The verdict on a target that was not met.
+const MISSED: &str = "**missed**";
+/// What a row says that has no figure because of an error.
+pub(crate) const NOT_MEASURED: &str = "not measured";
+
+/// The rows of tables, as text, that say that a target was missed or that something could not be measured.
+pub(crate) fn missed(text: &str) -> Vec<&str> {
+    text.lines().filter(|line| line.contains(MISSED) || line.contains(NOT_MEASURED)).collect()
+}
+
 // === impl Grid ===
 
 impl Grid {
@@ -190,7 +200,7 @@ impl Row {
     fn verdict(&self) -> &'static str {
         match self.used() {
             Some(used) if used < 1.0 => "met",
-            Some(_) => "**missed**",
+            Some(_) => MISSED,
             None => "",
         }
     }
@@ -229,6 +239,8 @@ mod tests {
             "{text}"
         );
         assert!(text.contains("1 of 2 targets are met."), "{text}");
+        let [missed] = super::missed(&text)[..] else { panic!("{text}") };
+        assert!(missed.contains("second gap"), "{text}");
         assert!(text.contains("second gap, 120 % of what is allowed"), "{text}");
     }
 

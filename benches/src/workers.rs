@@ -17,6 +17,7 @@ use winddown_shared::{
 
 use crate::figure::{bytes, count, exact, median, micros, per_second};
 use crate::table::Table;
+use crate::targets;
 
 /// Pods that are created, updated and killed.
 const PODS: usize = 10_000;
@@ -144,15 +145,14 @@ fn table(figures: Figures, idle: u64, idle_tasks: u64, peak: u64, queries: u64) 
     let pods = u64::try_from(PODS).unwrap_or(1);
     let steps = u32::try_from(PODS).unwrap_or(1);
     let updates = u32::try_from(PODS * UPDATES).unwrap_or(1);
-    // The kubelet's figures; a third of each is what we are after.
-    let mut beside = |what, took: Duration, kubelet_ns: u64| {
+    let mut beside = |what, took: Duration, most: Duration, kubelet_ns: u64| {
         let kubelet = Duration::from_nanos(kubelet_ns);
-        table.row(what, micros(took)).below(micros(kubelet / 3)).kubelet(micros(kubelet));
+        table.row(what, micros(took)).below(micros(most)).kubelet(micros(kubelet));
     };
-    beside("create, per pod", median(figures.create) / steps, 9000);
-    beside("update, per update", median(figures.update) / updates, 2400);
-    beside("kill, per pod", median(figures.kill) / steps, 5900);
-    table.row("memory per idle pod", bytes(idle / pods)).below(bytes(2048));
+    beside("create, per pod", median(figures.create) / steps, targets::CREATE, 9000);
+    beside("update, per update", median(figures.update) / updates, targets::UPDATE, 2400);
+    beside("kill, per pod", median(figures.kill) / steps, targets::KILL, 5900);
+    table.row("memory per idle pod", bytes(idle / pods)).below(bytes(targets::IDLE_POD));
     table.row("memory per pod at the worst moment", bytes(peak / pods));
     table.row("tasks while idle", count(idle_tasks));
     table.row("queries under load", per_second(exact(queries)));
