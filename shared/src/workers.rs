@@ -398,7 +398,8 @@ impl<S: PodSyncer> Inner<S> {
 
     fn spawn(self: &Arc<Self>, wake: Option<Wake>) {
         if let Some((uid, generation)) = wake {
-            let run = task::run(self.clone(), uid, generation);
+            // Boxed: on its way into the task it is moved many times, and it is a kilobyte.
+            let run = Box::pin(task::run(self.clone(), uid, generation));
             start("pod worker", self.tasks.track_future(run));
         }
     }
