@@ -93,7 +93,8 @@ fn it_gets_of_the_node_what_it_needs_and_no_more() {
         ]
     );
     let (pod, container) = pod();
-    assert_eq!((pod.host_pid, pod.host_ipc, pod.host_users), (None, None, None));
+    // Other pods' processes are looked at, and nothing else is shared.
+    assert_eq!((pod.host_pid, pod.host_ipc, pod.host_users), (Some(true), None, None));
     let context = container.security_context.unwrap();
     assert_eq!((context.privileged, context.allow_privilege_escalation), (None, Some(false)));
     assert_eq!(context.read_only_root_filesystem, Some(true));

@@ -2,6 +2,7 @@
 
 mod budget;
 mod daemon_set;
+mod in_a_pod;
 mod installed;
 mod machine;
 mod recorded;
@@ -30,6 +31,9 @@ fn seconds(nanoseconds: u64) -> f64 {
     Duration::from_nanos(nanoseconds).as_secs_f64()
 }
 
+/// From the power-off to the first SIGTERM: a third of the first group's grace at most, where the API server is silent.
+const ASKED: Duration = Duration::from_secs(5);
+
 /// After the last exit, for what an API server is told that answers nothing.
 const TOLD: Duration = Duration::from_secs(7);
 
@@ -38,7 +42,13 @@ const TOLD: Duration = Duration::from_secs(7);
 async fn ends_in_order(mut machine: Machine, test: &str, asked: u64, gap: Duration) -> TestResult {
     machine.scenario.wait_off(DOWN).await?;
     say(test, asked, &machine.scenario, &machine);
-    machine.scenario.assert_ended_within(gap)?;
+    let (first, _) = machine.scenario.assert_ended_within(gap)?;
+    let first = Duration::from_nanos(first.saturating_sub(asked));
+    assert!(
+        first < ASKED,
+        "no pod was asked for {first:?}: {:#}",
+        machine.scenario.newest_report()?
+    );
     machine.assert_static_pod_was_last()?;
     let last = machine.log_of_static_pod()?.exits[0];
     let held = machine.scenario.lock_outlived(last).await?;

@@ -14,8 +14,8 @@ use serde_json::json;
 use tokio::sync::OnceCell;
 use winddown_api_client::Connection;
 
-pub(crate) use compare::manifest;
-use compare::{Right, daemon_set, granted};
+use compare::{Right, granted};
+pub(crate) use compare::{daemon_set, manifest};
 
 use super::RealApi;
 use super::server::wall;

@@ -161,6 +161,10 @@ async fn takes_the_lock(set: DaemonSet, mut node: Node, image: &Path) -> TestRes
     assert!(said.stdout.contains("held"), "{said:?}");
     assert!(said.stdout.contains("node-of-the-set"), "its name is the pod's node: {said:?}");
 
+    let same = "agent=$(ctr task ls | awk '$1 == \"winddown\" {print $2}')
+        [ $(readlink /proc/$agent/ns/pid) = $(readlink /proc/1/ns/pid) ]";
+    node.run(&["sh", "-ec", same]).await.map_err(|_| "other pods' processes are hidden from it")?;
+
     // Nothing holds the lock for an agent in a container.
     node.run(&["ctr", "task", "kill", "--signal=SIGTERM", "winddown"]).await?;
     let is_gone = async || !is_held().await;
@@ -221,6 +225,9 @@ impl DaemonSet {
         words.push("--log-uri=file:///var/log/winddown-container.log".into());
         if self.pod["hostNetwork"] == true {
             words.push("--net-host".into());
+        }
+        if self.pod["hostPID"] == true {
+            words.push("--with-ns=pid:/proc/1/ns/pid".into());
         }
         if container["securityContext"]["readOnlyRootFilesystem"] == true {
             words.push("--read-only".into());

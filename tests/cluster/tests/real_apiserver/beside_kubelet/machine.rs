@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use futures_util::future::join_all;
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::Api;
 use kube::api::{DeleteParams, PostParams};
@@ -128,9 +129,13 @@ winddown uninstall; rm -r /etc/winddown";
 
     /// From now on the node reaches the API server.
     pub(crate) async fn connect(&mut self) -> TestResult {
-        let address: SocketAddr = self.way.url.trim_start_matches("https://").parse()?;
-        self.bridge = Some(Bridge::open(&self.scenario.node, address).await?);
+        self.bridge = Some(Bridge::open(&self.scenario.node, self.api_address()?).await?);
         Ok(())
+    }
+
+    /// Where the node finds the API server.
+    pub(super) fn api_address(&self) -> TestResult<SocketAddr> {
+        Ok(self.way.url.trim_start_matches("https://").parse()?)
     }
 
     /// From now on it does not.
@@ -234,13 +239,25 @@ winddown uninstall; rm -r /etc/winddown";
         let text = configuration(Ends::Winddown, [0; 3]).to_string();
         let node = &self.scenario.node;
         node.write("/var/lib/kubelet/config.yaml", text, 0o644)?;
+        let before = self.ready_at().await;
         node.run(&["systemctl", "restart", "kubelet"]).await?;
+        // Until it has looked at its pods it ends none: seconds on a busy machine.
+        let again = async || self.ready_at().await > before;
+        self.eventually("the kubelet is ready again", again).await?;
         node.run(&["systemctl", "enable", "--now", "winddown"]).await?;
         self.agent_knows_all().await
     }
 
+    /// When the kubelet last said that the node is ready, in whole seconds, if that is what it said last.
+    async fn ready_at(&self) -> Option<Timestamp> {
+        let nodes: Api<Node> = Api::all(self.api.admin().await);
+        let conditions = nodes.get(&self.node).await.ok()?.status?.conditions?;
+        let ready = conditions.into_iter().find(|one| one.type_ == "Ready" && one.status == "True");
+        Some(ready?.last_heartbeat_time?.0)
+    }
+
     /// Waits until the agent holds its lock, and the API server has told it the pods and the static one.
-    async fn agent_knows_all(&self) -> TestResult {
+    pub(super) async fn agent_knows_all(&self) -> TestResult {
         self.scenario.lock_is_back().await?;
         self.eventually("the agent knows all pods", async || {
             let status = self.scenario.status_from_outside().await.unwrap_or_default();
@@ -251,13 +268,7 @@ winddown uninstall; rm -r /etc/winddown";
 
     /// Binds the pods to the node, and waits until they and the static one run.
     async fn make_pods(&self, volumes: bool) -> TestResult {
-        let nodes: Api<Node> = Api::all(self.api.admin().await);
-        self.eventually("the node is ready", async || {
-            let node = nodes.get(&self.node).await.ok();
-            let conditions = node.and_then(|node| node.status?.conditions).unwrap_or_default();
-            conditions.iter().any(|one| one.type_ == "Ready" && one.status == "True")
-        })
-        .await?;
+        self.eventually("the node is ready", async || self.ready_at().await.is_some()).await?;
         self.api.namespace(&self.node).await;
         self.api
             .apply(&[json!({"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass",
