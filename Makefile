@@ -107,8 +107,9 @@ conformance: ## Write docs/conformance.md: Kubernetes' own suite on a node of ou
 
 beside-kubelet: ## Write the table of docs/companion.md: winddown and the kubelet's own shutdown (WINDDOWN_KUBELET=…, …)
 	@tests/node/packages.sh test
-	@WINDDOWN_LONG=1 WINDDOWN_WRITE_PAGES=1 $(CARGO) test --quiet --package winddown-cluster-tests --test real_apiserver \
-		-- --nocapture every_scene
+	@$(CARGO) build --quiet --release --locked --package winddown
+	@WINDDOWN_LONG=1 WINDDOWN_WRITE_PAGES=1 WINDDOWN_PROGRAMS=$(abspath $(TARGET))/release $(CARGO) test --quiet \
+		--package winddown-cluster-tests --test real_apiserver -- --nocapture every_scene
 
 bench: ## Measure everything beside targets and kubelet; INTO=benches/notebook.md keeps it, CHECK=1 fails for a missed target
 	@tests/node/packages.sh test
