@@ -72,3 +72,8 @@ fn an_eviction_grows_with_the_pods() {
 fn a_start_in_order_grows_with_the_pods() {
     grows_with_the_pods("start");
 }
+
+#[test]
+fn a_listing_of_what_runs_grows_with_the_pods() {
+    grows_with_the_pods("listing");
+}

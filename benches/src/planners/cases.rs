@@ -13,11 +13,14 @@ use winddown_eviction::{Act, Candidate, Cause, Signal, choose};
 use winddown_preemption::{Requirement, Strategy, select};
 use winddown_shared::status::StatusStore;
 use winddown_shared::{
-    DesiredPods, Pod, PodStats, Quantity, QuantityFormat, ResourceName, WallClock, WallTime,
+    DesiredPods, Pod, PodKiller, PodStats, PodWorkers, Quantity, QuantityFormat, ResourceName,
+    RunningPods, RuntimePod, WallClock, WallTime, WorkerTimes,
 };
 use winddown_shutdown::{
     AdmissionGate, BootClock, GroupPeriod, OrderedStart, Policy, StartParts, plan,
 };
+
+use crate::workers::{AtOnce, Silent};
 
 /// A plan to be made, as often as one likes. Answers with the number of pods it came to.
 pub(crate) type Plan = Box<dyn Fn() -> usize>;
@@ -37,19 +40,22 @@ pub(crate) enum Planner {
     Eviction,
     /// A whole start in order, in which each pod is ready at a time of its own.
     Start,
+    /// What the runtime lists, when the workers hear it, as nothing of it is theirs.
+    Listing,
 }
 
 /// Priorities of the pods, in turn. Two of five are out of reach for preemption.
 const PRIORITIES: [i32; 5] = [0, 0, 1000, 2_000_000_000, 2_000_001_000];
 
 impl Planner {
-    pub(crate) const ALL: [Self; 6] = [
+    pub(crate) const ALL: [Self; 7] = [
         Self::Shutdown,
         Self::ShutdownShort,
         Self::Distance,
         Self::Minimal,
         Self::Eviction,
         Self::Start,
+        Self::Listing,
     ];
 
     pub(crate) const fn as_str(self) -> &'static str {
@@ -60,6 +66,7 @@ impl Planner {
             Self::Minimal => "minimal",
             Self::Eviction => "eviction",
             Self::Start => "start",
+            Self::Listing => "listing",
         }
     }
 
@@ -71,6 +78,7 @@ impl Planner {
             Self::Minimal => "preemption, minimal",
             Self::Eviction => "eviction for want of memory",
             Self::Start => "a whole start in order",
+            Self::Listing => "a listing of what runs",
         }
     }
 
@@ -97,6 +105,7 @@ impl Planner {
             Self::Minimal => preempt(pods, Strategy::Minimal),
             Self::Eviction => Ok(evict(pods)),
             Self::Start => Ok(Box::new(move || start(&pods).unwrap_or(0))),
+            Self::Listing => listing(pods),
         }
     }
 }
@@ -173,6 +182,28 @@ fn start(pods: &[Pod]) -> Option<usize> {
         task.await.ok()
     })?;
     Some(report.borrow().as_ref()?.pods().count())
+}
+
+fn listing(pods: Vec<Pod>) -> Result<Plan, String> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
+    let runtime = runtime.map_err(|error| error.to_string())?;
+    let entered = runtime.enter();
+    let workers = PodWorkers::new(AtOnce, Arc::new(Silent), WorkerTimes::default());
+    let runtime_pod = |pod: &Pod| RuntimePod {
+        uid: pod.uid().clone(),
+        name: pod.name().clone(),
+        namespace: pod.namespace().clone(),
+        running: true,
+        grace: None,
+    };
+    drop(entered);
+    Ok(Box::new(move || {
+        let _ = &runtime;
+        workers.listing_begins();
+        let runtime_only = pods.iter().map(runtime_pod).collect();
+        workers.note_running(RunningPods { pods: pods.clone(), runtime_only, known: true });
+        workers.running().pods.len()
+    }))
 }
 
 fn ready() -> api::PodStatus {

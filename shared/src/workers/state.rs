@@ -31,10 +31,18 @@ pub(super) struct State {
     /// The desired set was seen once: from now on an unknown UID is one that may be torn down.
     pub(super) known_pods_synced: bool,
     /// What runs and has no record, as it was last heard.
-    beside: RunningPods,
+    beside: Beside,
     /// Whose record went since the listing began that is told next: what it says of them is old.
     gone_since_listing: HashSet<PodUid>,
     counter: u64,
+}
+
+/// What runs, as [`RunningPods`] tells it, by UID.
+#[derive(Debug, Default)]
+struct Beside {
+    pods: PodUidMap<Pod>,
+    runtime_only: PodUidMap<RuntimePod>,
+    known: bool,
 }
 
 /// A task that has to be spawned: the UID and the record's generation.
@@ -317,8 +325,8 @@ impl State {
 
     fn remove(&mut self, uid: &PodUid) -> Option<Wake> {
         let record = self.records.remove(uid)?;
-        self.beside.pods.retain(|pod| pod.uid() != uid);
-        self.beside.runtime_only.retain(|pod| pod.uid != *uid);
+        self.beside.pods.remove(uid);
+        self.beside.runtime_only.remove(uid);
         self.gone_since_listing.insert(uid.clone());
         self.timetable.remove(record.due);
         if !record.is_static {
@@ -337,18 +345,20 @@ impl State {
     }
 
     /// Takes over what runs and has no record. True if there is more than was known.
-    pub(super) fn note_running(&mut self, mut beside: RunningPods) -> bool {
-        beside.runtime_only.retain(|pod| !self.gone_since_listing.contains(&pod.uid));
-        let is_more = |of: &RunningPods| {
-            let new = |pod: &RuntimePod| of.runtime_only.iter().all(|known| known.uid != pod.uid);
-            let unknown = |pod: &Pod| of.pods.iter().all(|known| known.uid() != pod.uid());
-            beside.known != of.known
-                || beside.runtime_only.iter().any(new)
-                || beside.pods.iter().any(unknown)
+    pub(super) fn note_running(&mut self, running: RunningPods) -> bool {
+        let RunningPods { pods, runtime_only, known } = running;
+        let gone = &self.gone_since_listing;
+        let left = runtime_only.into_iter().filter(|pod| !gone.contains(&pod.uid));
+        let beside = Beside {
+            pods: pods.into_iter().map(|pod| (pod.uid().clone(), pod)).collect(),
+            runtime_only: left.map(|pod| (pod.uid.clone(), pod)).collect(),
+            known,
         };
-        let more = is_more(&self.beside);
-        self.beside = beside;
-        more
+        let before = std::mem::replace(&mut self.beside, beside);
+        let beside = &self.beside;
+        beside.known != before.known
+            || beside.runtime_only.keys().any(|uid| !before.runtime_only.contains_key(uid))
+            || beside.pods.keys().any(|uid| !before.pods.contains_key(uid))
     }
 
     /// What runs, and whether that is all.
@@ -362,8 +372,8 @@ impl State {
         }
         let beside = &self.beside;
         let unrecorded = |uid: &PodUid| !self.records.contains_key(uid);
-        pods.extend(beside.pods.iter().filter(|pod| unrecorded(pod.uid())).cloned());
-        let others = beside.runtime_only.iter().filter(|pod| unrecorded(&pod.uid));
+        pods.extend(beside.pods.values().filter(|pod| unrecorded(pod.uid())).cloned());
+        let others = beside.runtime_only.values().filter(|pod| unrecorded(&pod.uid));
         runtime_only.extend(others.cloned());
         RunningPods { pods, runtime_only, known: beside.known }
     }
