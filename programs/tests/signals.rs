@@ -5,13 +5,14 @@
 use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::os::unix::net::UnixDatagram;
+use std::os::unix::process::ExitStatusExt as _;
 use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::Duration;
 
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use rustix::process::{Pid, Signal, kill_process};
-use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt as _, BufReader};
 use tokio::process::{Child, Command};
 use tokio::time::timeout;
 
@@ -124,4 +125,22 @@ async fn a_configuration_that_cannot_be_read_to_its_end_holds_up_nothing_else() 
     let ended = timeout(LIMIT, agent.wait()).await;
     assert!(matches!(&ended, Ok(Ok(status)) if status.success()), "{ended:?}");
     drop(open);
+}
+
+#[tokio::test]
+async fn a_container_hears_a_signal_that_its_agent_was_started_to_ignore() {
+    let mut shim = Command::new("/bin/sh")
+        // As of what a script runs in the background.
+        .args(["-c", "trap '' INT; exec \"$0\" become"])
+        .arg(assert_cmd::cargo::cargo_bin!("winddown-shim"))
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .spawn()
+        .expect("it starts");
+    let order = serde_json::json!({"argv": ["/bin/sh", "-c", "kill -INT $$"]}).to_string();
+    let mut stdin = shim.stdin.take().expect("a pipe");
+    stdin.write_all(order.as_bytes()).await.expect("it reads");
+    drop(stdin);
+    let ended = timeout(LIMIT, shim.wait()).await.expect("in time").expect("waited for");
+    assert_eq!(ended.signal(), Some(2), "{ended}");
 }

@@ -10,8 +10,9 @@ use std::io::{self, Read as _, Write as _};
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{ExitCode, Stdio};
+use std::sync::Arc;
 
-use nix::sys::signal::SigSet;
+use nix::sys::signal::{SigSet, Signal};
 use nix::sys::stat::{Mode, umask};
 
 use super::identity;
@@ -91,7 +92,23 @@ fn prepare(command: &Command, supervisor: Option<&OsStr>) -> Result<(), (String,
     umask(UMASK);
     let cwd = command.cwd.as_deref().unwrap_or(Path::new("/"));
     std::env::set_current_dir(cwd).map_err(|e| (format!("workingDir {}", cwd.display()), e))?;
+    ignore_nothing().map_err(|e| ("cannot take back which signals are ignored".to_owned(), e))?;
     SigSet::empty().thread_set_mask().map_err(failed("cannot clear the signal mask"))
+}
+
+/// Takes back that the agent was started to ignore signals, as a script has what it runs in the background ignore
+/// SIGINT: a program keeps what is ignored, and forgets what is caught.
+fn ignore_nothing() -> io::Result<()> {
+    // Without /proc it is not known, and the container runs all the same.
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let ignored = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    let ignored = ignored.unwrap_or_default();
+    let is_ignored = |signal: &Signal| ignored & 1 << (*signal as u32 - 1) != 0;
+    for signal in Signal::iterator().filter(is_ignored) {
+        signal_hook::flag::register(signal as i32, Arc::default())?;
+    }
+    Ok(())
 }
 
 /// Has the input for this process. The leader of a session without a terminal gets the one that it opens.

@@ -33,7 +33,7 @@ fn pods_that_hold_shutdowns_are_named_and_it_is_said_whether_that_helps() {
         text.lines().find(|line| line.starts_with("guard")).unwrap().to_owned()
     };
     let held = said(LockState::Held, None);
-    assert_eq!(held, "guard      shutdowns are refused for shop/backup, 10 min more at most");
+    assert_eq!(held, "guard      shutdowns are refused for shop/backup, 10m more at most");
     let waiting = said(LockState::Waiting, Some("Inhibit: refused"));
     assert!(waiting.contains("shutdowns are NOT refused (Inhibit: refused) for shop/backup"));
 }
