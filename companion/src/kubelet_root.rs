@@ -6,7 +6,7 @@ use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
-use winddown_shared::{PodUid, mounts};
+use winddown_shared::{Mount, PodUid, mounts};
 
 use super::local_node::Unasked;
 
@@ -30,6 +30,15 @@ pub struct KubeletRoot {
     mountinfo: PathBuf,
 }
 
+/// What the directory said at one time.
+#[derive(Debug)]
+pub struct KubeletHolds {
+    root: PathBuf,
+    mounts: Vec<Mount>,
+    claims: Result<Vec<Claim>, Unasked>,
+    unused: Result<Vec<String>, Unasked>,
+}
+
 /// The file of claims: the rest is JSON in JSON.
 #[derive(Deserialize)]
 struct Checkpoint {
@@ -45,7 +54,7 @@ struct Claims {
     list: Option<Vec<Claim>>,
 }
 
-#[derive(Deserialize)]
+#[derive(Debug, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 struct Claim {
     claim_name: String,
@@ -70,61 +79,34 @@ impl KubeletRoot {
         Self { root: root.into(), mountinfo: MOUNTINFO.into() }
     }
 
-    /// What is held for the pod, for people: mount points, but for those in memory, and claims. `has_claims`:
-    /// its object names some.
+    /// What it says now, for all pods.
     ///
     /// # Errors
-    /// A file cannot be read, or is of a version that is not known: the answer is unknown, not empty.
-    pub fn held(&self, uid: &PodUid, has_claims: bool) -> Result<Vec<String>, Unasked> {
-        let text = self.read_mounts()?;
-        let of_pod = self.root.join("pods").join(uid.as_str());
-        let drivers = self.root.join("plugins");
-        // A raw device is handed over as a file of the pod's UID, on which the device's own is mounted.
-        let is_device = |point: &Path| {
-            point.starts_with(&drivers)
-                && point.file_name().is_some_and(|name| name == uid.as_str())
-        };
-        let of_this = mounts(&text).filter(|mount| {
-            let is_lasting = mount.point.starts_with(&of_pod) && !mount.is_in_memory;
-            is_lasting || is_device(&mount.point)
-        });
-        let mut held: Vec<String> =
-            of_this.map(|mount| mount.point.display().to_string()).collect();
-        match self.claims(uid) {
-            Ok(claims) => held.extend(claims),
-            Err(unknown) if has_claims => return Err(unknown),
-            // Devices that are asked for by amount are claims of which the pod's spec says nothing.
-            Err(_) => {}
-        }
-        Ok(held)
+    /// The mounts cannot be read.
+    pub fn look(&self) -> Result<KubeletHolds, Unasked> {
+        let text = fs::read(&self.mountinfo).map_err(|error| unread(&self.mountinfo, &error))?;
+        let mounts: Vec<_> =
+            mounts(&text).filter(|mount| mount.point.starts_with(&self.root)).collect();
+        let unused = self.unused_volumes(&mounts);
+        Ok(KubeletHolds { root: self.root.clone(), mounts, claims: self.claims(), unused })
     }
 
-    /// Mount points of volumes that are staged and that no pod has any more: the kubelet is about to give them
-    /// back to their driver. Of which pod they were is not kept anywhere.
-    ///
-    /// # Errors
-    /// A file or directory cannot be read: the answer is unknown, not empty.
-    pub fn unused_volumes(&self) -> Result<Vec<String>, Unasked> {
-        let mountinfo = self.read_mounts()?;
+    fn unused_volumes(&self, mounts: &[Mount]) -> Result<Vec<String>, Unasked> {
         let below = self.root.join(STAGED);
         let is_staged = |point: &Path| point.starts_with(&below) && point.ends_with("globalmount");
-        let points: Vec<PathBuf> = mounts(&mountinfo).map(|mount| mount.point).collect();
-        let staged: Vec<_> = points.into_iter().filter(|point| is_staged(point)).collect();
+        let points = mounts.iter().map(|mount| &mount.point);
+        let staged: Vec<_> = points.filter(|point| is_staged(point)).collect();
         if staged.is_empty() {
             return Ok(Vec::new());
         }
         let used = self.used()?;
-        let is_free = |point: &PathBuf| {
+        let is_free = |point: &&PathBuf| {
             let volume = point.parent().and_then(|of| volume_of(&of.join(VOLUME)));
             // One that does not say which volume it is may be any pod's.
             volume.is_none_or(|volume| !used.contains(&volume))
         };
         let free = staged.into_iter().filter(is_free);
         Ok(free.map(|point| point.display().to_string()).collect())
-    }
-
-    fn read_mounts(&self) -> Result<Vec<u8>, Unasked> {
-        fs::read(&self.mountinfo).map_err(|error| unread(&self.mountinfo, &error))
     }
 
     /// The volumes of drivers that pods have.
@@ -138,7 +120,7 @@ impl KubeletRoot {
         Ok(used)
     }
 
-    fn claims(&self, uid: &PodUid) -> Result<Vec<String>, Unasked> {
+    fn claims(&self) -> Result<Vec<Claim>, Unasked> {
         let path = self.root.join(CLAIMS);
         let text = match read(&path) {
             Ok(text) => text,
@@ -146,23 +128,66 @@ impl KubeletRoot {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
             Err(error) => return Err(unread(&path, &error)),
         };
-        claims(&text, uid).map_err(|why| Unasked::because(format!("{}: {why}", path.display())))
+        claims(&text).map_err(|why| Unasked::because(format!("{}: {why}", path.display())))
     }
 }
 
-/// The claims that are prepared for the pod.
-fn claims(text: &[u8], uid: &PodUid) -> Result<Vec<String>, String> {
+// === impl KubeletHolds ===
+
+impl KubeletHolds {
+    /// What is held for the pod, for people: mount points, but for those in memory, and claims. `has_claims`:
+    /// its object names some.
+    ///
+    /// # Errors
+    /// The claims cannot be read, or are of a version that is not known: the answer is unknown, not empty.
+    pub fn of(&self, uid: &PodUid, has_claims: bool) -> Result<Vec<String>, Unasked> {
+        let of_pod = self.root.join("pods").join(uid.as_str());
+        let drivers = self.root.join("plugins");
+        // A raw device is handed over as a file of the pod's UID, on which the device's own is mounted.
+        let is_device = |point: &Path| {
+            point.starts_with(&drivers)
+                && point.file_name().is_some_and(|name| name == uid.as_str())
+        };
+        let of_this = self.mounts.iter().filter(|mount| {
+            let is_lasting = mount.point.starts_with(&of_pod) && !mount.is_in_memory;
+            is_lasting || is_device(&mount.point)
+        });
+        let mut held: Vec<String> =
+            of_this.map(|mount| mount.point.display().to_string()).collect();
+        match &self.claims {
+            Ok(claims) => held.extend(claims_of(claims, uid)),
+            Err(unknown) if has_claims => return Err(unknown.clone()),
+            // Devices that are asked for by amount are claims of which the pod's spec says nothing.
+            Err(_) => {}
+        }
+        Ok(held)
+    }
+
+    /// Mount points of volumes that are staged and that no pod has any more: the kubelet is about to give them
+    /// back to their driver. Of which pod they were is not kept anywhere.
+    ///
+    /// # Errors
+    /// A file or directory cannot be read: the answer is unknown, not empty.
+    pub fn unused_volumes(&self) -> Result<Vec<String>, Unasked> {
+        self.unused.clone()
+    }
+}
+
+/// All claims that are prepared.
+fn claims(text: &[u8]) -> Result<Vec<Claim>, String> {
     let checkpoint: Checkpoint = serde_json::from_slice(text).map_err(|error| error.to_string())?;
     let claims: Claims =
         serde_json::from_str(&checkpoint.data).map_err(|error| error.to_string())?;
     if claims.version != CLAIMS_VERSION {
         return Err(format!("its version is {:?}, and {CLAIMS_VERSION} is known", claims.version));
     }
-    let of_pod =
-        claims.list.into_iter().flatten().filter(|one| one.pods.contains_key(uid.as_str()));
-    Ok(of_pod
-        .map(|one| format!("the devices of claim {}/{}", one.namespace, one.claim_name))
-        .collect())
+    Ok(claims.list.unwrap_or_default())
+}
+
+/// Those that are prepared for the pod.
+fn claims_of(claims: &[Claim], uid: &PodUid) -> impl Iterator<Item = String> {
+    let of_pod = claims.iter().filter(|one| one.pods.contains_key(uid.as_str()));
+    of_pod.map(|one| format!("the devices of claim {}/{}", one.namespace, one.claim_name))
 }
 
 fn volume_of(path: &Path) -> Option<Volume> {

@@ -39,6 +39,7 @@ mod local_node;
 mod looks;
 mod rights;
 mod runtime;
+mod shared_look;
 mod started_again;
 mod stop;
 #[cfg(test)]
@@ -51,7 +52,8 @@ pub use kubelet_root::fuzzing;
 
 pub use config::{CompanionConfig, WithoutApi};
 pub use follow::Follower;
-pub use kubelet_root::KubeletRoot;
+pub use kubelet_root::{KubeletHolds, KubeletRoot};
 pub use local_node::{Inside, LocalNode, NoLocalNode, Unasked};
 pub use rights::{NEEDS, Need, READ_BUDGETS, RightsUnknown, may, may_taint, missing_rights};
 pub use runtime::{KubeletRuntime, companion};
+pub use shared_look::SharedLook;

@@ -57,7 +57,7 @@ pub trait LocalNode: Send + Sync + 'static {
 
     /// What the kubelet still holds for a pod: mount points and prepared claims; whether its object names claims is
     /// `has_claims`. What is in memory ends with the machine and is left out.
-    /// [`KubeletRoot`](super::KubeletRoot) knows.
+    /// [`KubeletHolds`](super::KubeletHolds) knows.
     ///
     /// # Errors
     /// That cannot be read; the answer is unknown, not empty.

@@ -14,7 +14,8 @@ const POD: &str = "u1";
 pub fn kubelet_file(text: &[u8]) {
     // What is passed over need not be right.
     let Ok(plain) = serde_json::from_slice::<Value>(text) else { return };
-    if let Ok(found) = claims(text, &PodUid::new(POD)) {
+    if let Ok(all) = claims(text) {
+        let found: Vec<_> = claims_of(&all, &PodUid::new(POD)).collect();
         let inner = plain["Data"].as_str().and_then(|data| serde_json::from_str(data).ok());
         let Some(inner): Option<Value> = inner else { return };
         assert_eq!(inner["apiVersion"], CLAIMS_VERSION);

@@ -35,16 +35,16 @@ impl Scene {
 
     /// What is held for pod `u1`, with the root left out.
     fn held(&self, has_claims: bool) -> Result<Vec<String>, String> {
-        self.shown(self.kubelet().held(&PodUid::new("u1"), has_claims))
+        self.shown(self.look().of(&PodUid::new("u1"), has_claims))
     }
 
     fn unused_volumes(&self) -> Vec<String> {
-        self.shown(self.kubelet().unused_volumes()).unwrap()
+        self.shown(self.look().unused_volumes()).unwrap()
     }
 
-    fn kubelet(&self) -> KubeletRoot {
+    fn look(&self) -> KubeletHolds {
         let root = self.0.path();
-        KubeletRoot { root: root.into(), mountinfo: root.join("mountinfo") }
+        KubeletRoot { root: root.into(), mountinfo: root.join("mountinfo") }.look().unwrap()
     }
 
     fn shown(&self, found: Result<Vec<String>, Unasked>) -> Result<Vec<String>, String> {

@@ -1,5 +1,6 @@
 //! The agent beside a kubelet: the kubelet runs the pods, this agent ends them.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
@@ -8,7 +9,9 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use winddown_cluster::node::{NodeFacts, NodeSettings};
-use winddown_companion::{CompanionConfig, Inside, KubeletRoot, LocalNode, Unasked, companion};
+use winddown_companion::{
+    CompanionConfig, Inside, KubeletHolds, KubeletRoot, LocalNode, SharedLook, Unasked, companion,
+};
 use winddown_cri::PodContainers;
 use winddown_shared::{PodUid, PodUidMap, RuntimeError, StoppedContainer, critical, error_chain};
 use winddown_shutdown::{Progress, ProgressPhase};
@@ -32,6 +35,7 @@ pub struct KubeletNode {
     containers: PodContainers,
     kubelet: KubeletService,
     root: KubeletRoot,
+    holds: SharedLook<Result<Arc<KubeletHolds>, Unasked>>,
 }
 
 impl Service {
@@ -51,6 +55,7 @@ impl Service {
             containers,
             kubelet: KubeletService::new(volatile),
             root: KubeletRoot::new(&config.companion.kubelet_root_dir),
+            holds: SharedLook::default(),
         };
         let (going_down, is_going_down) = watch::channel(false);
         let mut settings = CompanionConfig::new(&*self.identity.name, connection.api_clock());
@@ -123,17 +128,17 @@ pub(super) async fn log_going_down(
 }
 
 impl KubeletNode {
-    async fn look_at_root(
-        &self,
-        look: impl FnOnce(&KubeletRoot) -> Result<Vec<String>, Unasked> + Send + 'static,
-    ) -> Result<Vec<String>, Unasked> {
-        let root = self.root.clone();
-        let looking = tokio::task::spawn_blocking(move || look(&root));
-        match timeout(LOOK, looking).await {
-            Ok(Ok(found)) => found,
-            Ok(Err(panicked)) => Err(Unasked::because(panicked.to_string())),
-            Err(_) => Err(Unasked::because("the kubelet's directory does not answer")),
-        }
+    async fn holds(&self) -> Result<Arc<KubeletHolds>, Unasked> {
+        let look = async || {
+            let root = self.root.clone();
+            let looking = tokio::task::spawn_blocking(move || root.look());
+            match timeout(LOOK, looking).await {
+                Ok(Ok(found)) => found.map(Arc::new),
+                Ok(Err(panicked)) => Err(Unasked::because(panicked.to_string())),
+                Err(_) => Err(Unasked::because("the kubelet's directory does not answer")),
+            }
+        };
+        self.holds.look(look).await
     }
 }
 
@@ -163,12 +168,11 @@ impl LocalNode for KubeletNode {
     }
 
     async fn held(&self, uid: &PodUid, has_claims: bool) -> Result<Vec<String>, Unasked> {
-        let uid = uid.clone();
-        self.look_at_root(move |root| root.held(&uid, has_claims)).await
+        self.holds().await?.of(uid, has_claims)
     }
 
     async fn unused_volumes(&self) -> Result<Vec<String>, Unasked> {
-        self.look_at_root(KubeletRoot::unused_volumes).await
+        self.holds().await?.unused_volumes()
     }
 
     async fn kubelet_ended(&self) {
