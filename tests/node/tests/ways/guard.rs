@@ -51,7 +51,7 @@ async fn is_released(test: &str, suite: Suite) -> TestResult {
     scenario.wait_off(SOON).await?;
     scenario.assert_ended_in_order()?;
     let report = scenario.newest_report()?;
-    assert!(report["warnings"].is_null(), "{report:#}");
+    assert!(!report["warnings"].to_string().contains("held shutdowns"), "{report:#}");
     Ok(())
 }
 
@@ -69,8 +69,10 @@ async fn is_not_asked(test: &str, suite: Suite) -> TestResult {
     scenario.wait_off(SOON).await?;
     scenario.assert_ended_in_order()?;
     let report = scenario.newest_report()?;
-    let warning = format!("{pod} held shutdowns, and this one did not ask");
-    assert_eq!(report["warnings"], serde_json::json!([warning]), "{report:#}");
+    // A machine with a slow disk has other warnings, too.
+    let warnings = report["warnings"].as_array().into_iter().flatten().filter_map(Value::as_str);
+    let held: Vec<&str> = warnings.filter(|warning| warning.contains("held shutdowns")).collect();
+    assert_eq!(held, [format!("{pod} held shutdowns, and this one did not ask")], "{report:#}");
     Ok(())
 }
 
