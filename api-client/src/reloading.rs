@@ -21,6 +21,9 @@ use super::material::Material;
 use super::source::Source;
 use super::transport::{Manner, Transport};
 
+/// A caller that gives up after so long has met a server that is silent.
+const SILENCE: Duration = Duration::from_secs(1);
+
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 /// What [`kube::Client`] sends its requests through. Cheap to clone.
@@ -94,6 +97,24 @@ impl tower_service::Service<Request<Body>> for Reloading {
     fn call(&mut self, request: Request<Body>) -> Self::Future {
         let shared = Arc::clone(&self.0);
         Box::pin(async move { shared.send(request).await.map_err(BoxError::from) })
+    }
+}
+
+/// A wait for an answer, which its caller may give up before it is over.
+struct AnswerWait<'a> {
+    shared: &'a Shared,
+    current: &'a Current,
+    since: Instant,
+    is_over: bool,
+}
+
+impl Drop for AnswerWait<'_> {
+    fn drop(&mut self) {
+        let silence = self.shared.manner.answer_timeout.min(SILENCE);
+        // The other connections of the pool may lead to the same dead peer, k8s#48638.
+        if !self.is_over && self.since.elapsed() >= silence {
+            self.shared.leave_connections(self.current);
+        }
     }
 }
 
@@ -190,11 +211,10 @@ impl Shared {
         current: &Arc<Current>,
         request: Request<Body>,
     ) -> Result<Response<Incoming>, RequestError> {
+        let since = Instant::now();
+        let mut wait = AnswerWait { shared: self, current, since, is_over: false };
         let result = current.transport.send(&current.material, &self.manner, request).await;
-        if let Err(RequestError::Silent { .. }) = result {
-            // The other connections of the pool may lead to the same dead peer, k8s#48638.
-            self.leave_connections(current);
-        }
+        wait.is_over = !matches!(result, Err(RequestError::Silent { .. }));
         result
     }
 

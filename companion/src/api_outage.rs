@@ -61,8 +61,13 @@ impl ApiOutage {
     }
 }
 
+/// How much of a grace an API server that does not answer may cost.
+pub(super) fn patience(grace: Duration) -> Duration {
+    (grace / 3).clamp(FIRST_TRY, OUTAGE)
+}
+
 fn patience_ends(failing: Instant, begun: Instant, grace: Duration) -> Instant {
-    (failing + OUTAGE).min(begun + grace / 3).max(begun + FIRST_TRY)
+    (failing + OUTAGE).min(begun + patience(grace)).max(begun + FIRST_TRY)
 }
 
 #[cfg(test)]

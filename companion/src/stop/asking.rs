@@ -2,13 +2,14 @@
 //! that is shorter than what it was told.
 
 use super::*;
+use crate::api_outage::patience;
 use tokio::sync::SetOnce;
 use winddown_api_client::node_pods::Refused;
 use winddown_api_client::refusal::{self, Refusal};
 use winddown_shared::Backoff;
 use winddown_shared::display::in_seconds;
 
-/// How long one request may take.
+/// How long one request may take at most.
 const REQUEST: Duration = Duration::from_secs(5);
 /// An eviction that was refused is not asked for again sooner.
 const EVICTION_PAUSE: Duration = Duration::from_secs(1);
@@ -166,7 +167,7 @@ impl<A: EndPods, N: LocalNode> Core<A, N> {
         loop {
             let left = whole(grace.remaining());
             let now = Instant::now();
-            let until = (now + REQUEST).min(deadline.max(now + EVICTION_PAUSE));
+            let until = (now + self.answer_time(grace)).min(deadline.max(now + EVICTION_PAUSE));
             let answer = answer(self.api.evict(pod.label(), left), until, "evict the pod").await;
             drop(turn);
             let refused = match answer {
@@ -227,7 +228,8 @@ impl<A: EndPods, N: LocalNode> Core<A, N> {
             let left = whole(grace.remaining());
             let now = Instant::now();
             let deleted = self.api.delete(pod.label(), left);
-            let answer = answer(deleted, now + REQUEST, "delete the pod").await;
+            let until = now + self.answer_time(grace);
+            let answer = answer(deleted, until, "delete the pod").await;
             drop(turn);
             let refused = match answer {
                 Ok(()) => {
@@ -244,6 +246,12 @@ impl<A: EndPods, N: LocalNode> Core<A, N> {
             tracing::debug!(pod = %pod.label(), error = refusal::chain(&refused), "the pod is not deleted yet");
             sleep(backoff.after_failure(refused.refusal.retry_after())).await;
         }
+    }
+
+    /// How long one request may take. While the node goes down silence has to be seen before it costs the pod its
+    /// grace.
+    fn answer_time(&self, grace: &Grace) -> Duration {
+        if self.is_going_down() { patience(grace.remaining()).min(REQUEST) } else { REQUEST }
     }
 
     fn note(&self, refused: &Refused) {

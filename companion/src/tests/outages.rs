@@ -77,6 +77,22 @@ async fn what_a_kubelet_that_cannot_be_stopped_starts_again_is_ended_again() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_api_server_that_falls_silent_in_the_middle_costs_a_third_of_the_grace() {
+    for (grace, wanted) in [(9, "3: stop uid-web 6"), (4, "1: stop uid-web 2")] {
+        let (world, core) = World::new([pod("first", json!({})), pod("web", json!({}))]).await;
+        world.set_budgets(json!([]));
+        world.set_takes(Duration::ZERO);
+        world.set_going_down();
+        assert_eq!(stop(&core, "first", grace).await.0, 0);
+        // It takes what is sent and answers nothing: no connection ends.
+        world.set_answers_after(secs(1000));
+        stop(&core, "web", grace).await.1.unwrap();
+        let log = world.log();
+        assert_eq!(log.iter().find(|line| line.contains("stop uid")).unwrap(), wanted, "{log:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_outage_that_began_earlier_is_not_waited_out_again() {
     let (world, core) = World::new([pod("web", json!({}))]).await;
     world.set_api_away(true);

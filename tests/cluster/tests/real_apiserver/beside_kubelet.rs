@@ -1,5 +1,6 @@
 //! Beside a real kubelet, on a node with containerd: what ends when, and what is started again.
 
+mod api_server;
 mod budget;
 mod daemon_set;
 mod in_a_pod;
@@ -23,9 +24,6 @@ const DOWN: Duration = Duration::from_secs(120);
 /// Between two groups when something was lost on the way.
 const LOST: Duration = Duration::from_secs(3);
 
-/// Where the API server answers nothing: a third of the group's grace, and as long again.
-const SILENT: Duration = Duration::from_secs(6);
-
 /// Seconds, for people.
 fn seconds(nanoseconds: u64) -> f64 {
     Duration::from_nanos(nanoseconds).as_secs_f64()
@@ -39,9 +37,9 @@ const TOLD: Duration = Duration::from_secs(7);
 
 /// Waits for the power-off that was asked for, and fails unless all pods ended in order, each once, with no more than
 /// `gap` between two groups, and the static one last, and the lock went soon after that.
-async fn ends_in_order(mut machine: Machine, test: &str, asked: u64, gap: Duration) -> TestResult {
+async fn ends_in_order(machine: &mut Machine, test: &str, asked: u64, gap: Duration) -> TestResult {
     machine.scenario.wait_off(DOWN).await?;
-    say(test, asked, &machine.scenario, &machine);
+    say(test, asked, &machine.scenario, machine);
     let (first, _) = machine.scenario.assert_ended_within(gap)?;
     let first = Duration::from_nanos(first.saturating_sub(asked));
     assert!(
@@ -105,16 +103,16 @@ async fn an_api_server_that_goes_away_in_the_middle_changes_no_order_and_starts_
     let asked = machine.scenario.power_off().await?;
     machine.scenario.someone_is_asked().await?;
     machine.cut_off().await;
-    ends_in_order(machine, test, asked, LOST).await
+    ends_in_order(&mut machine, test, asked, LOST).await
 }
 
 #[tokio::test]
 async fn with_a_silent_api_server_pods_end_in_order_each_once() -> TestResult {
     let test = "with_a_silent_api_server_pods_end_in_order_each_once";
-    let Some(machine) = Machine::set(test, Ends::Winddown).await? else { return Ok(()) };
+    let Some(mut machine) = Machine::set(test, Ends::Winddown).await? else { return Ok(()) };
     machine.silence();
     let asked = machine.scenario.power_off().await?;
-    ends_in_order(machine, test, asked, LOST).await
+    ends_in_order(&mut machine, test, asked, LOST).await
 }
 
 #[tokio::test]
@@ -122,33 +120,33 @@ async fn an_api_server_that_falls_silent_in_the_middle_changes_no_order_and_star
 -> TestResult {
     let test =
         "an_api_server_that_falls_silent_in_the_middle_changes_no_order_and_starts_nothing_again";
-    let Some(machine) = Machine::set(test, Ends::Winddown).await? else { return Ok(()) };
+    let Some(mut machine) = Machine::set(test, Ends::Winddown).await? else { return Ok(()) };
     let asked = machine.scenario.power_off().await?;
     machine.scenario.someone_is_asked().await?;
     machine.silence();
-    ends_in_order(machine, test, asked, SILENT).await
+    ends_in_order(&mut machine, test, asked, LOST).await
 }
 
 #[tokio::test]
 async fn a_kubelet_that_is_killed_in_the_middle_changes_no_order_and_starts_nothing_again()
 -> TestResult {
     let test = "a_kubelet_that_is_killed_in_the_middle_changes_no_order_and_starts_nothing_again";
-    let Some(machine) = Machine::set(test, Ends::Winddown).await? else { return Ok(()) };
+    let Some(mut machine) = Machine::set(test, Ends::Winddown).await? else { return Ok(()) };
     let asked = machine.scenario.power_off().await?;
     machine.scenario.someone_is_asked().await?;
     machine.kubelet()?.kill()?;
-    ends_in_order(machine, test, asked, LOST).await
+    ends_in_order(&mut machine, test, asked, LOST).await
 }
 
 #[tokio::test]
 async fn an_agent_that_is_killed_in_the_middle_goes_on_and_the_kubelet_starts_nothing_again()
 -> TestResult {
     let test = "an_agent_that_is_killed_in_the_middle_goes_on_and_the_kubelet_starts_nothing_again";
-    let Some(machine) = Machine::set(test, Ends::Winddown).await? else { return Ok(()) };
+    let Some(mut machine) = Machine::set(test, Ends::Winddown).await? else { return Ok(()) };
     let asked = machine.scenario.power_off().await?;
     machine.scenario.someone_is_asked().await?;
     machine.scenario.agent().await?.kill()?;
-    ends_in_order(machine, test, asked, LOST).await
+    ends_in_order(&mut machine, test, asked, LOST).await
 }
 
 /// The same pods by the kubelet's own graceful shutdown, for the figures beside ours.

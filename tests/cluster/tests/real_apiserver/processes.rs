@@ -3,15 +3,18 @@
 use std::fs::File;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
+
+use winddown_node_tests::Process;
 
 /// A program that was started.
 pub(crate) struct Running {
     name: &'static str,
     folder: PathBuf,
+    process: Option<Process>,
     ended: Arc<AtomicBool>,
 }
 
@@ -26,7 +29,7 @@ pub(crate) fn start(
     folder: &Path,
     name: &'static str,
     program: &Path,
-    arguments: Vec<String>,
+    arguments: &[String],
 ) -> Running {
     let ended = Arc::new(AtomicBool::new(false));
     let says_so = Arc::clone(&ended);
@@ -39,22 +42,29 @@ pub(crate) fn start(
     // The kernel's promise is bound to the thread that starts the program, so that one stays.
     let keeper = move || {
         let child = command.spawn();
-        let _ = started.send(child.as_ref().map(drop).map_err(ToString::to_string));
+        let _ = started.send(child.as_ref().map(Child::id).map_err(ToString::to_string));
         if let Ok(mut child) = child {
             let _ = child.wait();
         }
         says_so.store(true, Ordering::Release);
     };
     std::thread::Builder::new().name(name.to_owned()).spawn(keeper).unwrap();
-    if let Err(error) = begun.recv().unwrap() {
-        panic!("{} cannot be started: {error}", program.display());
-    }
-    Running { name, folder: folder.to_path_buf(), ended }
+    // `setpriv` becomes the program.
+    let process = match begun.recv().unwrap() {
+        Ok(pid) => Process::of(pid),
+        Err(error) => panic!("{} cannot be started: {error}", program.display()),
+    };
+    Running { name, folder: folder.to_path_buf(), process, ended }
 }
 
 impl Running {
     pub(crate) fn has_ended(&self) -> bool {
         self.ended.load(Ordering::Acquire)
+    }
+
+    /// Its process, if it has not ended.
+    pub(crate) fn process(&self) -> &Process {
+        self.process.as_ref().unwrap()
     }
 
     /// The end of its log, for the message of a failed start.
@@ -66,8 +76,8 @@ impl Running {
     }
 }
 
-/// A fresh folder under the build's temporary one, and nothing left there of earlier runs.
-pub(crate) fn folder() -> PathBuf {
+/// A folder under the build's temporary one for what is called so, and nothing left there of earlier runs.
+pub(crate) fn folder(name: &str) -> PathBuf {
     let all = Path::new(env!("CARGO_TARGET_TMPDIR")).join("real-apiserver");
     for entry in std::fs::read_dir(&all).into_iter().flatten().flatten() {
         let name = entry.file_name().into_string().unwrap_or_default();
@@ -75,7 +85,7 @@ pub(crate) fn folder() -> PathBuf {
             let _ = std::fs::remove_dir_all(entry.path());
         }
     }
-    let folder = all.join(std::process::id().to_string());
+    let folder = all.join(std::process::id().to_string()).join(name);
     std::fs::create_dir_all(&folder).unwrap();
     folder
 }

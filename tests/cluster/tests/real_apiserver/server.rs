@@ -1,8 +1,8 @@
 //! A real API server, with the rights of `cluster/rbac` in it.
 
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, OnceLock};
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -25,12 +25,18 @@ pub(crate) struct RealApi {
     pub(crate) url: String,
     pub(crate) authority: Authority,
     pub(crate) folder: PathBuf,
-    processes: [Running; 2],
+    etcd: Running,
+    server: Mutex<Running>,
+    /// The server's program, and its arguments.
+    program: PathBuf,
+    arguments: Vec<String>,
     admin: OnceLock<Issued>,
     ready: OnceCell<Result<(), String>>,
     controllers: OnceLock<Running>,
 }
 
+/// What the server is called in messages.
+const SERVER: &str = "kube-apiserver";
 pub(crate) const HOUR: Duration = Duration::from_secs(3600);
 /// Signed into the group of bootstrap tokens.
 pub(crate) const BOOTSTRAP_TOKEN: &str = "bootstrap-token-of-the-test";
@@ -47,20 +53,19 @@ impl RealApi {
     /// The server of this run, with the manifests of `cluster/rbac` applied. `None`: there is none, and
     /// that has been said.
     pub(crate) async fn get() -> Option<&'static Self> {
-        static SERVER: OnceLock<Option<RealApi>> = OnceLock::new();
-        let server = SERVER.get_or_init(|| {
-            let program = std::env::var_os("WINDDOWN_KUBE_APISERVER")?;
-            Some(Self::start(Path::new(&program)))
-        });
-        let Some(server) = server.as_ref() else {
-            // Not failed where nothing may be skipped: no package registry has the program.
-            let thread = std::thread::current();
-            let test = thread.name().unwrap_or("a test of the real kube-apiserver");
-            println!("SKIPPED: {test}: WINDDOWN_KUBE_APISERVER names no kube-apiserver");
-            return None;
-        };
-        match server.ready.get_or_init(|| server.prepare()).await {
-            Ok(()) => Some(server),
+        static SHARED: OnceLock<Option<RealApi>> = OnceLock::new();
+        SHARED.get_or_init(|| Self::begin("shared")).as_ref()?.prepared().await
+    }
+
+    /// A server that only the test of this name has, and may kill and stop. It ends with this process.
+    pub(crate) async fn own(test: &str) -> Option<&'static Self> {
+        let server: &'static Self = Box::leak(Box::new(Self::begin(test)?));
+        server.prepared().await
+    }
+
+    async fn prepared(&'static self) -> Option<&'static Self> {
+        match self.ready.get_or_init(|| self.prepare()).await {
+            Ok(()) => Some(self),
             Err(why) => panic!("{why}"),
         }
     }
@@ -82,7 +87,7 @@ impl RealApi {
                 "--leader-elect=false".to_owned(),
                 "--secure-port=0".to_owned(),
             ];
-            start(&server.folder, "kube-controller-manager", Path::new(&program), arguments.into())
+            start(&server.folder, "kube-controller-manager", Path::new(&program), &arguments)
         });
         Some(server)
     }
@@ -92,8 +97,19 @@ impl RealApi {
         self.controllers.get().map(Running::tail).unwrap_or_default()
     }
 
-    fn start(program: &Path) -> Self {
-        let folder = folder();
+    /// None, after saying so, where there is none.
+    fn begin(name: &str) -> Option<Self> {
+        if let Some(program) = std::env::var_os("WINDDOWN_KUBE_APISERVER") {
+            return Some(Self::start(program.into(), folder(name)));
+        }
+        // Not failed where nothing may be skipped: no package registry has the program.
+        let thread = std::thread::current();
+        let test = thread.name().unwrap_or("a test of the real kube-apiserver");
+        println!("SKIPPED: {test}: WINDDOWN_KUBE_APISERVER names no kube-apiserver");
+        None
+    }
+
+    fn start(program: PathBuf, folder: PathBuf) -> Self {
         let authority = Authority::new();
         let write = |name: &str, text: &str| std::fs::write(folder.join(name), text).unwrap();
         write("ca.crt", &authority.pem());
@@ -119,7 +135,7 @@ impl RealApi {
             format!("--initial-advertise-peer-urls={peers}"),
             format!("--initial-cluster=default={peers}"),
         ];
-        let etcd_running = start(&folder, "etcd", Path::new(&program_etcd), arguments.into());
+        let etcd_running = start(&folder, "etcd", Path::new(&program_etcd), &arguments);
 
         let port = free_port();
         let arguments = [
@@ -139,14 +155,15 @@ impl RealApi {
             "--allow-privileged=true".to_owned(),
             "--endpoint-reconciler-type=none".to_owned(),
         ];
-        let running = start(&folder, "kube-apiserver", program, arguments.into());
-        let url = format!("https://127.0.0.1:{port}");
-        let processes = [running, etcd_running];
+        let running = start(&folder, SERVER, &program, &arguments);
         Self {
-            url,
+            url: format!("https://127.0.0.1:{port}"),
             authority,
             folder,
-            processes,
+            etcd: etcd_running,
+            server: Mutex::new(running),
+            program,
+            arguments: arguments.into(),
             admin: OnceLock::new(),
             ready: OnceCell::new(),
             controllers: OnceLock::new(),
@@ -158,7 +175,7 @@ impl RealApi {
         let ready = async {
             let request = || http::Request::get("/readyz").body(Vec::new()).unwrap();
             while admin.request_text(request()).await.is_err() {
-                if self.processes.iter().any(Running::has_ended) {
+                if self.etcd.has_ended() || self.server.lock().unwrap().has_ended() {
                     return false;
                 }
                 tokio::time::sleep(Duration::from_millis(200)).await;
@@ -166,7 +183,7 @@ impl RealApi {
             true
         };
         if tokio::time::timeout(START, ready).await != Ok(true) {
-            let logs: String = self.processes.iter().map(Running::tail).collect();
+            let logs = self.server.lock().unwrap().tail() + &self.etcd.tail();
             return Err(format!("the API server does not become ready within {START:?}\n{logs}"));
         }
         self.namespace("kube-node-lease").await;
@@ -174,6 +191,23 @@ impl RealApi {
             self.apply(&super::rights::manifest(file)).await;
         }
         Ok(())
+    }
+
+    /// Kills the server and starts it again on what etcd has. It answers again some seconds later.
+    pub(crate) async fn kill_and_start_again(&self) {
+        self.server.lock().unwrap().process().kill().unwrap();
+        while !self.server.lock().unwrap().has_ended() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        *self.server.lock().unwrap() = start(&self.folder, SERVER, &self.program, &self.arguments);
+    }
+
+    /// Stops the server where it stands for so long. The kernel goes on taking what is sent to it: no connection ends,
+    /// and new ones come about.
+    pub(crate) async fn hang_for(&self, time: Duration) {
+        self.server.lock().unwrap().process().hang().unwrap();
+        tokio::time::sleep(time).await;
+        self.server.lock().unwrap().process().go_on().unwrap();
     }
 
     /// Applies objects as the administrator.

@@ -12,7 +12,8 @@ pub struct Process(OwnedFd);
 
 impl Process {
     /// The process that the host calls `pid`, if it is there.
-    pub(super) fn of(pid: u32) -> Option<Self> {
+    #[must_use]
+    pub fn of(pid: u32) -> Option<Self> {
         let pid = Pid::from_raw(i32::try_from(pid).ok()?)?;
         Some(Self(pidfd_open(pid, PidfdFlags::empty()).ok()?))
     }

@@ -40,11 +40,11 @@ async fn install(machine: &Machine, program: &str) -> TestResult {
 }
 
 /// Does what it says is to be done, and fails unless the pods then end in order.
-async fn end_pods(machine: Machine, test: &str) -> TestResult {
+async fn end_pods(mut machine: Machine, test: &str) -> TestResult {
     machine.leave_pods_to_winddown().await?;
     machine.scenario.untouched_pids().await?;
     let asked = machine.scenario.power_off().await?;
-    ends_in_order(machine, test, asked, DOWN).await
+    ends_in_order(&mut machine, test, asked, DOWN).await
 }
 
 #[tokio::test]

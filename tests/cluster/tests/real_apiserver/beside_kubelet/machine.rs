@@ -89,11 +89,20 @@ impl Machine {
 
     /// The same, as it is wanted.
     pub(crate) async fn set_with(test: &str, wanted: Wanted) -> TestResult<Option<Self>> {
+        let Some(api) = RealApi::get().await else { return Ok(None) };
+        Self::set_at(api, test, wanted).await
+    }
+
+    /// The same, with the node at this API server.
+    pub(crate) async fn set_at(
+        api: &'static RealApi,
+        test: &str,
+        wanted: Wanted,
+    ) -> TestResult<Option<Self>> {
         let Some(kubelet) = std::env::var_os("WINDDOWN_KUBELET") else {
             println!("SKIPPED: {test}: WINDDOWN_KUBELET names no kubelet");
             return Ok(None);
         };
-        let Some(api) = RealApi::get().await else { return Ok(None) };
         let more = format!(
             "mode: companion\nkubeconfig: {KUBECONFIG}\n\
              containerRuntimeEndpoint: unix:///run/containerd/containerd.sock\n"
