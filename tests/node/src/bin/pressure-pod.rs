@@ -4,7 +4,8 @@
 //! the monotonic clock. Then it ends.
 
 use std::error::Error;
-use std::io::{Read as _, Write as _};
+use std::io::Write as _;
+use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 use std::time::Duration;
 
@@ -93,7 +94,9 @@ async fn take(
                 }
             }
         }
-        // A file of so many MiB, written, then read again and again: page cache.
+        // A file of so many MiB, written, then read again and again: page cache. Each MiB is read twice in a
+        // row: the kernel counts a wait as one for memory only when it threw out a page that was in use, and it
+        // takes a page that was read once for one that is not.
         "cache" => {
             let path = log.with_extension("cache");
             let chunk = vec![1_u8; MIB];
@@ -103,13 +106,15 @@ async fn take(
                 tokio::task::yield_now().await;
             }
             file.sync_all()?;
+            let file = std::fs::File::open(&path)?;
             let mut buffer = chunk;
-            loop {
-                let mut file = std::fs::File::open(&path)?;
-                while file.read(&mut buffer)? > 0 {
-                    tokio::task::yield_now().await;
-                }
+            for mib in (0..number).cycle() {
+                let offset = u64::try_from(mib * MIB)?;
+                file.read_exact_at(&mut buffer, offset)?;
+                file.read_exact_at(&mut buffer, offset)?;
+                tokio::task::yield_now().await;
             }
+            Ok(())
         }
         // So many MiB a second in a file of the directory, once there is a file `go` beside the log.
         "fill-later" => {

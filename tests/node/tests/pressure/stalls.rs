@@ -11,8 +11,8 @@ async fn programs_that_wait_for_memory_wake_the_agent_and_end_nobody() -> TestRe
     let bounds = Bounds { memory: Some(150), alone: true, ..Bounds::default() };
     let config = "evictionHard: {memory.available: 20Mi}\n";
     let web = Spec { name: "web", priority: 0, asks: 0, does: ("hold", 5) };
-    // They read what only just does not fit, again and again: the kernel counts a wait as one for memory
-    // when what is read was thrown out a short while ago.
+    // They read what does not fit, again and again: pages in use are thrown out, and waiting for one to be
+    // read again is a wait for memory.
     let reader = |name| Spec { name, priority: 0, asks: 0, does: ("cache", 60) };
     let readers = ["reader", "reader-2", "reader-3", "reader-4"].map(reader);
     let pods = [&[web][..], &readers].concat();
