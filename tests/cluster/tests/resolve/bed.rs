@@ -35,6 +35,11 @@ pub(crate) struct Bed {
 impl Bed {
     /// A namespace `shop`, the service of the API server, and a resolver.
     pub(crate) async fn new() -> Self {
+        Self::with_max_age(AGE).await
+    }
+
+    /// The same, with volumes that may be so old.
+    pub(crate) async fn with_max_age(max_age: Duration) -> Self {
         let server = ApiServer::start().await.unwrap();
         for object in [
             json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}}),
@@ -54,7 +59,7 @@ impl Bed {
         let dir = tempfile::tempdir().unwrap();
         let config = ResolverConfig {
             node: Some(NodeAmounts { cpu_milli: 4000, ..NodeAmounts::default() }),
-            max_age: AGE,
+            max_age,
             request: Duration::from_secs(2),
             ..ResolverConfig::new(dir.path().join("disk"), dir.path().join("memory"))
         };
