@@ -107,12 +107,10 @@ impl Client {
             path.push_str("?strategy=");
             path.push_str(strategy);
         }
-        let Some(manifest) = manifest else { return self.get(&path).await };
-        self.within(async {
-            let response = self.send(Method::POST, &path, Some(manifest)).await?;
-            self.decode(response).await
-        })
-        .await
+        match manifest {
+            Some(manifest) => self.ask(Method::POST, &path, Some(manifest)).await,
+            None => self.get(&path).await,
+        }
     }
 
     /// Who would end if the node ran short of what `signal` names, or of what is nearest to it.
@@ -147,11 +145,7 @@ impl Client {
     /// See [`ClientError`].
     pub async fn release(&self, namespace: &str, name: &str) -> Result<ReleaseAnswer, ClientError> {
         let path = format!("/v1/pods/{namespace}/{name}/release");
-        self.within(async {
-            let response = self.send(Method::POST, &path, None).await?;
-            self.decode(response).await
-        })
-        .await
+        self.ask(Method::POST, &path, None).await
     }
 
     /// Ends the node's pods in shutdown order: lines of [`DrainEvent`](crate::api::DrainEvent).
@@ -179,11 +173,7 @@ impl Client {
     /// # Errors
     /// See [`ClientError`].
     pub async fn withdraw_notice(&self) -> Result<WithdrawAnswer, ClientError> {
-        self.within(async {
-            let response = self.send(Method::DELETE, "/v1/notice", None).await?;
-            self.decode(response).await
-        })
-        .await
+        self.ask(Method::DELETE, "/v1/notice", None).await
     }
 
     /// The reports that are kept.
@@ -211,8 +201,18 @@ impl Client {
     }
 
     async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, ClientError> {
+        self.ask(Method::GET, path, None).await
+    }
+
+    /// What the agent answers without waiting for a pod.
+    async fn ask<T: DeserializeOwned>(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<Vec<u8>>,
+    ) -> Result<T, ClientError> {
         self.within(async {
-            let response = self.send(Method::GET, path, None).await?;
+            let response = self.send(method, path, body).await?;
             self.decode(response).await
         })
         .await
