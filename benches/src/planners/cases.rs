@@ -198,7 +198,7 @@ fn listing(pods: Vec<Pod>) -> Result<Plan, String> {
     };
     drop(entered);
     Ok(Box::new(move || {
-        let _ = &runtime;
+        let _entered = runtime.enter();
         workers.listing_begins();
         let runtime_only = pods.iter().map(runtime_pod).collect();
         workers.note_running(RunningPods { pods: pods.clone(), runtime_only, known: true });

@@ -130,7 +130,7 @@ fn addresses(own: Vec<IpAddr>, host_name: String) -> Vec<NodeAddress> {
     internal.chain([address("Hostname", host_name)]).collect()
 }
 
-/// What runs the pods, before anybody was asked.
+/// What runs the pods, until a container runtime says which it is.
 fn own_runtime(runtime: RuntimeKind) -> RuntimeFacts {
     let name = match runtime {
         RuntimeKind::Process => concat!("winddown://", env!("CARGO_PKG_VERSION")),

@@ -231,7 +231,7 @@ pub(super) fn guard(facts: &Facts) -> Option<Finding> {
     const CHECK: Check = Check::new(
         "guard",
         Area::Shutdown,
-        "a pod that holds shutdowns is interrupted by whoever does not know of it",
+        "a pod that holds shutdowns is interrupted by a shutdown that does not ask",
     );
     let guard = facts.agent.known()?.guard.as_ref()?;
     let pods = guard.pods.iter().map(|pod| format!("{}/{}", pod.namespace, pod.name));

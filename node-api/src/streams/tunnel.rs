@@ -14,6 +14,7 @@ use super::patience::{FAREWELL, LAST_WORDS, TAKES};
 
 /// Bytes that are on their way in one direction.
 const BLOCK: usize = 16 * 1024;
+
 /// A stream that is open.
 pub(crate) struct Tunnel {
     pub(super) client: OnUpgrade,
