@@ -9,13 +9,18 @@ const LOGS: &str = "/var/log/pods-under-test";
 /// What every pod runs.
 pub(crate) const SCRIPT: &str = "/usr/local/bin/pod-under-test";
 
+/// While this is there, no pod ends.
+const HOLD: &str = "/var/log/pods-under-test/.hold";
+
 /// What runs in every pod: it needs a while to stop, and says when it was asked and when it went.
 /// Each line is flushed to the file at once, so a kill loses nothing.
 const POD: &str = r#"#!/bin/sh
-log=/var/log/pods-under-test/$1 stop=$2
+logs=/var/log/pods-under-test
+log=$logs/$1 stop=$2
 # The path matters: the shell of busybox would take its own date, which counts seconds.
 say() { echo "$1 $(/bin/date +%s%N) $$" >>"$log"; }
-trap 'say TERM; kill $child $hog; sleep "$stop"; say EXIT; exit 0' TERM
+until_it_may() { while [ -e $logs/.hold ]; do sleep 0.05; done; }
+trap 'say TERM; kill $child $hog; sleep "$stop"; until_it_may; say EXIT; exit 0' TERM
 [ "$3" != hog ] || trap 'dd if=/dev/zero bs=250M count=1 | sleep 3600 & hog=$!; kill $child' USR1
 [ "$3" != deaf ] || trap 'say TERM' TERM
 say START
@@ -212,6 +217,22 @@ pub fn install_pods(node: &Node, pods: &[TestPod]) -> Result<(), NodeError> {
         node.write(&path, pod.manifest(), 0o644)?;
     }
     Ok(())
+}
+
+/// Lets no pod of the node end, however long ago it was asked, until [`let_pods_end`].
+///
+/// # Errors
+/// [`NodeError::File`].
+pub fn hold_pods(node: &Node) -> Result<(), NodeError> {
+    node.write(HOLD, "", 0o644)
+}
+
+/// Lets pods that were held end.
+///
+/// # Errors
+/// As [`Node::run`].
+pub async fn let_pods_end(node: &Node) -> Result<(), NodeError> {
+    node.run(&["rm", HOLD]).await.map(drop)
 }
 
 /// What each pod has written down so far, by name. A pod that never started has an empty log.

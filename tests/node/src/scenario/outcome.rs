@@ -7,8 +7,9 @@ use serde_json::Value;
 
 use super::{GROUPS, SOON, Scenario, TestResult};
 
-/// How far apart the pods of one group may be asked: each writes it down with a program of its own.
-const SPREAD: Duration = Duration::from_millis(500);
+/// No time to speak of, on two processors that compute for other tests as well. What waits for a clock where an
+/// event exists is later than this; how short it is, the benchmarks judge.
+const AT_ONCE: Duration = Duration::from_secs(1);
 
 impl Scenario {
     /// As [`Self::assert_ended_within`], with every pod asked once and no time to speak of between
@@ -17,7 +18,7 @@ impl Scenario {
         for (name, log) in self.logs() {
             assert_eq!(log.terms.len(), 1, "{name}: {log:?}");
         }
-        self.assert_ended_within(Duration::from_millis(500))
+        self.assert_ended_within(AT_ONCE)
     }
 
     /// Fails unless every pod was asked, ended by itself, and every group waited for the one
@@ -34,7 +35,7 @@ impl Scenario {
             let terms = group.iter().filter_map(|log| log.terms.first().copied());
             let first = terms.clone().min().ok_or("an empty group")?;
             let spread = Duration::from_nanos(terms.max().unwrap_or(first) - first);
-            assert!(spread < SPREAD.max(gap), "group {priority} was asked over {spread:?}");
+            assert!(spread < AT_ONCE.max(gap), "group {priority} was asked over {spread:?}");
             let exit = group.iter().flat_map(|log| log.exits.iter().copied()).max();
             spans.push((first, exit.ok_or("nobody exited")?));
         }
