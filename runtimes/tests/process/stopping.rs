@@ -195,7 +195,7 @@ async fn a_sidecar_whose_turn_does_not_come_is_asked_before_it_is_killed() {
     sync_until(&runtime, &pod, |c| c.iter().all(is_running)).await;
     bed.logged("side", 0, "up").await;
     bed.logged("main", 0, "up").await;
-    let stopped = stop(&runtime, &pod, 1000).await;
+    let stopped = stop(&runtime, &pod, 2000).await;
     let forced: Vec<_> = stopped.containers.iter().map(|c| (&*c.name, c.forced)).collect();
     assert_eq!(forced, [("side", false), ("main", true)]);
     assert!(bed.log("side", 0).contains("asked"));
