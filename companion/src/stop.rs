@@ -199,13 +199,22 @@ impl<A: EndPods, N: LocalNode> Core<A, N> {
     /// kernel tells. A container runtime that takes many sandboxes down tells it seconds later.
     async fn exited(&self, inside: &PodUid, told: &StopRequest) {
         told.is_accepted().await;
-        let mut ends = self.node.ends(inside);
-        // What had ended by then may have been started again since.
-        ends.retain_mut(|end| end.now_or_never().is_none());
-        if ends.is_empty() || !self.is_going_down() {
-            return pending().await;
+        let mut looks = self.looks.subscribe();
+        loop {
+            let mut ends = self.node.ends(inside);
+            // What had ended by then may have been started again since.
+            ends.retain_mut(|end| end.now_or_never().is_none());
+            if !self.is_going_down() {
+                return pending().await;
+            }
+            if !ends.is_empty() {
+                join_all(ends).await;
+                return;
+            }
+            // An agent that has just started does not know the processes of many pods yet. The sender lives as long as
+            // `self`.
+            let _ = looks.changed().await;
         }
-        join_all(ends).await;
     }
 
     /// Resolves when the pod was ended through the container runtime.

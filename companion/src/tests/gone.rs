@@ -142,6 +142,19 @@ async fn a_node_that_goes_down_does_not_wait_for_a_runtime_that_hears_late_of_wh
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_end_that_the_kernel_tells_counts_also_where_it_was_asked_for_after_the_request() {
+    let (world, core) = World::new([pod("web", json!({}))]).await;
+    world.set_lags(secs(3));
+    world.set_going_down();
+    let late = async {
+        sleep(Duration::from_millis(500)).await;
+        world.set_kernel_tells();
+    };
+    let ((took, _), ()) = tokio::join!(stop(&core, "web", 30), late);
+    assert_eq!(took, 2, "the runtime tells it three seconds later");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_look_is_taken_when_containers_start_and_none_for_nothing() {
     let (world, _core) = World::new([pod("web", json!({}))]).await;
     sleep(secs(60)).await;
