@@ -3,6 +3,8 @@
 use std::path::Path;
 use std::time::Duration;
 
+use jiff::Timestamp;
+use serde_json::Value;
 use winddown_node_tests::document::replace_between;
 use winddown_node_tests::scenario::TestResult;
 use winddown_node_tests::{PodLog, TestPod, in_long_form};
@@ -105,6 +107,9 @@ impl Scene {
         }
         machine.scenario.wait_off(DOWN).await?;
         let mut account = Account::of(machine, ends, asked).await?;
+        if ends == Ends::Winddown {
+            trace_pauses(machine)?;
+        }
         if self == Self::VolumeInUse {
             let released = machine.scenario.lock_released_at().await?;
             let is_free = |pod| machine.unmounted_at(pod).is_ok_and(|at| at <= released);
@@ -112,6 +117,44 @@ impl Scene {
         }
         Ok(account)
     }
+}
+
+/// Says what was done between the last exit of a group and the first SIGTERM of the next: seen and asked by the agent,
+/// taken by the API server, done by the kubelet and the container runtime.
+fn trace_pauses(machine: &Machine) -> TestResult {
+    let report = machine.scenario.newest_report()?;
+    let started: Timestamp = report["startedAt"].as_str().ok_or("no start")?.parse()?;
+    let pods = report["groups"].as_array().into_iter().flatten();
+    let pods: Vec<&Value> = pods.flat_map(|g| g["pods"].as_array().into_iter().flatten()).collect();
+    let logs = machine.scenario.logs();
+    let mut groups = machine.groups();
+    groups.retain(|(_, pods)| !pods.is_empty());
+    for pair in groups.windows(2) {
+        let [(_, before), (name, next)] = pair else { continue };
+        let Some(exit) = before.iter().flat_map(|pod| &logs[*pod].exits).max().copied() else {
+            continue;
+        };
+        let Some(term) = next.iter().flat_map(|pod| &logs[*pod].terms).min().copied() else {
+            continue;
+        };
+        let exit = i128::from(exit) - started.as_nanosecond();
+        let term = (i128::from(term) - started.as_nanosecond() - exit) / 1_000_000;
+        let of = |group: &[&str], field: &str| -> Vec<i128> {
+            let of_group =
+                pods.iter().filter(|pod| group.contains(&pod["name"].as_str().unwrap_or("")));
+            of_group
+                .filter_map(|pod| pod[field].as_i64())
+                .map(|ms| i128::from(ms) - exit / 1_000_000)
+                .collect()
+        };
+        println!(
+            "{name}: after the last exit of the group before it, in ms: seen {:?}, asked {:?}, taken {:?}, SIGTERM {term}",
+            of(before, "exitMs").into_iter().max(),
+            of(next, "askedMs").into_iter().min(),
+            of(next, "sigtermMs").into_iter().min(),
+        );
+    }
+    Ok(())
 }
 
 fn time(time: Duration) -> String {
