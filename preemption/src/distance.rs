@@ -6,35 +6,40 @@
 //!
 //! The distance is a sum of squared ratios in 64-bit floats, and whether two are *equal* decides about
 //! victims. So it is computed with the kubelet's operations in the kubelet's order, but only for the
-//! few pods of each round that an estimate without divisions leaves.
+//! few pods of each round that an estimate leaves ([`estimate`]).
 
 mod estimate;
 
-use self::estimate::{Estimates, Lacking};
-use crate::table::{Lane, Table};
-use crate::{Proof, Requirement, Selection};
+use std::cmp::Reverse;
+use winddown_shared::ResourceName;
+
+use self::estimate::Estimates;
+use crate::table::{Candidate, Lane, Table};
+use crate::{Proof, Selection};
 
 const BEST_EFFORT: usize = 0;
 const BURSTABLE: usize = 1;
 const GUARANTEED: usize = 2;
 
 /// Chooses among candidates that are sufficient together.
-pub(crate) fn select(mut table: Table) -> Selection {
+pub(crate) fn select(table: &Table<'_>) -> Selection {
     let mut work = 0;
-    let sums = |table: &Table, lane| -> Vec<i64> {
-        (0..table.open.len()).map(|requirement| table.sum(lane, requirement)).collect()
-    };
-    let (best_effort, burstable) = (sums(&table, BEST_EFFORT), sums(&table, BURSTABLE));
     let mut freed = vec![0; table.open.len()];
-    let mut pick = |lane: usize, others: &[&[i64]], freed: &mut [i64]| {
-        let lacking = lacking(&table.open, others, freed);
-        Picking { lane: &mut table.lanes[lane], lacking, freed }.run(&mut work)
+    let mut pick = |lane: usize, freed: &mut [i64]| {
+        let lacking = lacking(table, lane, freed);
+        let picked = Picking::new(&table.lanes[lane], lacking).run(&mut work);
+        for pod in &picked {
+            for (freed, (resource, _)) in freed.iter_mut().zip(&table.open) {
+                *freed = freed.saturating_add(pod.requests.get(resource));
+            }
+        }
+        picked
     };
-    let from_guaranteed = pick(GUARANTEED, &[&best_effort, &burstable], &mut freed);
-    let from_burstable = pick(BURSTABLE, &[&best_effort], &mut freed);
-    let mut victims = pick(BEST_EFFORT, &[], &mut freed);
-    victims.extend(from_burstable);
-    victims.extend(from_guaranteed);
+    let from_guaranteed = pick(GUARANTEED, &mut freed);
+    let from_burstable = pick(BURSTABLE, &mut freed);
+    let from_best_effort = pick(BEST_EFFORT, &mut freed);
+    let victims = [from_best_effort, from_burstable, from_guaranteed];
+    let victims = victims.iter().flatten().map(|pod| pod.place).collect();
     Selection { victims, proof: Proof::Heuristic, work }
 }
 
@@ -57,65 +62,101 @@ fn float(amount: i64) -> f64 {
     amount as f64
 }
 
-/// What is left to free when these have been freed.
-fn lacking(open: &[Requirement], others: &[&[i64]], freed: &[i64]) -> Vec<Lacking> {
-    let left = open.iter().enumerate().map(|(column, (_, amount))| {
-        let others = others.iter().fold(freed[column], |sum, o| sum.saturating_add(o[column]));
-        Lacking { column, amount: amount.saturating_sub(others) }
+/// A requirement that is not met.
+#[derive(Clone, Copy, Debug)]
+struct Lacking<'a> {
+    resource: &'a ResourceName,
+    /// Above 0.
+    amount: i64,
+}
+
+/// What is left to free of a class when these have been freed and all of the classes below it.
+fn lacking<'a>(table: &'a Table<'_>, lane: usize, freed: &[i64]) -> Vec<Lacking<'a>> {
+    let left = table.open.iter().enumerate().map(|(column, (resource, amount))| {
+        let below = table.lanes[..lane].iter();
+        let others = below.fold(freed[column], |sum, lane| sum.saturating_add(lane.sums[column]));
+        Lacking { resource, amount: amount.saturating_sub(others) }
     });
     left.filter(|lacking| lacking.amount > 0).collect()
 }
 
 /// Taking pods out of a lane until nothing is lacking.
 struct Picking<'a> {
-    lane: &'a mut Lane,
-    lacking: Vec<Lacking>,
-    freed: &'a mut [i64],
+    /// In the order of the estimates' rows.
+    pods: Vec<Candidate<'a>>,
+    /// Where each of them is in the kubelet's list, which decides between equals.
+    positions: Vec<usize>,
+    /// The kubelet's list: the rows of those that are left.
+    list: Vec<usize>,
+    lacking: Vec<Lacking<'a>>,
+    estimates: Estimates,
 }
 
-impl Picking<'_> {
-    fn run(mut self, work: &mut u64) -> Vec<usize> {
+impl<'a> Picking<'a> {
+    fn new(lane: &Lane<'a>, lacking: Vec<Lacking<'a>>) -> Self {
+        let pods = if lacking.is_empty() { &[] } else { &lane.pods[..] };
+        let columns = lacking.iter().map(|lacking| {
+            (lacking.amount, pods.iter().map(|pod| pod.requests.get(lacking.resource)))
+        });
+        let (estimates, positions) = Estimates::new(pods.len(), columns);
+        let mut list = vec![0; pods.len()];
+        positions.iter().enumerate().for_each(|(row, position)| list[*position] = row);
+        let pods = positions.iter().map(|position| pods[*position]).collect();
+        Self { pods, positions, list, lacking, estimates }
+    }
+
+    fn run(mut self, work: &mut u64) -> Vec<Candidate<'a>> {
         let mut picked = Vec::new();
-        if self.lacking.is_empty() {
-            return picked;
-        }
-        let mut estimates = Estimates::new(&self.lane.amounts);
-        while !self.lacking.is_empty() && !self.lane.place.is_empty() {
-            *work += u64::try_from(self.lane.place.len()).unwrap_or(u64::MAX);
-            let nearest = self.nearest(estimates.closest(&self.lacking));
-            estimates.swap_remove(nearest);
+        while !self.lacking.is_empty() && !self.list.is_empty() {
+            let nearest = self.nearest();
             picked.push(self.take(nearest));
         }
+        *work += self.estimates.looks();
         picked
     }
 
-    /// The pod that is closest. Among equals the one that asks for less, memory before cpu; among
-    /// equals in that, too, the last.
-    fn nearest(&self, rows: &[usize]) -> usize {
-        let mut best = None;
+    /// The row of the pod that is closest. Among equals the one that asks for less, memory before cpu; among
+    /// equals in that, too, the last of the list.
+    fn nearest(&mut self) -> usize {
+        let rows = self.estimates.closest(self.lacking.iter().map(|lacking| lacking.amount));
+        if let [only] = *rows {
+            return only;
+        }
+        let mut best: Option<(usize, f64)> = None;
         for &row in rows {
-            let pairs = self.lacking.iter().map(|l| (l.amount, self.lane.amounts[l.column][row]));
-            let distance = distance(pairs);
-            let size = (self.lane.memory[row], self.lane.cpu[row]);
-            if best.is_none_or(|(_, d, s)| distance < d || (distance == d && size <= s)) {
-                best = Some((row, distance, size));
+            let requests = self.pods[row].requests;
+            let frees = self.lacking.iter().map(|l| (l.amount, requests.get(l.resource)));
+            let distance = distance(frees);
+            let order = |row: usize| {
+                let requests = self.pods[row].requests;
+                (requests.memory_bytes(), requests.cpu_milli(), Reverse(self.positions[row]))
+            };
+            if best.is_none_or(|(best, least)| {
+                distance < least || (distance == least && order(row) < order(best))
+            }) {
+                best = Some((row, distance));
             }
         }
-        best.map_or(0, |(row, ..)| row)
+        best.map_or(0, |(row, _)| row)
     }
 
-    /// Takes a pod out. The last one moves to its row, which decides between equals later on.
-    fn take(&mut self, row: usize) -> usize {
-        for (column, amounts) in self.lane.amounts.iter_mut().enumerate() {
-            let amount = amounts.swap_remove(row);
-            self.freed[column] = self.freed[column].saturating_add(amount);
-            for lacking in self.lacking.iter_mut().filter(|l| l.column == column) {
-                lacking.amount = lacking.amount.saturating_sub(amount);
+    /// Takes a pod out. The last one of the list moves to its position.
+    fn take(&mut self, row: usize) -> Candidate<'a> {
+        let position = self.positions[row];
+        self.list.swap_remove(position);
+        if let Some(moved) = self.list.get(position) {
+            self.positions[*moved] = position;
+        }
+        self.estimates.remove(row);
+        let pod = self.pods[row];
+        for at in (0..self.lacking.len()).rev() {
+            let lacking = &mut self.lacking[at];
+            lacking.amount = lacking.amount.saturating_sub(pod.requests.get(lacking.resource));
+            if lacking.amount <= 0 {
+                self.lacking.remove(at);
+                self.estimates.remove_requirement(at);
             }
         }
-        self.lacking.retain(|lacking| lacking.amount > 0);
-        self.lane.memory.swap_remove(row);
-        self.lane.cpu.swap_remove(row);
-        self.lane.place.swap_remove(row)
+        pod
     }
 }

@@ -51,12 +51,12 @@ pub enum Criterion {
 }
 
 /// Chooses among candidates that are sufficient together.
-pub(crate) fn select(table: &Table, pods: &[Pod]) -> Selection {
+pub(crate) fn select(table: &Table<'_>, pods: &[Pod]) -> Selection {
     if table.open.is_empty() {
         let proof = Proof::UpTo(Criterion::Identity);
         return Selection { victims: Vec::new(), proof, work: 0 };
     }
-    let known = distance::select(table.clone());
+    let known = distance::select(table);
     let mut items = Items::new(table, pods);
     let mut effort = Effort::new(known.work);
     let fewest = fewest::find(&mut items, &known.victims, &mut effort);

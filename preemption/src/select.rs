@@ -32,8 +32,8 @@ pub struct Selection {
     pub victims: Vec<usize>,
     /// How good the set is known to be.
     pub proof: Proof,
-    /// What it took: how often a pod was looked at as a possible victim. The same for the same
-    /// input, on any machine.
+    /// What it took: how often a pod, or the place of one that was chosen, was looked at for a possible victim.
+    /// The same for the same input, on any machine.
     pub work: u64,
 }
 
@@ -122,7 +122,7 @@ pub(crate) fn select_by(
     let table = Table::new(charge, preemptor, pods, requirements);
     table.is_enough()?;
     match strategy {
-        Strategy::Distance => Ok(distance::select(table)),
+        Strategy::Distance => Ok(distance::select(&table)),
         Strategy::Minimal => Ok(minimal::select(&table, pods)),
     }
 }

@@ -1,110 +1,207 @@
-//! Which pods may be the closest: distances without divisions.
+//! Which pods may be the closest: without divisions, and without looking at every pod.
+//!
+//! A pod that frees the part `f` of a requirement is `(1 - f)²` away from it, so it is the closer the more it
+//! helps, `f · (2 - f)`. As what is lacking shrinks, what a pod helps grows, but never by more than what is
+//! lacking shrinks: that function is concave, and 0 at 0. So what the pods of a part helped when they were
+//! looked at last bounds what they help now, and a part that cannot hold the closest pod is not looked at. The
+//! pods are sorted by what they help at first, which keeps those that help much together.
 
-/// How much an estimate may be off. Rounding makes it wrong by some 1e-15 per requirement.
-const SLACK: f64 = 1e-9;
+/// Pods of one part. They are looked at together, several in one instruction.
+const LANES: usize = 16;
 
-/// Rows of one part.
-const LANES: usize = 8;
+/// A number for each pod of a part.
+type Part = [f32; LANES];
+
+/// How much of itself an estimate may be off: a dozen roundings, for a few requirements, of two pods.
+const SLACK: f32 = 4e-6;
+/// How much an exact distance may be off, and much more.
+const SLACK_OF_DISTANCES: f32 = 1e-12;
 
 /// What each pod frees, as floats.
 #[derive(Debug)]
 pub(super) struct Estimates {
-    /// For each requirement, the pods' amounts.
-    freed: Vec<Vec<f64>>,
-    distances: Vec<f64>,
-    /// The least distance of each part.
-    least: Vec<f64>,
+    /// How many pods there were at first.
+    pods: usize,
+    requirements: Vec<Requirement>,
+    /// What the pods of each part help at most: no more than this times `growth`.
+    bounds: Vec<f64>,
+    /// How much more than at first any pod may help by now.
+    growth: f64,
+    /// The part that is looked at first, as the closest pod was there before.
+    likely: usize,
+    looks: u64,
     close: Vec<usize>,
 }
 
 /// A requirement that is not met.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Lacking {
-    /// Which one.
-    pub(super) column: usize,
-    /// How much, above 0.
-    pub(super) amount: i64,
-}
-
-/// The same, ready to be estimated with.
-#[derive(Clone, Copy)]
-struct Term {
-    amount: f64,
-    /// One by the amount.
-    part: f64,
+#[derive(Debug)]
+struct Requirement {
+    /// What each pod frees of it. A pod that was taken out, and room behind the last one, helps infinitely little.
+    freed: Vec<Part>,
+    lacking: f32,
+    /// One by what is lacking.
+    factor: f32,
 }
 
 // === impl Estimates ===
 
 impl Estimates {
-    pub(super) fn new(amounts: &[Vec<i64>]) -> Self {
-        let floats = |column: &Vec<i64>| column.iter().map(|a| super::float(*a)).collect();
-        Self {
-            freed: amounts.iter().map(floats).collect(),
-            distances: Vec::new(),
-            least: Vec::new(),
+    /// For each requirement what is lacking and what each of `pods` pods frees. Returns also the pods in the
+    /// order of the rows.
+    pub(super) fn new<C: Iterator<Item = i64>>(
+        pods: usize,
+        requirements: impl Iterator<Item = (i64, C)>,
+    ) -> (Self, Vec<usize>) {
+        let parts = pods.div_ceil(LANES);
+        let mut requirements: Vec<Requirement> =
+            requirements.map(|(lacking, freed)| Requirement::new(lacking, freed, parts)).collect();
+        let order = order(&requirements, pods);
+        requirements.iter_mut().for_each(|requirement| requirement.sort(&order));
+        let estimates = Self {
+            pods,
+            requirements,
+            bounds: vec![f64::INFINITY; parts],
+            growth: 1.0,
+            likely: 0,
+            looks: 0,
             close: Vec::new(),
-        }
+        };
+        (estimates, order)
     }
 
-    /// Pods of which one is the closest; each that is as close as that one is among them. In their
-    /// order.
-    pub(super) fn closest(&mut self, lacking: &[Lacking]) -> &[usize] {
-        let Self { freed, distances, least, close } = self;
-        distances.clear();
-        close.clear();
-        // One loop over columns of numbers for each step, which takes several pods at a time.
-        for lacking in lacking {
-            let (term, freed) = (Term::of(lacking), &freed[lacking.column]);
-            if distances.is_empty() {
-                distances.extend(freed.iter().map(|freed| term.square(*freed)));
-            } else {
-                let sums = distances.iter_mut().zip(freed);
-                sums.for_each(|(sum, freed)| *sum += term.square(*freed));
+    /// Rows of which one is the closest; each that is as close as that one is among them. `lacking` is what
+    /// is lacking now, never more than before.
+    pub(super) fn closest(&mut self, lacking: impl Iterator<Item = i64>) -> &[usize] {
+        self.shrink(lacking);
+        let mut most = self.look(self.likely);
+        for part in 0..self.bounds.len() {
+            if self.may_help(part, most) && part != self.likely {
+                let found = self.look(part);
+                if found > most {
+                    (most, self.likely) = (found, part);
+                }
             }
         }
-        // No row is infinitely far, so one that is is none.
-        distances.resize(distances.len().next_multiple_of(LANES), f64::INFINITY);
-        let (parts, _) = distances.as_chunks::<LANES>();
-        least.clear();
-        least.extend(parts.iter().map(|part| part.iter().copied().fold(f64::INFINITY, lesser)));
-        let limit = least.iter().copied().fold(f64::INFINITY, lesser) + SLACK;
-        for (at, _) in least.iter().enumerate().filter(|(_, least)| **least <= limit) {
-            let rows = (at * LANES..).zip(&parts[at]);
-            close.extend(rows.filter(|(_, distance)| **distance <= limit).map(|(row, _)| row));
+        let limit = most - most * SLACK - SLACK_OF_DISTANCES;
+        self.close.clear();
+        for part in 0..self.bounds.len() {
+            if self.may_help(part, limit) {
+                let rows = (part * LANES..).zip(helps(&self.requirements, part));
+                self.close.extend(rows.filter(|(_, help)| *help >= limit).map(|(row, _)| row));
+            }
         }
-        close
+        &self.close
     }
 
-    /// Takes a pod out; the last one moves to its place.
-    pub(super) fn swap_remove(&mut self, row: usize) {
-        for column in &mut self.freed {
-            column.swap_remove(row);
+    /// How many rows were looked at.
+    pub(super) fn looks(&self) -> u64 {
+        self.looks
+    }
+
+    /// Takes a pod out. The rows of the others stay.
+    pub(super) fn remove(&mut self, row: usize) {
+        for requirement in &mut self.requirements {
+            requirement.freed[row / LANES][row % LANES] = f32::NEG_INFINITY;
         }
+    }
+
+    /// Takes a requirement out that is met.
+    pub(super) fn remove_requirement(&mut self, at: usize) {
+        self.requirements.remove(at);
+    }
+
+    fn shrink(&mut self, lacking: impl Iterator<Item = i64>) {
+        let mut growth = 1.0;
+        for (requirement, lacking) in self.requirements.iter_mut().zip(lacking) {
+            let before = requirement.lacking;
+            requirement.lacking = float(lacking);
+            requirement.factor = 1.0 / requirement.lacking;
+            growth = greater(growth, before / requirement.lacking);
+        }
+        self.growth *= f64::from(growth) * (1.0 + 1e-6);
+    }
+
+    /// Whether a pod of the part may help so much.
+    fn may_help(&self, part: usize, most: f32) -> bool {
+        self.bounds[part] * self.growth >= f64::from(most)
+    }
+
+    /// What the pods of a part help at most.
+    fn look(&mut self, part: usize) -> f32 {
+        self.looks += LANES.min(self.pods - part * LANES) as u64;
+        let most = greatest(&helps(&self.requirements, part));
+        self.bounds[part] = f64::from(most) / self.growth;
+        most
     }
 }
 
-/// The lesser of two, in one instruction, as nothing is asked about NaN.
+/// The pods, those that help most first.
+fn order(requirements: &[Requirement], pods: usize) -> Vec<usize> {
+    let parts = pods.div_ceil(LANES);
+    let mut keys = Vec::with_capacity(parts * LANES);
+    for part in 0..parts {
+        // The bits of floats that are not negative compare as the floats do.
+        keys.extend_from_slice(&helps(requirements, part).map(|help| !help.max(0.0).to_bits()));
+    }
+    let mut order: Vec<(u32, usize)> = keys.into_iter().zip(0..pods).collect();
+    order.sort_unstable();
+    order.into_iter().map(|(_, pod)| pod).collect()
+}
+
+/// What each pod of a part helps.
 #[inline]
-fn lesser(a: f64, b: f64) -> f64 {
-    if b < a { b } else { a }
+fn helps(requirements: &[Requirement], part: usize) -> Part {
+    let mut sums = [0.0; LANES];
+    for requirement in requirements {
+        for (sum, freed) in sums.iter_mut().zip(&requirement.freed[part]) {
+            // More than all that is lacking helps no more than that.
+            let freed = lesser(freed * requirement.factor, 1.0);
+            *sum += freed * (2.0 - freed);
+        }
+    }
+    sums
 }
 
-// === impl Term ===
+/// The greater of two, in one instruction, as nothing is asked about NaN.
+#[inline]
+fn greater(a: f32, b: f32) -> f32 {
+    if b > a { b } else { a }
+}
 
-impl Term {
-    fn of(lacking: &Lacking) -> Self {
-        let amount = super::float(lacking.amount);
-        Self { amount, part: 1.0 / amount }
+/// In steps that take several at a time.
+#[inline]
+fn greatest(part: &Part) -> f32 {
+    let eight: [f32; 8] = std::array::from_fn(|at| greater(part[at], part[at + 8]));
+    let four: [f32; 4] = std::array::from_fn(|at| greater(eight[at], eight[at + 4]));
+    greater(greater(four[0], four[1]), greater(four[2], four[3]))
+}
+
+#[inline]
+fn lesser(a: f32, b: f32) -> f32 {
+    if a < b { a } else { b }
+}
+
+#[allow(clippy::cast_precision_loss, reason = "there is room for rounding")]
+fn float(amount: i64) -> f32 {
+    amount as f32
+}
+
+// === impl Requirement ===
+
+impl Requirement {
+    fn new(lacking: i64, amounts: impl Iterator<Item = i64>, parts: usize) -> Self {
+        let mut freed = vec![[f32::NEG_INFINITY; LANES]; parts];
+        let rows = freed.as_flattened_mut().iter_mut();
+        rows.zip(amounts).for_each(|(freed, amount)| *freed = float(amount));
+        let lacking = float(lacking);
+        Self { freed, lacking, factor: 1.0 / lacking }
     }
 
-    #[inline]
-    fn square(&self, freed: f64) -> f64 {
-        let left = self.amount - freed;
-        // One instruction, as nothing is asked about NaN.
-        let left = if left > 0.0 { left } else { 0.0 };
-        let ratio = left * self.part;
-        ratio * ratio
+    fn sort(&mut self, order: &[usize]) {
+        let unsorted = self.freed.clone();
+        let unsorted = unsorted.as_flattened();
+        let rows = self.freed.as_flattened_mut().iter_mut();
+        rows.zip(order).for_each(|(freed, pod)| *freed = unsorted[*pod]);
     }
 }
 
@@ -112,13 +209,18 @@ impl Term {
 mod tests {
     use super::*;
 
-    /// The rows that are left of pods that free these amounts, with so much lacking of each.
+    fn estimates(amounts: &[&[i64]], lacking: &[i64]) -> (Estimates, Vec<usize>) {
+        let columns = amounts.iter().map(|column| column.iter().copied());
+        Estimates::new(amounts[0].len(), lacking.iter().copied().zip(columns))
+    }
+
+    /// The pods that are left of those that free these amounts, with so much lacking of each.
     fn closest(amounts: &[&[i64]], lacking: &[i64]) -> Vec<usize> {
-        let amounts: Vec<Vec<i64>> = amounts.iter().map(|column| column.to_vec()).collect();
-        let lacking = lacking.iter().enumerate();
-        let lacking: Vec<Lacking> =
-            lacking.map(|(column, amount)| Lacking { column, amount: *amount }).collect();
-        Estimates::new(&amounts).closest(&lacking).to_vec()
+        let (mut estimates, order) = estimates(amounts, lacking);
+        let rows = estimates.closest(lacking.iter().copied());
+        let mut pods: Vec<usize> = rows.iter().map(|row| order[*row]).collect();
+        pods.sort_unstable();
+        pods
     }
 
     #[test]
@@ -134,17 +236,34 @@ mod tests {
     fn what_an_estimate_cannot_tell_apart_is_left() {
         let whole = 1_000_000_000_000_000;
         assert_eq!(closest(&[&[whole / 2, whole / 2 + 1, whole / 4]], &[whole]), [0, 1]);
+        assert_eq!(closest(&[&[1, 2, 3]], &[i64::MAX]), [0, 1, 2], "rounding hides them from all");
     }
 
     #[test]
-    fn a_pod_that_was_taken_out_gives_its_row_to_the_last_one() {
-        let mut estimates = Estimates::new(&[vec![9, 1, 8]]);
-        let lacking = [Lacking { column: 0, amount: 10 }];
-        assert_eq!(estimates.closest(&lacking), [0]);
-        estimates.swap_remove(0);
-        assert_eq!(estimates.closest(&lacking), [0]);
-        estimates.swap_remove(0);
-        assert_eq!(estimates.closest(&lacking), [0]);
-        assert_eq!(estimates.freed, [[1.0]]);
+    fn pods_are_sorted_by_what_they_help_and_one_that_was_taken_out_is_never_the_closest() {
+        let (mut estimates, order) = estimates(&[&[1, 9, 8]], &[10]);
+        assert_eq!(order, [1, 2, 0]);
+        for row in [0, 1, 2] {
+            assert_eq!(estimates.closest([10].into_iter()), [row]);
+            estimates.remove(row);
+        }
+    }
+
+    /// Each time all pods are asked, and the answers are the same.
+    #[test]
+    fn parts_that_are_not_looked_at_do_not_hold_the_closest() {
+        let amounts = |factor: i64| (0..200).map(|i| i * factor % 97 + 1).collect::<Vec<i64>>();
+        let (cpu, memory) = (amounts(31), amounts(57));
+        let mut lacking = [4000, 5000];
+        let (mut estimates, order) = estimates(&[&cpu, &memory], &lacking);
+        for _ in 0..30 {
+            let rows = estimates.closest(lacking.into_iter()).to_vec();
+            estimates.bounds.fill(f64::INFINITY);
+            assert_eq!(estimates.closest(lacking.into_iter()), rows, "{lacking:?}");
+            estimates.remove(rows[0]);
+            lacking[0] -= cpu[order[rows[0]]];
+            lacking[1] -= memory[order[rows[0]]];
+        }
+        assert!(lacking.iter().all(|left| *left > 0), "{lacking:?}");
     }
 }

@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 
 use k8s_openapi::jiff::Timestamp;
-use winddown_shared::{Pod, QosClass};
+use winddown_shared::{Pod, QosClass, Requests};
 
 use crate::table::Table;
 
@@ -47,7 +47,7 @@ pub(super) struct Item {
 // === impl Items ===
 
 impl Items {
-    pub(super) fn new(table: &Table, pods: &[Pod]) -> Self {
+    pub(super) fn new(table: &Table<'_>, pods: &[Pod]) -> Self {
         let need: Vec<i64> = table.open.iter().map(|(_, amount)| *amount).collect();
         let mut items = up_to_the_priority_needed(table, pods, &need);
         rank(&mut items, pods);
@@ -139,12 +139,11 @@ impl Item {
     }
 }
 
-fn up_to_the_priority_needed(table: &Table, pods: &[Pod], need: &[i64]) -> Vec<Item> {
-    let rows = table.lanes.iter().flat_map(|lane| (0..lane.place.len()).map(move |r| (lane, r)));
-    let mut items: Vec<Item> = rows
-        .map(|(lane, row)| {
-            Item::new(lane.place[row], lane.amounts.iter().map(|column| column[row]).collect())
-        })
+fn up_to_the_priority_needed(table: &Table<'_>, pods: &[Pod], need: &[i64]) -> Vec<Item> {
+    let candidates = table.lanes.iter().flat_map(|lane| &lane.pods);
+    let amounts = |requests: &Requests| table.open.iter().map(|(r, _)| requests.get(r)).collect();
+    let mut items: Vec<Item> = candidates
+        .map(|candidate| Item::new(candidate.place, amounts(candidate.requests)))
         .collect();
     items.sort_by_key(|item| pods[item.place].priority_or_zero());
     let mut left = need.to_vec();

@@ -81,18 +81,18 @@ fn chosen(
 #[test]
 fn where_it_cannot_be_shown_it_is_not_claimed_and_the_work_has_a_bound() {
     let up_to = Proof::UpTo;
-    assert_eq!(chosen(110, (2, 25), odd), (17, up_to(Criterion::Identity), 13_229));
-    assert_eq!(chosen(40, (2, 25), round), (6, up_to(Criterion::Identity), 2_310));
-    assert_eq!(chosen(250, (3, 25), rounder), (44, up_to(Criterion::Overshoot), 156_966));
-    assert_eq!(chosen(500, (3, 25), odd), (83, up_to(Criterion::Number), 347_782));
-    assert_eq!(chosen(500, (2, 25), opposed), (92, up_to(Criterion::Number), 492_353));
-    assert_eq!(chosen(500, (3, 25), opposed), (102, up_to(Criterion::Priority), 1_183_113));
+    assert_eq!(chosen(110, (2, 25), odd), (17, up_to(Criterion::Identity), 12_242));
+    assert_eq!(chosen(40, (2, 25), round), (6, up_to(Criterion::Identity), 2_249));
+    assert_eq!(chosen(250, (3, 25), rounder), (44, up_to(Criterion::Overshoot), 149_948));
+    assert_eq!(chosen(500, (3, 25), odd), (83, up_to(Criterion::Number), 317_342));
+    assert_eq!(chosen(500, (2, 25), opposed), (92, up_to(Criterion::Number), 455_331));
+    assert_eq!(chosen(500, (3, 25), opposed), (102, up_to(Criterion::Priority), 1_143_202));
 }
 
 /// A search is as deep as the set is large.
 #[test]
 fn a_set_that_is_too_large_to_be_searched_is_not_searched() {
     let up_to = Proof::UpTo;
-    assert_eq!(chosen(2000, (1, 85), odd), (1_143, up_to(Criterion::Number), 3_920_490));
-    assert_eq!(chosen(1600, (3, 85), opposed), (1_281, up_to(Criterion::Priority), 8_220_917));
+    assert_eq!(chosen(2000, (1, 85), odd), (1_143, up_to(Criterion::Number), 2_350_327));
+    assert_eq!(chosen(1600, (3, 85), opposed), (1_281, up_to(Criterion::Priority), 7_078_583));
 }

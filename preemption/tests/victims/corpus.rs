@@ -42,8 +42,8 @@ fn every_pod_has_the_facts_that_the_kubelet_sees() {
 fn the_work_is_what_it_was_on_every_machine() {
     let work = |case: &Case, strategy| case.select(strategy).map_or(0, |found| found.work);
     let all = |strategy| rows().iter().map(|case| work(case, strategy)).sum::<u64>();
-    assert_eq!((all(Strategy::Distance), all(Strategy::Minimal)), (30_947, 410_944));
-    let full = [(2_119, 92_124), (38_640, 256_655), (584_805, 1_473_555)];
+    assert_eq!((all(Strategy::Distance), all(Strategy::Minimal)), (37_201, 417_198));
+    let full = [(1_036, 91_041), (6_068, 224_083), (26_462, 915_212)];
     for (case, (distance, minimal)) in nodes().iter().zip(full) {
         assert_eq!(work(case, Strategy::Distance), distance, "{}", case.id);
         assert_eq!(work(case, Strategy::Minimal), minimal, "{}", case.id);

@@ -44,6 +44,7 @@ impl Pod {
     }
 
     /// `spec.priority`. A static pod has one only when its manifest has.
+    #[inline]
     #[must_use]
     pub fn priority(&self) -> Option<i32> {
         self.0.facts.priority
@@ -57,6 +58,7 @@ impl Pod {
 
     /// Whether the node cannot do without the pod: it is static, a mirror, or of
     /// [`SYSTEM_CRITICAL_PRIORITY`] or more. The name of its priority class does not matter.
+    #[inline]
     #[must_use]
     pub fn is_critical(&self) -> bool {
         self.0.facts.is_critical
@@ -73,6 +75,7 @@ impl Pod {
     /// is not, or both have a priority and this one's is higher.
     ///
     /// Never true of a pod and itself. A critical pod without a priority ends no critical pod.
+    #[inline]
     #[must_use]
     pub fn may_preempt(&self, victim: &Pod) -> bool {
         let outranks = match (self.priority(), victim.priority()) {

@@ -63,6 +63,7 @@ impl FromStr for QosClass {
 impl Pod {
     /// The pod's QoS class: `status.qosClass`, or what its spec amounts to when that is unset or no
     /// class at all.
+    #[inline]
     #[must_use]
     pub fn qos(&self) -> QosClass {
         self.0.facts.qos

@@ -102,6 +102,7 @@ impl Requests {
     }
 
     /// The amount of one resource; [`ResourceName::Pods`] is 1 of any pod.
+    #[inline]
     #[must_use]
     pub fn get(&self, name: &ResourceName) -> i64 {
         match name {
@@ -194,6 +195,7 @@ impl Pod {
     /// Differs from [`fit_requests`](Self::fit_requests) as the kubelet's two helpers do: when the
     /// whole pod has requests or limits, its containers' count for nothing, of any resource; the
     /// overhead is added only to what is requested at all; the status is not looked at.
+    #[inline]
     #[must_use]
     pub fn accounted_requests(&self) -> &Requests {
         &self.0.facts.accounted
