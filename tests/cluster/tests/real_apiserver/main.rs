@@ -12,6 +12,7 @@ mod beside_kubelet;
 mod companion;
 mod credentials;
 mod events;
+mod kubectl;
 mod node;
 mod pods;
 mod processes;

@@ -15,7 +15,8 @@ mod cut;
 mod restarts;
 mod shutdown;
 
-use agent::{Agent, Onlooker, phase_of, until};
+use agent::{Agent, Onlooker};
+pub(crate) use agent::{LONG, phase_of, until};
 
 /// A node with an agent, in a namespace of the same name.
 struct World {

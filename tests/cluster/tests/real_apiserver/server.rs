@@ -122,6 +122,10 @@ impl RealApi {
         let bootstrapper =
             format!("{BOOTSTRAP_TOKEN},system:bootstrap:test,bootstrap,\"system:bootstrappers\"\n");
         write("tokens.csv", &bootstrapper);
+        // As who it asks nodes.
+        let asks = authority.client("kube-apiserver-kubelet-client", &["system:masters"], HOUR);
+        write("asks.crt", &asks.certificate);
+        write("asks.key", &asks.key);
 
         let etcd_port = free_port();
         let etcd = format!("http://127.0.0.1:{etcd_port}");
@@ -153,6 +157,10 @@ impl RealApi {
             "--authorization-mode=Node,RBAC".to_owned(),
             "--enable-admission-plugins=NodeRestriction".to_owned(),
             "--allow-privileged=true".to_owned(),
+            "--kubelet-certificate-authority=ca.crt".to_owned(),
+            "--kubelet-client-certificate=asks.crt".to_owned(),
+            "--kubelet-client-key=asks.key".to_owned(),
+            "--kubelet-preferred-address-types=InternalIP".to_owned(),
             "--endpoint-reconciler-type=none".to_owned(),
         ];
         let running = start(&folder, SERVER, &program, &arguments);
