@@ -111,7 +111,7 @@ impl<B: Boundary> PodState<B> {
             return;
         }
         let rules = B::rules(pod);
-        let mut known = std::mem::take(&mut self.containers);
+        let mut known = std::mem::replace(&mut self.containers, Vec::with_capacity(rules.len()));
         for rule in rules {
             let old = known.iter().position(|c| c.name == rule.name).map(|i| known.remove(i));
             let fresh = || Container::new(rule.name.clone(), rule.kind);

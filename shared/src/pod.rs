@@ -11,6 +11,7 @@ use crate::RuntimePod;
 use crate::event::PodLabel;
 
 mod amounts;
+mod compact;
 mod priority;
 mod qos;
 mod requests;
@@ -88,7 +89,8 @@ impl Pod {
         Self::assemble(pod.label(), object, true)
     }
 
-    fn assemble(label: PodLabel, object: api::Pod, is_runtime_only: bool) -> Self {
+    fn assemble(label: PodLabel, mut object: api::Pod, is_runtime_only: bool) -> Self {
+        compact::compact(&mut object);
         Self(Arc::new(Inner {
             full_name: Arc::from(format!("{}_{}", label.name, label.namespace)),
             label,

@@ -1,6 +1,5 @@
 //! Resources that a running container was not given.
 
-use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use k8s_openapi::api::core::v1 as k8s;
@@ -9,11 +8,12 @@ use crate::{ContainerState, Pod, PodRuntimeStatus, PodUid, PodUidMap, Unsupporte
 
 /// With which resources the containers run.
 #[derive(Debug, Default)]
-pub(super) struct Given(Mutex<PodUidMap<HashMap<Arc<str>, Run>>>);
+pub(super) struct Given(Mutex<PodUidMap<Vec<Run>>>);
 
 /// One run of a container, and what it was given.
 #[derive(Debug)]
 struct Run {
+    container: Arc<str>,
     id: String,
     resources: Option<k8s::ResourceRequirements>,
 }
@@ -27,22 +27,25 @@ impl Given {
         let init = spec.init_containers.as_deref().unwrap_or_default();
         let lists = [("initContainers", init), ("containers", &spec.containers)];
         let mut pods = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = pods.entry(pod.uid().clone()).or_default();
+        // A pod has few containers, and most pods one: a map would take more than what it finds.
+        let room = || Vec::with_capacity(init.len() + spec.containers.len());
+        let known = pods.entry(pod.uid().clone()).or_insert_with(room);
         let mut found = Vec::new();
         for (list, containers) in lists {
             for (i, one) in containers.iter().enumerate() {
                 let seen = status.containers.iter().find(|c| *c.name == one.name);
                 let runs = seen.filter(|c| matches!(c.state, ContainerState::Running { .. }));
                 let Some(run) = runs else { continue };
-                match known.get(&run.name).filter(|known| known.id == run.id) {
+                match known.iter().find(|known| known.container == run.name && known.id == run.id) {
                     Some(known) if known.resources == one.resources => {}
                     Some(_) => found.push(UnsupportedField {
                         field: format!("spec.{list}[{i}].resources"),
                         why: "what runs keeps those it has until it is started again".to_owned(),
                     }),
                     None => {
+                        known.retain(|known| known.container != run.name);
                         let (id, resources) = (run.id.clone(), one.resources.clone());
-                        known.insert(Arc::clone(&run.name), Run { id, resources });
+                        known.push(Run { container: Arc::clone(&run.name), id, resources });
                     }
                 }
             }

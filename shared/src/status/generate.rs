@@ -50,7 +50,9 @@ pub fn generate(input: StatusInput<'_>) -> api::PodStatus {
     let kept = input.previous.filter(|_| said == Some(phase) && words.is_none());
     let listed = |kinds: &[ContainerKind]| {
         let all = input.runtime.containers.iter().filter(|c| kinds.contains(&c.kind));
-        let list: Vec<_> = all.map(containers::to_api).collect();
+        let mut list: Vec<_> = all.map(containers::to_api).collect();
+        // It is kept, and of a filter's length nothing is known: there was room for four.
+        list.shrink_to_fit();
         (!list.is_empty()).then_some(list)
     };
     let host_ips = host_ips(&input);
