@@ -232,7 +232,7 @@ impl Runs {
         plugins.extend(cluster.map(|cluster| Box::new(cluster) as _));
         Self {
             source: None,
-            machine: Some(host::machine(&config)),
+            machine: Some(Machine::of_host(&config.state_directory)),
             plugins,
             node_api,
             admits_all: false,

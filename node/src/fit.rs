@@ -1,6 +1,7 @@
 //! What pods have to fit into, and how room is made in it.
 
 use std::fmt;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -8,7 +9,8 @@ use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use k8s_openapi::api::core::v1::Node as ServerNode;
 use tokio::sync::watch;
-use winddown_machine::{Capacity, LocalNode, ReadError};
+use winddown_machine::host::host_name;
+use winddown_machine::{Capacity, LocalNode, ReadError, Roots};
 use winddown_shared::{
     Admission, AdmissionFailureHandler, AdmissionGate, AdmitHandler, Allocatable, NodeFit,
     NodeSource, NodeView, Others, Pod, Rejection, ResourceName, Runtime, VictimLock, critical,
@@ -80,6 +82,18 @@ impl Found {
 }
 
 // === impl Machine ===
+
+impl Machine {
+    /// The running machine, whose pods write to the file system of `storage`.
+    #[must_use]
+    pub fn of_host(storage: impl Into<PathBuf>) -> Self {
+        let roots = Roots::of_host(storage);
+        Self {
+            host_name: host_name().trim().to_ascii_lowercase(),
+            capacity: Box::new(move || Capacity::read(&roots)),
+        }
+    }
+}
 
 impl fmt::Debug for Machine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -4,22 +4,11 @@ use std::time::Duration;
 
 use nix::time::{ClockId, clock_gettime};
 use winddown_config::Config;
-use winddown_machine::host::{boot_clock, host_name};
-use winddown_machine::{Capacity, Roots, UsagePlaces};
+use winddown_machine::UsagePlaces;
+use winddown_machine::host::boot_clock;
 use winddown_shared::BootClock;
 use winddown_systemd::Bus;
 use winddown_systemd::inspect::Inspector;
-
-use winddown_node::Machine;
-
-/// The machine that the pods run on. They write to the file system of the state directory.
-pub(super) fn machine(config: &Config) -> Machine {
-    let roots = Roots::of_host(&config.state_directory);
-    Machine {
-        host_name: host_name().trim().to_ascii_lowercase(),
-        capacity: Box::new(move || Capacity::read(&roots)),
-    }
-}
 
 /// Names the cgroup whose limits bound the node, for an agent in a container and for tests.
 const NODE_CGROUP: &str = "WINDDOWN_NODE_CGROUP";
