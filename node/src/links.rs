@@ -33,6 +33,21 @@ pub(crate) trait Shows<T>: Send {
     fn changed(&mut self) -> BoxFuture<'_, ()>;
 }
 
+/// A plug-in of another party, which says only when.
+impl Shows<()> for watch::Receiver<()> {
+    fn now(&mut self) {
+        self.mark_unchanged();
+    }
+
+    fn changed(&mut self) -> BoxFuture<'_, ()> {
+        Box::pin(async {
+            if watch::Receiver::changed(self).await.is_err() {
+                std::future::pending::<()>().await;
+            }
+        })
+    }
+}
+
 /// How the node stands to its end.
 #[derive(Clone, Debug)]
 pub(crate) struct NodeEnd {

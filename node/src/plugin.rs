@@ -179,6 +179,7 @@ impl<R: Runtime, P: Plugin> NodePlugin<R> for P {
         node.brought.admission.extend(self.admission());
         let handle = NodeHandle::new(name, node.handle_parts());
         node.brought.links.work.extend(self.at_shutdown(&handle));
+        node.brought.links.relief.push(Box::new(handle.asked_again()));
         let core = Arc::clone(&node.core);
         node.start(move |_| {
             let stop = core.stop.clone();

@@ -79,7 +79,10 @@ pub struct Rejection {
     pub reason: Arc<str>,
     /// For people. The status carries it behind [`Rejection::STATUS_PREFIX`].
     pub message: Arc<str>,
-    /// Whether the same pod may be admitted later on this node without a change.
+    /// Whether the same pod may be admitted later on this node without a change. Static pods are asked about again when
+    /// another pod has left the node, with growing pauses, and every five minutes; all when admission opens again, and
+    /// when a plug-in calls [`NodeHandle::ask_again`](crate::NodeHandle::ask_again). For a pod of an API server a
+    /// refusal is the end.
     pub retryable: bool,
 }
 

@@ -29,7 +29,7 @@ pub trait Plugin: Send + 'static {
     fn name(&self) -> PluginName;
 
     /// What it asks of a new pod, if anything. It is asked after the gate that a shutdown shuts, and
-    /// before anything is ended for the pod.
+    /// before anything is ended for the pod. When its answer changes, call [`NodeHandle::ask_again`].
     fn admission(&self) -> Option<Arc<dyn AdmitHandler>> {
         None
     }
@@ -72,6 +72,7 @@ struct Inner {
     recorder: Arc<dyn Recorder>,
     wall: WallClock,
     notes: PluginNotes,
+    ask_again: watch::Sender<()>,
 }
 
 /// A pod that a plug-in may choose.
@@ -191,7 +192,18 @@ impl NodeHandle {
     pub fn new<K: PodKiller>(name: PluginName, parts: NodeHandleParts<K>) -> Self {
         let NodeHandleParts { killer, victims, gate, statuses, recorder, wall, notes } = parts;
         let killer: Arc<dyn Killer> = Arc::new(killer);
-        Self(Arc::new(Inner { name, killer, victims, gate, statuses, recorder, wall, notes }))
+        let ask_again = watch::Sender::new(());
+        Self(Arc::new(Inner {
+            name,
+            killer,
+            victims,
+            gate,
+            statuses,
+            recorder,
+            wall,
+            notes,
+            ask_again,
+        }))
     }
 
     /// The pods among which it may choose: those that have not been asked to end.
@@ -273,6 +285,20 @@ impl NodeHandle {
                 None => gone,
             }))
         })
+    }
+
+    /// Has admission ask again about every refused pod that is [retryable](crate::Rejection::retryable), at once.
+    ///
+    /// A plug-in calls it when its [`admission`](Plugin::admission) would answer otherwise than before. While
+    /// the gate is shut, the pods are asked about when it opens.
+    pub fn ask_again(&self) {
+        self.0.ask_again.send_replace(());
+    }
+
+    /// Changes with each call of [`ask_again`](Self::ask_again), for the node that made this handle.
+    #[must_use]
+    pub fn asked_again(&self) -> watch::Receiver<()> {
+        self.0.ask_again.subscribe()
     }
 
     /// What `winddown status` shows of this plug-in from now on, in one line. An empty line shows nothing.

@@ -1,0 +1,84 @@
+//! A plug-in that refuses pods for a time has them asked about again when that time is over.
+
+#![allow(clippy::unwrap_used, reason = "a failed step is a failed test")]
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use tokio::sync::watch;
+use winddown_control::AgentApi as _;
+use winddown_fakes::{FakeRuntime, pod};
+use winddown_node::Node;
+use winddown_shared::{
+    AdmitHandler, DesiredPods, NodeHandle, Others, Plugin, PluginName, Pod, Rejection,
+};
+
+/// Refuses pods while its state is true.
+#[derive(Clone)]
+struct Closed {
+    closed: watch::Receiver<bool>,
+    retryable: bool,
+}
+
+impl Plugin for Closed {
+    fn name(&self) -> PluginName {
+        PluginName::of("closed")
+    }
+
+    fn admission(&self) -> Option<Arc<dyn AdmitHandler>> {
+        Some(Arc::new(self.clone()))
+    }
+
+    fn run(mut self: Box<Self>, node: NodeHandle) -> BoxFuture<'static, ()> {
+        Box::pin(async move {
+            while self.closed.changed().await.is_ok() {
+                node.ask_again();
+            }
+        })
+    }
+}
+
+impl AdmitHandler for Closed {
+    fn admit(&self, _: &Pod, _: &Others) -> Result<(), Rejection> {
+        if !*self.closed.borrow() {
+            return Ok(());
+        }
+        let (reason, message) = ("Closed".into(), "It is closed".into());
+        Err(Rejection { reason, message, retryable: self.retryable })
+    }
+}
+
+/// Whether a pod that was refused while the plug-in was closed runs a second after it opened.
+async fn runs_after_opening(retryable: bool) -> bool {
+    let (runtime, web) = (FakeRuntime::default(), pod("web"));
+    let wanted = DesiredPods { pods: vec![web.clone()], complete: true };
+    let wanted = watch::Sender::new(Some(Arc::new(wanted)));
+    let closed = watch::Sender::new(true);
+    let node = Node::builder(Arc::new(runtime.clone()))
+        .source(wanted.subscribe())
+        .plugin(Closed { closed: closed.subscribe(), retryable })
+        .start()
+        .unwrap();
+    node.pods_are_known().await;
+    // Well past every pause after a refusal: time alone brings no pod of this kind back.
+    tokio::time::sleep(Duration::from_secs(600)).await;
+    assert!(!runtime.runs(web.uid()));
+    assert_eq!(&*node.status().rejected[0].reason, "Closed");
+    closed.send_replace(false);
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let runs = runtime.runs(web.uid());
+    assert_eq!(node.status().rejected.is_empty(), runs);
+    node.shut_down().await;
+    runs
+}
+
+#[tokio::test(start_paused = true)]
+async fn pods_that_a_plug_in_refused_start_when_it_says_so() {
+    assert!(runs_after_opening(true).await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_was_refused_for_what_it_is_stays_refused() {
+    assert!(!runs_after_opening(false).await);
+}
