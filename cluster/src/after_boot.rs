@@ -219,9 +219,10 @@ impl EndedByUs {
 
 impl Recorder for EndedByUs {
     /// Records the pods that the node itself decides to end, not those that an operator or a source
-    /// ends.
+    /// ends, nor those that start again here.
     fn record(&self, event: &Event) {
-        if let Event::KillRequested { pod, by, .. } = event
+        if let Event::KillRequested { pod, by, status, .. } = event
+            && !status.as_ref().is_some_and(|status| status.stays)
             && !matches!(by, KillReason::Operator | KillReason::Removed)
         {
             self.note(pod, by.as_str());

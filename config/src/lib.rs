@@ -30,7 +30,8 @@ pub use print::scalar;
 pub use reference::default_yaml;
 pub use schema::schema;
 pub use shutdown::{
-    GuardedNamespace, PriorityPeriod, ShutdownOrder, ShutdownPeriods, ShutdownSettings,
+    GuardedNamespace, InPlaceNamespace, PriorityPeriod, ShutdownOrder, ShutdownPeriods,
+    ShutdownSettings,
 };
 
 use winddown_yaml::{Problem, Problems};

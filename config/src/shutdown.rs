@@ -16,6 +16,8 @@ pub struct ShutdownSettings {
     /// `shutdownReserve`: what is kept back at the end for the report and the last status; at most
     /// 5 min.
     pub reserve: Duration,
+    /// `rebootInPlace`: namespaces whose pods may stay while the node reboots; each once.
+    pub in_place: Vec<InPlaceNamespace>,
 }
 
 /// What puts pods into groups.
@@ -51,6 +53,13 @@ pub struct PriorityPeriod {
     pub period: Duration,
 }
 
+/// One entry of `rebootInPlace`: pods of a namespace that may stay while the node reboots.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct InPlaceNamespace {
+    /// The namespace.
+    pub namespace: String,
+}
+
 /// One entry of `shutdownGuard`: pods of a namespace that may hold shutdowns.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GuardedNamespace {
@@ -83,6 +92,7 @@ impl From<ShutdownPeriods> for ShutdownSettings {
             order: ShutdownOrder::Priority,
             endpoint_drain: Duration::ZERO,
             reserve: Duration::from_secs(2),
+            in_place: Vec::new(),
         }
     }
 }

@@ -65,6 +65,7 @@ impl<R: Runtime> AgentApi for Node<R> {
                 reason: "Terminated".into(),
                 message: "Pod was ended because an operator asked for it.".into(),
                 disruption_message: None,
+                stays: false,
             }),
             ..KillRequest::new(KillReason::Operator)
         };

@@ -6,14 +6,14 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use tokio::sync::watch;
-use winddown_config::{Config, ShutdownOrder, ShutdownPeriods, ShutdownSettings};
+use winddown_config::{Config, Mode, ShutdownOrder, ShutdownPeriods, ShutdownSettings};
 use winddown_eviction::parse_threshold;
 use winddown_machine::{AllocatableConfig, Capacity};
 use winddown_preemption::Strategy;
 use winddown_shared::{
     Inhibitor, LockState, Quantity, ResourceName, ShutdownBlock, WallTime, error_chain,
 };
-use winddown_shutdown::{GroupPeriod, GuardPolicy, Policy};
+use winddown_shutdown::{GroupPeriod, GuardPolicy, InPlacePolicy, Policy};
 
 use crate::{
     Eviction, Preemption, PressureSource, Settings, SettingsSource, Shutdown, ShutdownGuard,
@@ -55,7 +55,7 @@ impl Configured {
         let config = &configuration.config;
         Self(Arc::new(Inner {
             node: watch::Sender::new(settings(&configuration)),
-            shutdown: watch::Sender::new(Arc::new(policy_of(&config.shutdown))),
+            shutdown: watch::Sender::new(Arc::new(shutdown_policy(config))),
             guard: watch::Sender::new(guard_policy(config)),
             preemption: watch::Sender::new(config.preemption_strategy),
             eviction: watch::Sender::new(Arc::new(config.eviction.policy())),
@@ -81,7 +81,7 @@ impl Configured {
         let config = Arc::clone(&configuration.config);
         let settings = settings(&configuration);
         *inner.configuration.write().unwrap_or_else(PoisonError::into_inner) = configuration;
-        inner.shutdown.send_replace(Arc::new(policy_of(&config.shutdown)));
+        inner.shutdown.send_replace(Arc::new(shutdown_policy(&config)));
         inner.guard.send_replace(guard_policy(&config));
         inner.preemption.send_replace(config.preemption_strategy);
         inner.image_age.send_replace(config.eviction.image_minimum_gc_age);
@@ -182,6 +182,15 @@ fn allocatable_config(config: &Config, capacity: &Capacity) -> AllocatableConfig
     }
 }
 
+/// A kubelet's pods are evicted, and start again elsewhere.
+fn shutdown_policy(config: &Config) -> Policy {
+    let policy = policy_of(&config.shutdown);
+    match config.mode {
+        Mode::Companion => policy.with_in_place(InPlacePolicy::new()),
+        _ => policy,
+    }
+}
+
 fn guard_policy(config: &Config) -> GuardPolicy {
     let guarded = config.shutdown_guard.iter();
     guarded.map(|one| (one.namespace.clone(), one.timeout)).collect()
@@ -224,5 +233,7 @@ pub fn policy_of(settings: &ShutdownSettings) -> Policy {
         );
         Policy::disabled()
     });
-    policy.with_reserve(settings.reserve).with_endpoint_drain(settings.endpoint_drain)
+    let in_place = settings.in_place.iter().map(|one| one.namespace.clone()).collect();
+    let policy = policy.with_reserve(settings.reserve).with_in_place(in_place);
+    policy.with_endpoint_drain(settings.endpoint_drain)
 }

@@ -84,6 +84,7 @@ fn victim(pod: &Pod) -> Victim {
             reason: REASON.into(),
             message: MESSAGE.into(),
             disruption_message: Some(DISRUPTION_MESSAGE.into()),
+            stays: false,
         }),
         ..KillRequest::new(KillReason::Preemption)
     };

@@ -65,6 +65,14 @@ pub fn plan(plan: &ShutdownPlan, view: &View) -> String {
             time.unwrap_or_default()
         ));
     }
+    let pods = plan.groups.iter().flat_map(|group| &group.pods).filter(|pod| pod.stays_on_reboot);
+    let stay: Vec<_> =
+        pods.map(|pod| format!("{}/{}", clean(&pod.namespace), clean(&pod.name))).collect();
+    if !stay.is_empty() {
+        let line = format!("after a reboot these start again here: {}", stay.join(", "));
+        text.push('\n');
+        text.push_str(&hanging(&line, view.width, "", 2));
+    }
     let mut warnings = String::new();
     for warning in &plan.warnings {
         warnings.push_str(&hanging(&clean(warning), view.width, "! ", 2));

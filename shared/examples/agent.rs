@@ -98,6 +98,7 @@ async fn keep_at_most(most: usize, workers: &impl PodKiller) {
             reason: "Evicted".into(),
             message: "Only two pods may run here.".into(),
             disruption_message: None,
+            stays: false,
         });
         // Resolves when no container of the pod runs, or with what still runs after its deadline.
         let ended = workers.kill_pod(pod, request).await;

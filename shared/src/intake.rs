@@ -323,7 +323,7 @@ impl<R: Runtime> Intake<R> {
             self.list(&tracked).await;
             self.end_strays(&uids, wanted.complete);
         }
-        self.forget_remains(&tracked).await;
+        self.forget_remains(&tracked, wanted.complete).await;
     }
 
     /// Asks for everything that is to start, and hands it to the workers. Returns what they know then.
@@ -398,12 +398,14 @@ impl<R: Runtime> Intake<R> {
                 let runs = self.ran_before(pod.uid());
                 // What ends needs no room; what is to start after its former self has ended is asked
                 // when that is so.
-                let ends = is_over(pod) || self.workers.is_termination_requested(pod.uid());
+                let stays = self.earlier_kills.get(pod.uid()).is_some_and(KillRequest::stays);
+                let ends =
+                    is_over(pod) || stays || self.workers.is_termination_requested(pod.uid());
                 if !runs && !ends {
                     return false;
                 }
                 match self.earlier_kills.remove(pod.uid()) {
-                    Some(request) if runs => {
+                    Some(request) if runs || stays => {
                         if request.reason == KillReason::Preemption && pod.is_static() {
                             self.rejected_static.note(pod, true);
                         }
@@ -473,7 +475,8 @@ impl<R: Runtime> Intake<R> {
             .snapshot()
             .into_iter()
             .filter(|s| matches!(s.ending_by, Some(KillReason::Shutdown | KillReason::Drain)));
-        for pod in ended.filter_map(|s| s.pod).filter(Pod::is_static) {
+        for pod in ended.filter(|s| s.stays || s.pod.as_ref().is_some_and(Pod::is_static)) {
+            let Some(pod) = pod.pod else { continue };
             self.workers.update(UpdateKind::Create, pod, None);
         }
     }

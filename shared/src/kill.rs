@@ -56,6 +56,10 @@ pub struct StatusOverride {
     pub message: Arc<str>,
     /// Message of the `DisruptionTarget` condition (reason `TerminationByKubelet`); none adds none.
     pub disruption_message: Option<Arc<str>>,
+    /// The pod has not failed: it keeps its node and its phase, and starts again when the node is back. Reason and
+    /// message are then those of its `Ready` condition.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub stays: bool,
 }
 
 /// One request to end a pod.
@@ -85,6 +89,11 @@ impl KillRequest {
         if self.status.is_none() {
             self.status.clone_from(&other.status);
         }
+    }
+
+    /// Whether the pod starts again when its node is back.
+    pub fn stays(&self) -> bool {
+        self.status.as_ref().is_some_and(|status| status.stays)
     }
 
     /// A request with the pod's own grace and no status of its own.

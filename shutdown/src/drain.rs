@@ -79,6 +79,7 @@ pub async fn drain<K: PodKiller>(
             reason: "Terminated".into(),
             message: MESSAGE.into(),
             disruption_message: Some(MESSAGE.into()),
+            stays: false,
         }),
         started,
         budget,

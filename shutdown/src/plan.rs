@@ -8,7 +8,7 @@ use winddown_shared::{Grace, Pod, ShutdownWork};
 use crate::budget::whole_seconds;
 use crate::policy::Groups;
 use crate::role::is_driver;
-use crate::{Budget, Policy, Role};
+use crate::{Budget, Policy, Role, may_stay};
 
 /// Ordinary pods are at most so many groups: each of them takes a part of the time.
 const ORDINARY_GROUPS: usize = 8;
@@ -249,6 +249,11 @@ impl Plan {
         self.deadline += delay;
         self.set_latest_ends();
         self
+    }
+
+    /// Whether this pod stays, and starts again, when the node reboots.
+    pub fn may_stay(&self, pod: &Pod) -> bool {
+        may_stay(pod, self.policy.in_place())
     }
 
     /// A plan, by the same policy, for pods that were not known when this one was made: it begins

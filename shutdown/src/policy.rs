@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
+use crate::InPlacePolicy;
 use crate::budget::whole_seconds;
 
 #[cfg(test)]
@@ -34,6 +35,7 @@ pub struct Policy {
     groups: Groups,
     endpoint_drain: Duration,
     reserve: Duration,
+    in_place: InPlacePolicy,
 }
 
 /// What makes the groups of a [`Policy`].
@@ -113,6 +115,7 @@ impl Policy {
             groups: Groups::ByPriority(Vec::new()),
             endpoint_drain: Duration::ZERO,
             reserve: DEFAULT_RESERVE,
+            in_place: InPlacePolicy::new(),
         }
     }
 
@@ -188,6 +191,16 @@ impl Policy {
     /// away from them (k8s#116965). This is in addition to the groups' time.
     pub fn with_endpoint_drain(self, drain: Duration) -> Self {
         Self { endpoint_drain: drain.min(LONGEST), ..self }
+    }
+
+    /// Lets pods of these namespaces that ask for it stay while the node reboots ([`may_stay`](crate::may_stay)).
+    pub fn with_in_place(self, in_place: InPlacePolicy) -> Self {
+        Self { in_place, ..self }
+    }
+
+    /// The namespaces whose pods may stay while the node reboots.
+    pub fn in_place(&self) -> &InPlacePolicy {
+        &self.in_place
     }
 
     /// Whether a shutdown ends pods at all.

@@ -8,9 +8,10 @@ use winddown_shared::{Grace, KillRequest, LONGEST_NOTICE, PodUid, ShutdownKind};
 
 use crate::controller::status_of_ended;
 use crate::grace::{rest_of_grace, room};
+use crate::in_place::status_of_staying;
 use crate::report::ReportHeader;
 use crate::run_context::RunContext;
-use crate::{Budget, FileError, ShutdownReport};
+use crate::{Budget, FileError, PodReport, ShutdownReport};
 
 mod file;
 #[cfg(test)]
@@ -131,6 +132,9 @@ impl RunRecord {
     /// when the clock that the record was written by reads `now`: in what is left of their grace,
     /// which is the nearest whole seconds, at least one, and not past their group's end.
     ///
+    /// A pod that has ended and stays is among them too, so that it is not refused for good as long as the node is
+    /// on its way down.
+    ///
     /// Of a run that was called off, these are the pods in the middle of their end: they go on with it,
     /// as they do where an agent hears that the run is called off. A pod whose time is over stays.
     pub fn asked(
@@ -140,7 +144,8 @@ impl RunRecord {
     ) -> impl Iterator<Item = (PodUid, KillRequest)> {
         let elapsed = now.saturating_sub(Duration::from_millis(self.started_boot_ms));
         let reason = self.report.trigger.kill_reason();
-        self.report.pods().filter(|(_, pod)| !pod.end.is_over()).filter_map(move |(group, pod)| {
+        let counts = move |pod: &PodReport| !pod.end.is_over() || (pod.stays && !called_off);
+        self.report.pods().filter(move |(_, pod)| counts(pod)).filter_map(move |(group, pod)| {
             let room = room(group.latest_end, elapsed).max(Grace::SHORTEST);
             let until = pod.asked? + pod.grace;
             if called_off && until <= elapsed {
@@ -148,7 +153,7 @@ impl RunRecord {
             }
             let request = KillRequest {
                 grace: Some(rest_of_grace(until, elapsed).min(room)),
-                status: Some(status_of_ended()),
+                status: Some(if pod.stays { status_of_staying() } else { status_of_ended() }),
                 ..KillRequest::new(reason)
             };
             Some((PodUid::new(pod.uid.as_str()), request))

@@ -166,7 +166,7 @@ impl NodeSide {
         let said = statuses.clone();
         let ends = workers.ends();
         Self::new(statuses, ends, move |uid| match workers.lifecycle(uid) {
-            Some(_) => workers.is_known_terminated(uid),
+            Some(_) => workers.is_known_terminated(uid) && !workers.stays(uid),
             // Without a worker it was refused, or it has not come to the intake yet.
             None => said.get(uid).is_some_and(|status| is_terminal_status(&status)),
         })

@@ -11,7 +11,8 @@ use winddown_yaml::{Fields, Located, Problem, names};
 use super::value::{Options, Place, Value, Word, go, options, written_options};
 use super::{Field, Kind, Reading, Row, Section, Top};
 use crate::{
-    Config, GuardedNamespace, NoticesConfig, PriorityPeriod, ShutdownOrder, ShutdownPeriods,
+    Config, GuardedNamespace, InPlaceNamespace, NoticesConfig, PriorityPeriod, ShutdownOrder,
+    ShutdownPeriods,
 };
 
 const PERIOD: &str = "shutdownGracePeriod";
@@ -106,6 +107,14 @@ pub(super) fn section() -> Section {
             )
             .example("- namespace: batch\n  timeout: 2h")
             .live(),
+        Top::new("rebootInPlace", |c| &mut c.shutdown.in_place, Kind::list::<InPlaceNamespace>())
+            .doc(
+                "Namespaces whose pods may stay while the node reboots: one with the annotation \
+                 `winddown.dev/on-reboot: restart` ends with the others and does not fail; it starts again on this \
+                 node, under the same UID and with its volumes. Has no effect with `mode: companion`.",
+            )
+            .example("- namespace: databases")
+            .live(),
         Top::new("startGroupTimeout", |c| &mut c.start_group_timeout, PERIODS).doc(
             "Lets the pods start after a boot in the reverse of the order in which they end: a group starts when the \
              one before it is ready, or after this time at the latest. 0s starts all at once. Has no effect with \
@@ -143,6 +152,26 @@ impl Options for PriorityPeriod {
     }
 }
 
+impl Options for InPlaceNamespace {
+    fn rows() -> Vec<Row<Self>> {
+        vec![
+            Row::<Self>::new("namespace", |in_place| &mut in_place.namespace, Kind::ANY_TEXT)
+                .doc("The namespace of the pods.")
+                .required()
+                .check(namespace),
+        ]
+    }
+
+    fn conflict(&self, other: &Self) -> Option<String> {
+        twice(&self.namespace, &other.namespace)
+    }
+}
+
+/// Two entries for one namespace.
+fn twice(one: &str, other: &str) -> Option<String> {
+    (one == other).then(|| format!("the namespace {one} is listed twice: keep one entry"))
+}
+
 impl Options for GuardedNamespace {
     fn rows() -> Vec<Row<Self>> {
         vec![
@@ -161,8 +190,7 @@ impl Options for GuardedNamespace {
     }
 
     fn conflict(&self, other: &Self) -> Option<String> {
-        let twice = self.namespace == other.namespace;
-        twice.then(|| format!("the namespace {} is listed twice: keep one entry", self.namespace))
+        twice(&self.namespace, &other.namespace)
     }
 }
 

@@ -101,6 +101,9 @@ pub struct PlannedPod {
     /// The grace its spec asks for, in seconds, when it asks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub own_grace_seconds: Option<f64>,
+    /// When the node reboots it stays, and starts again on it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub stays_on_reboot: bool,
 }
 
 impl ShutdownPlan {

@@ -126,6 +126,7 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
         let status = StatusOverride {
             reason: EVICTED.into(),
             disruption_message: disruption.then(|| message.clone()),
+            stays: false,
             message,
         };
         let request = KillRequest {

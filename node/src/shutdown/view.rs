@@ -314,7 +314,7 @@ pub fn plan_view(plan: &winddown_shutdown::Plan, set_by: Option<&str>) -> Shutdo
             name: group.name().map(Cow::into_owned),
             shutdown_grace_period_seconds: seconds(group.allowed),
             latest_end_seconds: Some(seconds(gone)),
-            pods: group.pods.iter().map(|planned| planned_pod(planned, guaranteed)).collect(),
+            pods: group.pods.iter().map(|planned| planned_pod(plan, planned, guaranteed)).collect(),
         })
         .collect();
     view.work = plan.work.iter().map(planned_work).collect();
@@ -332,7 +332,11 @@ fn planned_work(planned: &winddown_shutdown::PlannedWork) -> PlannedWork {
 }
 
 /// A pod whose group is sure of so much time.
-fn planned_pod(planned: &winddown_shutdown::PlannedPod, guaranteed: Duration) -> PlannedPod {
+fn planned_pod(
+    plan: &Plan,
+    planned: &winddown_shutdown::PlannedPod,
+    guaranteed: Duration,
+) -> PlannedPod {
     let own = planned.pod.own_grace();
     let grace = own.map_or(planned.grace, |own| own.min(guaranteed));
     PlannedPod {
@@ -342,6 +346,7 @@ fn planned_pod(planned: &winddown_shutdown::PlannedPod, guaranteed: Duration) ->
         priority: planned.pod.priority_or_zero(),
         grace_seconds: grace.max(Grace::SHORTEST).as_secs_f64(),
         own_grace_seconds: own.map(|own| own.as_secs_f64()),
+        stays_on_reboot: plan.may_stay(&planned.pod),
     }
 }
 

@@ -9,7 +9,7 @@ use crate::agent::{Bed, LIMIT, manifest};
 
 /// A threshold is met, and nobody is ended for it.
 const CONFIG: &str = "shutdownGracePeriod: 20s\nstartGroupTimeout: 5s\n\
-                      shutdownGuard: [{namespace: default, timeout: 1h}]\nevictionShadow: true\n\
+                      shutdownGuard: [{namespace: default, timeout: 1h}]\nrebootInPlace: [{namespace: default}]\nevictionShadow: true\n\
                       evictionHard: {memory.available: 1Ki, nodefs.available: 99.9999%}\n\
                       shutdownNotices: {file: /run/winddown/notice}\n";
 

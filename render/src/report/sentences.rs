@@ -269,7 +269,8 @@ pub(super) fn remark(pod: &PodReport) -> String {
     let remark = pod.remark.as_deref().map(|remark| clean(remark).into_owned());
     let mounts = (!pod.mounts.is_empty()).then(|| mounts(pod));
     let end = (!end.is_empty()).then_some(end);
-    let said = [earlier, end, remark, mounts, before_sigterm(pod)].into_iter().flatten();
+    let stays = pod.stays.then(|| "starts again here".to_owned());
+    let said = [earlier, end, stays, remark, mounts, before_sigterm(pod)].into_iter().flatten();
     said.collect::<Vec<_>>().join("; ")
 }
 

@@ -52,11 +52,12 @@ fn who_had_asked_a_pod_to_end_before_is_said_beside_it() {
         ending_by: Some("max-age".into()),
         remark: Some("its disruption budget refused for 6.5 s".into()),
         mounts: vec!["/a".into()],
+        stays: true,
         ..pod("old", PodEnd::Exited, Some(0), Some(1250))
     };
     let text =
         text(&report(Outcome::Clean, 1250, vec![group(0, Some((0, 1250)), vec![old])]), false);
-    assert!(text.contains("was ending already (max-age); its disruption budget refused for 6.5 s; 1 resource not released"), "{text}");
+    assert!(text.contains("was ending already (max-age); starts again here; its disruption budget refused for 6.5 s; 1 resource not released"), "{text}");
 }
 
 #[test]

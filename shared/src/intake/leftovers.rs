@@ -35,6 +35,17 @@ pub(super) enum Found {
     Running(RuntimePod),
     /// Logs and exit records, or containers that a worker is stopping.
     Remains,
+    /// The same of a pod that no worker has known, with its volumes: its source may want it once it is read.
+    Unclaimed,
+}
+
+impl Found {
+    /// Nothing of it runs any more.
+    fn end(&mut self) {
+        if matches!(self, Self::Running(_)) {
+            *self = Self::Remains;
+        }
+    }
 }
 
 impl<R: Runtime> Intake<R> {
@@ -101,7 +112,7 @@ impl<R: Runtime> Intake<R> {
                     self.found.insert(pod.uid.clone(), Found::Running(pod));
                 }
                 None => {
-                    self.found.insert(pod.uid, Found::Remains);
+                    self.found.entry(pod.uid).and_modify(Found::end).or_insert(Found::Unclaimed);
                 }
             }
         }
@@ -119,7 +130,7 @@ impl<R: Runtime> Intake<R> {
             .filter(|(uid, _)| self.workers.lifecycle(uid).is_none())
             .filter_map(|(_, found)| match found {
                 Found::Running(pod) => Some(pod.clone()),
-                Found::Remains => None,
+                Found::Remains | Found::Unclaimed => None,
             })
             .collect();
         for pod in strays {
@@ -127,8 +138,13 @@ impl<R: Runtime> Intake<R> {
         }
     }
 
-    /// Removes the remains of pods that are gone.
-    pub(super) async fn forget_remains(&mut self, tracked: &HashMap<PodUid, Lifecycle>) {
+    /// Removes the remains of pods that are gone. While the source is not `complete`, a pod of before the agent started
+    /// may be wanted, and finds its volumes as it left them.
+    pub(super) async fn forget_remains(
+        &mut self,
+        tracked: &HashMap<PodUid, Lifecycle>,
+        complete: bool,
+    ) {
         let gone = |uid: &PodUid| {
             !self.desired.contains_key(uid)
                 && !tracked.contains_key(uid)
@@ -137,7 +153,12 @@ impl<R: Runtime> Intake<R> {
         let remains: Vec<PodUid> = self
             .found
             .iter()
-            .filter(|(uid, found)| matches!(found, Found::Remains) && gone(uid))
+            .filter(|(_, found)| match found {
+                Found::Running(_) => false,
+                Found::Remains => true,
+                Found::Unclaimed => complete,
+            })
+            .filter(|(uid, _)| gone(uid))
             .map(|(uid, _)| uid.clone())
             .collect();
         let mut failed = false;

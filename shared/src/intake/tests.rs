@@ -119,12 +119,26 @@ async fn settle() {
     tokio::time::sleep(Duration::from_millis(1)).await;
 }
 
+/// The node is back soon, and the pod with it.
+fn reboot() -> KillRequest {
+    KillRequest {
+        status: Some(StatusOverride {
+            reason: "NodeReboot".into(),
+            message: "soon".into(),
+            disruption_message: None,
+            stays: true,
+        }),
+        ..shutdown()
+    }
+}
+
 fn shutdown() -> KillRequest {
     KillRequest {
         status: Some(StatusOverride {
             reason: "Terminated".into(),
             message: "Pod was terminated in response to imminent node shutdown.".into(),
             disruption_message: Some("why".into()),
+            stays: false,
         }),
         ..KillRequest::new(KillReason::Shutdown)
     }
@@ -327,6 +341,67 @@ async fn static_pods_ended_by_a_cancelled_shutdown_come_back() {
     tokio::time::sleep(Duration::from_secs(5)).await;
     assert!(!node.workers.is_termination_requested(web.uid()));
     assert_ne!(node.said(&web).0, "Failed");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_stays_keeps_its_phase_and_comes_back_when_the_shutdown_is_called_off() {
+    let node = node(FakeRuntime::default());
+    let web = pod("web", "Always");
+    node.want(&[&web]).await;
+    node.closed.send_replace(true);
+    node.workers.kill_pod(web.clone(), reboot()).await.unwrap();
+    settle().await;
+    assert_eq!(node.said(&web), ("Running".into(), String::new()));
+    let said = node.statuses.get(web.uid()).unwrap();
+    let ready = said.conditions.iter().flatten().find(|c| c.type_ == "Ready").unwrap();
+    assert_eq!((&*ready.status, ready.reason.as_deref()), ("False", Some("NodeReboot")));
+    assert!(said.conditions.iter().flatten().all(|c| c.type_ != "DisruptionTarget"));
+    assert!(node.workers.stays(web.uid()) && node.workers.is_known_terminated(web.uid()));
+    node.closed.send_replace(false);
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    assert!(!node.workers.is_termination_requested(web.uid()));
+    assert_eq!(node.runtime.starts().len(), 2);
+    assert!(node.runtime.forgotten().is_empty(), "its volumes are there still");
+}
+
+/// It was to fail in the API otherwise: a refusal is the end of its pods.
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_stays_is_not_refused_by_the_next_agent_of_the_shutdown() {
+    let runtime = FakeRuntime::default();
+    let api = pod_with("db", "db", |pod| {
+        let annotations = pod.metadata.annotations.get_or_insert_default();
+        annotations.insert(CONFIG_SOURCE_ANNOTATION.into(), "api".into());
+    });
+    runtime.sync_pod(&api).await.unwrap();
+    runtime.exit(api.uid(), 0);
+    let asked = PodUidMap::from_iter([(api.uid().clone(), reboot())]);
+    let node = node_resuming(runtime, asked);
+    node.closed.send_replace(true);
+    node.want(&[&api]).await;
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    assert_eq!(node.said(&api), ("Running".into(), String::new()));
+    assert_eq!(node.runtime.starts().len(), 1, "it waits for the node");
+    assert!(node.workers.stays(api.uid()));
+    node.closed.send_replace(false);
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    assert!(!node.workers.is_termination_requested(api.uid()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_pod_left_is_kept_until_its_source_has_said_that_it_is_not_wanted() {
+    let runtime = FakeRuntime::default();
+    let (db, gone) = (pod("db", "Always"), pod("gone", "Always"));
+    for pod in [&db, &gone] {
+        runtime.sync_pod(pod).await.unwrap();
+        runtime.exit(pod.uid(), 0);
+    }
+    let node = node(runtime);
+    node.want_of(&[], false).await;
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert!(node.runtime.forgotten().is_empty());
+    node.want(&[&db]).await;
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert_eq!(node.runtime.forgotten(), [gone.uid().clone()]);
 }
 
 #[tokio::test(start_paused = true)]

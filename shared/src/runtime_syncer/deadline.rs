@@ -59,6 +59,7 @@ pub(super) fn exceeded() -> StatusOverride {
         reason: "DeadlineExceeded".into(),
         message: "Pod was active on the node longer than the specified deadline".into(),
         disruption_message: None,
+        stays: false,
     }
 }
 

@@ -11,17 +11,20 @@ const DISRUPTION_TARGET: &str = "DisruptionTarget";
 const OWNED: [&str; 5] =
     ["PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled"];
 
-/// All conditions of a pod: ours computed anew, the rest carried over from `previous`.
+/// All conditions of a pod: ours computed anew, the rest carried over from `previous`. `why_unready` is reason and message
+/// of a pod that is not ready and for which there is more to say than that its containers are not.
 pub(super) fn compute(
     phase: Phase,
     status: &PodRuntimeStatus,
     disruption: Option<&str>,
+    why_unready: Option<(&str, &str)>,
     previous: Option<&PodStatus>,
     now: WallTime,
 ) -> Vec<PodCondition> {
     let before = previous.and_then(|s| s.conditions.as_deref()).unwrap_or_default();
     let (ready, why) = containers_ready(phase, status);
     let unready = why.as_ref().map(|(reason, message)| (*reason, message.as_str()));
+    let unready = unready.map(|why| why_unready.unwrap_or(why));
     let begun = status.started_at.is_some() && !phase.is_terminal();
     let incomplete = status.containers.iter().filter(|c| !is_init_done(c));
     let incomplete: Vec<&str> = incomplete.map(|c| &*c.name).collect();

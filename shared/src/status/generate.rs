@@ -38,9 +38,14 @@ pub fn generate(input: StatusInput<'_>) -> api::PodStatus {
         None if input.stopped => input.ended_by_agent,
         _ => None,
     };
+    // One that stays has not failed: what ended starts again with the node.
+    let stays = words.filter(|words| words.stays);
+    let words = words.filter(|words| !words.stays);
     let phase = finished_before.unwrap_or_else(|| {
         if words.is_some() {
             Phase::Failed
+        } else if stays.is_some() {
+            phase::observed(input.pod, input.runtime)
         } else if input.stopped && !input.pod.is_static() {
             phase::stopped(input.pod, input.runtime)
         } else {
@@ -66,6 +71,7 @@ pub fn generate(input: StatusInput<'_>) -> api::PodStatus {
             phase,
             input.runtime,
             disruption,
+            stays.map(|words| (&*words.reason, &*words.message)),
             input.previous,
             input.now,
         )),

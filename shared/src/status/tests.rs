@@ -152,6 +152,7 @@ fn the_agents_reason_stays_on_the_pod_it_ended() {
         reason: "Evicted".into(),
         message: "The node was low on resource: memory. ".into(),
         disruption_message: None,
+        stays: false,
     };
     for code in [0, 1, 137] {
         let pod = pod(1, "Always", true);

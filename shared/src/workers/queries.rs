@@ -21,6 +21,8 @@ pub struct PodSnapshot {
     pub lifecycle: Lifecycle,
     /// Who asked for its end, if it was requested.
     pub ending_by: Option<KillReason>,
+    /// Its end is one of those after which it starts again here ([`StatusOverride::stays`](crate::StatusOverride::stays)).
+    pub stays: bool,
     /// How long it has been ending.
     pub ending_for: Option<Duration>,
     /// The grace that applies, if it is ending.
@@ -42,6 +44,7 @@ impl<S: PodSyncer> PodWorkers<S> {
                 uid: uid.clone(),
                 lifecycle: record.lifecycle,
                 ending_by: record.ending.as_ref().and_then(|e| e.reason),
+                stays: record.stays(),
                 ending_for: record.ending.as_ref().map(|e| now.duration_since(e.since)),
                 grace: record.ending.as_ref().and_then(|e| e.grace),
                 failures: record.failures,
@@ -67,6 +70,11 @@ impl<S: PodSyncer> PodWorkers<S> {
     /// Whether no container of the pod runs or will run. Unknown UIDs: no.
     pub fn is_known_terminated(&self, uid: &PodUid) -> bool {
         self.ask(uid, false, false, |r| r.lifecycle >= Lifecycle::Terminated)
+    }
+
+    /// Whether the pod has ended, or is to, and starts again when its node is back. Unknown UIDs: no.
+    pub fn stays(&self, uid: &PodUid) -> bool {
+        self.ask(uid, false, false, Record::stays)
     }
 
     /// Whether containers of the pod may run. Unknown UIDs: yes until the desired set was seen once,

@@ -157,6 +157,12 @@ impl Record {
         self.lifecycle >= Lifecycle::Terminating
     }
 
+    /// Whether it starts again when its node is back. One that was deleted does not.
+    pub(super) fn stays(&self) -> bool {
+        let status = self.ending.as_ref().and_then(|ending| ending.status.as_ref());
+        !self.deleted && status.is_some_and(|status| status.stays)
+    }
+
     /// Whether containers were found of a pod that had finished, and are being stopped.
     pub(super) fn has_leftover(&self) -> bool {
         self.lifecycle == Lifecycle::Finished && self.runtime_pod.is_some()

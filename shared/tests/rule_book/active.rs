@@ -141,6 +141,7 @@ async fn the_status_of_a_kill_lands_in_the_pods_status() {
         reason: "Evicted".into(),
         message: "because".into(),
         disruption_message: None,
+        stays: false,
     };
     let kill = KillRequest { status: Some(status), ..KillRequest::new(KillReason::Eviction) };
     node.workers.kill_pod(web.clone(), kill).await.unwrap();

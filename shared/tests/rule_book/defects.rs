@@ -50,6 +50,7 @@ async fn a_pod_the_node_ended_stays_failed_with_its_reason_although_it_exited_wi
         reason: "Evicted".into(),
         message: "why".into(),
         disruption_message: Some("why".into()),
+        stays: false,
     };
     let kill = KillRequest { status: Some(status), ..KillRequest::new(KillReason::Eviction) };
     node.workers.kill_pod(web.clone(), kill).await.unwrap();

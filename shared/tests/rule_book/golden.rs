@@ -152,6 +152,7 @@ async fn every_attempt_gets_the_status_that_was_the_last_one_by_then() {
             reason: reason.into(),
             message: "m".into(),
             disruption_message: None,
+            stays: false,
         }),
         ..request()
     };

@@ -18,6 +18,7 @@ async fn a_pod_never_seen_is_ended_with_the_status_of_the_kill() {
         reason: "Evicted".into(),
         message: "low on memory".into(),
         disruption_message: None,
+        stays: false,
     };
     let kill = KillRequest { status: Some(status.clone()), ..with_grace(0) };
     b.workers.kill_pod(pod("a"), kill).await.unwrap();

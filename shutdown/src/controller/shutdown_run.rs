@@ -33,6 +33,7 @@ pub(crate) fn status_of_ended() -> StatusOverride {
         reason: "Terminated".into(),
         message: MESSAGE.into(),
         disruption_message: Some(MESSAGE.into()),
+        stays: false,
     }
 }
 

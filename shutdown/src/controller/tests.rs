@@ -23,6 +23,7 @@ mod calling_off;
 mod disks;
 mod faults;
 mod golden;
+mod in_place;
 mod killed;
 mod lame_duck;
 mod next_agent;

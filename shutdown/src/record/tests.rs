@@ -231,6 +231,7 @@ fn pods_that_were_asked_and_not_seen_to_end_are_asked_for_the_rest_of_their_grac
             asked("killed", Some(1), 1, PodEnd::Killed),
             asked("waiting", None, 9, PodEnd::Spared),
             asked("last", Some(1), 19, PodEnd::Ending),
+            PodReport { stays: true, ..asked("stays", Some(1), 9, PodEnd::Exited) },
         ],
     };
     record.report.groups = vec![group];
@@ -242,15 +243,18 @@ fn pods_that_were_asked_and_not_seen_to_end_are_asked_for_the_rest_of_their_grac
             .collect()
     };
     let rest = |name: &str, seconds| (name.to_owned(), Some(seconds));
-    assert_eq!(rests(false), [rest("ending", 4), rest("late", 1), rest("last", 13)]);
+    let all = [rest("ending", 4), rest("late", 1), rest("last", 13), rest("stays", 4)];
+    assert_eq!(rests(false), all);
     assert_eq!(
         rests(true),
         [rest("ending", 4), rest("last", 13)],
-        "its time is over, and it stays"
+        "the time of one is over, and it stays; one that has ended starts again"
     );
     let (_, request) = record.asked(Duration::ZERO, false).next().unwrap();
     assert_eq!(request.reason, KillReason::Shutdown);
     assert_eq!(&*request.status.unwrap().reason, "Terminated");
+    let (_, request) = record.asked(Duration::ZERO, false).last().unwrap();
+    assert!(request.stays());
 }
 
 fn asked(uid: &str, at: Option<u64>, grace: u64, end: PodEnd) -> PodReport {
@@ -265,6 +269,7 @@ fn asked(uid: &str, at: Option<u64>, grace: u64, end: PodEnd) -> PodReport {
         sigterm: None,
         exit: None,
         end,
+        stays: false,
         containers: Vec::new(),
         mounts: Vec::new(),
         error: None,

@@ -80,6 +80,9 @@ pub struct PodReport {
     pub exit: Option<Duration>,
     /// How it ended.
     pub end: PodEnd,
+    /// It stays on the node and starts again when that is back.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub stays: bool,
     /// Containers that needed SIGKILL, or that still ran.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub containers: Vec<String>,
@@ -170,6 +173,7 @@ impl PodReport {
             sigterm: None,
             exit: None,
             end: PodEnd::Spared,
+            stays: false,
             containers: Vec::new(),
             mounts: Vec::new(),
             remark: None,

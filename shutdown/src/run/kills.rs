@@ -11,6 +11,7 @@ use super::outcome::Failure;
 use super::{Cancelled, Place, REAPING, Run, RunStop, changed, more};
 use crate::PodEnd;
 use crate::grace::{rest_of_grace, room};
+use crate::in_place::{comes_back, status_of_staying};
 
 /// A pod that is about to be asked; the report has its grace already.
 pub(super) struct Due {
@@ -71,6 +72,7 @@ impl<K: PodKiller> Run<'_, K> {
     ) -> Vec<Due> {
         let offset = self.elapsed();
         let room = room(latest_end, offset);
+        let comes_back = self.node_comes_back();
         self.groups[group].started.get_or_insert(offset);
         let schedule = |(place, pod): (Place, Pod)| {
             let allowed = self.plan.groups[place.group].allowed;
@@ -79,6 +81,7 @@ impl<K: PodKiller> Run<'_, K> {
             let report = &mut group.pods[place.pod];
             let again = report.asked.is_some();
             if !again {
+                report.stays = comes_back && report.ending_by.is_none() && self.plan.may_stay(&pod);
                 let wants = pod.own_grace().unwrap_or(allowed);
                 report.asked = Some(offset);
                 report.grace = wants.min(room);
@@ -94,7 +97,8 @@ impl<K: PodKiller> Run<'_, K> {
         for due in batch {
             let group = &mut self.groups[due.place.group];
             if !due.again {
-                group.pods[due.place.pod].asked = None;
+                let report = &mut group.pods[due.place.pod];
+                (report.asked, report.stays) = (None, false);
                 if group.pods.iter().all(|pod| pod.asked.is_none()) {
                     group.started = None;
                 }
@@ -119,11 +123,20 @@ impl<K: PodKiller> Run<'_, K> {
         self.kill(due.place, due.pod, grace.min(room))
     }
 
+    /// Whether the node comes back by itself, as far as that was said.
+    fn node_comes_back(&self) -> bool {
+        self.driven.context.as_ref().is_some_and(|context| {
+            let context = context.borrow();
+            comes_back(context.kind, context.notice.is_some())
+        })
+    }
+
     /// Sends the request in its own task: a kill that panics harms no other.
     pub(super) fn kill(&mut self, place: Place, pod: Pod, grace: Duration) -> Id {
+        let stays = self.groups[place.group].pods[place.pod].stays;
         let request = KillRequest {
             grace: Some(grace),
-            status: self.order.status.clone(),
+            status: if stays { Some(status_of_staying()) } else { self.order.status.clone() },
             deadline: self.order.started.checked_add(self.budget_of_pods().kills_until()),
             ..KillRequest::new(self.order.reason)
         };

@@ -42,6 +42,7 @@ impl<K: PodKiller> Scene<K> {
                 reason: "Terminated".into(),
                 message: "gone".into(),
                 disruption_message: None,
+                stays: false,
             }),
             started: Instant::now(),
             budget,

@@ -126,6 +126,7 @@ impl InMemory {
             reason: "Terminated".into(),
             message: "Pod was terminated in response to imminent node shutdown.".into(),
             disruption_message: Some("The node goes down.".into()),
+            stays: false,
         };
         let request =
             KillRequest { status: Some(status), ..KillRequest::new(KillReason::Shutdown) };

@@ -50,6 +50,7 @@ fn runtime_worker(pod: &Pod, lifecycle: Lifecycle) -> PodSnapshot {
         pod: None,
         uid: pod.uid().clone(),
         lifecycle,
+        stays: false,
         ending_by: None,
         ending_for: None,
         grace: None,

@@ -67,6 +67,7 @@ fn preempting() -> KillRequest {
             reason: "Preempting".into(),
             message: "Preempted in order to admit critical pod".into(),
             disruption_message: None,
+            stays: false,
         }),
         ..KillRequest::new(KillReason::Preemption)
     }

@@ -292,6 +292,7 @@ fn mop_up_work(record: &mut Record, now: Instant) -> Option<Work> {
 }
 
 fn terminate_work(record: &mut Record, now: Instant) -> Option<Work> {
+    let stays = record.stays();
     let ending = record.ending.as_mut()?;
     ending.acknowledged = true;
     let length = ending
@@ -303,7 +304,8 @@ fn terminate_work(record: &mut Record, now: Instant) -> Option<Work> {
     let until = until.because(ending.reason);
     ending.in_flight = Some(sender);
     if let Some(pod) = record.active.clone() {
-        let stop = Stop { grace: ending.grace, until, status: ending.status.clone() };
+        let status = ending.status.clone().filter(|status| stays || !status.stays);
+        let stop = Stop { grace: ending.grace, until, status };
         return Some(Work::Terminate { pod, stop, since: ending.since });
     }
     let pod = record.runtime_pod.clone()?;

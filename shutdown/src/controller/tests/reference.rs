@@ -42,6 +42,7 @@ async fn every_pod_gets_the_shutdown_reason_message_and_condition() {
                 reason: "Terminated".into(),
                 message: message.into(),
                 disruption_message: Some(message.into()),
+                stays: false,
             })
         );
     }

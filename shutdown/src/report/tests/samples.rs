@@ -20,6 +20,7 @@ pub(crate) fn pod(name: &str, end: PodEnd, asked: Option<u64>, exit: Option<u64>
         sigterm: asked.map(|asked| ms(asked + 3)),
         exit: exit.map(ms),
         end,
+        stays: false,
         containers: Vec::new(),
         mounts: Vec::new(),
         error: None,

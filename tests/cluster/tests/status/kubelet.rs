@@ -105,6 +105,7 @@ fn by_shutdown() -> StatusOverride {
         disruption_message: Some(
             "Pod was terminated in response to imminent node shutdown.".into(),
         ),
+        stays: false,
     }
 }
 

@@ -225,6 +225,7 @@ async fn t24_a_pod_that_the_node_itself_ends_says_so_and_its_object_stays_until_
         reason: "Terminated".into(),
         message: "The node wants it to go.".into(),
         disruption_message: None,
+        stays: false,
     };
     let request = KillRequest { status: Some(status), ..KillRequest::new(KillReason::Operator) };
     running.workers.request_kill(pod, &request);

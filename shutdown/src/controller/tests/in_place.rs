@@ -1,0 +1,56 @@
+//! Which pods stay while the node reboots.
+
+use winddown_shared::{Pod, ShutdownKind};
+
+use super::{Setup, secs, two_fields};
+use crate::tests::pod;
+use crate::{ON_REBOOT_ANNOTATION, Policy};
+
+/// One that asks to stay.
+fn asking(name: &str) -> Pod {
+    let mut object = pod(name, None, None).object().clone();
+    let annotations = object.metadata.annotations.get_or_insert_default();
+    annotations.insert(ON_REBOOT_ANNOTATION.into(), "restart".into());
+    Pod::new(object).unwrap()
+}
+
+fn lets(namespace: &str) -> Policy {
+    two_fields(30, 10).with_in_place([namespace.to_owned()].into())
+}
+
+/// The pods that stay when the node goes down in this way; the report and the requests agree.
+async fn staying(policy: Policy, kind: ShutdownKind) -> Vec<String> {
+    let pods = [asking("db"), pod("web", None, None)];
+    let mut node = Setup::with(pods).policy(policy).start();
+    node.prepare();
+    node.login.fake.modify(|state| state.kind = kind);
+    node.released().await;
+    let mut asked = Vec::new();
+    for call in node.killer.calls() {
+        assert_eq!(call.request.grace, Some(secs(20)), "it ends like any other");
+        let status = call.request.status.unwrap();
+        assert_eq!(&*status.reason, if status.stays { "NodeReboot" } else { "Terminated" });
+        assert_eq!(status.disruption_message.is_some(), !status.stays);
+        if status.stays {
+            asked.push(call.pod.name().to_string());
+        }
+    }
+    let report = node.reports().pop().unwrap();
+    let pods = report.groups.iter().flat_map(|group| &group.pods).filter(|pod| pod.stays);
+    let reported: Vec<_> = pods.map(|pod| pod.name.clone()).collect();
+    assert_eq!(reported, asked);
+    asked
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_may_stay_stays_on_a_reboot_and_fails_on_every_other_end() {
+    let namespace = pod("db", None, None).namespace().to_string();
+    for kind in [ShutdownKind::Reboot, ShutdownKind::Kexec, ShutdownKind::SoftReboot] {
+        assert_eq!(staying(lets(&namespace), kind).await, ["db"], "{kind:?}");
+        assert!(staying(lets("other"), kind).await.is_empty(), "{kind:?}");
+        assert!(staying(two_fields(30, 10), kind).await.is_empty(), "{kind:?}: off by default");
+    }
+    for kind in [ShutdownKind::PowerOff, ShutdownKind::Halt, ShutdownKind::Unknown] {
+        assert!(staying(lets(&namespace), kind).await.is_empty(), "{kind:?}");
+    }
+}
