@@ -51,7 +51,9 @@ pub(super) fn answer_each(
     if failed == 0 {
         return Ok(Exit::Success);
     }
-    Err(CommandError::message(Exit::Failure, format!("cases that could not be read: {failed}")))
+    let error = format!("cases that could not be read: {failed}");
+    Err(CommandError::message(Exit::Failure, error)
+        .with_hint("fix the lines named above; --help says what a case is"))
 }
 
 /// `error` of a case that begins in `line`, with the file and the line that it is about.

@@ -136,6 +136,20 @@ pub(super) enum DrillError {
     Interrupted,
 }
 
+impl DrillError {
+    /// What to do next.
+    fn hint(&self) -> String {
+        match self {
+            Self::Pods { path, source } => crate::exit::reading_hint(path, source),
+            Self::NoPods { .. } => {
+                "`winddown drill` without a directory has pods of its own".into()
+            }
+            Self::Disabled => "`winddown drill` without --config takes the defaults".into(),
+            _ => String::new(),
+        }
+    }
+}
+
 impl From<CommandError> for DrillError {
     fn from(error: CommandError) -> Self {
         Self::Output(error)
@@ -169,7 +183,10 @@ pub(super) fn run(
         Ok(Outcome::Clean) => Ok(Exit::Success),
         Ok(_) => Ok(Exit::PodsLeft),
         Err(DrillError::Output(error)) => Err(error),
-        Err(error) => Err(CommandError::failure(error)),
+        Err(error) => {
+            let hint = error.hint();
+            Err(CommandError::failure(error).with_hint(hint))
+        }
     }
 }
 

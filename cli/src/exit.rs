@@ -84,7 +84,8 @@ impl CommandError {
     /// `file` cannot be read, for what `error` says.
     pub(super) fn unreadable(file: &Path, error: std::io::Error) -> Self {
         let what = format!("{}: cannot be read", file.display());
-        Self::new(Exit::Failure, anyhow::Error::new(error).context(what))
+        let hint = reading_hint(file, &error);
+        Self::new(Exit::Failure, anyhow::Error::new(error).context(what)).with_hint(hint)
     }
 
     /// The same error with what to do next.
@@ -101,6 +102,21 @@ impl CommandError {
                 .downcast_ref::<std::io::Error>()
                 .is_some_and(|error| error.kind() == std::io::ErrorKind::BrokenPipe)
         })
+    }
+}
+
+/// What to do about a file that cannot be read.
+pub(super) fn reading_hint(file: &Path, error: &std::io::Error) -> String {
+    use std::io::ErrorKind::{IsADirectory, NotFound, PermissionDenied};
+    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
+    match error.kind() {
+        NotFound => {
+            let folder = folder.unwrap_or(Path::new(".")).display();
+            format!("check the name: ls {folder}")
+        }
+        PermissionDenied => "type it again behind sudo".to_owned(),
+        IsADirectory => "name a file in it".to_owned(),
+        _ => String::new(),
     }
 }
 

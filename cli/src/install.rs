@@ -13,6 +13,7 @@ pub(super) fn install(args: &InstallArgs, out: &mut Output) -> Result<Exit, Comm
         let hint = "without --start; the agent is started as the image boots";
         return Err(CommandError::message(Exit::Usage, what).with_hint(hint));
     }
+    check_root(&args.root)?;
     let chosen = match args.runtime {
         None if !args.companion => Some(
             winddown_install::choose(&args.root, args.from.as_deref())
@@ -50,6 +51,7 @@ pub(super) fn install(args: &InstallArgs, out: &mut Output) -> Result<Exit, Comm
 
 /// Takes away what install put in place.
 pub(super) fn uninstall(args: &UninstallArgs, out: &mut Output) -> Result<Exit, CommandError> {
+    check_root(&args.root)?;
     let options = UninstallOptions {
         root: args.root.clone(),
         purge: args.purge,
@@ -59,6 +61,11 @@ pub(super) fn uninstall(args: &UninstallArgs, out: &mut Output) -> Result<Exit, 
     let report = winddown_install::uninstall(&options).map_err(CommandError::failure)?;
     out.text(&report.to_string())?;
     Ok(Exit::Success)
+}
+
+/// A mistyped directory would otherwise count as an empty one.
+fn check_root(root: &Path) -> Result<(), CommandError> {
+    std::fs::metadata(root).map(drop).map_err(|error| CommandError::unreadable(root, error))
 }
 
 /// Where the running program lies, whose programs get installed. The kernel knows best; in a chroot without

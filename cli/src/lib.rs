@@ -13,6 +13,7 @@ mod install;
 mod kill;
 mod lines;
 pub mod man;
+mod mistyped;
 mod output;
 mod plan;
 mod plan_eviction;
@@ -173,6 +174,14 @@ pub enum Command {
     /// Run winddown-shim, as agents of earlier versions do that have not been restarted yet
     #[command(hide = true)]
     Shim(ShimArgs),
+}
+
+/// Reads what was typed. Ends the process after `--help`, `--version` and a wrong command line, which it explains.
+#[must_use]
+pub fn parse() -> Cli {
+    let typed = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned());
+    Cli::try_parse()
+        .unwrap_or_else(|error| mistyped::explain(error, &typed.collect::<Vec<_>>()).exit())
 }
 
 /// Runs what was typed and says how the process is to end.

@@ -166,7 +166,11 @@ pub(super) fn input(file: &Path) -> Result<Input, CommandError> {
         let mut stdin = std::io::stdin().lock();
         let first = stdin.fill_buf().map_err(unreadable)?.trim_ascii_start().first().copied();
         return Ok(match first {
-            None | Some(b'{') => Input::Cases(Box::new(stdin)),
+            None => {
+                return Err(CommandError::message(Exit::Failure, "standard input is empty")
+                    .with_hint("look at the command before the pipe: it printed nothing"));
+            }
+            Some(b'{') => Input::Cases(Box::new(stdin)),
             Some(_) => Input::Manifests,
         });
     }

@@ -135,8 +135,13 @@ fn print_start(
 fn typed<T: serde::de::DeserializeOwned>(report: &serde_json::Value) -> Result<T, CommandError> {
     T::deserialize(report).map_err(|error| {
         CommandError::failure(anyhow::Error::new(error).context("not a report of this version"))
+            .with_hint(WRITES_ONE)
     })
 }
+
+/// What to do about a file that is no report.
+const WRITES_ONE: &str =
+    "`winddown report -o json > FILE` writes one, on the node that it is about";
 
 /// A report larger than this is not one of ours.
 const LARGEST: u64 = 64 << 20;
@@ -153,7 +158,7 @@ fn from_file(path: &Path) -> Result<serde_json::Value, CommandError> {
     }
     serde_json::from_slice(&bytes).map_err(|error| {
         let error = anyhow::Error::new(error).context(named("is not a report"));
-        CommandError::new(Exit::Failure, error)
+        CommandError::new(Exit::Failure, error).with_hint(WRITES_ONE)
     })
 }
 
@@ -193,7 +198,11 @@ fn of_boot(list: &ReportList, this: &str, boot: i32) -> Result<String, CommandEr
             (1, _) => format!("no report of boot {boot}: only 1 boot left reports"),
             (boots, _) => format!("no report of boot {boot}: only {boots} boots left reports"),
         };
-        CommandError::message(Exit::Failure, message).with_hint("winddown report --list")
+        let hint = match newest.len() {
+            0 => "see what one would do: winddown plan shutdown; rehearse one: winddown drill",
+            _ => "winddown report --list",
+        };
+        CommandError::message(Exit::Failure, message).with_hint(hint)
     })
 }
 

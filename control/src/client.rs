@@ -308,6 +308,13 @@ impl Client {
     }
 
     fn io(&self, source: io::Error) -> ClientError {
+        // The library names a constant of C.
+        let source = match source.kind() {
+            io::ErrorKind::InvalidInput => {
+                io::Error::new(io::ErrorKind::InvalidInput, "its path is too long")
+            }
+            _ => source,
+        };
         ClientError::Io { socket: self.socket.clone(), source }
     }
 }

@@ -2,9 +2,8 @@
 
 use std::process::ExitCode;
 
-use clap::Parser;
-use winddown_cli::{Cli, run};
+use winddown_cli::{parse, run};
 
 fn main() -> ExitCode {
-    run(&Cli::parse()).into()
+    run(&parse()).into()
 }

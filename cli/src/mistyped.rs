@@ -1,0 +1,138 @@
+//! What to type in place of a command or an option of kubectl, systemctl or docker.
+
+use clap::CommandFactory;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+
+use super::Cli;
+
+/// Adds the tip that clap, which only compares spellings, cannot give. `arguments` are those behind the program's name.
+pub(super) fn explain(error: clap::Error, arguments: &[String]) -> clap::Error {
+    let wrong = match error.kind() {
+        ErrorKind::InvalidSubcommand => ContextKind::InvalidSubcommand,
+        ErrorKind::UnknownArgument => ContextKind::InvalidArg,
+        _ => return error,
+    };
+    let Some(ContextValue::String(word)) = error.get(wrong) else { return error };
+    let commands = Cli::command();
+    let below = arguments.iter().find(|word| commands.find_subcommand(word).is_some());
+    match instead(below.map_or("", String::as_str), word) {
+        Some(tip) => with_tip(error, tip),
+        None => error,
+    }
+}
+
+/// What does here what `word` does elsewhere: an unknown command, or an unknown argument of the command `below`.
+fn instead(below: &str, word: &str) -> Option<&'static str> {
+    Some(match (below, word) {
+        ("", "get" | "list" | "ls" | "ps" | "pods" | "top") => {
+            "`winddown status` shows the node and its pods"
+        }
+        ("", "describe" | "inspect") => {
+            "`winddown status -o wide` shows all that is known of the pods"
+        }
+        ("", "events" | "history") => {
+            "`winddown status` shows the last decisions, `journalctl -u winddown -p notice` all of them"
+        }
+        ("", "log" | "logs") => {
+            "the pods' logs are in /var/log/winddown, the agent's are in `journalctl -u winddown`"
+        }
+        ("", "delete" | "evict" | "rm" | "stop") => {
+            "`winddown kill POD` ends a pod, `winddown drain` ends all; `systemctl stop winddown` stops the agent alone"
+        }
+        ("", "cordon") => "`winddown drain` keeps new pods out, and ends those that run",
+        ("", "apply" | "create") => {
+            "copy the manifest into /etc/winddown/pods: the pod starts by itself"
+        }
+        ("", "daemon" | "run" | "serve" | "start") => {
+            "`systemctl start winddown` starts the agent; a pod starts when its manifest is in /etc/winddown/pods"
+        }
+        ("", "restart") => "`systemctl restart winddown` restarts the agent; the pods keep running",
+        ("", "reload") => "`systemctl reload winddown` has the agent read its configuration again",
+        ("", "enable" | "disable") => {
+            "`systemctl enable --now winddown` starts the agent now and at boot"
+        }
+        ("", "halt" | "poweroff" | "reboot" | "shutdown") => {
+            "`systemctl reboot` reboots; `winddown plan shutdown` shows what that does to the pods"
+        }
+        ("", "check" | "health" | "test" | "validate" | "verify") => {
+            "`winddown doctor` checks the node, `winddown config check` the configuration"
+        }
+        ("plan", "drain" | "halt" | "poweroff" | "reboot" | "undrain") => {
+            "`winddown plan shutdown` shows the same plan"
+        }
+        ("config", "edit" | "get" | "set") => {
+            "edit /etc/winddown/config.yaml, then `winddown config check` and `systemctl reload winddown`"
+        }
+        ("status", "--wide" | "-w") => "`winddown status -o wide` has more columns",
+        ("status", "-A" | "--all-namespaces" | "-n" | "--namespace") => {
+            "`winddown status` shows the pods of all namespaces"
+        }
+        ("doctor", "--fix") => "doctor changes nothing: type what stands beside `fix`",
+        ("drill", "-f" | "--file") => "`winddown drill DIR` takes the manifests without an option",
+        ("kill", "-9" | "--force" | "--now") => {
+            "`winddown kill POD --grace 1s` is the shortest there is"
+        }
+        ("drain", "--force" | "--ignore-daemonsets" | "--delete-emptydir-data") => {
+            "a drain ends every pod; `--timeout 60s` bounds it"
+        }
+        ("drain", "--grace-period") => {
+            "each pod gets its own grace; `--timeout 60s` bounds them all"
+        }
+        ("drain" | "undrain", word) if !word.starts_with('-') => {
+            "it is always about this node: leave the name out"
+        }
+        ("status", word) if !word.starts_with('-') => {
+            "`winddown status` shows all pods: leave the name out"
+        }
+        ("report", word) if !word.starts_with('-') => {
+            "`winddown report` shows the last run, `--list` all, `--id ID` one of them"
+        }
+        _ => return None,
+    })
+}
+
+fn with_tip(mut error: clap::Error, tip: &'static str) -> clap::Error {
+    for similar in [ContextKind::SuggestedSubcommand, ContextKind::SuggestedArg] {
+        error.remove(similar);
+    }
+    error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
+    error
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::{Cli, explain};
+
+    fn said(line: &str) -> String {
+        let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
+        let error = Cli::try_parse_from(&words).map(drop).unwrap_err();
+        explain(error, &words[1..]).to_string()
+    }
+
+    #[test]
+    fn commands_of_other_tools_have_a_tip_and_no_word_that_only_looks_alike() {
+        for line in
+            ["get pods", "delete pod web", "logs web", "reload", "plan reboot", "config set a b"]
+        {
+            let said = said(&format!("winddown {line}"));
+            assert_eq!(said.matches("tip: ").count(), 1, "{line}: {said}");
+            assert!(!said.contains("similar"), "{line}: {said}");
+        }
+    }
+
+    #[test]
+    fn an_argument_is_explained_by_its_command() {
+        let this_node = "this node: leave the name out";
+        assert!(said("winddown drain node-1").contains(this_node));
+        assert!(said("winddown --socket /s drain node-1").contains(this_node));
+        assert!(!said("winddown kill web node-1").contains(this_node));
+    }
+
+    #[test]
+    fn what_is_only_misspelt_keeps_the_tip_of_its_spelling() {
+        assert!(said("winddown statsu").contains("a similar subcommand exists: 'status'"));
+        assert!(said("winddown uncordon").contains("'undrain'"));
+    }
+}
