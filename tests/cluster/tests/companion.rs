@@ -211,7 +211,7 @@ async fn an_agent_that_starts_in_an_outage_takes_no_pod_for_ended_and_ends_it_wh
     let uid = scene.uid("web");
     scene.server.cut_off().await.unwrap();
     scene.restart_agent().await;
-    let unknown = "the API server has not told this node's pods yet";
+    let unknown = "the API server has not listed this node's pods yet";
     assert_eq!(scene.runtime.trouble(), Some(unknown));
     assert_eq!(stop(&scene, &uid, 30).await.unwrap_err().to_string(), unknown);
     assert_eq!(scene.runtime.pod_status(&uid).await.unwrap_err().to_string(), unknown);

@@ -37,6 +37,7 @@ mod pods;
 pub mod reboots;
 pub mod scenario;
 mod skip;
+pub mod typed;
 pub mod usage;
 
 pub use base::{Base, Flavour, Need, Recipe, Suite, Unavailable, of_this_test, programs};

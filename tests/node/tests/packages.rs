@@ -12,5 +12,4 @@ mod life;
 mod page;
 mod readme;
 mod rpm;
-mod shown;
 mod walkthroughs;

@@ -8,6 +8,7 @@ mod installed;
 mod machine;
 mod recorded;
 mod table;
+mod typed;
 mod volumes;
 
 use std::time::Duration;

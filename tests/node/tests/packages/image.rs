@@ -9,7 +9,10 @@ use std::time::Duration;
 use serde_json::Value;
 use winddown_node_tests::packages::{is_here, repository, text_of};
 use winddown_node_tests::scenario::TestResult;
+use winddown_node_tests::typed::prepare;
 use winddown_node_tests::{Flavour, Node, base_or_skip, in_long_form, programs};
+
+use super::walkthroughs::manual_and_completions_are_put_in_place;
 
 /// A DaemonSet is looked at for this long; its agent takes the lock within a second.
 const SOON: Duration = Duration::from_secs(60);
@@ -101,8 +104,11 @@ async fn the_static_tarball_and_image_run_on_a_node() -> TestResult {
     let mut node = Node::create(&base).await?;
     node.install(tarball, "/root/winddown.tar.gz")?;
     node.start().await?;
-    let install = "cd /root && tar -xzf winddown.tar.gz && cd winddown-* && ./winddown install --runtime process \
-                   --start && cp examples/node/web-1.yaml examples/node/dns.yaml /etc/winddown/pods";
+    prepare(&node)?;
+    node.run(&["sh", "-ec", "cd /root && tar -xzf winddown.tar.gz --strip-components=1"]).await?;
+    manual_and_completions_are_put_in_place(&mut node, ".gz").await?;
+    let install = "cd /root && ./winddown install --runtime process --start && \
+                   cp examples/node/web-1.yaml examples/node/dns.yaml /etc/winddown/pods";
     node.run(&["sh", "-ec", install]).await?;
     let runs = async || {
         let said = node.exec(&["winddown", "status", "-o", "json"], SOON).await;

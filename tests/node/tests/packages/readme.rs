@@ -7,33 +7,16 @@
 
 use std::path::Path;
 use std::process::Command;
-use std::time::Duration;
 
 use winddown_node_tests::packages::{Packages, are_here, repository, text_of};
 use winddown_node_tests::scenario::TestResult;
+use winddown_node_tests::typed::{HOME, Typed, enter_all, prepare};
 use winddown_node_tests::{Flavour, Node, base_or_skip, in_long_form, of_this_test, programs};
 
 use crate::packages::page::{self, Block, Page};
-use crate::packages::shown::shows;
 
-/// How long one command may take: a drill takes longest.
-pub(super) const COMMAND: Duration = Duration::from_secs(60);
-/// How long a node may need until it looks as the page shows it. Whoever reads is slower than a script.
-const READER: Duration = Duration::from_secs(20);
-const POWER_OFF: Duration = Duration::from_secs(60);
 /// Room that no check finds small.
 pub(super) const DISK: u64 = 4 << 30;
-/// A bare node has no sudo, and nobody but root.
-pub(super) const SUDO: &str = "#!/bin/sh\nexec \"$@\"\n";
-pub(super) const HOME: &str = "/root";
-
-/// A command of a page, and what the page shows of its answer.
-pub(super) struct Typed {
-    /// Page and line.
-    pub(super) at: String,
-    pub(super) line: String,
-    shown: Vec<String>,
-}
 
 #[tokio::test]
 async fn a_bare_node_does_what_readme_and_docs_say() -> TestResult {
@@ -49,14 +32,10 @@ async fn a_bare_node_does_what_readme_and_docs_say() -> TestResult {
     // Else the agent judges how full the disk of the machine is that tests it.
     node.add_disk(DISK).await?;
     node.start().await?;
-    node.write("/usr/local/bin/sudo", SUDO, 0o755)?;
+    prepare(&node)?;
     put_package(&node, &packages.deb()?, &typed)?;
     save_files(&node)?;
-    for command in &typed {
-        println!("{} $ {}", command.at, command.line);
-        enter(&mut node, command).await.map_err(|error| format!("{}: {error}", command.at))?;
-    }
-    Ok(())
+    enter_all(&mut node, &typed).await
 }
 
 #[tokio::test]
@@ -86,7 +65,8 @@ async fn what_is_typed_in_the_repository_says_what_the_pages_say() -> TestResult
         let output = shell.output()?;
         let said = String::from_utf8_lossy(&output.stdout).into_owned();
         let error = String::from_utf8_lossy(&output.stderr);
-        judge(&command, output.status.code(), &said)
+        command
+            .judge(output.status.code(), &said)
             .map_err(|e| format!("{}: {e}{error}", command.at))?;
     }
     Ok(())
@@ -132,20 +112,9 @@ fn typed(reason: &str) -> TestResult<Vec<Typed>> {
     Ok(all)
 }
 
+/// The commands of a block.
 pub(super) fn commands(page: &str, block: &Block) -> Vec<Typed> {
-    let mut all: Vec<Typed> = Vec::new();
-    for (n, line) in block.lines.iter().enumerate() {
-        match (line.strip_prefix("$ "), all.last_mut()) {
-            (Some(command), _) => all.push(Typed {
-                at: format!("{page}:{}", block.line + n + 1),
-                line: command.to_owned(),
-                shown: Vec::new(),
-            }),
-            (None, Some(last)) => last.shown.push(line.clone()),
-            (None, None) => {}
-        }
-    }
-    all
+    winddown_node_tests::typed::commands(page, block.line, &block.lines)
 }
 
 /// Puts the package where the pages say it is, under the name they give it.
@@ -166,7 +135,7 @@ fn put_package(node: &Node, deb: &Path, typed: &[Typed]) -> TestResult {
 }
 
 /// Saves what the pages show as a file: its name is the comment in the first line.
-fn save_files(node: &Node) -> TestResult {
+pub(super) fn save_files(node: &Node) -> TestResult {
     for file in page::files(repository()) {
         for block in Page::read(&file).blocks.iter().filter(|block| block.words() == ["yaml"]) {
             let name = block.lines.first().and_then(|line| line.strip_prefix("# "));
@@ -176,51 +145,4 @@ fn save_files(node: &Node) -> TestResult {
         }
     }
     Ok(())
-}
-
-/// Types a command, again until it says what is shown, as a reader would. After one that reboots the node
-/// is switched on again.
-pub(super) async fn enter(node: &mut Node, command: &Typed) -> TestResult {
-    let in_home = format!("cd {HOME} && {}", command.line);
-    let (mut said, mut last) = (String::new(), String::new());
-    let asked = async || match node.exec(&["sh", "-c", &in_home], COMMAND).await {
-        Ok(output) => {
-            let verdict = judge(command, output.status.code(), &output.stdout);
-            last =
-                verdict.as_ref().err().map(|e| format!("{e}{}", output.stderr)).unwrap_or_default();
-            said = output.stdout;
-            verdict.is_ok() || command.shown.is_empty()
-        }
-        Err(error) => {
-            last = error.to_string();
-            false
-        }
-    };
-    let waited = node.wait_until("the answer on the page", READER, asked).await;
-    println!("{said}");
-    if !last.is_empty() || waited.is_err() {
-        return Err(last.into());
-    }
-    if command.line.contains("reboot") {
-        let off = node.wait_off(POWER_OFF).await?;
-        assert_eq!(off.code(), Some(Node::REBOOTED), "{}", node.console());
-        node.start().await?;
-    }
-    Ok(())
-}
-
-fn judge(command: &Typed, code: Option<i32>, said: &str) -> Result<(), String> {
-    let comment = command.line.split_once("# ").map_or("", |(_, comment)| comment);
-    let named = comment.split_once("exit code ").map(|(_, rest)| rest);
-    let named =
-        named.and_then(|rest| rest.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok());
-    if code != Some(named.unwrap_or(0)) {
-        return Err(format!("`{}` ended with {code:?}:\n{said}", command.line));
-    }
-    if command.shown.is_empty() {
-        return Ok(());
-    }
-    let shown: Vec<&str> = command.shown.iter().map(String::as_str).collect();
-    shows(&shown, said)
-        .map_err(|line| format!("`{}` does not say\n{line}\nbut\n{said}", command.line))
 }
