@@ -13,7 +13,7 @@ use super::facts;
 /// UIDs of changed pods that a slow reader may fall behind before it has to look at all pods.
 const CHANGES: usize = 1024;
 /// Why nothing is known yet.
-pub(super) const UNLISTED: &str = "the API server has not told this node's pods yet";
+pub(super) const UNLISTED: &str = "the API server has not listed this node's pods yet";
 
 /// What is known of the pods, and who waits for news of one.
 #[derive(Debug)]

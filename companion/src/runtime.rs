@@ -86,7 +86,7 @@ impl<N: LocalNode> Runtime for KubeletRuntime<N> {
             let mounts = self.mounts(uid).await?;
             let Some(first) = mounts.first() else { return Ok(()) };
             if Instant::now() >= until {
-                let what = format!("the kubelet has not let go of {first} yet");
+                let what = format!("the kubelet has not released {first} yet");
                 return Err(RuntimeError::Failed { what, source: None });
             }
             sleep(LOOK_AGAIN).await;

@@ -51,7 +51,7 @@ pub(super) async fn stop(
     };
     if !is_known {
         return Err(failed(format!(
-            "the container runtime does not answer, and nothing tells whether pod {uid} runs"
+            "the container runtime does not answer, so it is unknown whether pod {uid} runs"
         )));
     }
     adopt(context, &entry, pod, &found);

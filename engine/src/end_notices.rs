@@ -96,7 +96,7 @@ impl EndNotices {
             Ok(()) => Some(dir),
             Err(error) => {
                 let path = dir.display();
-                tracing::warn!(error = error_chain(&error), %path, "a pod cannot be told of its end");
+                tracing::warn!(error = error_chain(&error), %path, "cannot notify a pod of its end");
                 None
             }
         }
@@ -217,7 +217,7 @@ impl Job {
         match done {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
                 let path = path.display();
-                tracing::warn!(error = error_chain(&error), %path, "a pod is not told how things stand with its end");
+                tracing::warn!(error = error_chain(&error), %path, "cannot update a pod's end notice");
             }
             _ => {}
         }

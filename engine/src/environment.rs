@@ -196,7 +196,7 @@ fn field_value(pod: &Pod, node: &NodeFacts, path: &str) -> Result<String, Enviro
         return match map {
             "metadata.labels" => Ok(keyed(&pod.metadata.labels, key)),
             "metadata.annotations" => Ok(keyed(&pod.metadata.annotations, key)),
-            _ => Err(refused(format!("{path} is not a field a container can be told"))),
+            _ => Err(refused(format!("{path} is not a field that a container can read"))),
         };
     }
     let spec = pod.spec.as_ref();
@@ -213,7 +213,7 @@ fn field_value(pod: &Pod, node: &NodeFacts, path: &str) -> Result<String, Enviro
         "status.hostIP" | "status.hostIPs" | "status.podIP" | "status.podIPs" => {
             address_value(path, node.host_address()).map_err(|why| error(why, true))
         }
-        _ => Err(refused(format!("{path} is not a field a container can be told"))),
+        _ => Err(refused(format!("{path} is not a field that a container can read"))),
     }
 }
 

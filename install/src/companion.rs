@@ -188,7 +188,7 @@ fn with_scheme(address: &str) -> String {
 /// Where an option of the kubelet comes from.
 fn origin(kubelet: &Kubelet, option: &str) -> String {
     match kubelet.is_known() {
-        true if kubelet.is_k3s() => format!("as {} tells its kubelet", kubelet.name()),
+        true if kubelet.is_k3s() => format!("as {} passes it to its kubelet", kubelet.name()),
         true => format!("{option} of {}", kubelet.name()),
         false => "a usual place, and the file is there".to_owned(),
     }

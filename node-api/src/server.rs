@@ -160,7 +160,7 @@ async fn answer(
         }
         Ask::Resources => {
             let taken = context.figures.get(false).await.inspect_err(|error| {
-                tracing::warn!(error = error_chain(error), "what pods use cannot be told");
+                tracing::warn!(error = error_chain(error), "cannot report what pods use");
             });
             let statuses = context.node.statuses();
             Ok(answer::metrics(resource_metrics::text(taken.ok().as_deref(), &statuses)))

@@ -41,7 +41,7 @@ remove_agents_drop_ins() {
         2>/dev/null || true
 }
 
-# Pods outlive their agent on purpose. Whoever takes the agent away is told which are left. Every
+# Pods outlive their agent on purpose. Removing the agent names those that are left. Every
 # container's supervisor holds the lock of a file while it lives.
 tell_of_running_pods() {
     running=

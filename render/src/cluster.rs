@@ -37,7 +37,7 @@ pub(super) fn summary(cluster: &ClusterStatus, times: Times) -> (String, Style) 
         text.push_str(&format!("; lease last renewed {old} ago"));
     }
     for (count, what) in [
-        (cluster.statuses_waiting, "statuses not told yet"),
+        (cluster.statuses_waiting, "statuses not sent yet"),
         (cluster.spooled, "kept on disk"),
         (cluster.pods_waiting, "pods to bring in step"),
     ] {

@@ -74,7 +74,7 @@ pub enum WorkError {
     #[error("{0}")]
     Failed(Arc<str>),
     /// The final statuses of these pods could not be sent; the next agent sends them.
-    #[error("the last status of {} was not told", pod_count(.0.len()))]
+    #[error("the last status of {} was not sent", pod_count(.0.len()))]
     NotTold(Vec<PodLabel>),
 }
 
@@ -123,7 +123,7 @@ impl fmt::Display for ShutdownPoint {
             Self::Before(priority) => write!(f, "before pods of priority {priority}"),
             Self::After(priority) => write!(f, "after pods of priority {priority}"),
             Self::AfterPods => f.write_str("after the pods"),
-            Self::BeforeRelease => f.write_str("before the node is let go"),
+            Self::BeforeRelease => f.write_str("before the shutdown is released"),
         }
     }
 }

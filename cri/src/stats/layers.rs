@@ -42,7 +42,7 @@ impl Layers {
             Err(error) => {
                 tracing::debug!(
                     error = error_chain(&error),
-                    "the container runtime does not tell what containers use"
+                    "the container runtime does not report what containers use"
                 );
                 HashMap::new()
             }

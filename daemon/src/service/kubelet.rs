@@ -42,7 +42,7 @@ pub(super) enum KubeletError {
     #[error("{UNIT} has not ended within {} s", ENDS_WITHIN.as_secs())]
     Late,
     /// An agent that is killed meanwhile would leave it stopped.
-    #[error("cannot write {}, which tells the next agent to start it again", .path.display())]
+    #[error("cannot write {}, by which the next agent would know to start it again", .path.display())]
     Mark {
         /// The file.
         path: PathBuf,

@@ -62,7 +62,7 @@ pub struct Armed {
 pub enum Unarmed {
     /// The kernel has none for this.
     #[error(
-        "{}: no pressure is told; the kernel is built or started without it (psi=1), or the cgroup has none",
+        "{}: no pressure is reported; the kernel is built or started without it (psi=1), or the cgroup has none",
         .path.display()
     )]
     Missing {

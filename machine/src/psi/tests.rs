@@ -77,7 +77,7 @@ async fn what_cannot_be_watched_says_why() {
         let trigger = PsiTrigger::default();
         let why = PsiWatch::start(folder.path(), folder.path(), &place, trigger).unwrap_err();
         assert!(matches!(why, Unarmed::Missing { .. }), "{why}");
-        assert!(why.to_string().contains("no pressure is told"), "{why}");
+        assert!(why.to_string().contains("no pressure is reported"), "{why}");
     }
 }
 

@@ -42,10 +42,10 @@ impl Undelivered {
 }
 
 impl FinalReport {
-    /// As the last work before the node is let go. What is not told is found and told by the next agent.
+    /// As the last work before the shutdown is released. What is not told is found and told by the next agent.
     pub(super) fn work(self) -> ShutdownWork {
         let report = Arc::new(self);
-        let what = "tell the API server of the pods' ends";
+        let what = "send the pods' final statuses to the API server";
         let point = ShutdownPoint::BeforeRelease;
         ShutdownWork::new(PluginName::of("cluster"), what, point, None, move |context| {
             let report = Arc::clone(&report);
@@ -85,7 +85,7 @@ impl FinalReport {
         if !left.events.is_empty() {
             let names: Vec<&str> = left.events.iter().map(Subject::name).collect();
             let of = names.join(", ");
-            tracing::warn!(of, "events were not told to the API server");
+            tracing::warn!(of, "events were not sent to the API server");
         }
         left.pods
     }

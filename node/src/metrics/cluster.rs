@@ -84,7 +84,7 @@ impl ClusterFacts {
             ("winddown_statuses_sent", "Statuses of pods the API server took.", self.statuses_sent),
             (
                 "winddown_status_failures",
-                "Attempts to tell the API server a pod's status that failed.",
+                "Failed attempts to send a pod's status to the API server.",
                 self.status_failures,
             ),
             (

@@ -143,7 +143,7 @@ impl Listening {
         match pressed {
             true => tell(StallEvent::Pressed),
             false => {
-                tracing::debug!(place = %self.place, "waits for memory are not told here any more");
+                tracing::debug!(place = %self.place, "waits for memory are no longer reported here");
             }
         }
         pressed

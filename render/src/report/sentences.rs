@@ -21,7 +21,7 @@ pub(super) fn undelivered(report: &ShutdownReport) -> Option<String> {
         more => format!(" and {more} more"),
     };
     Some(format!(
-        "Not told to the API server: the last status of {}: {}{more}. The next agent sends it.",
+        "Not sent to the API server: the last status of {}: {}{more}. The next agent sends it.",
         pod_count(all.len()),
         named.join(", ")
     ))

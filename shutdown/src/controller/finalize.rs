@@ -103,7 +103,7 @@ impl<K: PodKiller> ShutdownController<K> {
         let lost = match timeout_at(until, async { tokio::join!(keep, note).0 }).await {
             Ok(Ok(kept)) => return kept,
             Ok(Err(_)) => "writing the shutdown report panicked; the report is lost",
-            Err(_) => "the disk does not answer; the node is let go without a report",
+            Err(_) => "the disk does not answer; the shutdown is released without a report",
         };
         tracing::error!(log_kind = "reportLost", "{lost}");
         false

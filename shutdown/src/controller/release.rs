@@ -1,4 +1,4 @@
-//! The work of plug-ins before the node is let go.
+//! The work of plug-ins before the shutdown is released.
 
 use std::panic::AssertUnwindSafe;
 use std::time::Duration;
@@ -18,7 +18,7 @@ use crate::{RunReport, WorkOutcome, WorkReport};
 pub(super) const FOR_REPORT: Duration = Duration::from_millis(300);
 
 impl<K: PodKiller> ShutdownController<K> {
-    /// Does what is to be done before the node is let go, until `until`, and names the pods whose last
+    /// Does what is to be done before the shutdown is released, until `until`, and names the pods whose last
     /// status was not told. The report gets the time that is left. Ends early if the node stays up.
     pub(super) async fn work_before_release(
         &self,

@@ -42,10 +42,10 @@ impl Step {
     pub(super) fn waits_for(self) -> &'static str {
         match self {
             Step::ReadPreparing => "waiting for logind to say whether a shutdown is under way",
-            Step::ReadDelay | Step::RaiseDelay => "waiting for logind to tell InhibitDelayMaxSec",
+            Step::ReadDelay | Step::RaiseDelay => "waiting for logind to report InhibitDelayMaxSec",
             Step::Inhibit => "waiting for logind to grant the lock",
             Step::VerifyNew | Step::VerifyHeld => "waiting for logind to list the lock",
-            Step::ReadRequest => "waiting for logind to tell who wanted the shutdown",
+            Step::ReadRequest => "waiting for logind to report who asked for the shutdown",
         }
     }
 }

@@ -336,7 +336,7 @@ async fn read(
                 if let Err(error) = subscribe(&connection).await {
                     tracing::warn!(
                         error = error_chain(&error),
-                        "systemd was started anew and does not tell of its units"
+                        "systemd was re-executed and does not report its units"
                     );
                 }
                 signals.missed();

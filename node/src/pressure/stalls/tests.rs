@@ -35,7 +35,8 @@ impl Group {
         match group.again() {
             Ok(()) if group.dirs[1].join("memory.pressure").exists() => Some(group),
             made => {
-                let why = made.err().map_or("no pressure is told".to_owned(), |e| e.to_string());
+                let why =
+                    made.err().map_or("no pressure is reported".to_owned(), |e| e.to_string());
                 println!("SKIPPED: {test}: {why}");
                 assert!(std::env::var_os("WINDDOWN_NO_SKIP").is_none(), "{test}: {why}");
                 None
