@@ -299,6 +299,10 @@ impl Client {
             }
             // The agent's queue is full: it lives and does not answer.
             io::ErrorKind::WouldBlock => ClientError::Silent { socket, after: Duration::ZERO },
+            // The library names a constant of C.
+            io::ErrorKind::InvalidInput => {
+                self.io(io::Error::new(io::ErrorKind::InvalidInput, "its path is too long"))
+            }
             _ => self.io(error),
         }
     }
@@ -308,13 +312,6 @@ impl Client {
     }
 
     fn io(&self, source: io::Error) -> ClientError {
-        // The library names a constant of C.
-        let source = match source.kind() {
-            io::ErrorKind::InvalidInput => {
-                io::Error::new(io::ErrorKind::InvalidInput, "its path is too long")
-            }
-            _ => source,
-        };
         ClientError::Io { socket: self.socket.clone(), source }
     }
 }
