@@ -53,13 +53,14 @@ impl RealApi {
     /// The server of this run, with the manifests of `cluster/rbac` applied. `None`: there is none, and
     /// that has been said.
     pub(crate) async fn get() -> Option<&'static Self> {
-        static SHARED: OnceLock<Option<RealApi>> = OnceLock::new();
-        SHARED.get_or_init(|| Self::begin("shared")).as_ref()?.prepared().await
+        static SHARED: OnceLock<RealApi> = OnceLock::new();
+        let program = program()?;
+        SHARED.get_or_init(|| Self::start(program, folder("shared"))).prepared().await
     }
 
     /// A server that only the test of this name has, and may kill and stop. It ends with this process.
     pub(crate) async fn own(test: &str) -> Option<&'static Self> {
-        let server: &'static Self = Box::leak(Box::new(Self::begin(test)?));
+        let server: &'static Self = Box::leak(Box::new(Self::start(program()?, folder(test))));
         server.prepared().await
     }
 
@@ -95,18 +96,6 @@ impl RealApi {
     /// The end of the controllers' log.
     pub(crate) fn said_by_controllers(&self) -> String {
         self.controllers.get().map(Running::tail).unwrap_or_default()
-    }
-
-    /// None, after saying so, where there is none.
-    fn begin(name: &str) -> Option<Self> {
-        if let Some(program) = std::env::var_os("WINDDOWN_KUBE_APISERVER") {
-            return Some(Self::start(program.into(), folder(name)));
-        }
-        // Not failed where nothing may be skipped: no package registry has the program.
-        let thread = std::thread::current();
-        let test = thread.name().unwrap_or("a test of the real kube-apiserver");
-        println!("SKIPPED: {test}: WINDDOWN_KUBE_APISERVER names no kube-apiserver");
-        None
     }
 
     fn start(program: PathBuf, folder: PathBuf) -> Self {
@@ -340,4 +329,16 @@ impl RealApi {
         let _ = Api::<Namespace>::all(admin.clone()).delete(namespace, &params).await;
         let _ = Api::<Node>::all(admin).delete(node, &params).await;
     }
+}
+
+/// The server's program. None, after saying so for each test that asks, where there is none.
+fn program() -> Option<PathBuf> {
+    let program = std::env::var_os("WINDDOWN_KUBE_APISERVER");
+    if program.is_none() {
+        // Not failed where nothing may be skipped: no package registry has the program.
+        let thread = std::thread::current();
+        let test = thread.name().unwrap_or("a test of the real kube-apiserver");
+        println!("SKIPPED: {test}: WINDDOWN_KUBE_APISERVER names no kube-apiserver");
+    }
+    program.map(PathBuf::from)
 }
