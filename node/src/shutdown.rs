@@ -26,6 +26,8 @@ use crate::core::Core;
 use crate::links::Draining;
 use crate::plugin::{Joining, Lead, NodePlugin};
 use guard::Guarded;
+#[cfg(test)]
+pub(crate) use guard::LOOKS;
 use last_boot::LookBack;
 use start::Started;
 

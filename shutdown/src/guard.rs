@@ -60,10 +60,7 @@ impl Guard {
     pub fn after(&self, pods: &[Pod], known: bool, policy: &GuardPolicy, now: Duration) -> Self {
         let mut holds = if known { BTreeMap::new() } else { self.holds.clone() };
         for pod in pods {
-            let labels = pod.metadata.labels.as_ref();
-            let asks =
-                labels.and_then(|labels| labels.get(GUARD_LABEL)).is_some_and(|v| v == "true");
-            let most = policy.get(&**pod.namespace()).filter(|_| asks);
+            let most = policy.get(&**pod.namespace()).filter(|_| asks(pod));
             let before = self.holds.get(pod.uid().as_str());
             let hold = match (before, most) {
                 (None, None) => continue,
@@ -85,6 +82,17 @@ impl Guard {
             hold.state = hold.state.expired();
         }
         Self { holds }
+    }
+
+    /// Whether a change of this pod may be one of the guard: it asks, or has a hold.
+    #[must_use]
+    pub fn concerns(&self, pod: &Pod) -> bool {
+        self.holds.contains_key(pod.uid().as_str()) || asks(pod)
+    }
+
+    /// The UIDs of the pods that have a hold, however it stands.
+    pub fn uids(&self) -> impl Iterator<Item = &str> {
+        self.holds.keys().map(String::as_str)
     }
 
     /// Forgets what began before the system did: /run outlives a soft reboot.
@@ -133,6 +141,11 @@ impl Guard {
         let why = format!("must not be interrupted{until}; to shut down all the same: {next}");
         Some(ShutdownBlock { who, why })
     }
+}
+
+fn asks(pod: &Pod) -> bool {
+    let labels = pod.metadata.labels.as_ref();
+    labels.and_then(|labels| labels.get(GUARD_LABEL)).is_some_and(|value| value == "true")
 }
 
 // === impl HoldState ===

@@ -10,7 +10,8 @@ use tokio::time::sleep;
 use winddown_control::ApiError;
 use winddown_control::api::{self, ErrorCode, HoldingPod, ReleaseAnswer};
 use winddown_shared::{
-    GateReason, LockState, Pod, PodKiller, PodUidMap, Runtime, ShutdownBlock, WallTime, error_chain,
+    GateReason, LockState, Pod, PodKiller, PodUid, PodUidMap, Runtime, ShutdownBlock, WallTime,
+    error_chain,
 };
 use winddown_shutdown::{Guard, GuardPolicy};
 
@@ -43,6 +44,12 @@ pub(super) struct Guarded {
 struct Kept {
     boot_id: String,
     guard: Guard,
+}
+
+#[cfg(test)]
+thread_local! {
+    /// How often all pods were looked at.
+    pub(crate) static LOOKS: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
 }
 
 // === impl ShutdownGuard ===
@@ -131,7 +138,7 @@ impl<R: Runtime> Joined<R> {
         let (mut gate, mut more) = (core.gate.changes(), core.workers.more_known());
         let mut guard = guarded.guard();
         guard.mark_changed();
-        let mut block = None;
+        let (mut block, mut seen) = (None, 0);
         loop {
             if policy.borrow_and_update().is_empty() && block.is_none() {
                 // Its sender lives as long as the node.
@@ -139,6 +146,7 @@ impl<R: Runtime> Joined<R> {
                 continue;
             }
             statuses.mark_unchanged();
+            (_, seen) = core.statuses.changed_since(seen);
             wanted.mark_unchanged();
             more.mark_unchanged();
             let now = core.boot_clock.now();
@@ -158,7 +166,7 @@ impl<R: Runtime> Joined<R> {
                 reasons.contains(GateReason::Shutdown) || reasons.contains(GateReason::UnitStop);
             means.want(block.clone().filter(|_| !goes_down));
             tokio::select! {
-                Ok(()) = statuses.changed() => {}
+                Ok(()) = self.guarded_changed(&mut statuses, &mut seen) => {}
                 Ok(()) = wanted.changed() => {}
                 Ok(()) = more.changed() => {}
                 Ok(()) = gate.changed() => {}
@@ -169,9 +177,31 @@ impl<R: Runtime> Joined<R> {
         }
     }
 
+    /// Waits until the status of a pod changes that may hold shutdowns. Takes time with the changes, not with the
+    /// pods: while a node boots there are many of both. Dropping it loses no change that is not in `seen`.
+    async fn guarded_changed(
+        &self,
+        statuses: &mut watch::Receiver<u64>,
+        seen: &mut u64,
+    ) -> Result<(), watch::error::RecvError> {
+        loop {
+            statuses.changed().await?;
+            let changed;
+            (changed, *seen) = self.core.statuses.changed_since(*seen);
+            let guard = self.guarded.guard.borrow();
+            // A status that was forgotten is not among the changes.
+            let is_gone = |uid: &str| self.core.statuses.get(&PodUid::new(uid)).is_none();
+            if changed.iter().any(|entry| guard.concerns(&entry.pod)) || guard.uids().any(is_gone) {
+                return Ok(());
+            }
+        }
+    }
+
     /// The pods that run and were not asked to end, with the labels that their source gives them now; and whether no
     /// other runs.
     fn staying(&self) -> (Vec<Pod>, bool) {
+        #[cfg(test)]
+        LOOKS.with(|looks| looks.set(looks.get() + 1));
         let running = self.core.workers.running();
         let desired = self.core.wanted.borrow().clone().unwrap_or_default();
         let runs = |pod: &Pod| {

@@ -132,3 +132,20 @@ async fn a_shutdown_that_did_not_ask_ends_the_pods_and_the_report_names_who_held
     assert_eq!(report.warnings, ["default/backup held shutdowns, and this one did not ask"]);
     assert_eq!(report.outcome, Outcome::Clean);
 }
+
+/// Each status of a pod that does not ask is looked at alone, and not with all pods: a boot has many of both.
+#[tokio::test(start_paused = true)]
+async fn pods_that_do_not_ask_do_not_have_all_pods_looked_at() {
+    let (b, logind) = first();
+    let looks = || crate::shutdown::LOOKS.with(std::cell::Cell::get);
+    let mut pods: Vec<Pod> = (0..50).map(|i| pod(&format!("web-{i}"), 0, 30)).collect();
+    pods.push(asking("backup"));
+    b.want(&pods.iter().collect::<Vec<_>>()).await;
+    assert_eq!(logind.told().as_deref(), Some("winddown: pod default/backup"));
+    let before = looks();
+    for pod in &pods[..50] {
+        b.runtime.exit(pod.uid(), 0);
+        tokio::time::sleep(secs(1)).await;
+    }
+    assert!(looks() - before < 10, "{} looks for 50 pods", looks() - before);
+}
