@@ -141,6 +141,7 @@ fn one(command: &str, rest: &[&str]) -> Result<String, String> {
         ("preemption", [file, strategy, times]) => preemption::repeat(file, strategy, times),
         ("planner", [name, pods, times]) => planners::repeat(name, pods, times),
         ("kills", [layer, pods, ended]) => kills::once(layer, pods, ended),
+        ("held", [pods]) => block_on(scaling::held((*pods).to_owned()))?,
         ("scaling-once", [pods]) => block_on_two(scaling::once((*pods).to_owned()))?,
         _ => Err(format!("{command} {}: not understood\n\n{USAGE}", rest.join(" "))),
     }

@@ -97,6 +97,23 @@ pub(crate) async fn once(pods: String) -> Result<String, String> {
     serde_json::to_string(&run).map_err(|error| error.to_string())
 }
 
+/// Starts so many pods that are read as an API server sends them, and never lets go of them: what the heap holds at
+/// the end is what they take.
+pub(crate) async fn held(pods: String) -> Result<String, String> {
+    let count: usize = pods.parse().map_err(|_| format!("{pods}: not a whole number"))?;
+    let read = |i| {
+        let text = serde_json::to_vec(&*memory::pod(i, false)?).ok()?;
+        Pod::new(serde_json::from_slice(&text).ok()?).ok()
+    };
+    let pods: Vec<Pod> = (0..count).filter_map(read).collect();
+    let node = InMemory::new(STOP).map_err(|error| error.to_string())?;
+    node.start(&pods).await;
+    drop(pods);
+    // Not the node: its directories are to go.
+    std::mem::forget(node.workers().clone());
+    Ok(format!("{count} pods"))
+}
+
 async fn with_processes(options: &Options) -> Result<Run, crate::node::BenchError> {
     let node = TestNode::start(options).await?;
     idle::settle().await;

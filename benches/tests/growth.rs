@@ -35,6 +35,19 @@ fn counted(planner: &str, pods: u64, times: u64) -> u64 {
     collected.lines().next().unwrap().trim().parse().unwrap()
 }
 
+/// The bytes of the heap that a node with so many pods holds.
+fn held(pods: u64) -> u64 {
+    let ran = Command::new("valgrind")
+        .args(["--tool=dhat", "--dhat-out-file=/dev/null"])
+        .args([env!("CARGO_BIN_EXE_winddown-bench"), "held", &pods.to_string()])
+        .output()
+        .unwrap();
+    let said = String::from_utf8(ran.stderr).unwrap();
+    assert!(ran.status.success(), "{said}");
+    let (_, at_end) = said.split_once("At t-end:").unwrap();
+    at_end.split_whitespace().next().unwrap().replace(',', "").parse().unwrap()
+}
+
 fn grows_with_the_pods(planner: &str) {
     if !has_valgrind(&format!("{planner}_grows_with_the_pods")) {
         return;
@@ -46,6 +59,21 @@ fn grows_with_the_pods(planner: &str) {
     assert!(small > 10 * SMALL, "{planner}: {small} instructions are no plan for {SMALL} pods");
     let most = small * (LARGE / SMALL) * MOST / 10;
     assert!(large <= most, "{planner}: {large} instructions for {LARGE} pods, {small} for {SMALL}");
+}
+
+/// Pod object, worker and status, with containers in memory: 10 533 bytes. Room to spare in the lists of its status
+/// would be 2256 more.
+#[test]
+fn a_pod_of_a_node_of_a_hundred_takes_little_memory() {
+    const MOST: u64 = 11_000;
+    if !has_valgrind("a_pod_of_a_node_of_a_hundred_takes_little_memory") {
+        return;
+    }
+    let (without, with) = (held(20), held(120));
+    let pod = with.saturating_sub(without) / 100;
+    println!("a pod takes {pod} bytes");
+    assert!(pod > 1000, "{pod} bytes are no pod with a status");
+    assert!(pod <= MOST, "a pod takes {pod} bytes, {MOST} at most");
 }
 
 #[test]
