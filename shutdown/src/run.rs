@@ -22,6 +22,7 @@ use kills::{Asked, Wait};
 use work::Work;
 
 mod discovery;
+mod in_place;
 mod kills;
 mod outcome;
 mod persist;
@@ -263,6 +264,7 @@ impl<'a, K: PodKiller> Run<'a, K> {
         if let Some(carried) = self.driven.carried.take() {
             self.take_over(carried);
         }
+        self.wait_for_kind().await?;
         self.work(WorkPlace::Before(0)).await?;
         let (mut turn, mut held_back) = (0, None);
         loop {

@@ -11,7 +11,7 @@ use super::outcome::Failure;
 use super::{Cancelled, Place, REAPING, Run, RunStop, changed, more};
 use crate::PodEnd;
 use crate::grace::{rest_of_grace, room};
-use crate::in_place::{comes_back, status_of_staying};
+use crate::in_place::status_of_staying;
 
 /// A pod that is about to be asked; the report has its grace already.
 pub(super) struct Due {
@@ -121,14 +121,6 @@ impl<K: PodKiller> Run<'_, K> {
             report.grace
         };
         self.kill(due.place, due.pod, grace.min(room))
-    }
-
-    /// Whether the node comes back by itself, as far as that was said.
-    fn node_comes_back(&self) -> bool {
-        self.driven.context.as_ref().is_some_and(|context| {
-            let context = context.borrow();
-            comes_back(context.kind, context.notice.is_some())
-        })
     }
 
     /// Sends the request in its own task: a kill that panics harms no other.

@@ -4,3 +4,4 @@ mod bed;
 mod containers;
 mod life;
 mod power_off;
+mod reboot;

@@ -1,5 +1,8 @@
 //! Which pods stay while the node reboots.
 
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep_until};
 use winddown_shared::{Pod, ShutdownKind};
 
 use super::{Setup, secs, two_fields};
@@ -40,6 +43,33 @@ async fn staying(policy: Policy, kind: ShutdownKind) -> Vec<String> {
     let reported: Vec<_> = pods.map(|pod| pod.name.clone()).collect();
     assert_eq!(reported, asked);
     asked
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_kind_that_is_named_after_the_shutdown_is_awaited_for_pods_that_may_stay() {
+    let namespace = pod("db", None, None).namespace().to_string();
+    for (policy, named, asked_at, stays) in [
+        (lets(&namespace), 50, 50, true),
+        (lets(&namespace), 300, 200, false),
+        (two_fields(30, 10), 50, 0, false),
+    ] {
+        let mut node = Setup::with([asking("db")]).policy(policy).start();
+        node.login.fake.modify(|state| state.kind = ShutdownKind::Unknown);
+        let begun = Instant::now();
+        node.prepare();
+        let named_at = begun + Duration::from_millis(named);
+        let fake = node.login.fake.clone();
+        let naming = tokio::spawn(async move {
+            sleep_until(named_at).await;
+            fake.modify(|state| state.kind = ShutdownKind::Reboot);
+        });
+        node.released().await;
+        naming.await.unwrap();
+        let call = node.killer.calls().pop().unwrap();
+        let asked = call.at.duration_since(begun).as_millis();
+        assert!((asked_at..asked_at + 10).contains(&asked), "{asked} ms, named at {named}");
+        assert_eq!(call.request.status.unwrap().stays, stays, "named at {named}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -20,7 +20,16 @@ impl Bed {
     /// A node whose agent runs and is registered. `pods` can be bound to it; none is yet. Nothing,
     /// after saying so, where no node can be booted.
     pub(crate) async fn joined(test: &str, pods: Vec<TestPod>) -> TestResult<Option<Self>> {
-        Self::join(Scenario::installed_as(test, pods, &setup()).await?).await
+        Self::joined_on(test, pods, setup()).await
+    }
+
+    /// The same on such a node. What `setup` adds to the configuration comes after what makes it a cluster's.
+    pub(crate) async fn joined_on(
+        test: &str,
+        pods: Vec<TestPod>,
+        setup: Setup,
+    ) -> TestResult<Option<Self>> {
+        Self::join(Scenario::installed_as(test, pods, &setup).await?).await
     }
 
     /// The same with containerd.
@@ -68,13 +77,20 @@ impl Bed {
 
     /// The same, with further fields of its spec.
     pub(crate) fn bind_with(&self, pod: &TestPod, more: &Value) -> TestResult {
+        self.bind_as(pod, |object| {
+            for (field, value) in more.as_object().into_iter().flatten() {
+                object["spec"][field] = value.clone();
+            }
+        })
+    }
+
+    /// The same, changed.
+    pub(crate) fn bind_as(&self, pod: &TestPod, change: impl FnOnce(&mut Value)) -> TestResult {
         let mut object: Value = serde_json::from_str(&pod.manifest())?;
         object["spec"]["nodeName"] = self.node()?["metadata"]["name"].clone();
         object["spec"]["automountServiceAccountToken"] = json!(false);
         object["status"] = json!({"phase": "Pending"});
-        for (field, value) in more.as_object().into_iter().flatten() {
-            object["spec"][field] = value.clone();
-        }
+        change(&mut object);
         self.server.apply(object)?;
         Ok(())
     }
@@ -173,7 +189,8 @@ impl Bed {
     }
 }
 
-fn setup() -> Setup {
+/// A node of a cluster.
+pub(crate) fn setup() -> Setup {
     let more = format!("mode: cluster\nkubeconfig: {KUBECONFIG}\n");
     Setup { more, ..Setup::default() }
 }
