@@ -17,7 +17,8 @@ winddown:services-*) order=08 threads=4 ;;
 winddown-render:browser-* | winddown-node:winddown_node-* | winddown-notices:winddown_notices-*) order=09 threads= ;;
 *) order=50 threads= ;;
 esac
-[ -z "$threads" ] || [ "$(nproc)" -gt 2 ] || threads=$(((threads + 1) / 2))
+# On two processors what is tested needs time to act, too.
+[ -z "$threads" ] || [ "$(nproc)" -gt 2 ] || threads=$(((threads * 3 + 3) / 4))
 # Emulated machines compute all the time.
 case ${WINDDOWN_LONG:+long}:$order in long:0[01]) threads=3 ;; esac
 job=$WINDDOWN_JOBS/$order-$CARGO_PKG_NAME-${1##*/}
