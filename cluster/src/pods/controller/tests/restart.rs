@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::world::{World, exited, once, phase, pod, running};
+use super::world::{Running, World, exited, once, phase, pod, running};
 use crate::pods::OrphanPolicy;
 
 const S: Duration = Duration::from_secs(1);
@@ -23,6 +23,19 @@ async fn what_runs_is_neither_started_nor_stopped_nor_updated() {
         })
         .await;
     assert_eq!(world.said("u3").len(), 1, "its status is told once");
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_a_record_that_is_lost_in_part_nothing_is_missing_once_the_api_was_listed() {
+    let world = World::new();
+    world.with(|state| state.misses_kept = true);
+    world.apply(pod("a", "u1"));
+    let mut running = world.start();
+    let is_complete = |running: &Running| running.wanted.borrow().as_ref().map(|w| w.complete);
+    assert_ne!(is_complete(&running), Some(true), "a pod may be wanted that is not known");
+    running.ready().await;
+    assert_eq!(is_complete(&running), Some(true));
+    assert!(!world.with(|state| state.misses_kept), "the next agent waits for no API server");
 }
 
 #[tokio::test(start_paused = true)]

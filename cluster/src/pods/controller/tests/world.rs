@@ -61,6 +61,8 @@ pub(super) struct State {
     pub(super) running: BTreeMap<String, Container>,
     /// What is kept for the next agent.
     pub(super) kept: BTreeMap<String, Pod>,
+    /// Something of that is lost.
+    pub(super) misses_kept: bool,
     /// What it was asked, in order, with the time since the start.
     pub(super) calls: Vec<(String, Duration)>,
     pub(super) create: VecDeque<Answer>,
@@ -161,8 +163,10 @@ impl World {
         prepare: R,
     ) -> Running {
         let cancel = CancellationToken::new();
-        let pods = self.with(|state| state.kept.values().cloned().collect());
-        let earlier = EarlierPods { pods, complete: true };
+        let earlier = self.with(|state| EarlierPods {
+            pods: state.kept.values().cloned().collect(),
+            complete: !state.misses_kept,
+        });
         let setup = Setup::new(Arc::new(self.clone()), config, earlier);
         let mut setup = setup.with_prepare(Arc::new(prepare));
         setup.keep = Arc::new(self.clone());
@@ -195,6 +199,7 @@ impl World {
             state.objects.clone_from(&old.objects);
             state.running.clone_from(&old.running);
             state.kept.clone_from(&old.kept);
+            state.misses_kept = old.misses_kept;
             state.last_words.clone_from(&old.last_words);
             state.ends_after = old.ends_after;
         });

@@ -226,6 +226,11 @@ impl Keep for World {
         self.with(|state| state.kept.remove(uid.as_str()));
         ready(()).boxed()
     }
+
+    fn all_known(&self) -> BoxFuture<'_, ()> {
+        self.with(|state| state.misses_kept = false);
+        ready(()).boxed()
+    }
 }
 
 impl StatusSide for World {
