@@ -42,7 +42,9 @@ async fn reboots(test: &str, suite: Suite) -> TestResult {
     bed.scenario.node.start().await?;
     bed.scenario.node.run(&["systemctl", "start", "winddown"]).await?;
     bed.connect().await?;
-    let again = async || read_pod_log(&bed.scenario.node, &[db.clone()])["db"].starts.len() == 2;
+    let again = async || {
+        read_pod_log(&bed.scenario.node, std::slice::from_ref(&db))["db"].starts.len() == 2
+    };
     bed.scenario.node.wait_until("the pod to start again", SOON * 2, again).await?;
     let heard = bed.server.within(SOON * 2, "the pod to be ready", |all| {
         is(&*all.get("pods/default/db")?, "Ready", "True").then_some(())
