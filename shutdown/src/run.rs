@@ -310,15 +310,23 @@ impl<'a, K: PodKiller> Run<'a, K> {
             return Ok(());
         }
         self.note(RunPhase::LameDuck).await;
-        while self.elapsed() < self.first_group {
+        self.wait_until(|run| run.first_group).await
+    }
+
+    /// Waits until so long after the signal. The time is asked for again after each news of the shutdown.
+    async fn wait_until(&mut self, time: impl Fn(&Self) -> Duration) -> Result<(), Cancelled> {
+        loop {
+            let time = time(self);
+            if self.elapsed() >= time {
+                return Ok(());
+            }
             tokio::select! {
                 biased;
                 () = self.cancel.cancelled() => return Err(Cancelled),
                 () = changed(&mut self.driven.context) => self.follow().await,
-                () = sleep_until(self.order.started + self.first_group) => {}
+                () = sleep_until(self.order.started + time) => {}
             }
         }
-        Ok(())
     }
 
     /// Leaves the drivers of `batch` for a round of their own, and answers the time that is kept for it.

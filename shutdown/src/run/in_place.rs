@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use tokio::time::sleep_until;
 use winddown_shared::{PodKiller, ShutdownKind};
 
-use super::{Cancelled, Run, changed};
+use super::{Cancelled, Run};
 use crate::in_place::comes_back;
+use crate::run_context::RunContext;
 
 /// How long the login manager may take to name the kind of a shutdown after it said that there is one. systemd 257
 /// names it some milliseconds after `PreparingForShutdown` changes, and before 255 never.
@@ -15,31 +15,26 @@ const NAMED_WITHIN: Duration = Duration::from_millis(200);
 impl<K: PodKiller> Run<'_, K> {
     /// Waits for the kind of the shutdown where it decides which pods stay.
     pub(super) async fn wait_for_kind(&mut self) -> Result<(), Cancelled> {
-        let pods = self.waiting.iter().flatten();
-        let decides = pods.into_iter().any(|(_, pod)| self.plan.may_stay(pod));
-        while decides && self.kind_may_come() && self.elapsed() < NAMED_WITHIN {
-            tokio::select! {
-                biased;
-                () = self.cancel.cancelled() => return Err(Cancelled),
-                () = changed(&mut self.driven.context) => self.follow().await,
-                () = sleep_until(self.order.started + NAMED_WITHIN) => {}
-            }
+        if !self.waiting.iter().flatten().any(|(_, pod)| self.plan.may_stay(pod)) {
+            return Ok(());
         }
-        Ok(())
-    }
-
-    fn kind_may_come(&self) -> bool {
-        self.driven.context.as_ref().is_some_and(|context| {
-            let context = context.borrow();
-            context.kind == ShutdownKind::Unknown && context.notice.is_none()
-        })
+        self.wait_until(
+            |run| if run.context_is(is_unnamed) { NAMED_WITHIN } else { Duration::ZERO },
+        )
+        .await
     }
 
     /// Whether the node comes back by itself, as far as that was said.
     pub(super) fn node_comes_back(&self) -> bool {
-        self.driven.context.as_ref().is_some_and(|context| {
-            let context = context.borrow();
-            comes_back(context.kind, context.notice.is_some())
-        })
+        self.context_is(|context| comes_back(context.kind, context.notice.is_some()))
     }
+
+    fn context_is(&self, so: impl Fn(&RunContext) -> bool) -> bool {
+        self.driven.context.as_ref().is_some_and(|context| so(&context.borrow()))
+    }
+}
+
+/// Whether the kind may still be named, and would decide something: after a notice the node does not come back.
+fn is_unnamed(context: &RunContext) -> bool {
+    context.kind == ShutdownKind::Unknown && context.notice.is_none()
 }
