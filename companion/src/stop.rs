@@ -200,13 +200,10 @@ impl<A: EndPods, N: LocalNode> Core<A, N> {
     async fn exited(&self, inside: &PodUid, told: &StopRequest) {
         told.is_accepted().await;
         let mut looks = self.looks.subscribe();
-        loop {
+        while self.is_going_down() {
             let mut ends = self.node.ends(inside);
             // What had ended by then may have been started again since.
             ends.retain_mut(|end| end.now_or_never().is_none());
-            if !self.is_going_down() {
-                return pending().await;
-            }
             if !ends.is_empty() {
                 join_all(ends).await;
                 return;
@@ -215,6 +212,7 @@ impl<A: EndPods, N: LocalNode> Core<A, N> {
             // `self`.
             let _ = looks.changed().await;
         }
+        pending().await
     }
 
     /// Resolves when the pod was ended through the container runtime.
