@@ -5,7 +5,7 @@ use winddown_shared::{Pod, QosClass, Requests};
 use crate::{NoVictims, Requirement};
 
 /// Whom a choice is made among.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct Table<'a> {
     /// What has to become free, without what is met already.
     pub(crate) open: Vec<Requirement>,
@@ -14,7 +14,7 @@ pub(crate) struct Table<'a> {
 }
 
 /// Pods of one class, in the order in which they were given.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Lane<'a> {
     pub(crate) pods: Vec<Candidate<'a>>,
     /// What all of them free of each open requirement.
