@@ -82,6 +82,12 @@ awk -v told="$told" -v status="$status" -v took="$(($(date +%s) - begun))" '
             if (part[i] ~ / failed$/) failed += n
         }
     }
+    # The last lines that each failed test printed: the end of this output then says what is the matter.
+    /^(successes|failures):$/ { part_of = $1; named = "" }
+    /^---- .* stdout ----$/ && part_of == "failures:" { named = $2; fails[++failures] = named; next }
+    /^test result: / { part_of = named = "" }
+    /^stack backtrace:$/ { named = "" }
+    named != "" && NF { said[named, ++lines_of[named]] = $0 }
     # Tests of one kind that did not run, those with one reason together.
     function list(kind, title,    i, why, any) {
         for (i = 1; i <= reasons; i++) {
@@ -106,6 +112,13 @@ awk -v told="$told" -v status="$status" -v took="$(($(date +%s) - begun))" '
         }
         list("SKIPPED", "Skipped, because this machine lacks something:")
         list("LEFT", "Left to the long form, make test-all:")
+        for (i = 1; i <= failures; i++) {
+            name = fails[i]
+            print ""
+            print "FAILED: " name
+            from = lines_of[name] > 20 ? lines_of[name] - 19 : 1
+            for (line = from; line <= lines_of[name]; line++) print "  " said[name, line]
+        }
         print ""
         # A skipped test passes as far as cargo knows. One that did not compile has no result.
         if (status != 0 && failed == 0) {
