@@ -18,8 +18,9 @@ use super::material::Material;
 const KEEPALIVE: Duration = Duration::from_secs(30);
 const KEEPALIVE_EVERY: Duration = Duration::from_secs(10);
 const KEEPALIVE_TRIES: u32 = 3;
-/// Kept for the next burst of writes; a TLS handshake costs more than the memory.
-const IDLE_CONNECTIONS: usize = 16;
+/// Kept for the next burst of writes, for a minute and a half: as many as a node of usual size ends pods at once. The next
+/// group's requests would otherwise wait for TLS handshakes while the API server hears of all the ends of this one.
+const IDLE_CONNECTIONS: usize = 100;
 
 /// How requests are sent.
 #[derive(Clone, Debug)]

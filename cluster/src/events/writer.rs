@@ -26,9 +26,12 @@ const HASTE: Duration = Duration::from_millis(250);
 /// The API server keeps events for an hour: an older one is not worth writing.
 const TOO_OLD: Duration = Duration::from_secs(3600);
 
-/// Requests at a time: as many connections as are kept open. Fewer make a node that goes down wait for a hundred
+/// Requests at a time when a shutdown waits for the last events. Fewer make a node that goes down wait for a hundred
 /// answers one after the other.
 const AT_ONCE: usize = 16;
+/// Requests at a time before that: the API server is to have room for what ends pods. One that hangs holds up no other
+/// object.
+const BESIDE_OTHERS: usize = 2;
 
 /// Writes what [`Events`](super::Events) was sent: of each object one after the other, of different objects at once.
 ///
@@ -87,13 +90,19 @@ impl EventWriter {
         // They come before what waits in the queue.
         let mut next = VecDeque::new();
         let mut failure = None;
+        let mut flushing = requests.queue.flushing();
         loop {
             if under_way.is_empty()
                 && let Some((after, error)) = failure.take()
             {
                 self.wait(after, error).await;
             }
-            let most = if self.is_out { 1 } else { AT_ONCE };
+            let is_flushing = *flushing.borrow_and_update();
+            let most = match self.is_out {
+                true => 1,
+                false if is_flushing => AT_ONCE,
+                false => BESIDE_OTHERS,
+            };
             let has_room = failure.is_none() && under_way.len() < most;
             if has_room && let Some(writing) = next.pop_front() {
                 under_way.push(requests.attempt(writing));
@@ -107,6 +116,8 @@ impl EventWriter {
                     }
                     answered => next.extend(self.settle(writing, &answered)),
                 },
+                // More at a time from now on. The sender lives as long as the queue.
+                Ok(()) = flushing.changed() => {}
                 queued = requests.queue.next(), if has_room => {
                     let step = self.correlator.observe(&queued);
                     next.push_back(Writing { queued, step });

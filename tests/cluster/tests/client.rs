@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a failed step is a failed test")]
 
 mod bootstrap;
+mod bursts;
 mod exec;
 mod outage;
 mod rotation;

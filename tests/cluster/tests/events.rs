@@ -15,6 +15,7 @@ use winddown_shared::{Event, PodLabel, PodUid, Recorder as _, WallClock, WallTim
 /// An API server, and an agent that writes events.
 struct Bed {
     server: ApiServer,
+    client: kube::Client,
     events: Events,
     cancel: CancellationToken,
 }
@@ -31,10 +32,10 @@ impl Bed {
         config.default_retry = false;
         let client = kube::Client::try_from(config).unwrap();
         let wall = WallClock::fixed(WallTime::from_second(1_800_000_000).unwrap());
-        let (events, writer) = Events::new(client, NodeRef::new("n1"), 100, wall);
+        let (events, writer) = Events::new(client.clone(), NodeRef::new("n1"), 100, wall);
         let cancel = CancellationToken::new();
         tokio::spawn(writer.run(cancel.clone()));
-        Self { server, events, cancel }
+        Self { server, client, events, cancel }
     }
 
     /// The events of a namespace, oldest first.
@@ -196,6 +197,24 @@ async fn a_shutdown_waits_for_events_no_longer_than_it_says() {
 }
 
 #[tokio::test]
+async fn events_leave_room_for_what_ends_pods_until_a_shutdown_waits_for_them() {
+    let bed = Bed::new().await;
+    let _held = bed.server.fault(Fault::on("create", "events").hold());
+    for i in 0..20 {
+        bed.events.send(draft(&format!("pod-{i}"), "no image"));
+    }
+    bed.asked(2).await;
+    // Anything that was sent beside these comes before the answers to a few requests that are made now.
+    let pods: kube::Api<k8s_openapi::api::core::v1::Pod> = kube::Api::all(bed.client.clone());
+    for _ in 0..5 {
+        pods.list(&kube::api::ListParams::default()).await.unwrap();
+    }
+    assert_eq!(bed.server.count("create", "events"), 2);
+    assert!(!bed.events.flush(Instant::now()).await.is_empty());
+    bed.asked(16).await;
+}
+
+#[tokio::test]
 async fn events_of_many_objects_are_written_at_once_and_those_of_one_in_order() {
     let bed = Bed::new().await;
     let held = bed.server.fault(Fault::on("create", "events").hold());
@@ -204,6 +223,7 @@ async fn events_of_many_objects_are_written_at_once_and_those_of_one_in_order() 
             bed.events.send(draft(&format!("pod-{i}"), message));
         }
     }
+    assert!(!bed.events.flush(Instant::now()).await.is_empty());
     bed.asked(16).await;
     // What is asked for now comes behind anything that was sent beside it.
     assert!(bed.events.flush(Instant::now() + Duration::from_millis(100)).await.len() == 20);
