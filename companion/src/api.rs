@@ -9,7 +9,10 @@ use kube::Api;
 use kube::api::{ListParams, PostParams};
 use winddown_shared::PodLabel;
 
+use super::eviction_requests::{self, Responding};
+
 use winddown_api_client::node_pods::{KubePods, PodApi, PodStream, Refused};
+use winddown_api_client::refusal::Refusal;
 
 /// The API server's pods, as far as ending them requires.
 pub(crate) trait EndPods: Send + Sync + 'static {
@@ -18,6 +21,18 @@ pub(crate) trait EndPods: Send + Sync + 'static {
 
     /// The disruption budgets of all namespaces.
     fn budgets(&self) -> impl Future<Output = Result<Vec<PodDisruptionBudget>, Refused>> + Send;
+
+    /// Whether it serves `EvictionRequest` (KEP-4563), as its discovery says.
+    fn serves_eviction_requests(&self) -> impl Future<Output = Result<bool, Refused>> + Send;
+
+    /// Asks the pod's responders to end it. What was asked for before stays.
+    fn request_eviction(&self, pod: &PodLabel) -> impl Future<Output = Result<(), Refused>> + Send;
+
+    /// What became of that.
+    fn responding(
+        &self,
+        pod: &PodLabel,
+    ) -> impl Future<Output = Result<Responding, Refused>> + Send;
 
     /// Deletes the pod of this UID with this grace if no disruption budget is against it.
     fn evict(
@@ -57,6 +72,34 @@ impl EndPods for NodePods {
         let budgets: Api<PodDisruptionBudget> = Api::all(self.client.clone());
         let listed = budgets.list(&ListParams::default()).await;
         listed.map(|list| list.items).map_err(|error| Refused::of("list the budgets", error))
+    }
+
+    async fn serves_eviction_requests(&self) -> Result<bool, Refused> {
+        let listed = self.client.list_api_group_resources(eviction_requests::GROUP_VERSION).await;
+        match listed.map_err(|error| Refused::of("discover eviction requests", error)) {
+            Ok(list) => Ok(list.resources.iter().any(|one| one.name == eviction_requests::PLURAL)),
+            Err(refused) if refused.refusal == Refusal::NotFound => Ok(false),
+            Err(refused) => Err(refused),
+        }
+    }
+
+    async fn request_eviction(&self, pod: &PodLabel) -> Result<(), Refused> {
+        let requests = eviction_requests::of(&self.client, &pod.namespace);
+        let request = eviction_requests::request(pod);
+        match requests.create(&PostParams::default(), &request).await {
+            Err(error) if Refusal::of(&error) == Refusal::AlreadyExists => Ok(()),
+            result => {
+                result.map(drop).map_err(|error| Refused::of("request the pod's eviction", error))
+            }
+        }
+    }
+
+    async fn responding(&self, pod: &PodLabel) -> Result<Responding, Refused> {
+        let requests = eviction_requests::of(&self.client, &pod.namespace);
+        let found = requests.get(&eviction_requests::name(pod)).await;
+        found
+            .map(|request| Responding::of(&request.data))
+            .map_err(|error| Refused::of("read the request for the pod's eviction", error))
     }
 
     async fn evict(&self, pod: &PodLabel, grace: Duration) -> Result<(), Refused> {

@@ -1,53 +1,34 @@
 //! Which pods a disruption budget may be against.
 
-use std::time::Duration;
-
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
-use tokio::sync::Mutex;
-use tokio::time::{Instant, timeout};
 use winddown_api_client::node_pods::Refused;
 use winddown_shared::Pod;
 
 use super::api::EndPods;
-
-/// So long they count as they were read.
-const FRESH: Duration = Duration::from_secs(10);
-/// How long they may take: what is not known by then is asked for pod by pod.
-const ANSWER: Duration = Duration::from_secs(1);
+use super::recent::Recent;
 
 /// The disruption budgets of the cluster, read once for all pods that end at about the same time.
 ///
 /// An eviction costs the API server a list of budgets and two writes for each pod, and a deletion one
 /// write. A hundred pods that end at once are asked seconds sooner so.
 #[derive(Debug, Default)]
-pub(super) struct Budgets(Mutex<Option<Read>>);
-
-#[derive(Debug)]
-struct Read {
-    at: Instant,
-    /// None: they are not known.
-    all: Option<Vec<PodDisruptionBudget>>,
-}
+pub(super) struct Budgets(Recent<Vec<PodDisruptionBudget>>);
 
 // === impl Budgets ===
 
 impl Budgets {
     /// Whether a budget may be against this pod's end: one selects it, or they are not known. `failed` hears
-    /// why they are refused. A list that takes long is no silence: other requests may well be answered.
+    /// why they are refused.
     pub(super) async fn may_object<A: EndPods>(
         &self,
         api: &A,
         pod: &Pod,
         failed: impl FnOnce(&Refused),
     ) -> bool {
-        let mut read = self.0.lock().await;
-        if read.as_ref().is_none_or(|read| read.at.elapsed() >= FRESH) {
-            let answer = timeout(ANSWER, api.budgets()).await.ok();
-            let all = answer.and_then(|answer| answer.inspect_err(failed).ok());
-            *read = Some(Read { at: Instant::now(), all });
-        }
-        let all = read.as_ref().and_then(|read| read.all.as_ref());
-        all.is_none_or(|all| all.iter().any(|budget| may_select(budget, pod)))
+        let selects = |all: Option<&Vec<PodDisruptionBudget>>| {
+            all.is_none_or(|all| all.iter().any(|budget| may_select(budget, pod)))
+        };
+        self.0.judge(api.budgets(), failed, selects).await
     }
 }
 

@@ -67,6 +67,22 @@ pub(super) fn is_replaced_alike(pod: &api::Pod) -> bool {
     })
 }
 
+/// The pod's eviction responders, highest priority first: only these make of an `EvictionRequest` something else than
+/// of an eviction.
+pub(super) fn responders(pod: &api::Pod) -> Vec<&str> {
+    k8s_openapi::k8s_if_ge_1_37! {
+        let mut all: Vec<_> =
+            pod.spec.iter().flat_map(|spec| spec.eviction_responders.iter().flatten()).collect();
+        all.sort_by_key(|one| std::cmp::Reverse(one.priority));
+        all.into_iter().map(|one| one.name.as_str()).collect()
+    }
+    k8s_openapi::k8s_if_le_1_36! {
+        // The types of that version leave the field out.
+        let _ = pod;
+        Vec::new()
+    }
+}
+
 /// The UID by which the container runtime knows the pod.
 pub(super) fn runtime_uid(pod: &Pod) -> PodUid {
     let annotations = pod.metadata.annotations.as_ref().filter(|_| pod.is_mirror());

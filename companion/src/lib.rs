@@ -9,6 +9,8 @@
 //!   no budget selects is deleted at once. What they refuse is asked
 //!   again for a share of the grace, and then the pod is deleted: a node that goes down takes its pods
 //!   along in any case, and in order is better.
+//! - A pod with eviction responders is asked to end by an `EvictionRequest` (KEP-4563) before that, where the API
+//!   server serves it. They share the time of the budgets.
 //! - A grace that is shortened meanwhile reaches the API server as another deletion.
 //! - A pod is gone when the kubelet, told to end it, has taken its sandbox down; or when the API server
 //!   says that its containers have ended, and the container runtime agrees. A runtime that cannot be asked
@@ -30,6 +32,7 @@ mod api;
 mod api_outage;
 mod budgets;
 mod config;
+mod eviction_requests;
 mod facts;
 mod follow;
 mod known;
@@ -37,6 +40,7 @@ mod kubelet_hold;
 mod kubelet_root;
 mod local_node;
 mod looks;
+mod recent;
 mod rights;
 mod runtime;
 mod shared_look;
@@ -54,6 +58,8 @@ pub use config::{CompanionConfig, WithoutApi};
 pub use follow::Follower;
 pub use kubelet_root::{KubeletHolds, KubeletRoot};
 pub use local_node::{Inside, LocalNode, NoLocalNode, Unasked};
-pub use rights::{NEEDS, Need, READ_BUDGETS, RightsUnknown, may, may_taint, missing_rights};
+pub use rights::{
+    NEEDS, Need, READ_BUDGETS, REQUEST_EVICTIONS, RightsUnknown, may, may_taint, missing_rights,
+};
 pub use runtime::{KubeletRuntime, companion};
 pub use shared_look::SharedLook;

@@ -43,6 +43,12 @@ pub const NEEDS: [Need; 11] = [
 pub const READ_BUDGETS: Need =
     Need { verb: "list", group: "policy", resource: "poddisruptionbudgets" };
 
+/// With these a pod's eviction responders are asked to end it, where the API server has them. Nothing fails without.
+pub const REQUEST_EVICTIONS: [Need; 2] = [
+    Need { verb: "create", group: "lifecycle.k8s.io", resource: "evictionrequests" },
+    Need { verb: "get", group: "lifecycle.k8s.io", resource: "evictionrequests" },
+];
+
 /// The API server did not say what is allowed.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("the API server does not say what it allows: {why}")]

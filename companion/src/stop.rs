@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::join_all;
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, watch};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 use winddown_shared::{Grace, Pod, PodStopped, PodUid, RuntimeError, StoppedContainer};
 
@@ -24,10 +24,12 @@ use super::known::Known;
 use super::kubelet_hold::KubeletHold;
 use super::local_node::{Inside, LocalNode, Unasked};
 use super::looks::{Look, Looks};
+use super::recent::Recent;
 use super::started_again::EndedPast;
 use super::unused_volumes::UnusedVolumes;
 
 mod asking;
+mod responders;
 
 use asking::StopRequest;
 
@@ -53,6 +55,7 @@ pub(super) struct Core<A, N> {
     pub(super) known: Known,
     pub(super) outage: ApiOutage,
     budgets: Budgets,
+    serves_requests: Recent<bool>,
     turns: Semaphore,
     pub(super) looks: Looks,
     pub(super) kubelet: KubeletHold,
@@ -72,6 +75,7 @@ impl<A, N> Core<A, N> {
             known,
             outage: ApiOutage::new(),
             budgets: Budgets::default(),
+            serves_requests: Recent::default(),
             turns: Semaphore::new(AT_ONCE),
             looks: Looks::default(),
             kubelet: KubeletHold::default(),
@@ -180,17 +184,10 @@ impl<A: EndPods, N: LocalNode> Core<A, N> {
                     Err(_) => {}
                 }
             }
-            let has_news = async {
-                match &mut news {
-                    // The sender is dropped with the pod, which is then gone.
-                    Some(news) => news.changed().await.is_ok(),
-                    None => pending().await,
-                }
-            };
             tokio::select! {
                 // The sender lives as long as `self`.
                 _ = looks.changed() => {}
-                has_more = has_news => if !has_more { news = None },
+                () = heard(&mut news) => {}
             }
         }
     }
@@ -212,7 +209,7 @@ impl<A: EndPods, N: LocalNode> Core<A, N> {
             // `self`.
             let _ = looks.changed().await;
         }
-        pending().await
+        pending::<()>().await;
     }
 
     /// Resolves when the pod was ended through the container runtime.
@@ -295,8 +292,11 @@ impl<A: EndPods, N: LocalNode> Core<A, N> {
             false => "the API server is away",
         };
         tracing::warn!(pod = %pod.label(), "{why}: its containers are stopped through the runtime");
-        told.stopping();
-        told.remark(format!("{why}: its containers were stopped through the container runtime"));
+        if told.stopping() {
+            told.remark(format!(
+                "{why}: its containers were stopped through the container runtime"
+            ));
+        }
         let stopped = self.stop_within(inside, grace).await;
         if let Err(error) = &stopped {
             tracing::warn!(pod = %pod.label(), "its containers cannot be stopped: {error}");
@@ -431,5 +431,14 @@ impl<A: EndPods, N: LocalNode> Core<A, N> {
                  server says of them counts alone: {error}"
             );
         }
+    }
+}
+
+/// Resolves when there is news of a pod. Cancel-safe.
+async fn heard(news: &mut Option<watch::Receiver<()>>) {
+    let Some(receiver) = news else { return pending().await };
+    // The sender is dropped with the pod, which is then gone.
+    if receiver.changed().await.is_err() {
+        *news = None;
     }
 }

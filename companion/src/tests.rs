@@ -7,5 +7,6 @@ mod kubelets;
 mod manifests;
 mod outages;
 pub(crate) mod pods;
+mod responders;
 mod view;
 mod world;

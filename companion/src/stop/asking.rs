@@ -3,6 +3,7 @@
 
 use super::*;
 use crate::api_outage::patience;
+use std::sync::{Mutex, PoisonError};
 use tokio::sync::SetOnce;
 use winddown_api_client::node_pods::Refused;
 use winddown_api_client::refusal::{self, Refusal};
@@ -25,13 +26,13 @@ pub(super) struct StopRequest {
     accepted: SetOnce<Instant>,
     /// The container runtime was asked.
     stopping: OnceLock<Instant>,
-    /// What is worth knowing of that.
-    remark: OnceLock<Arc<str>>,
+    /// What is worth knowing of that, in order.
+    remarks: Mutex<Vec<String>>,
 }
 
 /// What follows an eviction that was not granted.
 #[derive(Debug, PartialEq, Eq)]
-enum Then {
+pub(super) enum Then {
     /// The pod is not there.
     Gone,
     /// The same again after this time, or after the back-off's.
@@ -40,7 +41,7 @@ enum Then {
     Delete,
 }
 
-fn then(refusal: Refusal) -> Then {
+pub(super) fn then(refusal: Refusal) -> Then {
     match refusal {
         refusal if refusal.is_gone() => Then::Gone,
         // A disruption budget is against it, or the server is busy.
@@ -72,11 +73,11 @@ fn whole(left: Duration) -> Duration {
 
 /// The answer to a request that is sent now: a wait for its turn is over and says nothing of the API server.
 /// Silence when there is none by `until`.
-async fn answer(
-    request: impl Future<Output = Result<(), Refused>>,
+pub(super) async fn answer<T>(
+    request: impl Future<Output = Result<T, Refused>>,
     until: Instant,
     what: &'static str,
-) -> Result<(), Refused> {
+) -> Result<T, Refused> {
     timeout_at(until, request).await.unwrap_or_else(|_| Err(Refused::silent(what)))
 }
 
@@ -92,18 +93,19 @@ impl StopRequest {
         self.accepted.get().into_iter().chain(self.stopping.get()).min().copied()
     }
 
-    /// The containers are asked through the container runtime.
-    pub(super) fn stopping(&self) {
-        self.stopping.get_or_init(Instant::now);
+    /// The containers are asked through the container runtime. Whether that is for the first time.
+    pub(super) fn stopping(&self) -> bool {
+        self.stopping.set(Instant::now()).is_ok()
     }
 
-    /// What people should know; the first remark stays.
-    pub(super) fn remark(&self, text: impl Into<Arc<str>>) {
-        self.remark.get_or_init(|| text.into());
+    /// Adds what people should know.
+    pub(super) fn remark(&self, text: String) {
+        self.remarks.lock().unwrap_or_else(PoisonError::into_inner).push(text);
     }
 
     pub(super) fn into_remark(self) -> Option<Arc<str>> {
-        self.remark.into_inner()
+        let remarks = self.remarks.into_inner().unwrap_or_else(PoisonError::into_inner);
+        (!remarks.is_empty()).then(|| remarks.join("; ").into())
     }
 
     /// Resolves when the API server has taken its end. Cancel-safe.
@@ -126,8 +128,13 @@ impl<A: EndPods, N: LocalNode> Core<A, N> {
             return pending().await;
         }
         let mut ends = self.deletion_ends(pod);
+        let begun = Instant::now();
+        if ends.is_none() {
+            ends = self.responders_end(pod, &mut grace, told).await;
+        }
+        let spent = begun.elapsed();
         if ends.is_none() && self.is_evicted_first(pod).await {
-            ends = self.evict(pod, &mut grace, told).await;
+            ends = self.evict(pod, &mut grace, spent, told).await;
         }
         loop {
             if ends.is_some() {
@@ -157,11 +164,18 @@ impl<A: EndPods, N: LocalNode> Core<A, N> {
         Some(Instant::now() + left)
     }
 
-    /// Evicts the pod: when its grace is over. None: it has to be deleted.
-    async fn evict(&self, pod: &Pod, grace: &mut Grace, told: &StopRequest) -> Option<Instant> {
+    /// Evicts the pod: when its grace is over. None: it has to be deleted. `spent`: so much of the time for a consent is
+    /// over.
+    async fn evict(
+        &self,
+        pod: &Pod,
+        grace: &mut Grace,
+        spent: Duration,
+        told: &StopRequest,
+    ) -> Option<Instant> {
         let mut turn = self.turns.acquire().await;
         let begun = Instant::now();
-        let mut deadline = begun + self.config.consent(grace.remaining());
+        let mut deadline = begun + self.config.consent(grace.remaining()).saturating_sub(spent);
         let mut backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(2));
         let mut refused_by: Option<String> = None;
         loop {
@@ -250,11 +264,11 @@ impl<A: EndPods, N: LocalNode> Core<A, N> {
 
     /// How long one request may take. While the node goes down silence has to be seen before it costs the pod its
     /// grace.
-    fn answer_time(&self, grace: &Grace) -> Duration {
+    pub(super) fn answer_time(&self, grace: &Grace) -> Duration {
         if self.is_going_down() { patience(grace.remaining()).min(REQUEST) } else { REQUEST }
     }
 
-    fn note(&self, refused: &Refused) {
+    pub(super) fn note(&self, refused: &Refused) {
         match refused.refusal {
             Refusal::NoAnswer => self.outage.failed(),
             _ => self.outage.worked(),

@@ -20,6 +20,7 @@ use winddown_shared::{
 
 use super::super::api::EndPods;
 use super::super::config::CompanionConfig;
+use super::super::eviction_requests::Responding;
 use super::super::local_node::{Inside, LocalNode, Unasked};
 use super::super::stop::Core;
 use super::pods::{secs, terminated, uid};
@@ -46,6 +47,11 @@ struct State {
     /// None: it does not tell them.
     budgets: Option<Vec<PodDisruptionBudget>>,
     budgets_hang: bool,
+    /// Whether it serves eviction requests; what becomes of them; and whether that was asked.
+    serves_requests: bool,
+    refuses_request: Option<Refusal>,
+    responding: Option<Responding>,
+    discoveries: usize,
     api_away: bool,
     /// How long the API server takes for a request.
     answers_after: Duration,
@@ -140,6 +146,22 @@ impl World {
     /// From now on the API server tells its disruption budgets.
     pub(super) fn set_budgets(&self, budgets: serde_json::Value) {
         self.state().budgets = Some(serde_json::from_value(budgets).unwrap());
+    }
+
+    /// From now on the API server serves eviction requests, and this becomes of each.
+    pub(super) fn serve_requests(&self, responding: Responding) {
+        let mut state = self.state();
+        (state.serves_requests, state.responding) = (true, Some(responding));
+    }
+
+    /// The next eviction request is not taken.
+    pub(super) fn refuse_request(&self, refusal: Refusal) {
+        self.state().refuses_request = Some(refusal);
+    }
+
+    /// How often the API server was asked whether it serves eviction requests.
+    pub(super) fn discoveries(&self) -> usize {
+        self.state().discoveries
     }
 
     pub(super) fn agree_again(&self) {
@@ -437,6 +459,24 @@ impl EndPods for World {
         let state = self.state();
         let refusal = if state.api_away { Refusal::NoAnswer } else { Refusal::NotAllowed };
         state.budgets.clone().filter(|_| !state.api_away).ok_or_else(|| refused(refusal))
+    }
+
+    async fn serves_eviction_requests(&self) -> Result<bool, Refused> {
+        let mut state = self.state();
+        state.discoveries += 1;
+        if state.api_away { Err(refused(Refusal::NoAnswer)) } else { Ok(state.serves_requests) }
+    }
+
+    async fn request_eviction(&self, pod: &PodLabel) -> Result<(), Refused> {
+        self.note(&format!("request {}", pod.name));
+        self.answer(pod).await?;
+        let next = self.state().refuses_request.take();
+        next.map_or(Ok(()), |refusal| Err(refused(refusal)))
+    }
+
+    async fn responding(&self, pod: &PodLabel) -> Result<Responding, Refused> {
+        self.answer(pod).await?;
+        Ok(self.state().responding.clone().unwrap_or(Responding::Pending))
     }
 
     async fn evict(&self, pod: &PodLabel, grace: Duration) -> Result<(), Refused> {

@@ -40,6 +40,8 @@ pub(crate) struct Core {
     pub(crate) sign_for: Option<Duration>,
     /// Nodes may do what the real server lets a node do, and no more.
     pub(crate) nodes_restricted: bool,
+    /// The minor version of Kubernetes 1 that it claims to be.
+    pub(crate) minor: u32,
     journal: VecDeque<Request>,
     requests: u64,
     pub(crate) connections: u64,
@@ -72,6 +74,7 @@ impl Shared {
             watches: Watches::default(),
             sign_for: Some(Duration::from_secs(86_400)),
             nodes_restricted: false,
+            minor: 36,
             journal: VecDeque::new(),
             requests: 0,
             connections: 0,

@@ -18,6 +18,8 @@ pub(crate) struct Kind {
     pub(crate) create_on_update: bool,
     /// A PUT without a resource version is refused.
     pub(crate) needs_version: bool,
+    /// The minor version of Kubernetes 1 that serves it first; 0: all do that matter.
+    pub(crate) since: u32,
 }
 
 impl Kind {
@@ -38,6 +40,7 @@ impl Kind {
             generation: false,
             create_on_update: false,
             needs_version: false,
+            since: 0,
         }
     }
 
@@ -58,6 +61,11 @@ impl Kind {
 
     const fn with_version_only(mut self) -> Self {
         self.needs_version = true;
+        self
+    }
+
+    const fn since(mut self, minor: u32) -> Self {
+        self.since = minor;
         self
     }
 
@@ -126,6 +134,10 @@ pub(crate) static KINDS: &[Kind] = &[
     Kind::new("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", true)
         .with_status()
         .with_generation(),
+    Kind::new("lifecycle.k8s.io", "v1alpha1", "evictionrequests", "EvictionRequest", true)
+        .with_status()
+        .with_generation()
+        .since(37),
     Kind::new("apps", "v1", "daemonsets", "DaemonSet", true).with_status().with_generation(),
     Kind::new("apps", "v1", "deployments", "Deployment", true).with_status().with_generation(),
     Kind::new("apps", "v1", "replicasets", "ReplicaSet", true).with_status().with_generation(),

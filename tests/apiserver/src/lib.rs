@@ -2,7 +2,7 @@
 //!
 //! It speaks TLS with HTTP/2 and HTTP/1.1, keeps objects with resource versions, lists, watches,
 //! merges patches, deletes with grace and evicts as the Kubernetes API server 1.36 does, as far as a
-//! node agent can tell the difference. A test puts objects there with a hand of its own, looks at
+//! node agent can tell the difference. [`ApiServer::serve_version`] makes it a later one. A test puts objects there with a hand of its own, looks at
 //! what was asked for, and says what goes wrong.
 //!
 //! ```

@@ -164,8 +164,9 @@ fn carry_out(
     user: &User,
     stale: Option<u64>,
 ) -> Result<Reply, Refusal> {
-    let Some(target) = &call.target else {
-        return discovery::answer(&call.path).ok_or_else(Refusal::no_such_path);
+    let minor = shared.with(|core| core.minor);
+    let Some(target) = call.target.as_ref().filter(|target| target.kind.since <= minor) else {
+        return discovery::answer(&call.path, minor).ok_or_else(Refusal::no_such_path);
     };
     shared.with(|core| check(core, call, target, user))?;
     match call.right.verb.as_str() {

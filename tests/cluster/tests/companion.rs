@@ -130,6 +130,64 @@ async fn a_budget_that_agrees_has_the_pod_evicted() {
     assert_eq!(codes.last(), Some(&Some(201)), "{codes:?}");
 }
 
+/// A pod that has a responder.
+fn moved() -> Value {
+    let mut pod = pod("vm", &json!({}));
+    pod["spec"]["evictionResponders"] = json!([{"name": "example.com/move", "priority": 9}]);
+    pod
+}
+
+#[tokio::test]
+async fn a_pods_responders_are_asked_by_an_eviction_request_that_goes_with_the_pod() {
+    let scene = Scene::new(&[moved()], SOON).await;
+    scene.server.serve_version(37);
+    let uid = scene.uid("vm");
+    let responds = async {
+        let request = |all: &winddown_apiserver::Objects<'_>| {
+            all.get(&format!("evictionrequests/default/winddown-{}", uid.as_str()))
+        };
+        let request = scene.server.until("it is asked", request).await.unwrap();
+        scene.server.delete("pods/default/vm", Some(20)).unwrap();
+        request
+    };
+    let (stopped, request) = tokio::join!(stop(&scene, &uid, 60), responds);
+    assert_eq!(stopped.unwrap().remark, None);
+    let target = json!({"pod": {"name": "vm", "uid": uid.as_str()}});
+    let wanted =
+        json!({"target": target, "requester": "winddown.dev/companion", "intent": "Eviction"});
+    assert_eq!(request["spec"], wanted);
+    assert_eq!(request["metadata"]["ownerReferences"][0]["uid"], uid.as_str());
+    assert_eq!(scene.server.count("create", "pods/eviction"), 0);
+}
+
+#[tokio::test]
+async fn a_request_that_fails_is_followed_by_an_eviction() {
+    let scene = Scene::new(&[moved()], SOON).await;
+    scene.server.serve_version(37);
+    let uid = scene.uid("vm");
+    let fails = async {
+        let name = format!("evictionrequests/default/winddown-{}", uid.as_str());
+        let asked = |all: &winddown_apiserver::Objects<'_>| all.get(&name).map(|_| ());
+        scene.server.until("it is asked", asked).await.unwrap();
+        let failed = json!({"type": "Failed", "status": "True", "message": "it is in a group"});
+        scene.server.patch(&name, &json!({"status": {"conditions": [failed]}})).unwrap();
+    };
+    let (stopped, ()) = tokio::join!(stop(&scene, &uid, 60), fails);
+    let remark = stopped.unwrap().remark.unwrap();
+    assert!(remark.starts_with("its eviction responders (example.com/move) did not end it"));
+    assert!(remark.ends_with("it is in a group"), "{remark}");
+    assert_eq!(scene.server.count("create", "pods/eviction"), 1);
+}
+
+#[tokio::test]
+async fn an_api_server_without_eviction_requests_is_asked_for_none() {
+    let scene = Scene::new(&[moved()], SOON).await;
+    let stopped = stop(&scene, &scene.uid("vm"), 30).await.unwrap();
+    assert_eq!(stopped.remark, None);
+    assert_eq!(scene.server.count("*", "evictionrequests"), 0);
+    assert_eq!(scene.server.count("create", "pods/eviction"), 1);
+}
+
 #[tokio::test]
 async fn a_shorter_grace_reaches_the_kubelet() {
     let scene = Scene::new(&[pod("web", &json!({}))], Duration::from_secs(600)).await;

@@ -94,6 +94,7 @@ fn what_doctor_asks_about_is_what_the_manifest_grants() {
     let needs = winddown_companion::NEEDS;
     let asked: BTreeSet<_> = [winddown_companion::READ_BUDGETS]
         .iter()
+        .chain(&winddown_companion::REQUEST_EVICTIONS)
         .chain(&needs)
         .map(|need| Right::new(need.verb, need.group, need.resource, ""))
         .collect();

@@ -7,25 +7,23 @@ use serde_json::{Value, json};
 use super::Reply;
 use crate::kinds::{KINDS, Kind, of_group};
 
-/// The version this server claims to be.
-const VERSION: (&str, &str, &str) = ("1", "36", "v1.36.0");
-
-/// `None`: there is nothing at that path.
-pub(super) fn answer(path: &str) -> Option<Reply> {
+/// What Kubernetes 1 of this minor version says. `None`: there is nothing at that path.
+pub(super) fn answer(path: &str, minor: u32) -> Option<Reply> {
     let object = match path.trim_end_matches('/') {
         "/healthz" | "/livez" | "/readyz" => return Some(Reply::Text("ok")),
         "/version" => {
-            let (major, minor, git) = VERSION;
-            json!({"major": major, "minor": minor, "gitVersion": git, "platform": "linux/amd64"})
+            let git = format!("v1.{minor}.0");
+            let minor = minor.to_string();
+            json!({"major": "1", "minor": minor, "gitVersion": git, "platform": "linux/amd64"})
         }
         "/api" => json!({"kind": "APIVersions", "versions": ["v1"]}),
-        "/apis" => json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": groups()}),
-        "/api/v1" => resources("", "v1")?,
+        "/apis" => json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": groups(minor)}),
+        "/api/v1" => resources("", "v1", minor)?,
         other => {
             let mut parts = other.strip_prefix("/apis/")?.split('/');
             match (parts.next()?, parts.next(), parts.next()) {
-                (group, Some(version), None) => resources(group, version)?,
-                (name, None, None) => groups().into_iter().find(|g| g["name"] == name)?,
+                (group, Some(version), None) => resources(group, version, minor)?,
+                (name, None, None) => groups(minor).into_iter().find(|g| g["name"] == name)?,
                 _ => return None,
             }
         }
@@ -33,9 +31,10 @@ pub(super) fn answer(path: &str) -> Option<Reply> {
     Some(Reply::Object(200, Arc::new(object)))
 }
 
-fn groups() -> Vec<Value> {
+fn groups(minor: u32) -> Vec<Value> {
+    let served = KINDS.iter().filter(|kind| kind.since <= minor);
     let mut names: Vec<(&str, &str)> =
-        KINDS.iter().filter(|k| !k.group.is_empty()).map(|k| (k.group, k.version)).collect();
+        served.filter(|k| !k.group.is_empty()).map(|k| (k.group, k.version)).collect();
     names.dedup();
     names
         .into_iter()
@@ -46,8 +45,9 @@ fn groups() -> Vec<Value> {
         .collect()
 }
 
-fn resources(group: &str, version: &str) -> Option<Value> {
-    let list: Vec<Value> = of_group(group, version).flat_map(described).collect();
+fn resources(group: &str, version: &str, minor: u32) -> Option<Value> {
+    let served = of_group(group, version).filter(|kind| kind.since <= minor);
+    let list: Vec<Value> = served.flat_map(described).collect();
     if list.is_empty() {
         return None;
     }

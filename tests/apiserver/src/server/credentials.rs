@@ -75,6 +75,12 @@ impl ApiServer {
         self.shared.with(|core| core.nodes_restricted = restricted);
     }
 
+    /// Claims to be Kubernetes 1 of this minor version, with every kind of object that it has and the alpha features on
+    /// (at first 1.36).
+    pub fn serve_version(&self, minor: u32) {
+        self.shared.with(|core| core.minor = minor);
+    }
+
     /// Takes back what was denied.
     pub fn allow_everything(&self) {
         self.shared.with(|core| core.access.allow_everything());

@@ -32,7 +32,8 @@ fn used(server: &ApiServer) -> BTreeSet<Right> {
     };
     // What the kubelet does is the kubelet's right.
     let ours = server.requests().into_iter().filter(|request| request.user != scene::KUBELET);
-    ours.map(right).collect()
+    // Whoever is authenticated may discover what is served.
+    ours.filter(|request| !request.right.resource.starts_with('/')).map(right).collect()
 }
 
 fn wall() -> WallClock {
@@ -188,8 +189,11 @@ pub(crate) async fn companion() -> BTreeSet<Right> {
         "apiVersion": "batch/v1", "kind": "Job", "name": "job", "uid": "job", "controller": true,
     });
     let job = scene::pod("job", &json!({"ownerReferences": [job]}));
-    let pods = [scene::pod("web", &json!({})), job];
+    let mut moved = scene::pod("moved", &json!({}));
+    moved["spec"]["evictionResponders"] = json!([{"name": "example.com/move", "priority": 9}]);
+    let pods = [scene::pod("web", &json!({})), job, moved];
     let scene = scene::Scene::new(&pods, Duration::from_secs(600)).await;
+    scene.server.serve_version(37);
     scene.set_going_down();
     let uid = scene.uid("web");
     let (sender, grace) = Grace::until(Instant::now() + Duration::from_secs(300));
@@ -201,12 +205,14 @@ pub(crate) async fn companion() -> BTreeSet<Right> {
     };
     let soon = Grace::fixed(Duration::from_secs(1));
     let job = scene.uid("job");
-    let (stopped, evicted, ()) = tokio::join!(
+    let (moved, a_while) = (scene.uid("moved"), Grace::fixed(Duration::from_secs(6)));
+    let (stopped, evicted, moved, ()) = tokio::join!(
         scene.runtime.stop_pod(&uid, None, grace),
         scene.runtime.stop_pod(&job, None, soon),
+        scene.runtime.stop_pod(&moved, None, a_while),
         shortens,
     );
-    stopped.and(evicted).unwrap();
+    stopped.and(evicted).and(moved).unwrap();
     used(&scene.server)
 }
 

@@ -1,0 +1,113 @@
+//! `EvictionRequest` (KEP-4563, `lifecycle.k8s.io/v1alpha1` of Kubernetes 1.37): a pod's own responders are asked to end
+//! it, as by a live migration, before it is evicted.
+//!
+//! A request without responders would only have the control plane evict the pod, without this node's grace. So only pods
+//! that name responders are asked in this way.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+use kube::Api;
+use kube::api::{ApiResource, DynamicObject, TypeMeta};
+use serde_json::{Value, json};
+use winddown_shared::PodLabel;
+
+pub(super) const GROUP_VERSION: &str = "lifecycle.k8s.io/v1alpha1";
+pub(super) const PLURAL: &str = "evictionrequests";
+const KIND: &str = "EvictionRequest";
+/// As whom the control plane shows the request.
+const REQUESTER: &str = "winddown.dev/companion";
+
+/// What became of a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Responding {
+    /// A responder is at work, or none has begun.
+    Pending,
+    /// The pod has ended or is gone.
+    Evicted,
+    /// No responder will end it, for this reason.
+    Failed(String),
+}
+
+/// The requests of a namespace.
+pub(super) fn of(client: &kube::Client, namespace: &str) -> Api<DynamicObject> {
+    let (group, version) = GROUP_VERSION.split_once('/').unwrap_or_default();
+    let resource = ApiResource {
+        group: group.to_owned(),
+        version: version.to_owned(),
+        api_version: GROUP_VERSION.to_owned(),
+        kind: KIND.to_owned(),
+        plural: PLURAL.to_owned(),
+    };
+    Api::namespaced_with(client.clone(), namespace, &resource)
+}
+
+/// An agent that starts anew finds what an earlier one asked for by this name.
+pub(super) fn name(pod: &PodLabel) -> String {
+    format!("winddown-{}", pod.uid.as_str())
+}
+
+/// The request for this pod. It goes with the pod.
+pub(super) fn request(pod: &PodLabel) -> DynamicObject {
+    let owner = OwnerReference {
+        api_version: "v1".to_owned(),
+        kind: "Pod".to_owned(),
+        name: pod.name.to_string(),
+        uid: pod.uid.as_str().to_owned(),
+        ..OwnerReference::default()
+    };
+    let target = json!({"pod": {"name": &*pod.name, "uid": pod.uid.as_str()}});
+    DynamicObject {
+        types: Some(TypeMeta { api_version: GROUP_VERSION.to_owned(), kind: KIND.to_owned() }),
+        metadata: ObjectMeta {
+            name: Some(name(pod)),
+            owner_references: Some(vec![owner]),
+            ..ObjectMeta::default()
+        },
+        data: json!({"spec": {"target": target, "requester": REQUESTER, "intent": "Eviction"}}),
+    }
+}
+
+// === impl Responding ===
+
+impl Responding {
+    /// As the conditions of the request say.
+    pub(super) fn of(request: &Value) -> Self {
+        let conditions = request.pointer("/status/conditions").and_then(Value::as_array);
+        let is_true = |condition: &&Value, kind: &str| {
+            condition["type"] == kind && condition["status"] == "True"
+        };
+        let find = |kind: &str| conditions.into_iter().flatten().find(|one| is_true(one, kind));
+        if find("TargetEvicted").is_some() {
+            return Self::Evicted;
+        }
+        let Some(failed) = find("Failed") else { return Self::Pending };
+        let say = |field: &str| failed[field].as_str().filter(|text| !text.is_empty());
+        Self::Failed(say("message").or(say("reason")).unwrap_or("without a reason").to_owned())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_became_of_a_request_is_what_its_true_conditions_say() {
+        let one = |kind: &str, status: &str, message: &str| {
+            json!({
+                "type": kind, "status": status, "reason": "EvictionInvalid", "message": message,
+            })
+        };
+        for (conditions, wanted) in [
+            (json!(null), Responding::Pending),
+            (
+                json!([one("TargetEvicted", "False", ""), one("Failed", "Unknown", "")]),
+                Responding::Pending,
+            ),
+            (json!([one("TargetEvicted", "True", "")]), Responding::Evicted),
+            (json!([one("Failed", "True", "in a group")]), Responding::Failed("in a group".into())),
+            (json!([one("Failed", "True", "")]), Responding::Failed("EvictionInvalid".into())),
+        ] {
+            let request = json!({"status": {"conditions": conditions}});
+            assert_eq!(Responding::of(&request), wanted, "{request}");
+        }
+    }
+}

@@ -1,0 +1,43 @@
+//! What the API server said a moment ago, for all pods that end at about the same time.
+
+use std::time::Duration;
+
+use tokio::sync::Mutex;
+use tokio::time::{Instant, timeout};
+use winddown_api_client::node_pods::Refused;
+
+/// So long an answer counts as it was read.
+const FRESH: Duration = Duration::from_secs(10);
+/// How long the answer may take: what is not known by then is unknown.
+const ANSWER: Duration = Duration::from_secs(1);
+
+/// One answer, asked for once by many.
+#[derive(Debug)]
+pub(super) struct Recent<T>(Mutex<Option<(Instant, Option<T>)>>);
+
+// === impl Recent ===
+
+impl<T> Recent<T> {
+    /// What `judge` makes of the newest answer, which is none where the API server did not give one. `failed` hears
+    /// why. An answer that takes long is no silence: other requests may well be answered. Cancel-safe.
+    pub(super) async fn judge<J>(
+        &self,
+        ask: impl Future<Output = Result<T, Refused>>,
+        failed: impl FnOnce(&Refused),
+        judge: impl FnOnce(Option<&T>) -> J,
+    ) -> J {
+        let mut read = self.0.lock().await;
+        if read.as_ref().is_none_or(|(at, _)| at.elapsed() >= FRESH) {
+            let answer = timeout(ANSWER, ask).await.ok();
+            let answer = answer.and_then(|answer| answer.inspect_err(failed).ok());
+            *read = Some((Instant::now(), answer));
+        }
+        judge(read.as_ref().and_then(|(_, answer)| answer.as_ref()))
+    }
+}
+
+impl<T> Default for Recent<T> {
+    fn default() -> Self {
+        Self(Mutex::new(None))
+    }
+}

@@ -1,0 +1,100 @@
+//! Asks a pod's eviction responders to end it, where the API server serves `EvictionRequest`.
+
+use super::asking::{Then, answer, then};
+use super::*;
+use crate::eviction_requests::Responding;
+use tokio::time::sleep_until;
+use winddown_api_client::refusal;
+use winddown_shared::display::in_seconds;
+
+/// Between two looks at what became of the request.
+const LOOK: Duration = Duration::from_secs(1);
+
+impl<A: EndPods, N: LocalNode> Core<A, N> {
+    /// Has the pod's responders end it, for as long as budgets are asked at most: when the grace of the deletion that
+    /// came of it is over. None: there are no responders, or they did not.
+    pub(super) async fn responders_end(
+        &self,
+        pod: &Pod,
+        grace: &mut Grace,
+        told: &StopRequest,
+    ) -> Option<Instant> {
+        let responders = facts::responders(pod);
+        if responders.is_empty() {
+            return None;
+        }
+        let begun = Instant::now();
+        let asked = self.api.serves_eviction_requests();
+        let is_served = |served: Option<&bool>| served.copied();
+        let why = match self.serves_requests.judge(asked, |why| self.note(why), is_served).await {
+            Some(false) => return None,
+            None => "the API server does not say whether it serves eviction requests".to_owned(),
+            Some(true) => match self.wait_for_responders(pod, grace).await {
+                Ok(ends) => return Some(ends),
+                Err(why) => why,
+            },
+        };
+        let (names, waited) = (responders.join(", "), in_seconds(begun.elapsed()));
+        tracing::info!(pod = %pod.label(), "not ended by its eviction responders ({names}): {why}");
+        told.remark(format!("its eviction responders ({names}) did not end it in {waited}: {why}"));
+        None
+    }
+
+    /// When the grace of the deletion that came of the responders is over; why there is none.
+    async fn wait_for_responders(&self, pod: &Pod, grace: &mut Grace) -> Result<Instant, String> {
+        let mut deadline = Instant::now() + self.config.consent(grace.remaining());
+        let mut news = self.known.news(pod.uid());
+        let mut is_asked = false;
+        loop {
+            let until = (Instant::now() + self.answer_time(grace)).min(deadline);
+            let request = async {
+                match is_asked {
+                    true => self.api.responding(pod.label()).await,
+                    false => {
+                        self.api.request_eviction(pod.label()).await.map(|()| Responding::Pending)
+                    }
+                }
+            };
+            let mut wait = LOOK;
+            match answer(request, until, "request the pod's eviction").await {
+                Ok(became) => {
+                    self.outage.worked();
+                    is_asked = true;
+                    if let Responding::Failed(why) = became {
+                        return Err(why);
+                    }
+                }
+                Err(refused) => {
+                    self.note(&refused);
+                    let Then::Again(asked) = then(refused.refusal) else {
+                        return Err(refusal::chain(&refused));
+                    };
+                    wait = wait.max(asked.unwrap_or_default());
+                }
+            }
+            let next = (Instant::now() + wait).min(deadline);
+            tokio::select! {
+                () = sleep_until(next) => {}
+                () = heard(&mut news) => {}
+                () = grace.changed() => {
+                    let consent = self.config.consent(grace.remaining());
+                    deadline = deadline.min(Instant::now() + consent);
+                }
+            }
+            if let Some(ends) = self.deletion_ends(pod) {
+                return Ok(ends);
+            }
+            if self
+                .known
+                .look(pod.uid())
+                .is_none_or(|view| view.gone || facts::has_ended(&view.pod))
+            {
+                // That it is gone is seen elsewhere.
+                return pending().await;
+            }
+            if Instant::now() >= deadline {
+                return Err("the time for it is over".to_owned());
+            }
+        }
+    }
+}
