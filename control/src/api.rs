@@ -34,7 +34,7 @@ pub use preemption::{
 };
 pub use pressure::{
     AwayStatus, EvictionPlan, EvictionRecord, MemoryCurve, PressureStatus, RankedPodStatus,
-    ThresholdStatus,
+    SwapStatus, ThresholdStatus,
 };
 pub use report::{ReportEntry, ReportList};
 pub use request::{

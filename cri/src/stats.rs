@@ -152,6 +152,7 @@ fn measure(proc: &Path, mount: &Path, pods: Vec<(PodUid, Vec<Running>)>) -> Vec<
             });
             ids.push(container.id);
         }
+        (stats.swap, stats.zswap) = around.as_ref().map(CgroupDirs::swap).unwrap_or_default();
         let pod_memory = around.as_ref().and_then(CgroupDirs::working_set);
         let pod_tasks = around.as_ref().and_then(CgroupDirs::tasks).or(tasks);
         let pod_cpu = around.as_ref().and_then(CgroupDirs::cpu_time);

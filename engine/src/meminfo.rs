@@ -11,25 +11,39 @@ pub struct MemInfo {
     pub available: Option<u64>,
     /// `Inactive(file)`: what of the page cache can go first.
     pub inactive_file: Option<u64>,
+    /// `SwapTotal`; 0 without swap.
+    pub swap_total: Option<u64>,
+    /// `SwapFree`; at most the total.
+    pub swap_free: Option<u64>,
+    /// `Zswap`: the memory that compressed pages take; kernels without zswap do not tell.
+    pub zswap: Option<u64>,
+    /// `Zswapped`: what these pages were before.
+    pub zswapped: Option<u64>,
 }
 
 impl MemInfo {
     /// None if the total or the free memory is not told.
     pub fn parse(text: &[u8]) -> Option<Self> {
-        let (mut total, mut free, mut available, mut inactive_file) = (None, None, None, None);
+        let (mut total, mut free) = (None, None);
+        let mut info = Self::default();
         for line in text.split(|&b| b == b'\n') {
             let Some(colon) = line.iter().position(|&b| b == b':') else { continue };
             let place = match &line[..colon] {
                 b"MemTotal" => &mut total,
                 b"MemFree" => &mut free,
-                b"MemAvailable" => &mut available,
-                b"Inactive(file)" => &mut inactive_file,
+                b"MemAvailable" => &mut info.available,
+                b"Inactive(file)" => &mut info.inactive_file,
+                b"SwapTotal" => &mut info.swap_total,
+                b"SwapFree" => &mut info.swap_free,
+                b"Zswap" => &mut info.zswap,
+                b"Zswapped" => &mut info.zswapped,
                 _ => continue,
             };
             *place = bytes(&line[colon + 1..]);
         }
         let total = total.filter(|&total| total > 0)?;
-        Some(Self { total, free: free?.min(total), available, inactive_file })
+        let swap_free = info.swap_free.zip(info.swap_total).map(|(free, total)| free.min(total));
+        Some(Self { total, free: free?.min(total), swap_free, ..info })
     }
 }
 
@@ -47,7 +61,8 @@ mod tests {
 
     const TEXT: &[u8] = b"MemTotal:       24684092 kB\nMemFree:         3657652 kB\n\
         MemAvailable:   23326036 kB\nBuffers:           83900 kB\nInactive(file):  13280000 kB\n\
-        HugePages_Total:       0\n";
+        SwapTotal:       2097148 kB\nSwapFree:        1048576 kB\nZswap:              5120 kB\n\
+        Zswapped:          20480 kB\nHugePages_Total:       0\n";
 
     #[test]
     fn the_lines_are_found_by_name_and_counted_in_bytes() {
@@ -56,6 +71,10 @@ mod tests {
             free: 3_657_652 * 1024,
             available: Some(23_326_036 * 1024),
             inactive_file: Some(13_280_000 * 1024),
+            swap_total: Some(2_097_148 * 1024),
+            swap_free: Some(1_048_576 * 1024),
+            zswap: Some(5120 * 1024),
+            zswapped: Some(20480 * 1024),
         };
         assert_eq!(MemInfo::parse(TEXT), Some(expected));
     }
@@ -87,6 +106,7 @@ mod tests {
             text[at] = byte;
             if let Some(info) = MemInfo::parse(&text) {
                 prop_assert!(info.free <= info.total && info.total > 0);
+                prop_assert!(info.swap_free.unwrap_or(0) <= info.swap_total.unwrap_or(0));
             }
         }
     }

@@ -56,6 +56,10 @@ pub struct Considered<'a> {
     pub pod: &'a Pod,
     /// What it uses: bytes, inodes or processes.
     pub usage: Option<i64>,
+    /// What it has in swap, in bytes; none if that was not measured, or memory is not what is short.
+    pub swap: Option<u64>,
+    /// The memory that its compressed pages take, in bytes; none likewise.
+    pub zswap: Option<u64>,
     /// Its request: pods above theirs are evicted first.
     pub request: i64,
     /// What was made of it.
@@ -98,19 +102,19 @@ pub fn choose<'a>(
     policy: &Policy,
     now: Instant,
 ) -> Choice<'a> {
-    let layout = policy.layout();
-    let mut ranked: Vec<(Ranked<'a>, Option<Ending>)> = candidates
+    let mut ranked: Vec<(Ranked<'a>, &Candidate<'a>)> = candidates
         .iter()
-        .map(|&Candidate { pod, stats, ending }| {
-            let usage = stats.and_then(|stats| measured(act.signal, pod, stats, layout));
-            (Ranked { pod, usage }, ending)
+        .map(|candidate| {
+            let &Candidate { pod, stats, .. } = candidate;
+            let usage = stats.and_then(|stats| measured(act.signal, pod, stats, policy));
+            (Ranked { pod, usage }, candidate)
         })
         .collect();
     rank_by(act.signal, &mut ranked, |(ranked, _)| *ranked);
     let mut coming = 0_i64;
     let mut asked = false;
     let mut considered: Vec<Considered<'a>> = Vec::with_capacity(ranked.len());
-    for (ranked, ending) in ranked {
+    for (ranked, &Candidate { stats, ending, .. }) in ranked {
         let Ranked { pod, usage } = ranked;
         let verdict = judge(act, pod, usage, ending, policy, now);
         if verdict == Verdict::Ending {
@@ -118,7 +122,11 @@ pub fn choose<'a>(
             asked |=
                 ending.is_some_and(|ending| ending.evicted_for == Some(act.signal.condition()));
         }
-        considered.push(Considered { pod, usage, request: ranked.request(act.signal), verdict });
+        let stats = stats.filter(|_| act.resource() == Resource::Memory);
+        let swap = stats.and_then(|stats| stats.swap);
+        let zswap = stats.and_then(|stats| stats.zswap);
+        let request = ranked.request(act.signal);
+        considered.push(Considered { pod, usage, swap, zswap, request, verdict });
     }
     let waits = asked || coming >= act.deficit;
     let first = considered.iter_mut().find(|c| c.verdict == Verdict::NotNeeded).filter(|_| !waits);

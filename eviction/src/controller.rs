@@ -217,7 +217,7 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
             observations: Observations::of(&stats, self.policy.memory_available),
             pressure: self.pressure(&stats),
         };
-        self.shown.measured(now, &snapshot.observations);
+        self.shown.measured(now, &snapshot.observations, stats.swap);
         let decision = decide(&snapshot, &self.policy, &self.memory);
         let before = std::mem::replace(&mut self.memory, decision.memory).last;
         self.pending_reclaim.observe(&snapshot.observations);

@@ -112,6 +112,12 @@ pub struct RankedPod {
     pub priority: i32,
     /// What it used of what was short: bytes, inodes or processes; none when it was not measured.
     pub usage: Option<i64>,
+    /// What it had in swap, in bytes; none when that was not measured.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub swap: Option<u64>,
+    /// The memory that its compressed pages took, in bytes; none when that was not measured.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub zswap: Option<u64>,
     /// What it asked for.
     pub request: i64,
     /// What was made of it.
@@ -235,6 +241,8 @@ impl From<&Considered<'_>> for RankedPod {
             pod: considered.pod.label().into(),
             priority: considered.pod.priority_or_zero(),
             usage: considered.usage,
+            swap: considered.swap,
+            zswap: considered.zswap,
             request: considered.request,
             verdict: considered.verdict,
         }

@@ -21,6 +21,9 @@ pub enum MemoryAvailable {
     /// Capacity − working set, as the kubelet has it: file cache that was used lately counts as
     /// used (k8s#43916).
     WorkingSet,
+    /// `MemAvailable` and free swap: a node with swap uses it before a pod ends. Pods are ranked by what they have in
+    /// swap, too. Capacity and shares of it are those of memory alone.
+    MemAvailableAndSwap,
 }
 
 /// What is left of one thing.
@@ -64,11 +67,15 @@ impl Observations {
     #[must_use]
     pub fn of(stats: &NodeStats, memory: MemoryAvailable) -> Self {
         let mut all = Self::default();
+        let swap = stats.swap.map_or(0, |swap| swap.free);
         let memory_of = |stats: MemoryStats| {
             let capacity = stats.available.saturating_add(stats.working_set);
             let available = match memory {
                 MemoryAvailable::WorkingSet => stats.available,
                 MemoryAvailable::MemAvailable => stats.mem_available.unwrap_or(stats.available),
+                MemoryAvailable::MemAvailableAndSwap => {
+                    stats.mem_available.unwrap_or(stats.available).saturating_add(swap)
+                }
             };
             Observation::new(available, capacity, stats.at)
         };

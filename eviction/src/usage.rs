@@ -3,8 +3,9 @@
 use k8s_openapi::api::core::v1::Volume;
 use winddown_shared::{DiskUse, FsLayout, Pod, PodStats};
 
-use crate::observation::signed;
+use crate::observation::{MemoryAvailable, signed};
 use crate::pending_reclaim::Amounts;
+use crate::policy::Policy;
 use crate::signal::{FileSystem, Resource, Signal};
 
 #[cfg(test)]
@@ -26,19 +27,24 @@ pub fn usage(signal: Signal, pod: &Pod, stats: &PodStats, layout: FsLayout) -> i
 }
 
 /// The same; none if no part was measured: an unknown usage is not a small one.
+/// Where free swap counts as available memory, used swap counts as used.
 #[must_use]
 pub(crate) fn measured(
     signal: Signal,
     pod: &Pod,
     stats: &PodStats,
-    layout: FsLayout,
+    policy: &Policy,
 ) -> Option<i64> {
+    let layout = policy.layout();
     let is_known = match (signal.file_system(), signal.resource()) {
         (Some(file_system), _) => Parts::on(file_system, layout).are_known(stats),
         (None, Resource::Pids) => stats.processes.is_some(),
         (None, _) => stats.memory_working_set.is_some(),
     };
-    is_known.then(|| usage(signal, pod, stats, layout))
+    let counts_swap = policy.memory_available == MemoryAvailable::MemAvailableAndSwap;
+    let swap = stats.swap.filter(|_| counts_swap && signal.resource() == Resource::Memory);
+    is_known
+        .then(|| usage(signal, pod, stats, layout).saturating_add(signed(swap.unwrap_or_default())))
 }
 
 /// What the pod leaves behind, by signal, and what can come back after its end therefore: on disks what its

@@ -161,6 +161,7 @@ impl<R: Runtime> Section for Pressure<R> {
             conditions: self.conditions().iter().map(|condition| condition.to_string()).collect(),
             shadow: self.policy.borrow().shadow,
             thresholds: self.view.thresholds().into_iter().map(told::threshold).collect(),
+            swap: self.view.swap().map(told::swap),
             away: self.view.away().into_iter().map(told::away).collect(),
         });
     }
@@ -168,6 +169,7 @@ impl<R: Runtime> Section for Pressure<R> {
     fn facts(&self, facts: &mut NodeFacts) {
         let Shortage { memory, disk, pid } = shortage(self.conditions());
         facts.pressure = [memory, disk, pid];
+        facts.swap = self.view.swap().map(told::swap);
         facts.thresholds = self.view.thresholds().into_iter().map(told::threshold).collect();
     }
 }
@@ -181,6 +183,7 @@ impl<R: Runtime> EvictionAnswers for Pressure<R> {
             let signal = signal.map_err(wrong)?;
             let asked = self.view.explain(&self.core.workers, &*self.signals, signal).await;
             let mut plan = told::plan(asked);
+            plan.pressure.swap = self.view.swap().map(told::swap);
             plan.pressure.away = self.view.away().into_iter().map(told::away).collect();
             plan.history = self.view.history().into_iter().map(told::record).collect();
             Ok(plan)

@@ -9,7 +9,7 @@ use super::paint::{BAD, DIM, GOOD, HEAD, Paint, WARN};
 use super::preemption::byte_text;
 use super::{Column, Table, View, hanging};
 use winddown_control::api::{
-    EvictionPlan, EvictionRecord, PressureStatus, RankedPodStatus, ThresholdStatus,
+    EvictionPlan, EvictionRecord, PressureStatus, RankedPodStatus, SwapStatus, ThresholdStatus,
 };
 
 /// Decisions shown unless the view is wide.
@@ -22,6 +22,9 @@ pub fn eviction(plan: &EvictionPlan, view: &View) -> String {
     let mut text = String::new();
     let (line, style) = summary(&plan.pressure);
     text.push_str(&format!("pressure: {}\n", paint.with(style, &line)));
+    if let Some(swap) = &plan.pressure.swap {
+        text.push_str(&swap_line(swap));
+    }
     if !plan.pressure.thresholds.is_empty() {
         text.push('\n');
         text.push_str(&thresholds(&plan.pressure.thresholds, view));
@@ -79,6 +82,18 @@ pub(super) fn summary(pressure: &PressureStatus) -> (String, anstyle::Style) {
     (text, style)
 }
 
+/// What is free of the swap, and what of it is compressed in memory.
+fn swap_line(swap: &SwapStatus) -> String {
+    let amount = |bytes: u64| byte_text(i64::try_from(bytes).unwrap_or(i64::MAX));
+    let counts = if swap.counts { "counts as available memory" } else { "does not count" };
+    let mut text = format!("swap: {} of {} free, {counts}", amount(swap.free), amount(swap.total));
+    if let Some((zswap, zswapped)) = swap.zswap.zip(swap.zswapped).filter(|(zswap, _)| *zswap > 0) {
+        text.push_str(&format!("; zswap has {} in {}", amount(zswapped), amount(zswap)));
+    }
+    text.push('\n');
+    text
+}
+
 fn thresholds(all: &[ThresholdStatus], view: &View) -> String {
     let mut table = Table::new([
         Column::words("SIGNAL"),
@@ -112,13 +127,18 @@ fn ranking(signal: &str, pods: &[RankedPodStatus], view: &View) -> String {
     if shown.is_empty() {
         return "none: no pod can be ended for it\n".to_owned();
     }
-    let mut table = Table::new([
+    let mut columns = vec![
         Column::words("POD"),
         Column::numbers("PRIORITY"),
         Column::numbers("USES"),
         Column::numbers("ASKED-FOR"),
         Column::words("WHAT"),
-    ]);
+    ];
+    let has_swap = shown.iter().any(|pod| pod.swap.is_some_and(|bytes| bytes > 0));
+    if has_swap {
+        columns.insert(3, Column::numbers("IN-SWAP"));
+    }
+    let mut table = Table::new(columns);
     for pod in shown {
         let (what, style) = match &*pod.verdict {
             "chosen" => ("ends first", Some(WARN)),
@@ -129,13 +149,17 @@ fn ranking(signal: &str, pods: &[RankedPodStatus], view: &View) -> String {
             "stuck" => ("should have ended", Some(BAD)),
             other => (other, None),
         };
-        table.row([
+        let mut row = vec![
             (format!("{}/{}", pod.namespace, pod.name), None),
             (pod.priority.to_string(), None),
             (amount(signal, &pod.usage.map(|usage| usage.to_string())), None),
             (amount(signal, &Some(pod.request.to_string())), None),
             (what.to_owned(), style),
-        ]);
+        ];
+        if has_swap {
+            row.insert(3, (amount(signal, &pod.swap.map(|bytes| bytes.to_string())), None));
+        }
+        table.row(row);
     }
     table.render(view)
 }
@@ -165,4 +189,44 @@ fn one(record: &EvictionRecord) -> String {
         text.push_str(&format!(" ({} times)", record.times));
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn swap_is_shown_where_the_node_has_some_and_of_pods_that_have_any() {
+        let pod = |name: &str, swap| RankedPodStatus {
+            namespace: "default".to_owned(),
+            name: name.to_owned(),
+            usage: Some(96 << 20),
+            swap,
+            verdict: "notNeeded".to_owned(),
+            ..RankedPodStatus::default()
+        };
+        let view = View { width: None, color: false, wide: false };
+        let mut plan = EvictionPlan::new(PressureStatus::default());
+        plan.signal = Some("memory.available".to_owned());
+        plan.pods = vec![pod("hog", Some(0)), pod("web", None)];
+        let text = eviction(&plan, &view);
+        assert!(!text.to_lowercase().contains("swap"), "{text}");
+        plan.pods = vec![pod("hog", Some(64 << 20)), pod("web", None)];
+        plan.pressure.swap =
+            Some(SwapStatus { total: 2 << 30, free: 1 << 30, ..SwapStatus::default() });
+        let text = eviction(&plan, &view);
+        assert!(text.contains("swap: 1Gi of 2Gi free, does not count\n"), "{text}");
+        assert!(text.contains("  USES  IN-SWAP  ASKED-FOR"), "{text}");
+        assert!(text.contains("  96Mi     64Mi          0"), "{text}");
+        let all = SwapStatus {
+            zswap: Some(5 << 20),
+            zswapped: Some(20 << 20),
+            counts: true,
+            ..plan.pressure.swap.unwrap_or_default()
+        };
+        plan.pressure.swap = Some(all);
+        let text = eviction(&plan, &view);
+        let line = "swap: 1Gi of 2Gi free, counts as available memory; zswap has 20Mi in 5Mi\n";
+        assert!(text.contains(line), "{text}");
+    }
 }

@@ -112,7 +112,7 @@ pub use shutdown_work::{ShutdownPoint, ShutdownWork, WorkContext, WorkError};
 pub use start_turn::{StartTurn, WAITING_FOR_TURN};
 pub use stats::{
     ContainerStats, DiskUse, FsLayout, FsStats, MemoryStats, NodeStats, PidStats, PodStats,
-    PressureStats, VolumeStats,
+    PressureStats, SwapStats, VolumeStats,
 };
 pub use stats_source::{ImagePlaces, PodStatsSource};
 pub use streams::{CommandStream, PodStream, PodStreams, Stdio, StreamRequest, StreamServer};

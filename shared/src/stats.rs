@@ -15,6 +15,8 @@ pub struct NodeStats {
     pub memory: Option<MemoryStats>,
     /// Memory of the cgroup that all pods are in.
     pub pods_memory: Option<MemoryStats>,
+    /// Swap of the whole node; its total is 0 on a node without.
+    pub swap: Option<SwapStats>,
     /// The file system with the agent's own directory: logs, volumes.
     pub nodefs: Option<FsStats>,
     /// The file system with the runtime's images.
@@ -47,6 +49,19 @@ pub struct MemoryStats {
     /// What can be had without swapping, file cache that is in use and reclaimable slab included:
     /// `MemAvailable`, or what comes nearest to it for a cgroup.
     pub mem_available: Option<u64>,
+}
+
+/// Swap of a node, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SwapStats {
+    /// All there is, within the limit of the cgroup that bounds the node.
+    pub total: u64,
+    /// What of it is free, within the same limit.
+    pub free: u64,
+    /// The memory that compressed pages take (`Zswap`); kernels without zswap do not tell.
+    pub zswap: Option<u64>,
+    /// What these pages were before they were compressed (`Zswapped`). They have their place in swap all the same.
+    pub zswapped: Option<u64>,
 }
 
 /// One file system.
@@ -107,6 +122,10 @@ pub enum FsLayout {
 pub struct PodStats {
     /// Its working set, in bytes, as in [`MemoryStats::working_set`].
     pub memory_working_set: Option<u64>,
+    /// What of it is in swap, in bytes, zswap included; version 1 does not tell.
+    pub swap: Option<u64>,
+    /// The memory that its compressed pages take, in bytes.
+    pub zswap: Option<u64>,
     /// Processor time that it has used so far.
     pub cpu_time: Option<Duration>,
     /// How many processes it has.

@@ -76,7 +76,8 @@ pub(super) fn section() -> Section {
         Top::choice("memoryAvailable", |c| &mut c.eviction.memory_available).doc(
             "Which memory is available: `memAvailable` counts what the kernel can give back without \
              swapping, file cache included; `workingSet` counts file cache that was used lately as \
-             used, as the kubelet does.",
+             used, as the kubelet does; `memAvailableAndSwap` counts free swap as well, and what pods have \
+             in swap as used by them.",
         ),
         Top::new(
             "memoryPressure",
@@ -127,8 +128,11 @@ pub(super) fn section() -> Section {
 }
 
 impl Word for MemoryAvailable {
-    const ALL: &'static [(&'static str, Self)] =
-        &[("memAvailable", Self::MemAvailable), ("workingSet", Self::WorkingSet)];
+    const ALL: &'static [(&'static str, Self)] = &[
+        ("memAvailable", Self::MemAvailable),
+        ("workingSet", Self::WorkingSet),
+        ("memAvailableAndSwap", Self::MemAvailableAndSwap),
+    ];
 }
 
 impl Word for StaticPods {

@@ -16,6 +16,9 @@ pub struct PressureStatus {
     pub shadow: bool,
     /// All thresholds, as the last look at the node has them.
     pub thresholds: Vec<ThresholdStatus>,
+    /// The node's swap, as the last look at the node has it; absent on a node without, or while it was not measured.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub swap: Option<SwapStatus>,
     /// Static pods that were evicted and come back when the pressure is over.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub away: Vec<AwayStatus>,
@@ -44,6 +47,25 @@ pub struct ThresholdStatus {
     /// How long it has to be met before a pod ends for it, in seconds.
     #[serde(default)]
     pub grace_seconds: f64,
+}
+
+/// Swap of the node, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SwapStatus {
+    /// All there is.
+    pub total: u64,
+    /// What of it is free.
+    pub free: u64,
+    /// The memory that compressed pages take; absent without zswap.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub zswap: Option<u64>,
+    /// What these pages were before they were compressed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub zswapped: Option<u64>,
+    /// Whether free swap counts as available memory: `memoryAvailable: memAvailableAndSwap`.
+    #[serde(default)]
+    pub counts: bool,
 }
 
 /// A static pod that was evicted.
@@ -100,6 +122,12 @@ pub struct RankedPodStatus {
     /// What it uses: bytes, inodes or processes; absent when it was not measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<i64>,
+    /// What it has in swap, in bytes, for a signal of memory; absent when that was not measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub swap: Option<u64>,
+    /// What of its memory compressed pages take, in bytes; absent without zswap.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub zswap: Option<u64>,
     /// What it asked for.
     #[serde(default)]
     pub request: i64,

@@ -28,7 +28,11 @@ pub(super) fn room(facts: &Facts) -> Option<Finding> {
         (None, None) => return CHECK.unseen("what is left", &facts.shortages),
     };
     if short.is_empty() {
-        return Some(CHECK.ok("no eviction threshold is met"));
+        let well = CHECK.ok("no eviction threshold is met");
+        return Some(match running.and_then(swap_line) {
+            Some(swap) => well.saw(swap),
+            None => well,
+        });
     }
     let lines: Vec<String> = short.iter().map(line).collect();
     if facts.config.config.eviction.shadow {
@@ -56,6 +60,16 @@ pub(super) fn room(facts: &Facts) -> Option<Finding> {
         fields(short),
         facts.config.file.display()
     )))
+}
+
+/// What is free of the node's swap, and whether that counts; none on a node without.
+fn swap_line(pressure: &PressureStatus) -> Option<String> {
+    let swap = pressure.swap?;
+    let counts = match swap.counts {
+        true => "which counts as available memory",
+        false => "which does not count as available memory (memoryAvailable)",
+    };
+    Some(format!("swap: {} of {} free, {counts}", bytes(swap.free), bytes(swap.total)))
 }
 
 fn is_measured(threshold: &ThresholdStatus) -> bool {

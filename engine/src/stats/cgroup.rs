@@ -70,6 +70,16 @@ impl CgroupDirs {
         CgroupMemory::parse(&usage, &stat, None).map(|memory| memory.working_set())
     }
 
+    /// What of it is in swap, and the memory that its compressed pages take, in bytes. Version 2 tells, if the kernel
+    /// has swap and zswap.
+    pub fn swap(&self) -> (Option<u64>, Option<u64>) {
+        let number = |file: &str| {
+            let text = fs::read(self.memory.join(file)).ok().filter(|_| self.is_v2)?;
+            cgroup_number(&text)
+        };
+        (number("memory.swap.current"), number("memory.zswap.current"))
+    }
+
     /// How many tasks it has: threads, each of which takes one of the node's process ids.
     pub fn tasks(&self) -> Option<u64> {
         cgroup_number(&fs::read(self.tasks.as_ref()?.join("pids.current")).ok()?)
@@ -119,6 +129,7 @@ mod tests {
         write(mount.join("cpuacct/pod-u/cpuacct.usage"), "2500000000\n");
         let found = CgroupDirs::of_process((&proc, &mount), 42, "c1").unwrap();
         assert_eq!((found.working_set(), found.tasks()), (Some(3000), Some(7)));
+        assert_eq!(found.swap(), (None, None), "version 1 does not tell");
         assert_eq!(found.cpu_time(), Some(Duration::from_millis(1500)));
         assert_eq!(found.parent("-u").unwrap().cpu_time(), Some(Duration::from_millis(2500)));
         let pod = found.parent("-u").unwrap();
@@ -139,11 +150,13 @@ mod tests {
         write(proc.join("42/cgroup"), "0::/pod-u/c1\n");
         write(mount.join("pod-u/c1/memory.current"), "5000\n");
         write(mount.join("pod-u/c1/memory.stat"), "inactive_file 2000\n");
+        write(mount.join("pod-u/c1/memory.swap.current"), "4096\n");
         write(mount.join("pod-u/c1/pids.current"), "7\n");
         write(mount.join("pod-u/c1/cpu.stat"), "usage_usec 1500000\nuser_usec 7\n");
         let found = CgroupDirs::of_process((&proc, &mount), 42, "c1").unwrap();
         assert_eq!((found.working_set(), found.tasks()), (Some(3000), Some(7)));
         assert_eq!(found.cpu_time(), Some(Duration::from_millis(1500)));
+        assert_eq!(found.swap(), (Some(4096), None), "a kernel without zswap");
         assert_eq!(Some(found), CgroupDirs::among(&[mount.clone(), mount.join("pod-u/c1")]));
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde::Serialize;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
-use winddown_shared::{PodKiller, PodStats};
+use winddown_shared::{PodKiller, PodStats, SwapStats};
 
 use crate::admit::PressureGate;
 use crate::choose::{Candidate, choose};
@@ -15,7 +15,7 @@ use crate::curve::{Curve, Samples};
 use crate::decide::Act;
 use crate::history::{History, Outcome, PodName, RankedPod, Record};
 use crate::memory::Memory;
-use crate::observation::Observations;
+use crate::observation::{MemoryAvailable, Observations};
 use crate::policy::Policy;
 use crate::readmission::Readmission;
 use crate::seams::{Signals, Wanted};
@@ -90,6 +90,7 @@ struct Latest {
     memory: Memory,
     samples: Samples,
     history: History,
+    swap: Option<SwapStats>,
     away: Vec<(PodName, Instant)>,
 }
 
@@ -127,6 +128,15 @@ impl EvictionView {
             back_in_seconds: at.saturating_duration_since(now).as_secs_f64(),
         };
         self.shown.lock().away.iter().map(away).collect()
+    }
+
+    /// The node's swap as of the last sample, and whether what is free of it counts as available memory; none on a
+    /// node without, or while it was not measured.
+    #[must_use]
+    pub fn swap(&self) -> Option<(SwapStats, bool)> {
+        let latest = self.shown.lock();
+        let counts = latest.policy.memory_available == MemoryAvailable::MemAvailableAndSwap;
+        latest.swap.filter(|swap| swap.total > 0).map(|swap| (swap, counts))
     }
 
     /// All thresholds as of the last sample.
@@ -219,12 +229,14 @@ impl Shown {
     pub(super) fn new(policy: Arc<Policy>) -> Self {
         let (memory, history) = (Memory::default(), History::default());
         let samples = Samples::new(Instant::now());
-        Self(Mutex::new(Latest { policy, memory, samples, history, away: Vec::new() }))
+        let away = Vec::new();
+        Self(Mutex::new(Latest { policy, memory, samples, history, swap: None, away }))
     }
 
     /// Before it is decided what a sample means.
-    pub(super) fn measured(&self, now: Instant, observed: &Observations) {
-        let Latest { samples, history, .. } = &mut *self.lock();
+    pub(super) fn measured(&self, now: Instant, observed: &Observations, swap: Option<SwapStats>) {
+        let Latest { samples, history, swap: latest, .. } = &mut *self.lock();
+        *latest = swap;
         samples.note(now, observed);
         history.follow(now, samples);
     }

@@ -335,11 +335,25 @@ fn file_cache_that_can_be_given_back_is_not_used_unless_the_working_set_is_asked
         available: 1,
         mem_available: Some(8),
     });
-    let stats = winddown_shared::NodeStats { memory, ..winddown_shared::NodeStats::default() };
-    let left = |which| Observations::of(&stats, which).get(MEMORY).unwrap();
-    assert_eq!(left(MemoryAvailable::default()).available, 8);
-    assert_eq!(left(MemoryAvailable::WorkingSet).available, 1);
-    assert_eq!(left(MemoryAvailable::WorkingSet).capacity, 10);
+    let swap = Some(winddown_shared::SwapStats { total: 9, free: 5, ..Default::default() });
+    let mut stats =
+        winddown_shared::NodeStats { memory, swap, ..winddown_shared::NodeStats::default() };
+    let left = |stats: &winddown_shared::NodeStats, which| {
+        Observations::of(stats, which).get(MEMORY).unwrap()
+    };
+    let [kernels, kubelets, swaps] = [
+        MemoryAvailable::default(),
+        MemoryAvailable::WorkingSet,
+        MemoryAvailable::MemAvailableAndSwap,
+    ]
+    .map(|which| (left(&stats, which).available, left(&stats, which).capacity));
+    assert_eq!(
+        (kernels, kubelets, swaps),
+        ((8, 10), (1, 10), (13, 10)),
+        "swap only where asked for"
+    );
+    stats.swap = None;
+    assert_eq!(left(&stats, MemoryAvailable::MemAvailableAndSwap).available, 8);
 }
 
 proptest! {

@@ -42,7 +42,9 @@ fn a_pod_of_which_no_part_is_known_that_counts_was_not_measured() {
     let mut only_logs = no_layers.clone();
     only_logs.volumes.clear();
     let nothing = PodStats { containers: vec![Default::default()], ..PodStats::default() };
-    let of = |signal, stats: &PodStats, layout| measured(signal, &pod, stats, layout);
+    let of = |signal, stats: &PodStats, layout| {
+        measured(signal, &pod, stats, &Policy::new(Vec::new(), false).for_layout(layout).0)
+    };
     let (node, image) = (Signal::NodeFsAvailable, Signal::ImageFsAvailable);
     assert_eq!(of(image, &all, FsLayout::ImageFs), Some(1000));
     assert_eq!(of(image, &no_layers, FsLayout::ImageFs), None);
@@ -86,4 +88,20 @@ fn a_pod_leaves_behind_what_goes_with_it_and_files_are_counted_apart_from_bytes(
         assert_eq!(of(Signal::ImageFsAvailable, Signal::ImageFsInodesFree), image, "{layout:?}");
         assert_eq!(left(layout, Signal::MemoryAvailable), 0, "its memory is not on a disk");
     }
+}
+
+#[test]
+fn what_a_pod_has_in_swap_counts_as_used_only_where_free_swap_counts_as_available() {
+    let pod = crate::tests::pod("swapped", 0, &[]);
+    let stats = PodStats { memory_working_set: Some(100), swap: Some(50), ..PodStats::default() };
+    let with = |memory_available| {
+        let mut policy = Policy::new(Vec::new(), false);
+        policy.memory_available = memory_available;
+        [Signal::MemoryAvailable, Signal::AllocatableMemoryAvailable, Signal::PidAvailable]
+            .map(|signal| measured(signal, &pod, &stats, &policy))
+    };
+    for kubelets in [MemoryAvailable::MemAvailable, MemoryAvailable::WorkingSet] {
+        assert_eq!(with(kubelets), [Some(100), Some(100), None]);
+    }
+    assert_eq!(with(MemoryAvailable::MemAvailableAndSwap), [Some(150), Some(150), None]);
 }

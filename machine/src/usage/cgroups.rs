@@ -46,6 +46,12 @@ impl CgroupTree {
         (!is_v1).then(|| dir.join("memory.events"))
     }
 
+    /// How much swap a cgroup uses, and may use; version 1 counts it together with memory.
+    pub(super) fn swap(&self, cgroup: &str) -> Option<[PathBuf; 2]> {
+        let (dir, is_v1) = self.of("memory", cgroup);
+        (!is_v1).then(|| ["memory.swap.current", "memory.swap.max"].map(|file| dir.join(file)))
+    }
+
     /// How many tasks are in a cgroup, and how many may be.
     pub(super) fn tasks(&self, cgroup: &str) -> (PathBuf, PathBuf) {
         let (dir, _) = self.of("pids", cgroup);

@@ -6,7 +6,7 @@ use tokio::time::Instant;
 use winddown_engine::meminfo::MemInfo;
 use winddown_shared::cgroup_number;
 use winddown_shared::{
-    CgroupMemory, CgroupMemoryEvents, MemoryStat, MemoryStats, PidStats, PressureStats,
+    CgroupMemory, CgroupMemoryEvents, MemoryStat, MemoryStats, PidStats, PressureStats, SwapStats,
 };
 
 use super::cgroups::CgroupTree;
@@ -24,6 +24,8 @@ pub(super) struct KernelUsage {
     meminfo: KernelFile,
     node: CgroupFiles,
     pods: Option<CgroupFiles>,
+    /// How much swap the node's cgroup uses, and may use.
+    node_swap: Option<[KernelFile; 2]>,
     loadavg: KernelFile,
     task_limits: [KernelFile; 2],
     /// How many tasks the node's cgroup has, and may have.
@@ -55,6 +57,7 @@ impl KernelUsage {
             meminfo: in_proc("meminfo"),
             node: CgroupFiles::new(&tree, &places.node_cgroup),
             pods: pods.map(|cgroup| CgroupFiles::new(&tree, cgroup)),
+            node_swap: tree.swap(&places.node_cgroup).map(|files| files.map(file)),
             loadavg: in_proc("loadavg"),
             task_limits: [in_proc("sys/kernel/pid_max"), in_proc("sys/kernel/threads-max")],
             node_tasks: [file(running), file(most)],
@@ -76,6 +79,7 @@ impl KernelUsage {
         let meminfo = self.meminfo().map_err(&mut keep).ok();
         if let Some(info) = meminfo {
             reading.stats.memory = self.node_memory(info).map_err(&mut keep).ok();
+            reading.stats.swap = self.swap(info);
             reading.stats.pods_memory = match self.pods_memory(info).transpose() {
                 Ok(memory) => memory,
                 // It comes with the first pod.
@@ -123,6 +127,21 @@ impl KernelUsage {
     fn pods_memory(&mut self, info: MemInfo) -> Option<Result<MemoryStats, ReadError>> {
         let pods = self.pods.as_mut()?;
         Some(pods.read(&mut self.text).map(|memory| measured(memory, info)))
+    }
+
+    /// The machine's swap, as much of it as the node's cgroup may still use. The root has no limit.
+    fn swap(&mut self, info: MemInfo) -> Option<SwapStats> {
+        let MemInfo { zswap, zswapped, .. } = info;
+        let (mut total, mut free) = (info.swap_total?, info.swap_free?);
+        let [used, limit] = match &mut self.node_swap {
+            Some(files) => files.each_mut().map(|file| number(file, &mut self.text)),
+            None => [None, None],
+        };
+        if let Some((used, limit)) = used.zip(limit) {
+            total = total.min(limit);
+            free = free.min(limit.saturating_sub(used));
+        }
+        Some(SwapStats { total, free, zswap, zswapped })
     }
 
     fn pids(&mut self) -> Result<PidStats, ReadError> {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::registry::Unit;
-use winddown_control::api::ThresholdStatus;
+use winddown_control::api::{SwapStatus, ThresholdStatus};
 use winddown_shared::Quantity;
 
 use super::cluster::ClusterFacts;
@@ -31,6 +31,8 @@ pub struct NodeFacts {
     pub pressure: [bool; 3],
     /// How near it is to each eviction threshold.
     pub thresholds: Vec<ThresholdStatus>,
+    /// Its swap; none without, or while it was not measured.
+    pub swap: Option<SwapStatus>,
     /// Things wrong in the manifests directory.
     pub manifest_problems: usize,
     /// How it stands with its cluster; none outside one.
@@ -80,6 +82,7 @@ impl Collector for NodeFacts {
         self.encode_pods(&mut out)?;
         self.encode_node(&mut out)?;
         self.encode_thresholds(&mut out)?;
+        self.encode_swap(&mut out)?;
         if let Some(cluster) = &self.cluster {
             cluster.encode(&mut out)?;
         }
@@ -230,6 +233,22 @@ impl NodeFacts {
             self.manifest_problems,
         )?;
         out.info("winddown_build", "The program.", &[("version", env!("CARGO_PKG_VERSION"))])
+    }
+
+    /// Nothing on a node without swap.
+    fn encode_swap(&self, out: &mut Document<'_, '_>) -> fmt::Result {
+        let Some(SwapStatus { total, free, zswap, zswapped, .. }) = self.swap else {
+            return Ok(());
+        };
+        let all = [
+            ("total", Some(total)),
+            ("free", Some(free)),
+            ("zswap", zswap),
+            ("zswapped", zswapped),
+        ];
+        let known = all.into_iter().filter_map(|(kind, bytes)| Some(([("kind", kind)], bytes?)));
+        let help = "Swap of the node in bytes, the memory that zswap takes, and what zswap holds.";
+        out.gauges("winddown_swap_bytes", help, &known.collect::<Vec<_>>())
     }
 
     /// Nothing where nothing is watched, or while nothing was measured.

@@ -2,9 +2,10 @@
 
 use winddown_control::api::{
     AwayStatus, EvictionPlan, EvictionRecord, MemoryCurve, PressureStatus, RankedPodStatus,
-    ThresholdStatus,
+    SwapStatus, ThresholdStatus,
 };
 use winddown_eviction::{AwayPod, Curve, Explanation, Outcome, RankedPod, Record, ThresholdView};
+use winddown_shared::SwapStats;
 
 /// What an explanation says.
 pub(super) fn plan(told: Explanation) -> EvictionPlan {
@@ -12,7 +13,7 @@ pub(super) fn plan(told: Explanation) -> EvictionPlan {
         conditions: told.conditions.into_iter().map(str::to_owned).collect(),
         shadow: told.shadow,
         thresholds: told.thresholds.into_iter().map(threshold).collect(),
-        away: Vec::new(),
+        ..PressureStatus::default()
     };
     EvictionPlan {
         signal: told.signal.map(str::to_owned),
@@ -33,6 +34,11 @@ pub(super) fn threshold(view: ThresholdView) -> ThresholdStatus {
     }
 }
 
+pub(super) fn swap((swap, counts): (SwapStats, bool)) -> SwapStatus {
+    let SwapStats { total, free, zswap, zswapped } = swap;
+    SwapStatus { total, free, zswap, zswapped, counts }
+}
+
 pub(super) fn away(away: AwayPod) -> AwayStatus {
     AwayStatus {
         namespace: away.pod.namespace.to_string(),
@@ -50,6 +56,8 @@ fn ranked(ranked: RankedPod) -> RankedPodStatus {
         uid: ranked.pod.uid,
         priority: ranked.priority,
         usage: ranked.usage,
+        swap: ranked.swap,
+        zswap: ranked.zswap,
         request: ranked.request,
         verdict: verdict.as_str().unwrap_or_default().to_owned(),
     }

@@ -137,6 +137,7 @@ fn measure(proc_root: &Path, pods: Vec<(PodUid, Running)>) -> Vec<(PodUid, PodSt
     for (uid, containers) in pods {
         let mut stats = PodStats::default();
         let (mut memory, mut tasks, mut cpu) = (Some(0_u64), Some(0_u64), Some(Duration::ZERO));
+        let (mut swap, mut zswap) = (Some(0_u64), Some(0_u64));
         for (name, traces) in containers {
             let of_unit = |(pid, unit): &(i32, String)| {
                 CgroupDirs::of_process((proc_root, Path::new(CGROUPS)), *pid, unit)
@@ -147,6 +148,7 @@ fn measure(proc_root: &Path, pods: Vec<(PodUid, Running)>) -> Vec<(PodUid, PodSt
             let mut own_memory = dirs.and_then(CgroupDirs::working_set);
             let mut own_tasks = dirs.and_then(CgroupDirs::tasks);
             let mut own_cpu = dirs.and_then(CgroupDirs::cpu_time);
+            let (own_swap, own_zswap) = dirs.map(CgroupDirs::swap).unwrap_or_default();
             let is_part = own_memory.is_none() || own_tasks.is_none() || own_cpu.is_none();
             if let Some(root) = traces.root.filter(|_| is_part) {
                 let all = processes.get_or_insert_with(|| Processes::look(proc_root));
@@ -156,6 +158,8 @@ fn measure(proc_root: &Path, pods: Vec<(PodUid, Running)>) -> Vec<(PodUid, PodSt
                 own_cpu = own_cpu.or(used.and_then(|used| used.cpu));
             }
             memory = memory.zip(own_memory).map(|(sum, one)| sum.saturating_add(one));
+            swap = swap.zip(own_swap).map(|(sum, one)| sum.saturating_add(one));
+            zswap = zswap.zip(own_zswap).map(|(sum, one)| sum.saturating_add(one));
             tasks = tasks.zip(own_tasks).map(|(sum, one)| sum.saturating_add(one));
             cpu = cpu.zip(own_cpu).map(|(sum, one)| sum.saturating_add(one));
             stats.containers.push(ContainerStats {
@@ -166,6 +170,7 @@ fn measure(proc_root: &Path, pods: Vec<(PodUid, Running)>) -> Vec<(PodUid, PodSt
             });
         }
         (stats.memory_working_set, stats.processes, stats.cpu_time) = (memory, tasks, cpu);
+        (stats.swap, stats.zswap) = (swap, zswap);
         measured.push((uid, stats));
     }
     measured

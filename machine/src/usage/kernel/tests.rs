@@ -232,3 +232,27 @@ async fn this_machine_can_be_read() {
     assert!(reading.problems.is_empty(), "{:?}", reading.problems);
     assert!(Path::new("/proc/pressure").exists() == reading.stats.memory_pressure.is_some());
 }
+
+#[tokio::test]
+async fn swap_is_the_machines_as_far_as_the_nodes_cgroup_may_use_it() {
+    let mut tree = Tree::v2();
+    assert_eq!(tree.read().stats.swap, None, "a kernel that does not tell");
+    let swap = "SwapTotal: 400 kB\nSwapFree: 300 kB\nZswap: 2 kB\nZswapped: 8 kB\n";
+    tree.write("proc/meminfo", &format!("{MEMINFO}{swap}"));
+    let all = SwapStats {
+        total: 400 * KIB,
+        free: 300 * KIB,
+        zswap: Some(2 * KIB),
+        zswapped: Some(8 * KIB),
+    };
+    assert_eq!(tree.read().stats.swap, Some(all));
+    tree.v2_cgroup("node", "512000\n");
+    tree.places.node_cgroup = "/node".to_owned();
+    tree.write("cgroup/node/memory.swap.current", "10240\n");
+    tree.write("cgroup/node/memory.swap.max", "max\n");
+    assert_eq!(tree.read().stats.swap, Some(all));
+    tree.write("cgroup/node/memory.swap.max", "51200\n");
+    assert_eq!(tree.read().stats.swap, Some(SwapStats { total: 50 * KIB, free: 40 * KIB, ..all }));
+    tree.write("cgroup/node/memory.swap.max", "0\n");
+    assert_eq!(tree.read().stats.swap.map(|swap| swap.free), Some(0));
+}
