@@ -32,6 +32,8 @@ pub struct EvictionSettings {
     pub max_pod_grace_period: u32,
     /// `memoryAvailable`.
     pub memory_available: MemoryAvailable,
+    /// `evictionMemoryTie`, in bytes; none unless it is configured.
+    pub memory_tie: Option<u64>,
     /// `memoryPressure`; none unless it is configured.
     pub memory_pressure: Option<PressureRule>,
     /// `evictStaticPods`.
@@ -57,6 +59,7 @@ impl Default for EvictionSettings {
             pressure_transition_period: Duration::from_secs(5 * 60),
             max_pod_grace_period: 0,
             memory_available: MemoryAvailable::default(),
+            memory_tie: None,
             memory_pressure: None,
             static_pods: StaticPods::ByPriority,
             shadow: false,
@@ -91,6 +94,7 @@ impl EvictionSettings {
             seconds => Some(Duration::from_secs(seconds.into())),
         };
         policy.memory_available = self.memory_available;
+        policy.memory_tie = self.memory_tie;
         policy.memory_pressure = self.memory_pressure;
         policy.static_pods = self.static_pods;
         policy.shadow = self.shadow;

@@ -23,6 +23,8 @@ pub struct Candidate<'a> {
     pub pod: &'a Pod,
     /// What it uses; none when it was not measured.
     pub stats: Option<&'a PodStats>,
+    /// How fast its memory grows, in bytes per second; none when that is not known. Decides between pods that are alike.
+    pub growth: Option<i64>,
     /// It is ending already.
     pub ending: Option<Ending>,
 }
@@ -107,15 +109,16 @@ pub fn choose<'a>(
         .map(|candidate| {
             let &Candidate { pod, stats, .. } = candidate;
             let usage = stats.and_then(|stats| measured(act.signal, pod, stats, policy));
-            (Ranked { pod, usage }, candidate)
+            let growth = candidate.growth.filter(|_| act.resource() == Resource::Memory);
+            (Ranked { pod, usage, growth }, candidate)
         })
         .collect();
-    rank_by(act.signal, &mut ranked, |(ranked, _)| *ranked);
+    rank_by(act.signal, policy.memory_tie, &mut ranked, |(ranked, _)| *ranked);
     let mut coming = 0_i64;
     let mut asked = false;
     let mut considered: Vec<Considered<'a>> = Vec::with_capacity(ranked.len());
     for (ranked, &Candidate { stats, ending, .. }) in ranked {
-        let Ranked { pod, usage } = ranked;
+        let Ranked { pod, usage, .. } = ranked;
         let verdict = judge(act, pod, usage, ending, policy, now);
         if verdict == Verdict::Ending {
             coming = coming.saturating_add(usage.unwrap_or(0));

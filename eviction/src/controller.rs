@@ -17,6 +17,7 @@ use crate::cadence::Cadence;
 use crate::choose::Ending;
 use crate::condition::Conditions;
 use crate::decide::{Act, Snapshot, decide};
+use crate::growth::Growth;
 use crate::history::{Outcome, Record};
 use crate::memory::Memory;
 use crate::observation::Observations;
@@ -80,6 +81,9 @@ pub struct EvictionController<K, S, R> {
     /// Disk space and tasks of ended pods that are not freed yet.
     pending_reclaim: PendingReclaim,
     readmission: Readmission,
+    growth: Growth,
+    /// When it was last measured for growth alone.
+    grown_at: Option<Instant>,
     /// Signals for which no pod qualified, and when to look for one again.
     held: [Option<Hold>; Signal::COUNT],
     /// The last reclaim for each signal.
@@ -129,6 +133,8 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
             endings: PodUidMap::default(),
             pending_reclaim: PendingReclaim::default(),
             readmission: Readmission::default(),
+            growth: Growth::default(),
+            grown_at: None,
             held: [None; Signal::COUNT],
             reclaimed: [None; Signal::COUNT],
             reclaiming: false,
@@ -232,6 +238,9 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
         let cadence = &self.parts.cadence;
         self.next_look =
             started + cadence.next(&self.policy, &before, &snapshot.observations, apart);
+        if self.next_look - started < self.parts.cadence.calm {
+            self.follow_growth().await;
+        }
         self.shown.looked(&self.policy, &self.memory, &self.readmission);
     }
 

@@ -24,6 +24,7 @@ mod condition;
 mod controller;
 mod curve;
 mod decide;
+mod growth;
 mod history;
 mod limits;
 mod memory;

@@ -61,7 +61,7 @@ pub fn plan_json_line(line: &str, explain: bool) -> Result<String, PlanLineError
         .map(|pod| {
             let exact = used.get(&(Some(pod.namespace().to_string()), pod.name().to_string()));
             let usage = exact.or_else(|| used.get(&(None, pod.name().to_string())));
-            Ranked { pod, usage: usage.copied().flatten() }
+            Ranked { pod, usage: usage.copied().flatten(), growth: None }
         })
         .collect();
     rank(signal, &mut ranked);

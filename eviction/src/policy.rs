@@ -22,6 +22,9 @@ pub struct Policy {
     pub max_pod_grace: Option<Duration>,
     /// Which figure stands for the memory that is available.
     pub memory_available: MemoryAvailable,
+    /// Pods whose memory beyond the request is in the same multiple of so many bytes are alike, and the one that grows
+    /// faster is ended first. None: to the byte, and growth is not measured.
+    pub memory_tie: Option<u64>,
     /// Whether memory stalls evict pods, in addition to waking the loop.
     pub memory_pressure: Option<PressureRule>,
     /// Whether pods are ended that have more on the disks than they may.
@@ -99,6 +102,7 @@ impl Policy {
             transition_period: Duration::from_secs(5 * 60),
             max_pod_grace: None,
             memory_available: MemoryAvailable::default(),
+            memory_tie: None,
             memory_pressure: None,
             local_storage_limits: true,
             static_pods: StaticPods::default(),

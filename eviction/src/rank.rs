@@ -5,6 +5,7 @@ use std::cmp::Reverse;
 use jiff::Timestamp;
 use winddown_shared::{Pod, PodUid, Requests};
 
+use crate::observation::signed;
 use crate::signal::{Resource, Signal};
 
 #[cfg(test)]
@@ -17,6 +18,8 @@ pub struct Ranked<'a> {
     pub pod: &'a Pod,
     /// Bytes, inodes or processes; none when it was not measured.
     pub usage: Option<i64>,
+    /// How fast its memory grows, in bytes per second; none when that is not known.
+    pub growth: Option<i64>,
 }
 
 /// Sorts pods as the kubelet ends them: those that use more than they asked for first, then the
@@ -25,14 +28,22 @@ pub struct Ranked<'a> {
 ///
 /// Pods that were not measured come before all others (of their priority, for processes), as they
 /// do with the kubelet. Where that leaves two alike, which with the kubelet is a matter of chance,
-/// the younger one comes first, then the smaller UID.
+/// the one that is known to grow faster comes first, then the younger, then the smaller UID.
 pub fn rank(signal: Signal, pods: &mut [Ranked<'_>]) {
-    rank_by(signal, pods, |pod| *pod);
+    rank_by(signal, None, pods, |pod| *pod);
 }
 
-/// The same for items that have pods. The key is computed once per pod, so comparisons are cheap.
-pub(crate) fn rank_by<'a, T>(signal: Signal, things: &mut [T], of: impl Fn(&T) -> Ranked<'a>) {
-    things.sort_by_cached_key(|thing| Key::of(signal, &of(thing)));
+/// The same for items that have pods. Pods whose memory beyond the request is in the same multiple of `tie` are alike,
+/// unless their growth is. The key is computed once per pod, so comparisons are cheap.
+pub(crate) fn rank_by<'a, T>(
+    signal: Signal,
+    tie: Option<u64>,
+    things: &mut [T],
+    of: impl Fn(&T) -> Ranked<'a>,
+) {
+    let tie = tie.filter(|_| signal.resource() == Resource::Memory);
+    let tie = tie.map_or(1, |bytes| signed(bytes.max(1)));
+    things.sort_by_cached_key(|thing| Key::of(signal, tie, &of(thing)));
 }
 
 /// What a pod is ranked by, in this order; the smaller comes first.
@@ -40,7 +51,11 @@ pub(crate) fn rank_by<'a, T>(signal: Signal, things: &mut [T], of: impl Fn(&T) -
 struct Key<'a> {
     excess: Excess,
     priority: i32,
-    /// Not measured, then the larger.
+    /// Not measured, then the larger, in multiples of what makes two alike.
+    multiple: Option<Reverse<i64>>,
+    /// The faster first; not known comes last.
+    growth: Reverse<Option<i64>>,
+    /// The larger to the byte.
     amount: Option<Reverse<i64>>,
     /// The younger first, which has the least to lose; a pod without a start time comes last.
     created: Reverse<Option<Timestamp>>,
@@ -57,7 +72,7 @@ enum Excess {
 }
 
 impl<'a> Key<'a> {
-    fn of(signal: Signal, ranked: &Ranked<'a>) -> Self {
+    fn of(signal: Signal, tie: i64, ranked: &Ranked<'a>) -> Self {
         let pod = ranked.pod;
         let (excess, amount) = match signal.resource() {
             Resource::Pids => (Excess::NoMore, ranked.usage),
@@ -73,6 +88,8 @@ impl<'a> Key<'a> {
         Self {
             excess,
             priority: pod.priority_or_zero(),
+            multiple: amount.map(|amount| Reverse(amount.div_euclid(tie))),
+            growth: Reverse(ranked.growth),
             amount: amount.map(Reverse),
             created: Reverse(pod.metadata.creation_timestamp.as_ref().map(|time| time.0)),
             uid: pod.uid(),

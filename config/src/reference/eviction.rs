@@ -90,6 +90,13 @@ pub(super) fn section() -> Section {
              does not fall, and that less memory than `below` is available. Then no other pod is ended \
              for `coolDown`. Off unless it is here.",
         ),
+        Top::new("evictionMemoryTie", |c| &mut c.eviction.memory_tie, Kind::Size { least: "4Ki" })
+            .doc(
+                "Pods of one priority whose memory beyond the request differs by less, rounded down to \
+                 multiples of this, are alike, and the one that grows faster ends first. Off unless it \
+                 is here: then the larger one ends first, to the byte, as with the kubelet.",
+            )
+            .example("16Mi"),
         Top::choice("evictStaticPods", |c| &mut c.eviction.static_pods).doc(
             "Static pods are critical to the kubelet, and never ended (`spared`). Here those whose \
              manifest has a priority, below 2000000000, are like other pods (`byPriority`), and come \

@@ -25,6 +25,10 @@ use crate::usage::left_behind;
 
 /// The timeout of a pod measurement.
 const MEASURE_PODS: Duration = Duration::from_secs(2);
+/// The same where only growth is asked for.
+const MEASURE_GROWTH: Duration = Duration::from_millis(50);
+/// The time between two measurements for growth.
+const GROWTH: Duration = Duration::from_secs(1);
 /// How long to wait for an ended pod's files to be removed.
 const FILES: Duration = Duration::from_secs(30);
 /// The grace of a pod without its own.
@@ -68,8 +72,28 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
             tracing::warn!("the pods could not be measured within 2s; no pod is evicted");
             Vec::new()
         });
+        if self.policy.memory_tie.is_some() {
+            self.growth.note(&active, &stats, Instant::now());
+        }
         let lock = self.parts.victims.clone();
         lock.choose(|| self.choose_and_ask(act, &active, &stats));
+    }
+
+    /// Measures pods once a second while something is near its threshold, so that their growth is known when one has
+    /// to be chosen. Only where growth counts.
+    pub(super) async fn follow_growth(&mut self) {
+        let now = Instant::now();
+        let lately = self.grown_at.is_some_and(|at| now.saturating_duration_since(at) < GROWTH);
+        if self.policy.memory_tie.is_none() || lately {
+            return;
+        }
+        self.grown_at = Some(now);
+        let active = self.parts.killer.running().pods;
+        let measured = self.parts.signals.pods(&active, Wanted::Memory);
+        // The next look does not wait for a runtime that is slow.
+        if let Ok(stats) = timeout(MEASURE_GROWTH, measured).await {
+            self.growth.note(&active, &stats, now);
+        }
     }
 
     /// Whether a pod that was evicted for this condition is still ending.
@@ -222,7 +246,12 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
             let ending = (!staying.contains(pod.uid())).then(|| {
                 *self.endings.entry(pod.uid().clone()).or_insert_with(|| ending_of(pod, now))
             });
-            Candidate { pod, stats: stats.get(place).and_then(Option::as_ref), ending }
+            Candidate {
+                pod,
+                stats: stats.get(place).and_then(Option::as_ref),
+                growth: self.growth.of(pod.uid()),
+                ending,
+            }
         });
         candidates.collect()
     }

@@ -196,6 +196,7 @@ impl EvictionView {
             .map(|(place, pod)| Candidate {
                 pod,
                 stats: stats.get(place).and_then(Option::as_ref),
+                growth: None,
                 ending: None,
             })
             .collect();

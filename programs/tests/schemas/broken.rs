@@ -19,7 +19,7 @@ pub(crate) const GOOD: &[&str] = &[
     "evictionSoft: {memory.available: 50%}\nevictionSoftGracePeriod: {memory.available: 1m30s}",
     "evictionMinimumReclaim: {nodefs.available: 0}",
     "memoryPressure: {some: 40%, below: 512Mi, coolDown: 0s}",
-    "memoryAvailable: memAvailableAndSwap",
+    "memoryAvailable: memAvailableAndSwap\nevictionMemoryTie: 16Mi",
     "enforceNodeAllocatable: []",
     "shutdownGracePeriodByPodPriority: [{priority: -2147483648, shutdownGracePeriodSeconds: 0}]",
     "containerLogMaxSize: 1048576",

@@ -220,3 +220,23 @@ async fn tasks_that_wait_for_memory_end_one_pod_and_then_none_for_a_while() {
     assert_eq!(world.count(label), 2);
     assert!(world.has(Condition::Memory));
 }
+
+#[tokio::test(start_paused = true)]
+async fn of_two_pods_that_are_nearly_alike_the_one_that_grows_ends_where_that_is_configured() {
+    for (tie, victim) in [(None, "still"), (Some(64 << 20), "leak")] {
+        let mut policy = hard();
+        policy.memory_tie = tie;
+        let named = |name: &str, used| (pod(name, 0, &[]), memory(used));
+        let world = World::new(policy, vec![named("still", "260Mi"), named("leak", "200Mi")]);
+        let leak = pod("leak", 0, &[]).uid().clone();
+        for (left_over, used) in [("1100Mi", "220Mi"), ("1080Mi", "240Mi")] {
+            world.node.state().pods.insert(leak.clone(), memory(used));
+            world.is(left(left_over), Duration::from_millis(1500)).await;
+        }
+        let measured = world.node.state().measured.len();
+        assert_eq!(measured > 0, tie.is_some(), "growth is measured only where it counts");
+        world.node.state().pods.insert(leak.clone(), memory("258Mi"));
+        world.is(left("500Mi"), Duration::from_millis(1500)).await;
+        assert_eq!(names(&world)[0], victim, "{tie:?}");
+    }
+}
