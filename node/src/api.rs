@@ -61,12 +61,11 @@ impl<R: Runtime> AgentApi for Node<R> {
         let pod = self.find(namespace, name, body.uid.as_deref())?;
         let request = KillRequest {
             grace: body.grace_seconds.map(Duration::from_secs),
-            status: Some(StatusOverride {
-                reason: "Terminated".into(),
-                message: "Pod was ended because an operator asked for it.".into(),
-                disruption_message: None,
-                stays: false,
-            }),
+            status: Some(StatusOverride::failed(
+                "Terminated",
+                "Pod was ended because an operator asked for it.",
+                None,
+            )),
             ..KillRequest::new(KillReason::Operator)
         };
         let begun = Instant::now();

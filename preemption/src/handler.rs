@@ -80,12 +80,7 @@ impl AdmissionFailureHandler for Preemption {
 fn victim(pod: &Pod) -> Victim {
     let request = KillRequest {
         evict: true,
-        status: Some(StatusOverride {
-            reason: REASON.into(),
-            message: MESSAGE.into(),
-            disruption_message: Some(DISRUPTION_MESSAGE.into()),
-            stays: false,
-        }),
+        status: Some(StatusOverride::failed(REASON, MESSAGE, Some(DISRUPTION_MESSAGE.into()))),
         ..KillRequest::new(KillReason::Preemption)
     };
     Victim { pod: pod.clone(), request }

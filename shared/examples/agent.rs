@@ -94,12 +94,8 @@ async fn keep_at_most(most: usize, workers: &impl PodKiller) {
     let too_many = pods.len().saturating_sub(most);
     for pod in pods.into_iter().take(too_many) {
         let mut request = KillRequest::new(KillReason::Eviction);
-        request.status = Some(StatusOverride {
-            reason: "Evicted".into(),
-            message: "Only two pods may run here.".into(),
-            disruption_message: None,
-            stays: false,
-        });
+        request.status =
+            Some(StatusOverride::failed("Evicted", "Only two pods may run here.", None));
         // Resolves when no container of the pod runs, or with what still runs after its deadline.
         let ended = workers.kill_pod(pod, request).await;
         println!("{ended:?}");

@@ -62,6 +62,24 @@ pub struct StatusOverride {
     pub stays: bool,
 }
 
+// === impl StatusOverride ===
+
+impl StatusOverride {
+    /// For a pod that fails by its end. `disruption_message` adds the condition `DisruptionTarget`.
+    pub fn failed(
+        reason: impl Into<Arc<str>>,
+        message: impl Into<Arc<str>>,
+        disruption_message: Option<Arc<str>>,
+    ) -> Self {
+        Self { reason: reason.into(), message: message.into(), disruption_message, stays: false }
+    }
+
+    /// For a pod that stays on its node and starts again. Reason and message are those of its `Ready` condition.
+    pub fn staying(reason: impl Into<Arc<str>>, message: impl Into<Arc<str>>) -> Self {
+        Self { stays: true, ..Self::failed(reason, message, None) }
+    }
+}
+
 /// One request to end a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KillRequest {

@@ -272,7 +272,7 @@ impl NodeHandle {
                 reason: Arc::clone(&reason),
                 message: Arc::clone(&message),
             });
-            let status = StatusOverride { reason, message, disruption_message: None, stays: false };
+            let status = StatusOverride::failed(reason, message, None);
             let request = KillRequest {
                 grace,
                 status: Some(status),

@@ -75,12 +75,7 @@ pub async fn drain<K: PodKiller>(
     };
     let run_order = RunOrder {
         reason: Trigger::Drain.kill_reason(),
-        status: Some(StatusOverride {
-            reason: "Terminated".into(),
-            message: MESSAGE.into(),
-            disruption_message: Some(MESSAGE.into()),
-            stays: false,
-        }),
+        status: Some(StatusOverride::failed("Terminated", MESSAGE, Some(MESSAGE.into()))),
         started,
         budget,
         recorder: order.recorder,

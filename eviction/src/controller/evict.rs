@@ -147,12 +147,8 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
             grace: allowed,
         });
         let due = now + allowed + BEYOND_GRACE;
-        let status = StatusOverride {
-            reason: EVICTED.into(),
-            disruption_message: disruption.then(|| message.clone()),
-            stays: false,
-            message,
-        };
+        let disruption = disruption.then(|| message.clone());
+        let status = StatusOverride::failed(EVICTED, message, disruption);
         let request = KillRequest {
             grace,
             evict: true,

@@ -121,25 +121,16 @@ async fn settle() {
 
 /// The node is back soon, and the pod with it.
 fn reboot() -> KillRequest {
-    KillRequest {
-        status: Some(StatusOverride {
-            reason: "NodeReboot".into(),
-            message: "soon".into(),
-            disruption_message: None,
-            stays: true,
-        }),
-        ..shutdown()
-    }
+    KillRequest { status: Some(StatusOverride::staying("NodeReboot", "soon")), ..shutdown() }
 }
 
 fn shutdown() -> KillRequest {
     KillRequest {
-        status: Some(StatusOverride {
-            reason: "Terminated".into(),
-            message: "Pod was terminated in response to imminent node shutdown.".into(),
-            disruption_message: Some("why".into()),
-            stays: false,
-        }),
+        status: Some(StatusOverride::failed(
+            "Terminated",
+            "Pod was terminated in response to imminent node shutdown.",
+            Some("why".into()),
+        )),
         ..KillRequest::new(KillReason::Shutdown)
     }
 }

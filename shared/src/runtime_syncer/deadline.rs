@@ -55,12 +55,11 @@ pub(super) fn of(pod: &Pod) -> Option<Duration> {
 
 /// The status of a pod whose time is over, in the kubelet's words.
 pub(super) fn exceeded() -> StatusOverride {
-    StatusOverride {
-        reason: "DeadlineExceeded".into(),
-        message: "Pod was active on the node longer than the specified deadline".into(),
-        disruption_message: None,
-        stays: false,
-    }
+    StatusOverride::failed(
+        "DeadlineExceeded",
+        "Pod was active on the node longer than the specified deadline",
+        None,
+    )
 }
 
 #[cfg(test)]

@@ -148,12 +148,7 @@ fn a_stopped_pod_of_the_api_is_succeeded_only_if_everything_exited_with_0() {
 
 #[test]
 fn the_agents_reason_stays_on_the_pod_it_ended() {
-    let words = StatusOverride {
-        reason: "Evicted".into(),
-        message: "The node was low on resource: memory. ".into(),
-        disruption_message: None,
-        stays: false,
-    };
+    let words = StatusOverride::failed("Evicted", "The node was low on resource: memory. ", None);
     for code in [0, 1, 137] {
         let pod = pod(1, "Always", true);
         let runtime = runtime(&[], &[Is::Done(code)]);

@@ -137,12 +137,7 @@ async fn the_status_of_a_kill_lands_in_the_pods_status() {
     let node = node(FakeRuntime::default());
     let web = pod("web");
     node.want(&[&web]).await;
-    let status = StatusOverride {
-        reason: "Evicted".into(),
-        message: "because".into(),
-        disruption_message: None,
-        stays: false,
-    };
+    let status = StatusOverride::failed("Evicted", "because", None);
     let kill = KillRequest { status: Some(status), ..KillRequest::new(KillReason::Eviction) };
     node.workers.kill_pod(web.clone(), kill).await.unwrap();
     let said = node.statuses.get(web.uid()).unwrap();

@@ -46,12 +46,7 @@ async fn a_pod_the_node_ended_stays_failed_with_its_reason_although_it_exited_wi
     let web = pod("web");
     node.want(&[&web]).await;
     node.runtime.stops_with(web.uid(), 0);
-    let status = StatusOverride {
-        reason: "Evicted".into(),
-        message: "why".into(),
-        disruption_message: Some("why".into()),
-        stays: false,
-    };
+    let status = StatusOverride::failed("Evicted", "why", Some("why".into()));
     let kill = KillRequest { status: Some(status), ..KillRequest::new(KillReason::Eviction) };
     node.workers.kill_pod(web.clone(), kill).await.unwrap();
     tokio::time::sleep(secs(600)).await;

@@ -148,12 +148,7 @@ async fn a_pod_that_comes_to_its_end_by_itself_is_stopped_without_a_grace_of_any
 async fn every_attempt_gets_the_status_that_was_the_last_one_by_then() {
     let b = bench();
     let kill = |reason: &str| KillRequest {
-        status: Some(StatusOverride {
-            reason: reason.into(),
-            message: "m".into(),
-            disruption_message: None,
-            stays: false,
-        }),
+        status: Some(StatusOverride::failed(reason, "m", None)),
         ..request()
     };
     b.script(&pod("a"), Script { stop_fails: 2, ..Script::default() });

@@ -14,12 +14,7 @@ use super::{bench, in_runtime, pod, request, secs, settle, static_pod, stop, uid
 #[tokio::test(start_paused = true)]
 async fn a_pod_never_seen_is_ended_with_the_status_of_the_kill() {
     let b = bench();
-    let status = StatusOverride {
-        reason: "Evicted".into(),
-        message: "low on memory".into(),
-        disruption_message: None,
-        stays: false,
-    };
+    let status = StatusOverride::failed("Evicted", "low on memory", None);
     let kill = KillRequest { status: Some(status.clone()), ..with_grace(0) };
     b.workers.kill_pod(pod("a"), kill).await.unwrap();
     settle().await;

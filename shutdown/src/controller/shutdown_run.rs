@@ -29,12 +29,7 @@ const MESSAGE: &str = "Pod was terminated in response to imminent node shutdown.
 
 /// What a pod's status says after a shutdown has ended it.
 pub(crate) fn status_of_ended() -> StatusOverride {
-    StatusOverride {
-        reason: "Terminated".into(),
-        message: MESSAGE.into(),
-        disruption_message: Some(MESSAGE.into()),
-        stays: false,
-    }
+    StatusOverride::failed("Terminated", MESSAGE, Some(MESSAGE.into()))
 }
 
 /// A run that begins this long after the signal divides what is left instead of starting with

@@ -38,12 +38,7 @@ impl<K: PodKiller> Scene<K> {
         let budget = Budget::new(&self.policy, None);
         let order = RunOrder {
             reason: KillReason::Shutdown,
-            status: Some(StatusOverride {
-                reason: "Terminated".into(),
-                message: "gone".into(),
-                disruption_message: None,
-                stays: false,
-            }),
+            status: Some(StatusOverride::failed("Terminated", "gone", None)),
             started: Instant::now(),
             budget,
             recorder: Arc::new(self.recorder.clone()),

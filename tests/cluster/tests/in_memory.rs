@@ -122,12 +122,11 @@ impl InMemory {
     /// The node ends the pod, because it goes down.
     pub(crate) fn end_by_the_node(&self, pod: &Pod) {
         self.runtime.stops_with(pod.uid(), 143);
-        let status = StatusOverride {
-            reason: "Terminated".into(),
-            message: "Pod was terminated in response to imminent node shutdown.".into(),
-            disruption_message: Some("The node goes down.".into()),
-            stays: false,
-        };
+        let status = StatusOverride::failed(
+            "Terminated",
+            "Pod was terminated in response to imminent node shutdown.",
+            Some("The node goes down.".into()),
+        );
         let request =
             KillRequest { status: Some(status), ..KillRequest::new(KillReason::Shutdown) };
         let workers = self.state().workers.clone().unwrap();

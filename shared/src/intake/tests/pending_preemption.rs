@@ -63,12 +63,11 @@ impl AdmissionFailureHandler for ByName {
 fn preempting() -> KillRequest {
     KillRequest {
         evict: true,
-        status: Some(StatusOverride {
-            reason: "Preempting".into(),
-            message: "Preempted in order to admit critical pod".into(),
-            disruption_message: None,
-            stays: false,
-        }),
+        status: Some(StatusOverride::failed(
+            "Preempting",
+            "Preempted in order to admit critical pod",
+            None,
+        )),
         ..KillRequest::new(KillReason::Preemption)
     }
 }

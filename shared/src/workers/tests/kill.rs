@@ -154,14 +154,7 @@ async fn a_caller_is_told_also_when_the_record_is_removed_under_it() {
 #[tokio::test(start_paused = true)]
 async fn the_last_status_registered_before_an_attempt_is_the_one_it_gets() {
     let b = bench();
-    let status = |text: &str| {
-        Some(StatusOverride {
-            reason: text.into(),
-            message: "m".into(),
-            disruption_message: None,
-            stays: false,
-        })
-    };
+    let status = |text: &str| Some(StatusOverride::failed(text, "m", None));
     let kill = |text: &str| crate::KillRequest { status: status(text), ..request() };
     b.syncer.script(&uid("a"), Script { stop_fails: 2, ..Script::default() });
     b.workers.request_kill(pod("a"), &kill("one"));

@@ -38,12 +38,7 @@ async fn every_pod_gets_the_shutdown_reason_message_and_condition() {
         assert!(!call.request.evict);
         assert_eq!(
             call.request.status,
-            Some(StatusOverride {
-                reason: "Terminated".into(),
-                message: message.into(),
-                disruption_message: Some(message.into()),
-                stays: false,
-            })
+            Some(StatusOverride::failed("Terminated", message, Some(message.into())))
         );
     }
 }

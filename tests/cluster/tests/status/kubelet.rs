@@ -99,14 +99,11 @@ fn up() -> ContainerState {
 }
 
 fn by_shutdown() -> StatusOverride {
-    StatusOverride {
-        reason: "Terminated".into(),
-        message: "Pod was terminated in response to imminent node shutdown.".into(),
-        disruption_message: Some(
-            "Pod was terminated in response to imminent node shutdown.".into(),
-        ),
-        stays: false,
-    }
+    StatusOverride::failed(
+        "Terminated",
+        "Pod was terminated in response to imminent node shutdown.",
+        Some("Pod was terminated in response to imminent node shutdown.".into()),
+    )
 }
 
 /// While a container runs nothing of the end is seen; then all of it in one patch (k8s#108594).

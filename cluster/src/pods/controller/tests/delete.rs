@@ -221,12 +221,7 @@ async fn what_the_pod_does_last_is_the_last_that_is_said() {
 async fn t24_a_pod_that_the_node_itself_ends_says_so_and_its_object_stays_until_it_is_deleted() {
     let (world, running) = with_a_running_pod().await;
     let pod = running.wanted.borrow().clone().unwrap().pods[0].clone();
-    let status = StatusOverride {
-        reason: "Terminated".into(),
-        message: "The node wants it to go.".into(),
-        disruption_message: None,
-        stays: false,
-    };
+    let status = StatusOverride::failed("Terminated", "The node wants it to go.", None);
     let request = KillRequest { status: Some(status), ..KillRequest::new(KillReason::Operator) };
     running.workers.request_kill(pod, &request);
     world.until("its end is told", |w| w.phase("u1").as_deref() == Some("Failed")).await;
