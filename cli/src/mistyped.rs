@@ -48,8 +48,9 @@ fn instead(below: &str, word: &str) -> Option<&'static str> {
         }
         ("", "restart") => "`systemctl restart winddown` restarts the agent; the pods keep running",
         ("", "reload") => "`systemctl reload winddown` has the agent read its configuration again",
-        ("", "enable" | "disable") => {
-            "`systemctl enable --now winddown` starts the agent now and at boot"
+        ("", "enable") => "`systemctl enable --now winddown` starts the agent now and at boot",
+        ("", "disable") => {
+            "`systemctl disable --now winddown` stops the agent and keeps it from starting at boot; the pods keep running"
         }
         ("", "halt" | "poweroff" | "reboot" | "shutdown") => {
             "`systemctl reboot` reboots; `winddown plan shutdown` shows what that does to the pods"
@@ -128,6 +129,12 @@ mod tests {
         assert!(said("winddown drain node-1").contains(this_node));
         assert!(said("winddown --socket /s drain node-1").contains(this_node));
         assert!(!said("winddown kill web node-1").contains(this_node));
+    }
+
+    #[test]
+    fn disable_is_not_answered_with_enable() {
+        assert!(said("winddown disable").contains("`systemctl disable --now winddown`"));
+        assert!(said("winddown enable").contains("`systemctl enable --now winddown`"));
     }
 
     #[test]
