@@ -1,5 +1,6 @@
 //! Which pods hold shutdowns, so that logind refuses them, and for how long.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -27,6 +28,9 @@ pub struct Guard {
 pub struct Hold {
     /// `namespace/name`.
     pub pod: String,
+    /// `spec.priority`.
+    #[serde(default)]
+    pub priority: i32,
     /// When it was first seen to ask.
     #[serde(rename = "sinceSeconds", with = "Seconds")]
     pub since: Duration,
@@ -71,6 +75,7 @@ impl Guard {
                 }
                 (None, Some(most)) => Hold {
                     pod: format!("{}/{}", pod.namespace(), pod.name()),
+                    priority: pod.priority_or_zero(),
                     since: now,
                     until: now.saturating_add(*most),
                     state: HoldState::Holds,
@@ -102,10 +107,12 @@ impl Guard {
         self
     }
 
-    /// The holds because of which shutdowns are refused, with the pods' UIDs.
+    /// The holds because of which shutdowns are refused, with the pods' UIDs; those of the highest priority first.
     pub fn holding(&self) -> impl Iterator<Item = (&str, &Hold)> {
         let holds = self.holds.iter().filter(|(_, hold)| hold.state == HoldState::Holds);
-        holds.map(|(uid, hold)| (&**uid, hold))
+        let mut holds: Vec<(&str, &Hold)> = holds.map(|(uid, hold)| (&**uid, hold)).collect();
+        holds.sort_by_key(|&(_, hold)| (Reverse(hold.priority), &hold.pod));
+        holds.into_iter()
     }
 
     /// The pods that ask in vain, because their time is over.

@@ -123,3 +123,16 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn those_of_the_highest_priority_are_named_first() {
+    let ranked = |name: &str, priority| {
+        let mut object = pod(name, "batch", "true").object().clone();
+        object.spec.get_or_insert_default().priority = Some(priority);
+        Pod::new(object).unwrap()
+    };
+    let pods = [ranked("a", 0), ranked("b", 1000), ranked("c", 1000)];
+    let guard = after(&Guard::default(), &pods, 0);
+    assert_eq!(holding(&guard), ["b", "c", "a"]);
+    assert_eq!(guard.block(|_| None).unwrap().who, "winddown: pod batch/b and 2 more");
+}
