@@ -132,6 +132,7 @@ fn one_pod(snapshot: &PodSnapshot, said: Option<&StatusEntry>) -> Option<api::Po
     let mut told = pod_status(pod, said.map(|s| &*s.status));
     told.state = state(snapshot.lifecycle);
     told.grace_left_seconds = grace_left(snapshot);
+    told.stays = snapshot.stays;
     Some(told)
 }
 
@@ -185,6 +186,7 @@ fn pod_status(pod: &Pod, status: Option<&kube::PodStatus>) -> api::PodStatus {
         restarts: containers.iter().map(|c| c.restarts).sum(),
         started_at: status.and_then(|s| Some(s.start_time.as_ref()?.0)),
         grace_left_seconds: None,
+        stays: false,
         containers,
     }
 }

@@ -61,6 +61,12 @@ pub(super) fn rows(status: &Status, times: Times) -> Vec<Row> {
         let waiting = pod_count(start.waiting);
         row("start", &format!("{waiting} {wait} for {}{until}: {for_whom}", start.group), WARN);
     }
+    let staying = status.pods.iter().filter(|pod| pod.stays);
+    let staying: Vec<_> = staying.map(|pod| format!("{}/{}", pod.namespace, pod.name)).collect();
+    if !staying.is_empty() {
+        let text = format!("these start again here when the node is back: {}", staying.join(", "));
+        row("reboot", &text, PLAIN);
+    }
     for notice in &status.notices {
         let Some(deadline) = notice.deadline else { continue };
         let when = match deadline >= times.now {

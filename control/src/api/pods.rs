@@ -57,6 +57,9 @@ pub struct PodStatus {
     /// Whole seconds until SIGKILL, while it is ending.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub grace_left_seconds: Option<u64>,
+    /// It ends, or has ended, and starts again here when the node is back.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub stays: bool,
     /// Its containers, init containers first.
     #[serde(default)]
     pub containers: Vec<ContainerStatus>,

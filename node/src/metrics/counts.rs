@@ -21,6 +21,8 @@ pub struct PodCounts {
     pub mirrors: usize,
     /// Pods that have a worker.
     pub working: WorkingPods,
+    /// Pods that end, or have ended, and start again here when the node is back.
+    pub staying: usize,
 }
 
 /// A number of pods by who brought them in.
@@ -70,7 +72,8 @@ impl PodCounts {
     ) -> Self {
         let mut tracked: PodUidMap<&PodSnapshot> =
             workers.iter().map(|w| (w.uid.clone(), w)).collect();
-        let mut counts = Self::default();
+        let staying = workers.iter().filter(|worker| worker.stays).count();
+        let mut counts = Self { staying, ..Self::default() };
         for pod in desired {
             if pod.is_mirror() {
                 counts.mirrors += 1;

@@ -140,7 +140,7 @@ impl StartFacts {
 
 impl NodeFacts {
     fn encode_pods(&self, out: &mut Document<'_, '_>) -> fmt::Result {
-        let PodCounts { desired, active, mirrors, working } = &self.pods;
+        let PodCounts { desired, active, mirrors, working, staying } = &self.pods;
         out.gauges(
             "kubelet_desired_pods",
             "Pods that a source wants on this node, refused and ended ones included.",
@@ -174,6 +174,12 @@ impl NodeFacts {
             "kubelet_working_pods",
             "Pods that have a worker, by stage, by whether a source wants them, and by origin.",
             &samples,
+        )?;
+        out.gauge(
+            "winddown_staying_pods",
+            "Pods that a shutdown ends and that start again here after it.",
+            None,
+            *staying,
         )
     }
 

@@ -191,3 +191,12 @@ proptest! {
         prop_assert_eq!(working, workers.len());
     }
 }
+
+#[test]
+fn pods_that_start_again_after_a_reboot_are_counted() {
+    let db = pod("db", Origin::Api);
+    let stays = PodSnapshot { stays: true, ..worker(&db, Lifecycle::Finished) };
+    assert_eq!(PodCounts::of([&db], &[stays], never).staying, 1);
+    let ended = worker(&db, Lifecycle::Finished);
+    assert_eq!(PodCounts::of([&db], &[ended], never).staying, 0);
+}
