@@ -58,6 +58,8 @@ pub struct PriorityPeriod {
 pub struct InPlaceNamespace {
     /// The namespace.
     pub namespace: String,
+    /// They may run on through a soft-reboot, too.
+    pub survive: bool,
 }
 
 /// One entry of `shutdownGuard`: pods of a namespace that may hold shutdowns.

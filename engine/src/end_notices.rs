@@ -21,7 +21,9 @@ use nix::time::{ClockId, clock_gettime};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, timeout};
 use winddown_files::{Survives, replace};
-use winddown_shared::{EndNotice, Grace, NodeEnding, PodUid, WallClock, critical, error_chain};
+use winddown_shared::{
+    EndNotice, Grace, NodeEnding, PodUid, ShutdownKind, WallClock, critical, error_chain,
+};
 
 use crate::files;
 use crate::pod::{Boundary, PodEntry, PodState, Told};
@@ -173,7 +175,9 @@ impl EndNotices {
         if let Some((stop, own)) = stop.and_then(|stop| Some((stop, stop.reason()?))) {
             return Some(Some(Told { own: Some(own), all, until: stop.kill_at() }));
         }
-        match all {
+        // One that runs on through the soft-reboot does not end; should it have to, it is told with its own end.
+        let softly = |all: &Arc<NodeEnding>| all.node_action == Some(ShutdownKind::SoftReboot);
+        match all.filter(|all| !(softly(all) && state.survives_soft_reboot())) {
             Some(all) => Some(Some(Told { own: None, until: all.deadline, all: Some(all) })),
             None => (announced.is_some() || state.told.is_some()).then_some(None),
         }

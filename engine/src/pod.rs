@@ -36,6 +36,11 @@ pub trait Boundary: Debug + Default + Send + Sync + 'static {
         plan::rules(pod)
     }
 
+    /// Whether what was started goes on through a soft-reboot of the node.
+    fn survives(_: &Self::Run) -> bool {
+        false
+    }
+
     /// Whether more of the pod runs than its containers' newest runs.
     fn has_more(_: &Self::Pod) -> bool {
         false
@@ -176,6 +181,14 @@ impl<B: Boundary> PodState<B> {
         self.starting > 0
             || B::has_more(&self.own)
             || self.containers.iter().any(Container::is_running)
+    }
+
+    /// Whether all that runs of the pod would run on through a soft-reboot.
+    pub fn survives_soft_reboot(&self) -> bool {
+        let runs =
+            self.containers.iter().filter_map(|c| c.run.as_ref().filter(|run| run.is_running()));
+        let mut survive = runs.map(|run| B::survives(&run.own)).peekable();
+        survive.peek().is_some() && survive.all(|survives| survives) && self.starting == 0
     }
 
     /// Whether the pod was stopped and runs no more.

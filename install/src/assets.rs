@@ -27,6 +27,9 @@ pub(super) const WANTS: &str = "/etc/systemd/system/multi-user.target.wants/wind
 pub(super) const LOGIND_DROP_IN: &str = "/etc/systemd/logind.conf.d/zz-winddown.conf";
 /// Where the agent puts its drop-in while `/etc` is read-only.
 pub(super) const VOLATILE_LOGIND_DROP_IN: &str = "/run/systemd/logind.conf.d/zz-winddown.conf";
+/// The pods' slice, above those of each pod.
+pub(super) const SLICE: &str = "/etc/systemd/system/winddown.slice";
+pub(super) const SURVIVORS: &str = "/etc/systemd/system/winddown-survivors.slice";
 pub(super) const SYSUSERS: &str = "/etc/sysusers.d/winddown.conf";
 pub(super) const TMPFILES: &str = "/etc/tmpfiles.d/winddown.conf";
 pub(super) const CONFIG: &str = "/etc/winddown/config.yaml";
@@ -132,6 +135,9 @@ pub(super) fn items(choices: &Choices) -> Vec<Item> {
         file(SYSUSERS, 0o644, Owner::Install, unit_file!("sysusers.d/winddown.conf").to_owned()),
         file(TMPFILES, 0o644, Owner::Install, unit_file!("tmpfiles.d/winddown.conf").to_owned()),
     ]);
+    let survivors = unit_file!("winddown-survivors.slice").to_owned();
+    items.push(file(SLICE, 0o644, Owner::Install, unit_file!("winddown.slice").to_owned()));
+    items.push(file(SURVIVORS, 0o644, Owner::Install, survivors));
     match choices.runtime {
         Runtime::Process => items.push(file(
             PROCESS_DROP_IN,

@@ -233,7 +233,8 @@ pub fn policy_of(settings: &ShutdownSettings) -> Policy {
         );
         Policy::disabled()
     });
-    let in_place = settings.in_place.iter().map(|one| one.namespace.clone()).collect();
+    let in_place =
+        settings.in_place.iter().map(|one| (one.namespace.clone(), one.survive)).collect();
     let policy = policy.with_reserve(settings.reserve).with_in_place(in_place);
     policy.with_endpoint_drain(settings.endpoint_drain)
 }

@@ -3,7 +3,7 @@
 use winddown_shared::display::{self, clean, seconds};
 
 use super::{Column, PODS_UNKNOWN, Table, View, hanging};
-use winddown_control::api::{PlannedGroup, ReportEntry, ReportList, ShutdownPlan};
+use winddown_control::api::{PlannedGroup, PlannedPod, ReportEntry, ReportList, ShutdownPlan};
 
 /// The plan of a shutdown as text.
 pub fn plan(plan: &ShutdownPlan, view: &View) -> String {
@@ -65,13 +65,19 @@ pub fn plan(plan: &ShutdownPlan, view: &View) -> String {
             time.unwrap_or_default()
         ));
     }
-    let pods = plan.groups.iter().flat_map(|group| &group.pods).filter(|pod| pod.stays_on_reboot);
-    let stay: Vec<_> =
-        pods.map(|pod| format!("{}/{}", clean(&pod.namespace), clean(&pod.name))).collect();
-    if !stay.is_empty() {
-        let line = format!("after a reboot these start again here: {}", stay.join(", "));
-        text.push('\n');
-        text.push_str(&hanging(&line, view.width, "", 2));
+    let stay: [(&str, fn(&PlannedPod) -> bool); 2] = [
+        ("after a reboot these start again here", |pod| pod.stays_on_reboot),
+        ("a soft-reboot these survive", |pod| pod.survives_soft_reboot),
+    ];
+    for (what, stays) in stay {
+        let pods = plan.groups.iter().flat_map(|group| &group.pods).filter(|pod| stays(pod));
+        let names: Vec<_> =
+            pods.map(|pod| format!("{}/{}", clean(&pod.namespace), clean(&pod.name))).collect();
+        if !names.is_empty() {
+            let line = format!("{what}: {}", names.join(", "));
+            text.push('\n');
+            text.push_str(&hanging(&line, view.width, "", 2));
+        }
     }
     let mut warnings = String::new();
     for warning in &plan.warnings {

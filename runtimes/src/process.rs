@@ -39,7 +39,7 @@ pub use winddown_engine::plan::Backoff;
 /// The supervisor of one container.
 pub use winddown_shim as shim;
 
-pub use crate::programs::config::{CgroupParent, ProcessConfig, ShimCommand};
+pub use crate::programs::config::{CgroupParent, ProcessConfig, ShimCommand, Survivors};
 pub use crate::programs::open::OpenError;
 pub use crate::programs::support::check_supported;
 

@@ -13,6 +13,8 @@
 //! * A second service writes the log, in the format and place of the other runtimes, and to the journal.
 //! * A restarted or killed agent lists the units and goes on with them ([`SystemdRuntime::open`]). Units
 //!   are not enabled: after a boot there are none.
+//! * A pod that asks to survive soft-reboots, and may ([`Survivors`](crate::process::Survivors)), has services in a slice
+//!   that systemd leaves alone then, as systemd-soft-reboot.service(8) has it. The next agent finds them as after a restart.
 //! * Nothing is polled: changes are heard from the service manager. One that hangs or is away is an error of
 //!   the call at hand, and when it is back all units are looked at.
 //!

@@ -260,6 +260,12 @@ pub trait PodKiller: Send + Sync + 'static {
         None
     }
 
+    /// Whether a pod would run on through a soft-reboot of the node, as it was started.
+    fn survives_soft_reboot(&self, uid: &PodUid) -> bool {
+        let _ = uid;
+        false
+    }
+
     /// How a pod ended whose end no agent saw, as the runtime has it; none where it runs or that is not known.
     fn unseen_end(&self, uid: &PodUid) -> impl Future<Output = Option<PodStopped>> + Send {
         let _ = uid;

@@ -43,6 +43,7 @@ mod lock;
 mod mounts;
 mod node_ending;
 mod notice;
+mod on_reboot;
 mod plugin;
 mod pod;
 mod pod_event;
@@ -90,6 +91,7 @@ pub use kill::{
 pub use mounts::{Mount, mounts};
 pub use node_ending::{EndNotice, NodeEnding};
 pub use notice::{LONGEST_NOTICE, Notice, Notices};
+pub use on_reboot::{ON_REBOOT_ANNOTATION, OnReboot};
 pub use plugin::{
     Counter, Ending, Gauge, Listed, Measured, NodeHandle, NodeHandleParts, NodePod, Plugin,
     PluginError, PluginMetric, PluginName, PluginNote, PluginNotes, PodEnding,

@@ -103,6 +103,12 @@ pub trait Runtime: Send + Sync + 'static {
         let _ = ending;
     }
 
+    /// Whether the pod, as it was started, would run on through a soft-reboot of the node. Must answer at once.
+    fn survives_soft_reboot(&self, uid: &PodUid) -> bool {
+        let _ = uid;
+        false
+    }
+
     /// Whether the runtime can do what the pod asks for. Must answer at once; a runtime that does not say
     /// can. A pod that it cannot run is refused before others are ended for it.
     ///

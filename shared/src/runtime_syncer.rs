@@ -331,6 +331,10 @@ impl<R: Runtime> PodSyncer for RuntimeSyncer<R> {
         Some(PodStopped { stopped_at, containers, ..PodStopped::default() })
     }
 
+    fn survives_soft_reboot(&self, uid: &PodUid) -> bool {
+        self.runtime.survives_soft_reboot(uid)
+    }
+
     fn announce(&self, reason: GateReason, ending: NodeEnding) {
         self.tell(reason, Some(ending));
     }

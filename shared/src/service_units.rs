@@ -101,6 +101,8 @@ pub struct NewUnit {
     pub stop_timeout: Duration,
     /// After this long it is stopped; none never does.
     pub max_runtime: Option<Duration>,
+    /// Whether it runs on through a soft-reboot; its slice has to do so too.
+    pub survives: bool,
     /// A unit that has to be stopped after this one.
     pub after: Option<String>,
     /// How its lines are marked in the journal.

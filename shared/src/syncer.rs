@@ -60,6 +60,12 @@ pub trait PodSyncer: Send + Sync + 'static {
         async { None }
     }
 
+    /// Whether the pod would run on through a soft-reboot of the node, as it was started. Never blocks.
+    fn survives_soft_reboot(&self, uid: &PodUid) -> bool {
+        let _ = uid;
+        false
+    }
+
     /// Tells the pods that all of them are about to end, until [`lame_duck`](Self::lame_duck) with `false` for the
     /// same reason. Never blocks.
     fn announce(&self, reason: GateReason, ending: NodeEnding) {

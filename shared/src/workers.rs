@@ -306,6 +306,10 @@ impl<S: PodSyncer> PodKiller for PodWorkers<S> {
         self.inner.syncer.unseen_end(uid).await
     }
 
+    fn survives_soft_reboot(&self, uid: &PodUid) -> bool {
+        self.inner.syncer.survives_soft_reboot(uid)
+    }
+
     async fn volumes_released(&self, uid: &PodUid, deadline: Instant) -> Vec<String> {
         self.until_volumes_released(uid, deadline).await
     }

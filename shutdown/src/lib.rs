@@ -60,7 +60,7 @@ pub use budget::Budget;
 pub use controller::{ShutdownController, ShutdownParts};
 pub use drain::{DrainOrder, drain};
 pub use guard::{GUARD_LABEL, Guard, GuardPolicy, Hold, HoldState};
-pub use in_place::{InPlacePolicy, ON_REBOOT_ANNOTATION, may_stay};
+pub use in_place::{InPlacePolicy, may_stay, may_survive};
 pub use json_file::FileError;
 pub use plan::{
     Group, Plan, PlanWarning, PlannedPod, PlannedWork, Shrink, StartGroup, StartPlan, StartRank,

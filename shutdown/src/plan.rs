@@ -8,7 +8,7 @@ use winddown_shared::{Grace, Pod, ShutdownWork};
 use crate::budget::whole_seconds;
 use crate::policy::Groups;
 use crate::role::is_driver;
-use crate::{Budget, Policy, Role, may_stay};
+use crate::{Budget, Policy, Role, may_stay, may_survive};
 
 /// Ordinary pods are at most so many groups: each of them takes a part of the time.
 const ORDINARY_GROUPS: usize = 8;
@@ -254,6 +254,11 @@ impl Plan {
     /// Whether this pod stays, and starts again, when the node reboots.
     pub fn may_stay(&self, pod: &Pod) -> bool {
         may_stay(pod, self.policy.in_place())
+    }
+
+    /// Whether this pod runs on through a soft-reboot, if its runtime can do that.
+    pub fn may_survive(&self, pod: &Pod) -> bool {
+        may_survive(pod, self.policy.in_place())
     }
 
     /// A plan, by the same policy, for pods that were not known when this one was made: it begins

@@ -265,6 +265,7 @@ impl<'a, K: PodKiller> Run<'a, K> {
             self.take_over(carried);
         }
         self.wait_for_kind().await?;
+        self.spare_survivors();
         self.work(WorkPlace::Before(0)).await?;
         let (mut turn, mut held_back) = (0, None);
         loop {

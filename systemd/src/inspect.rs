@@ -144,6 +144,19 @@ impl Inspector {
         .await
     }
 
+    /// Whether a unit is stopped whenever the system goes down, as units are by default.
+    ///
+    /// # Errors
+    /// See [`InspectError`].
+    pub async fn goes_down_by_default(&self, name: &str) -> Result<bool, InspectError> {
+        self.within("systemd", async {
+            let path = self.manager().await?.load_unit(name).await?;
+            let unit = self.properties(path.as_ref(), UNIT).await?;
+            Ok(views::flag(&unit, "DefaultDependencies"))
+        })
+        .await
+    }
+
     /// Scopes whose names match any of `patterns` (shell wildcards): how many there are, and the
     /// first `limit` of them with what they wait for.
     ///

@@ -11,8 +11,8 @@ use winddown_yaml::{Fields, Located, Problem, names};
 use super::value::{Options, Place, Value, Word, go, options, written_options};
 use super::{Field, Kind, Reading, Row, Section, Top};
 use crate::{
-    Config, GuardedNamespace, InPlaceNamespace, NoticesConfig, PriorityPeriod, ShutdownOrder,
-    ShutdownPeriods,
+    Config, GuardedNamespace, InPlaceNamespace, Mode, NoticesConfig, PriorityPeriod, RuntimeKind,
+    ShutdownOrder, ShutdownPeriods,
 };
 
 const PERIOD: &str = "shutdownGracePeriod";
@@ -159,6 +159,10 @@ impl Options for InPlaceNamespace {
                 .doc("The namespace of the pods.")
                 .required()
                 .check(namespace),
+            Row::<Self>::new("survive", |in_place| &mut in_place.survive, Kind::Flag).doc(
+                "Whether they may also run on through a soft-reboot, with `winddown.dev/on-reboot: survive`. Needs \
+                 `runtime: systemd` and systemd 257; counts for pods that start after the agent has been started again.",
+            ),
         ]
     }
 
@@ -381,7 +385,19 @@ fn relate(fields: &mut Fields<'_, '_>, config: &mut Config, reading: &mut Readin
         };
         fields.fail(DRAIN, at, what);
     }
+    survivors(fields, config);
     notices(fields, &mut config.notices, reading);
+}
+
+/// Only services of systemd can be left alone by a soft-reboot.
+fn survivors(fields: &mut Fields<'_, '_>, config: &Config) {
+    let any = config.shutdown.in_place.iter().any(|one| one.survive);
+    let Some(at) = fields.key_at("rebootInPlace").filter(|_| any) else { return };
+    if config.mode == Mode::Companion || config.runtime != RuntimeKind::Systemd {
+        let what = "survive is true, but pods survive a soft-reboot only as services of systemd: write \
+                    `runtime: systemd`, or remove survive";
+        fields.fail("rebootInPlace", at, what);
+    }
 }
 
 /// What `PrivateTmp` and `ProtectHome` of the unit hide.

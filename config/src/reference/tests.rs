@@ -27,6 +27,7 @@ fn with(path: &[&Field], value: &str) -> String {
         "shutdownGracePeriodCriticalPods" | "shutdownEndpointDrainPeriod" => {
             "shutdownGracePeriod: 24h\n"
         }
+        "rebootInPlace" => "runtime: systemd\n",
         _ => "",
     };
     let Some(inner) = inner else { return format!("{beside}{}: {value}\n", outer.name) };

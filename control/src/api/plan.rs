@@ -104,6 +104,9 @@ pub struct PlannedPod {
     /// When the node reboots it stays, and starts again on it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub stays_on_reboot: bool,
+    /// It runs on through a soft-reboot.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub survives_soft_reboot: bool,
 }
 
 impl ShutdownPlan {

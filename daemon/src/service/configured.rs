@@ -124,6 +124,10 @@ impl Runtime for ConfiguredRuntime {
         }
     }
 
+    fn survives_soft_reboot(&self, uid: &PodUid) -> bool {
+        each!(self, runtime => runtime.survives_soft_reboot(uid))
+    }
+
     fn supports(&self, pod: &Pod) -> Result<(), RuntimeError> {
         each!(self, runtime => runtime.supports(pod))
     }

@@ -1,15 +1,17 @@
 //! The runtimes a service can run on, opened as the configuration says.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use winddown_cri::{CriConfig, CriOpenError, CriRuntime, EndpointError};
 use winddown_runtimes::process::{
-    CgroupParent, OpenError, ProcessConfig, ProcessRuntime, ShimCommand,
+    CgroupParent, OpenError, ProcessConfig, ProcessRuntime, ShimCommand, Survivors,
 };
 use winddown_runtimes::systemd::{SystemdOpenError, SystemdRuntime};
 use winddown_shared::WallClock;
 use winddown_systemd::Bus;
+use winddown_systemd::inspect::{InspectError, Inspector};
 use winddown_systemd::units::UnitsClient;
 
 use winddown_config::Config;
@@ -18,6 +20,13 @@ use winddown_node::Identity;
 
 /// Where control groups are.
 const CGROUPS: &str = "/sys/fs/cgroup";
+
+/// The first systemd of which it is tested that services survive a soft-reboot.
+const LEAVES_SERVICES: u32 = 257;
+/// They have to stay for that; both have unit files.
+const SLICES: [&str; 2] = ["winddown.slice", "winddown-survivors.slice"];
+/// How long systemd may take to say its version.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Why the runtime cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -85,8 +94,45 @@ pub(super) async fn systemd(
     identity: &Identity,
     wall: &WallClock,
 ) -> Result<SystemdRuntime<UnitsClient>, RuntimeStartError> {
-    let programs = programs(config, identity, wall, "systemd")?;
+    let mut programs = programs(config, identity, wall, "systemd")?;
+    programs.survivors = survivors(config).await;
     SystemdRuntime::open(programs, units_of_pods()).await.map_err(RuntimeStartError::Systemd)
+}
+
+/// Which pods may run on through a soft-reboot, and why this systemd lets none.
+async fn survivors(config: &Config) -> Survivors {
+    let all = config.shutdown.in_place.iter().filter(|one| one.survive);
+    let namespaces: BTreeSet<String> = all.map(|one| one.namespace.clone()).collect();
+    let impossible = match namespaces.is_empty() {
+        true => None,
+        false => impossible().await,
+    };
+    Survivors { namespaces, impossible }
+}
+
+/// Why no service survives a soft-reboot; none where they do.
+async fn impossible() -> Option<String> {
+    let seen = async {
+        let inspector = Inspector::connect(&Bus::System, PATIENCE).await?;
+        let version = inspector.system().await?.major().unwrap_or(0);
+        let mut stopped = None;
+        for slice in SLICES {
+            stopped = stopped.or(inspector.goes_down_by_default(slice).await?.then_some(slice));
+        }
+        Ok::<_, InspectError>((version, stopped))
+    };
+    match seen.await {
+        Ok((version, _)) if version < LEAVES_SERVICES => Some(format!(
+            "systemd {version} ends all services at a soft-reboot: use {LEAVES_SERVICES} or later"
+        )),
+        Ok((_, Some(slice))) => {
+            Some(format!("{slice} is stopped at a soft-reboot: run `winddown install` once more"))
+        }
+        Ok(_) => None,
+        Err(error) => Some(format!(
+            "systemd did not say whether services survive a soft-reboot ({error}): restart winddown"
+        )),
+    }
 }
 
 /// The services of pods, as systemd has them. Must be called inside a tokio runtime.

@@ -347,6 +347,7 @@ fn planned_pod(
         grace_seconds: grace.max(Grace::SHORTEST).as_secs_f64(),
         own_grace_seconds: own.map(|own| own.as_secs_f64()),
         stays_on_reboot: plan.may_stay(&planned.pod),
+        survives_soft_reboot: plan.may_survive(&planned.pod),
     }
 }
 

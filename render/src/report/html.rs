@@ -102,6 +102,7 @@ impl Page<'_> {
             (PodEnd::Left, "not seen to end", "bad"),
             (PodEnd::Ending, "still ending", "warn"),
             (PodEnd::Spared, "spared", "dim"),
+            (PodEnd::Survives, "survived", "good"),
         ];
         self.out.markup(format_args!("<dl class=\"counts\">"));
         for (end, name, class) in ways {

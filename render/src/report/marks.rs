@@ -34,7 +34,7 @@ impl Times {
 pub(super) fn class(pod: &PodReport) -> &'static str {
     match pod.end {
         PodEnd::Exited if pod.mounts.is_empty() => "dim",
-        PodEnd::Spared => "dim",
+        PodEnd::Spared | PodEnd::Survives => "dim",
         PodEnd::Left => "bad",
         _ => "warn",
     }
@@ -50,6 +50,7 @@ pub(super) fn remark(pod: &PodReport) -> String {
         (PodEnd::Left, _) => "STILL RUNS".to_owned(),
         (PodEnd::Ending, _) => "was still ending".to_owned(),
         (PodEnd::Spared, _) => "spared".to_owned(),
+        (PodEnd::Survives, _) => "survived".to_owned(),
         (PodEnd::Exited, None) => "ended, not known when".to_owned(),
     };
     if let (PodEnd::Killed, Some(wanted)) = (pod.end, pod.wanted_grace) {

@@ -220,7 +220,7 @@ pub(super) fn severity(pod: &PodReport) -> u8 {
         PodEnd::Killed => 1,
         _ if !pod.mounts.is_empty() => 2,
         PodEnd::Ending => 3,
-        PodEnd::Exited | PodEnd::Spared => FINE,
+        PodEnd::Exited | PodEnd::Spared | PodEnd::Survives => FINE,
     }
 }
 
@@ -242,6 +242,9 @@ pub(super) fn group_facts(group: &GroupReport) -> String {
             }
         }
         (Some(_), None) => said.push_str(" · not finished"),
+        (None, _) if group.pods.iter().all(|pod| pod.end == PodEnd::Survives) => {
+            said.push_str(" · survived");
+        }
         (None, _) => said.push_str(" · spared"),
     }
     said
@@ -259,6 +262,7 @@ pub(super) fn remark(pod: &PodReport) -> String {
         PodEnd::Killed => format!("killed{containers}"),
         PodEnd::Ending => "was still ending".into(),
         PodEnd::Spared => "spared".into(),
+        PodEnd::Survives => "survived the soft-reboot".into(),
         PodEnd::Left if containers.is_empty() => {
             let error = pod.error.as_deref().map_or("unknown".into(), clean);
             format!("STILL RUNS? {error}")

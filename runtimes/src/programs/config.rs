@@ -1,5 +1,6 @@
 //! What the process runtime needs to know.
 
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io;
@@ -10,7 +11,7 @@ use std::time::Duration;
 
 use winddown_engine::environment::NodeFacts;
 use winddown_engine::plan::Backoff;
-use winddown_shared::WallClock;
+use winddown_shared::{ON_REBOOT_ANNOTATION, OnReboot, Pod, UnsupportedField, WallClock};
 
 /// The file name of the program that holds containers, and what lists of processes show.
 pub(crate) const SHIM: &str = "winddown-shim";
@@ -41,16 +42,29 @@ pub struct ProcessConfig {
     pub backoff: Backoff,
     /// Where pods have their cgroups.
     pub cgroups: CgroupParent,
+    /// Which pods may run on through a soft-reboot. Only the runtime of transient services can do that.
+    pub survivors: Survivors,
     /// Labels records and log lines.
     pub wall: WallClock,
     /// Where `/proc` is.
     pub proc_root: PathBuf,
+    /// Where the root of the next user space is while a soft-reboot is to change to another one, `/run/nextroot`.
+    pub next_root: PathBuf,
     /// How long a supervisor may take to say that its container has started.
     pub start_timeout: Duration,
     /// How long a container may take to be gone after SIGKILL before the stop is an error.
     pub kill_timeout: Duration,
     /// Supervisors being started at the same time.
     pub parallel_starts: usize,
+}
+
+/// Which pods may run on through a soft-reboot: those of some namespaces that ask for it ([`OnReboot::Survive`]).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Survivors {
+    /// The namespaces. None by default.
+    pub namespaces: BTreeSet<String>,
+    /// Why this machine cannot do it, for the refusal of such pods.
+    pub impossible: Option<String>,
 }
 
 /// Where pods have their cgroups.
@@ -101,12 +115,35 @@ impl ProcessConfig {
             log_max_files: 5,
             backoff: Backoff::default(),
             cgroups: CgroupParent::None,
+            survivors: Survivors::default(),
             wall,
             proc_root: "/proc".into(),
+            next_root: "/run/nextroot".into(),
             start_timeout: Duration::from_secs(10),
             kill_timeout: Duration::from_secs(10),
             parallel_starts: 4,
         }
+    }
+}
+
+impl Survivors {
+    /// Whether `pod` is to run on through a soft-reboot.
+    pub(crate) fn has(&self, pod: &Pod) -> bool {
+        self.impossible.is_none() && self.may_have(pod)
+    }
+
+    /// Whether it asks for that, and may.
+    fn may_have(&self, pod: &Pod) -> bool {
+        OnReboot::of(pod) == Some(OnReboot::Survive) && self.namespaces.contains(&**pod.namespace())
+    }
+
+    /// What is refused of a pod that would survive elsewhere.
+    pub(crate) fn unsupported(&self, pod: &Pod) -> Option<UnsupportedField> {
+        let why = self.impossible.as_ref().filter(|_| self.may_have(pod))?;
+        Some(UnsupportedField {
+            field: format!("metadata.annotations[{ON_REBOOT_ANNOTATION}]"),
+            why: format!("{why}, or write `restart`"),
+        })
     }
 }
 

@@ -33,6 +33,8 @@ pub(crate) struct Processes {
     pub(crate) cgroups: Vec<PathBuf>,
     /// The machine was booted since.
     pub(crate) is_of_earlier_boot: bool,
+    /// It goes on through a soft-reboot.
+    pub(crate) survives: bool,
 }
 
 impl Boundary for Boot {
@@ -43,6 +45,10 @@ impl Boundary for Boot {
 
     fn is_past(_: &Self::Pod, run: &Processes) -> bool {
         run.is_of_earlier_boot
+    }
+
+    fn survives(run: &Processes) -> bool {
+        run.survives
     }
 }
 

@@ -9,10 +9,10 @@ use winddown_engine::unsupported::{self, refused_or_ignored};
 use winddown_engine::{mount_table, stopping, sync};
 use winddown_shared::{
     Grace, NodeEnding, Pod, PodRuntimeStatus, PodStopped, PodUid, Recorder, Runtime, RuntimeError,
-    RuntimePod, SyncedPod,
+    RuntimePod, SyncedPod, UnsupportedField,
 };
 
-use super::{ProgramDriver, ProgramRuntime, blocking, caused, failed, paths, pod};
+use super::{Context, ProgramDriver, ProgramRuntime, blocking, caused, failed, paths, pod};
 
 /// How often the removal of a directory is retried that is still written to.
 const REMOVALS: usize = 8;
@@ -21,7 +21,7 @@ impl<D: ProgramDriver> Runtime for ProgramRuntime<D> {
     async fn sync_pod(&self, pod: &Pod) -> Result<SyncedPod, RuntimeError> {
         let has_started =
             self.context.pods.get(pod.uid()).is_some_and(|entry| pod::has_started(&entry.lock()));
-        let unsupported = self.context.driver.unsupported(pod);
+        let unsupported = unsupported_here(&self.context, pod);
         let mut ignored = refused_or_ignored(unsupported, has_started)?;
         ignored.extend(unsupported::ephemeral(pod));
         let entry = self.context.pods.get_or_new(pod.uid());
@@ -94,9 +94,23 @@ impl<D: ProgramDriver> Runtime for ProgramRuntime<D> {
         self.context.end_notices.announce(ending, &self.context.pods);
     }
 
-    fn supports(&self, pod: &Pod) -> Result<(), RuntimeError> {
-        refused_or_ignored(self.context.driver.unsupported(pod), false).map(drop)
+    fn survives_soft_reboot(&self, uid: &PodUid) -> bool {
+        // Programs of the old root would keep it, and write their logs where no one finds them.
+        let same_root = !self.context.config.next_root.exists();
+        let entry = self.context.pods.get(uid).filter(|_| same_root);
+        entry.is_some_and(|entry| entry.lock().survives_soft_reboot())
     }
+
+    fn supports(&self, pod: &Pod) -> Result<(), RuntimeError> {
+        refused_or_ignored(unsupported_here(&self.context, pod), false).map(drop)
+    }
+}
+
+/// What of the pod neither this kind of runtime nor this machine can honour.
+fn unsupported_here<D: ProgramDriver>(context: &Context<D>, pod: &Pod) -> Vec<UnsupportedField> {
+    let mut unsupported = context.driver.unsupported(pod);
+    unsupported.extend(context.config.survivors.unsupported(pod));
+    unsupported
 }
 
 /// Removes a directory, or a file. What a supervisor or a watcher still writes into it in the meantime (the last

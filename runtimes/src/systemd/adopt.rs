@@ -166,6 +166,7 @@ fn resume<U>(context: &Context<U>, one: &FoundAttempt, is_loaded: bool) -> Optio
     }
     let mut run = run_of(&one.record, &one.attempt, one.asked);
     run.own.is_of_earlier_boot = is_of_earlier_boot;
+    run.own.survives = one.unit.survives;
     if !is_loaded {
         exits::enter_past(&context.config, &mut run, one.exit.clone(), one.asked);
     }

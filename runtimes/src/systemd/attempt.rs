@@ -35,6 +35,9 @@ pub(crate) struct UnitRecord {
     pub(crate) boot_id: String,
     /// It has been started; otherwise it may have been.
     pub(crate) started: bool,
+    /// It goes on through a soft-reboot.
+    #[serde(default)]
+    pub(crate) survives: bool,
 }
 
 /// Where an attempt is kept, and what it is called.
@@ -46,6 +49,8 @@ pub(crate) struct Attempt {
     pub(crate) dir: PathBuf,
     pub(crate) unit: String,
     pub(crate) log_unit: String,
+    /// Whether its units are to go on through a soft-reboot.
+    pub(crate) survives: bool,
 }
 
 /// An attempt that can be started.
@@ -74,6 +79,7 @@ impl Attempt {
             dir: paths::container(config, uid, container).join(number.to_string()),
             unit: names::main(uid, container, number),
             log_unit: names::log(uid, container, number),
+            survives: false,
         }
     }
 
@@ -110,6 +116,8 @@ impl Attempt {
         main.error = UnitOutput::To(error.into());
         main.limits = limits(container);
         main.keep = Keep::Result;
+        main.survives = self.survives;
+        main.slice = self.slice();
         main.stop_signal = launch::stop_signal(Some(pod), &self.container).as_raw();
         main.after = Some(self.log_unit.clone());
         let pipes = (out_read.into(), error_read.into());
@@ -120,7 +128,8 @@ impl Attempt {
 
     /// Notes that its unit has been started.
     pub(crate) fn note_started(&self, boot_id: &str) -> Result<(), RecordError> {
-        let unit = UnitRecord { boot_id: boot_id.to_owned(), started: true };
+        let unit =
+            UnitRecord { boot_id: boot_id.to_owned(), started: true, survives: self.survives };
         record::write(&self.dir.join(UNIT), &unit, false)
     }
 
@@ -142,9 +151,17 @@ impl Attempt {
             return Ok(false);
         }
         record::make_passage(&self.dir)?;
-        let unit = UnitRecord { boot_id: context.boot_id.clone(), started: false };
+        let unit = UnitRecord {
+            boot_id: context.boot_id.clone(),
+            started: false,
+            survives: self.survives,
+        };
         // With it the attempt is complete.
         draft.write(|| record::write(&path, &unit, true)).map(|()| true)
+    }
+
+    fn slice(&self) -> String {
+        if self.survives { names::SURVIVORS.to_owned() } else { names::slice(&self.uid) }
     }
 
     fn log_unit(
@@ -160,7 +177,7 @@ impl Attempt {
         argv.push(config.log_max_files.to_string());
         NewUnit {
             name: self.log_unit.clone(),
-            slice: names::slice(&self.uid),
+            slice: self.slice(),
             description: format!("Log of container {} of pod {}", self.container, pod.label()),
             argv,
             input: Some(out),
@@ -172,6 +189,7 @@ impl Attempt {
             stop_signal: rustix::process::Signal::TERM.as_raw(),
             stop_timeout: LOG_GRACE,
             max_runtime: None,
+            survives: self.survives,
             after: None,
             journal: Some(JournalMarks {
                 identifier: format!("{}/{}", pod.name(), self.container),
@@ -214,6 +232,7 @@ pub(crate) fn command_unit(
         stop_signal: rustix::process::Signal::TERM.as_raw(),
         stop_timeout: stopping::grace_of(pod),
         max_runtime: None,
+        survives: false,
         after: None,
         journal: None,
     })

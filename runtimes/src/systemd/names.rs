@@ -9,6 +9,9 @@ use winddown_shared::PodUid;
 pub(crate) const PREFIX: &str = "winddown-pod";
 /// The slice around those of all pods.
 pub(crate) const SLICE: &str = "winddown.slice";
+/// The slice of the services that survive a soft-reboot, of all pods. It has a unit file: of a slice that systemd is
+/// asked to make, it has already decided that it goes down with the system.
+pub(crate) const SURVIVORS: &str = "winddown-survivors.slice";
 const SERVICE: &str = ".service";
 /// The longest name that systemd takes.
 const MAX: usize = 255;

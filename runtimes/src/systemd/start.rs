@@ -41,7 +41,8 @@ pub(super) async fn start<U: ServiceUnits>(
     (number, backoff): (u32, Duration),
 ) -> Result<(), RuntimeError> {
     let entry = starting.entry();
-    let attempt = Attempt::new(&context.config, pod.uid(), name, number);
+    let mut attempt = Attempt::new(&context.config, pod.uid(), name, number);
+    attempt.survives = context.config.survivors.has(pod);
     let prepared = {
         let (attempt, context, pod) = (attempt.clone(), Arc::clone(context), pod.clone());
         blocking(move || attempt.prepare(&context, &pod, backoff)).await?
@@ -55,7 +56,9 @@ pub(super) async fn start<U: ServiceUnits>(
     }
     let started_at = prepared.record.created_at;
     let watched = ask(context, &attempt, prepared).await?;
-    pod::enter(entry, name, pod::run((pod.uid(), name, number), started_at, backoff));
+    let mut run = pod::run((pod.uid(), name, number), started_at, backoff);
+    run.own.survives = attempt.survives;
+    pod::enter(entry, name, run);
     let noted = {
         let (attempt, context) = (attempt.clone(), Arc::clone(context));
         blocking(move || {
@@ -123,7 +126,9 @@ async fn request<U: ServiceUnits>(
         }
     }
     let of_pod = format!("Pod {}", attempt.uid);
-    context.driver.units.make_slice(&main.slice, &of_pod, pod_weight).await?;
+    if !main.survives {
+        context.driver.units.make_slice(&main.slice, &of_pod, pod_weight).await?;
+    }
     match context.driver.units.start(log).await {
         // The earlier start's log writer reads pipes without a writer.
         Err(UnitError::Exists { .. }) => {

@@ -1,7 +1,7 @@
 use k8s_openapi::api::core::v1 as api;
-use winddown_shared::{Pod, ShutdownKind};
+use winddown_shared::{ON_REBOOT_ANNOTATION, Pod, ShutdownKind};
 
-use super::{InPlacePolicy, ON_REBOOT_ANNOTATION, comes_back, may_stay};
+use super::{InPlacePolicy, comes_back, may_stay, may_survive};
 
 fn pod(change: impl FnOnce(&mut api::Pod)) -> Pod {
     let mut object = crate::tests::pod("db", None, Some(30)).object().clone();
@@ -22,7 +22,7 @@ fn spec(pod: &mut api::Pod) -> &mut api::PodSpec {
 
 #[test]
 fn a_pod_stays_only_if_it_asks_and_the_node_lets_its_namespace() {
-    let policy = InPlacePolicy::from(["databases".to_owned()]);
+    let policy = InPlacePolicy::from([("databases".to_owned(), false)]);
     type Change = fn(&mut api::Pod);
     let rows: [(&str, Change, bool); 12] = [
         ("asks", |_| {}, true),
@@ -70,6 +70,33 @@ fn a_pod_stays_only_if_it_asks_and_the_node_lets_its_namespace() {
         assert_eq!(may_stay(&pod, &policy), expected, "{row}");
         assert!(!may_stay(&pod, &InPlacePolicy::new()), "{row}: no namespace by default");
     }
+}
+
+#[test]
+fn a_pod_survives_only_if_it_asks_for_that_and_its_namespace_may() {
+    let annotated = |value: &str| {
+        pod(|pod| {
+            let all = pod.metadata.annotations.as_mut().unwrap();
+            all.insert(ON_REBOOT_ANNOTATION.into(), value.into());
+        })
+    };
+    let policy = |may| InPlacePolicy::from([("databases".to_owned(), may)]);
+    for (value, may, expected) in [
+        ("survive", true, (true, true)),
+        ("survive", false, (true, false)),
+        ("restart", true, (true, false)),
+        ("Survive", true, (false, false)),
+    ] {
+        let (pod, policy) = (annotated(value), policy(may));
+        assert_eq!(
+            (may_stay(&pod, &policy), may_survive(&pod, &policy)),
+            expected,
+            "{value} {may}"
+        );
+    }
+    let mut once = annotated("survive").object().clone();
+    spec(&mut once).restart_policy = Some("Never".into());
+    assert!(!may_survive(&Pod::new(once).unwrap(), &policy(true)), "other reboots would fail it");
 }
 
 #[test]

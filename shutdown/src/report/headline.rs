@@ -12,7 +12,8 @@ impl ShutdownReport {
             Trigger::Drill => "drill",
             Trigger::LoginManager | Trigger::UnitStop | Trigger::Notice => "shutdown",
         };
-        let total = self.pods().count();
+        let survive = self.count(PodEnd::Survives);
+        let total = self.pods().count() - survive;
         let took = in_seconds(self.took);
         let time = format!("{took} (budget {})", in_seconds(self.budget.pods));
         let killed = self.count(PodEnd::Killed);
@@ -20,15 +21,22 @@ impl ShutdownReport {
         let left = self.count(PodEnd::Left);
         let ending = self.count(PodEnd::Ending) + left;
         let spared = self.count(PodEnd::Spared);
+        let survived = match survive {
+            0 => String::new(),
+            _ => format!("; {} survived it", pod_count(survive)),
+        };
         let tally =
             || format!("{} had ended, {ending} still ending, {spared} spared", pod_count(ended));
         match self.outcome {
+            Outcome::Clean if total == 0 && survive > 0 => {
+                format!("Clean {what}: {} survived it.", pod_count(survive))
+            }
             Outcome::Clean if total == 0 => format!("Clean {what}: there were no pods to end."),
             Outcome::Clean if total == 1 => {
-                format!("Clean {what}: 1 pod ended by itself in {time}.")
+                format!("Clean {what}: 1 pod ended by itself in {time}{survived}.")
             }
             Outcome::Clean => {
-                format!("Clean {what}: {total} pods ended by themselves in {time}.")
+                format!("Clean {what}: {total} pods ended by themselves in {time}{survived}.")
             }
             Outcome::Forced => format!(
                 "Forced {what}: {killed} of {} had to be killed, all ended in {time}.",

@@ -110,6 +110,8 @@ pub enum PodEnd {
     Killed,
     /// It was asked, and was still ending when the run was called off.
     Ending,
+    /// It was not asked: it runs on through the soft-reboot.
+    Survives,
     /// It was not seen to end.
     Left,
 }
@@ -119,7 +121,12 @@ pub enum PodEnd {
 impl GroupReport {
     /// How many of `groups` have pods, of which none was asked.
     pub(crate) fn spared(groups: &[Self]) -> usize {
-        groups.iter().filter(|group| !group.pods.is_empty() && group.started.is_none()).count()
+        groups.iter().filter(|group| group.is_spared()).count()
+    }
+
+    /// Whether it has pods that were to be asked, and none of them was.
+    fn is_spared(&self) -> bool {
+        self.started.is_none() && self.pods.iter().any(|pod| pod.end != PodEnd::Survives)
     }
 
     /// Whether its pods are together because they are ordinary ones of a priority.

@@ -5,6 +5,7 @@ use std::time::Duration;
 use winddown_shared::{PodKiller, ShutdownKind};
 
 use super::{Cancelled, Run};
+use crate::PodEnd;
 use crate::in_place::comes_back;
 use crate::run_context::RunContext;
 
@@ -22,6 +23,29 @@ impl<K: PodKiller> Run<'_, K> {
             |run| if run.context_is(is_unnamed) { NAMED_WITHIN } else { Duration::ZERO },
         )
         .await
+    }
+
+    /// Leaves pods alone that run on through a soft-reboot.
+    pub(super) fn spare_survivors(&mut self) {
+        let softly = |context: &RunContext| {
+            context.kind == ShutdownKind::SoftReboot && context.notice.is_none()
+        };
+        if !self.context_is(softly) {
+            return;
+        }
+        for waiting in &mut self.waiting {
+            waiting.retain(|(place, pod)| {
+                let report = &mut self.groups[place.group].pods[place.pod];
+                let survives = report.asked.is_none()
+                    && report.ending_by.is_none()
+                    && self.plan.may_survive(pod)
+                    && self.killer.survives_soft_reboot(pod.uid());
+                if survives {
+                    report.end = PodEnd::Survives;
+                }
+                !survives
+            });
+        }
     }
 
     /// Whether the node comes back by itself, as far as that was said.

@@ -56,7 +56,7 @@ impl RunReport {
 /// Whether every pod ended and left nothing mounted.
 pub(super) fn is_clean(groups: &[GroupReport]) -> bool {
     let mut pods = groups.iter().flat_map(|group| &group.pods);
-    pods.all(|pod| pod.end.is_over() && pod.mounts.is_empty())
+    pods.all(|pod| pod.end == PodEnd::Survives || (pod.end.is_over() && pod.mounts.is_empty()))
 }
 
 impl Failure {

@@ -134,7 +134,7 @@ pub(super) fn service(unit: &Properties, service: &Properties) -> ServiceView {
         active_state: text(unit, "ActiveState"),
         sub_state: text(unit, "SubState"),
         unit_file_state: text(unit, "UnitFileState"),
-        need_daemon_reload: matches!(value(unit, "NeedDaemonReload"), Some(Variant::Bool(true))),
+        need_daemon_reload: flag(unit, "NeedDaemonReload"),
         fragment_path: text(unit, "FragmentPath"),
         after: strings(unit, "After"),
         before: strings(unit, "Before"),
@@ -148,6 +148,11 @@ pub(super) fn service(unit: &Properties, service: &Properties) -> ServiceView {
         result: text(service, "Result"),
         main_pid: number(service, "MainPID"),
     }
+}
+
+/// Whether a property is there and true.
+pub(super) fn flag(properties: &Properties, name: &str) -> bool {
+    matches!(value(properties, name), Some(Variant::Bool(true)))
 }
 
 /// A slice from its own properties.

@@ -29,6 +29,9 @@ pub(super) fn properties(service: NewUnit) -> Properties {
         ("DefaultDependencies", false.into()),
         ("Before", vec![AGENT.to_owned()].into()),
     ];
+    if service.survives {
+        all.extend(surviving());
+    }
     if let Some(unit) = service.after {
         all.push(("After", vec![unit].into()));
     }
@@ -63,6 +66,11 @@ pub(super) fn properties(service: NewUnit) -> Properties {
         all.push(("LogExtraFields", fields.into()));
     }
     all
+}
+
+/// Of a unit that a soft-reboot leaves alone: its last SIGKILL, and the isolation of what is started afterwards.
+fn surviving() -> Properties {
+    vec![("SurviveFinalKillSignal", true.into()), ("IgnoreOnIsolate", true.into())]
 }
 
 fn kept(keep: Keep) -> Properties {

@@ -130,6 +130,18 @@ fn a_service_is_told_to_systemd_with_nothing_that_would_restart_or_expand_it() {
     assert!(start.contains("no-env-expand") && start.contains("$HOME %n"), "{start}");
 }
 
+#[test]
+fn only_what_survives_a_soft_reboot_is_left_alone_by_it() {
+    let of = |survives| {
+        let service = NewUnit { survives, ..NewUnit::default() };
+        properties(service).into_iter().collect::<HashMap<&str, Variant<'_>>>()
+    };
+    for property in ["SurviveFinalKillSignal", "IgnoreOnIsolate"] {
+        assert_eq!(of(true).get(property), Some(&Variant::Bool(true)));
+        assert_eq!(of(false).get(property), None);
+    }
+}
+
 proptest! {
     #[test]
     fn any_path_is_read_without_harm(path in ".{0,80}") {

@@ -28,6 +28,7 @@ struct State {
     mounted: HashMap<PodUid, (Vec<String>, Option<Instant>)>,
     lame_duck: Vec<(GateReason, bool, Instant)>,
     announced: Vec<(GateReason, NodeEnding)>,
+    survive: bool,
     calls: Vec<KillCall>,
 }
 
@@ -92,6 +93,11 @@ impl FakeKiller {
         self.lock().mounted.insert(uid.clone(), (places, until));
     }
 
+    /// Every pod would run on through a soft-reboot.
+    pub fn all_survive(&self) {
+        self.lock().survive = true;
+    }
+
     /// Every call of [`PodKiller::lame_duck`], and when.
     pub fn lame_duck_calls(&self) -> Vec<(GateReason, bool, Instant)> {
         self.lock().lame_duck.clone()
@@ -151,6 +157,10 @@ impl PodKiller for FakeKiller {
             }],
             remark: None,
         }))
+    }
+
+    fn survives_soft_reboot(&self, _: &PodUid) -> bool {
+        self.lock().survive
     }
 
     fn running(&self) -> RunningPods {

@@ -18,16 +18,18 @@ const NEVER: &str = "never";
 const RUNTIMES: [&str; 3] = ["process", "systemd", "cri"];
 
 /// The pairs of node and runtime that are tried, each with the module of `tests/` that does.
-const TRIED: [(Recipe, &str, &str); 10] = [
+const TRIED: [(Recipe, &str, &str); 12] = [
     (Recipe { suite: Suite::Bookworm, flavour: Flavour::Plain }, "process", "shutdown"),
     (Recipe { suite: Suite::Bookworm, flavour: Flavour::Plain }, "systemd", "services"),
     (Recipe { suite: Suite::Bookworm, flavour: Flavour::Containerd }, "cri", "cri"),
     (Recipe { suite: Suite::Trixie, flavour: Flavour::Plain }, "process", "ways"),
+    (Recipe { suite: Suite::Trixie, flavour: Flavour::Plain }, "systemd", "ways"),
     (Recipe { suite: Suite::Trixie, flavour: Flavour::OwnKernel }, "process", "limits"),
     (Recipe { suite: Suite::Trixie, flavour: Flavour::OwnKernel }, "systemd", "limits"),
     (Recipe { suite: Suite::Trixie, flavour: Flavour::OwnKernelContainerd }, "cri", "cri"),
     (Recipe { suite: Suite::Trixie, flavour: Flavour::Emulated }, "process", "ways"),
     (Recipe { suite: Suite::Sid, flavour: Flavour::Plain }, "process", "ways"),
+    (Recipe { suite: Suite::Sid, flavour: Flavour::Plain }, "systemd", "ways"),
     (Recipe { suite: Suite::Sid, flavour: Flavour::OwnKernelContainerd }, "cri", "cri"),
 ];
 

@@ -3,22 +3,26 @@
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until};
-use winddown_shared::{Pod, ShutdownKind};
+use winddown_shared::{ON_REBOOT_ANNOTATION, Pod, ShutdownKind};
 
 use super::{Setup, secs, two_fields};
 use crate::tests::pod;
-use crate::{ON_REBOOT_ANNOTATION, Policy};
+use crate::{Outcome, PodEnd, Policy};
 
 /// One that asks to stay.
 fn asking(name: &str) -> Pod {
+    annotated(name, "restart")
+}
+
+fn annotated(name: &str, value: &str) -> Pod {
     let mut object = pod(name, None, None).object().clone();
     let annotations = object.metadata.annotations.get_or_insert_default();
-    annotations.insert(ON_REBOOT_ANNOTATION.into(), "restart".into());
+    annotations.insert(ON_REBOOT_ANNOTATION.into(), value.into());
     Pod::new(object).unwrap()
 }
 
 fn lets(namespace: &str) -> Policy {
-    two_fields(30, 10).with_in_place([namespace.to_owned()].into())
+    two_fields(30, 10).with_in_place([(namespace.to_owned(), true)].into())
 }
 
 /// The pods that stay when the node goes down in this way; the report and the requests agree.
@@ -82,5 +86,40 @@ async fn a_pod_that_may_stay_stays_on_a_reboot_and_fails_on_every_other_end() {
     }
     for kind in [ShutdownKind::PowerOff, ShutdownKind::Halt, ShutdownKind::Unknown] {
         assert!(staying(lets(&namespace), kind).await.is_empty(), "{kind:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_survives_a_soft_reboot_is_not_asked_and_is_on_no_other_way_down() {
+    use ShutdownKind::{Kexec, PowerOff, Reboot, SoftReboot, Unknown};
+    let namespace = pod("db", None, None).namespace().to_string();
+    let asked = async |pods: [Pod; 2], kind, can: bool| {
+        let mut node = Setup::with(pods).policy(lets(&namespace)).start();
+        if can {
+            node.killer.all_survive();
+        }
+        node.login.fake.modify(|state| state.kind = kind);
+        node.prepare();
+        node.released().await;
+        let report = node.reports().pop().unwrap();
+        assert_eq!(report.outcome, Outcome::Clean, "{kind:?}");
+        let pods = report.groups.iter().flat_map(|group| &group.pods);
+        let survived: Vec<_> = pods
+            .filter(|pod| pod.end == PodEnd::Survives)
+            .map(|pod| (pod.name.clone(), pod.asked))
+            .collect();
+        let calls = node.killer.calls();
+        let mut asked: Vec<_> = calls.iter().map(|call| call.pod.name().to_string()).collect();
+        asked.sort();
+        (asked, survived)
+    };
+    let pods = || [annotated("db", "survive"), asking("web")];
+    let (ended, survived) = asked(pods(), SoftReboot, true).await;
+    assert_eq!((ended, survived), (vec!["web".to_owned()], vec![("db".to_owned(), None)]));
+    for (kind, can) in
+        [(SoftReboot, false), (Reboot, true), (Kexec, true), (PowerOff, true), (Unknown, true)]
+    {
+        let (ended, survived) = asked(pods(), kind, can).await;
+        assert_eq!((ended.len(), survived.len()), (2, 0), "{kind:?}, can: {can}");
     }
 }

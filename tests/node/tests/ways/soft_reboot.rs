@@ -3,12 +3,14 @@
 
 use std::time::Duration;
 
+use serde_json::{Value, json};
 use winddown_node_tests::scenario::{GROUPS, SOON, Scenario, Setup, TestResult, seven_pods};
-use winddown_node_tests::{Suite, on_each_release};
+use winddown_node_tests::{Suite, TestPod, on_each_release};
 
 on_each_release!(since 257, a_soft_reboot_ends_all_pods_in_order_and_they_come_back: announced);
 on_each_release!(since 257, a_soft_reboot_past_logind_ends_all_pods_in_order: past_logind);
 on_each_release!(since 257, a_soft_reboot_of_which_the_kind_was_not_learned_is_not_called_off: not_learned);
+on_each_release!(since 257, a_pod_that_may_survive_a_soft_reboot_runs_on_as_the_same_process: survives);
 on_each_release!(since 257, a_lock_that_systemd_keeps_over_a_soft_reboot_is_one_lock_afterwards: kept);
 
 async fn announced(test: &str, suite: Suite) -> TestResult {
@@ -25,6 +27,109 @@ async fn not_learned(test: &str, suite: Suite) -> TestResult {
 
 async fn kept(test: &str, suite: Suite) -> TestResult {
     reboots_softly(test, suite, &KEPT).await
+}
+
+/// Namespaces whose pods may survive, and a pod that asks to.
+const MAY_SURVIVE: &str = "rebootInPlace: [{namespace: default, survive: true}]\n";
+
+fn install_survivor(scenario: &Scenario, pod: &TestPod) -> TestResult {
+    let mut manifest: Value = serde_json::from_str(&pod.manifest())?;
+    manifest["metadata"]["annotations"] = json!({"winddown.dev/on-reboot": "survive"});
+    // Its log is written on through the soft reboot.
+    manifest["spec"]["containers"].as_array_mut().ok_or("no containers")?.push(json!({
+        "name": "clock", "image": "host",
+        "command": ["/bin/sh", "-c", "trap 'exit 0' TERM; while :; do cut -d. -f1 /proc/uptime; sleep 1 & wait $!; done"],
+    }));
+    let path = format!("/etc/winddown/pods/{}.json", pod.name);
+    Ok(scenario.node.write(&path, manifest.to_string(), 0o644)?)
+}
+
+async fn survives(test: &str, suite: Suite) -> TestResult {
+    let (db, web) = (TestPod::new("db", 0, 100), TestPod::new("web", 0, 100));
+    let setup = Setup { suite, more: MAY_SURVIVE.to_owned(), ..Setup::default() };
+    let pods = vec![db.clone(), web];
+    let Some(mut scenario) = Scenario::with_services_as(test, pods, &setup).await? else {
+        return Ok(());
+    };
+    install_survivor(&scenario, &db)?;
+    scenario.node.run(&["systemctl", "enable", "winddown"]).await?;
+    scenario.start().await?;
+    let plan = scenario.text(&["plan", "shutdown"]).await?;
+    assert!(plan.contains("a soft-reboot these survive: default/db-"), "{plan}");
+    let pid = scenario.logs()["db"].starts[0].1.to_string();
+    // Its start in clock ticks since the boot of the kernel.
+    let started = ["cut", "-d", " ", "-f", "22", &format!("/proc/{pid}/stat")];
+    let before = scenario.node.run(&started).await?;
+
+    scenario.node.run(&["systemctl", "soft-reboot"]).await?;
+    let again = async || scenario.logs()["web"].starts.len() == 2;
+    let waited = scenario.node.wait_until("the other pod to be back", SOON * 2, again).await;
+    if let Err(error) = waited {
+        let journal = scenario.node.journal(&["--lines=80"]).await.unwrap_or_default();
+        return Err(format!("{error}\n{:?}\n{journal}", scenario.logs()).into());
+    }
+    scenario.lock_is_back().await?;
+    scenario.node.exec(&["systemctl", "is-system-running", "--wait"], SOON).await?;
+    assert_eq!(scenario.node.run(&started).await?, before, "it is the same process");
+    let log = scenario.logs()["db"].clone();
+    assert_eq!((log.starts.len(), log.terms.len()), (1, 0), "{log:?}");
+    // User space has been up for less time than the process.
+    let ticks: u64 = before.trim().parse()?;
+    let property = "--property=UserspaceTimestampMonotonic";
+    let space = scenario.node.run(&["systemctl", "show", "--value", property]).await?;
+    let (process, space) =
+        (Duration::from_millis(ticks * 10), Duration::from_micros(space.trim().parse()?));
+    println!("{test}: process {pid} began {process:?} after the kernel, user space {space:?}");
+    assert!(process < space, "{process:?} {space:?}");
+    scenario.all_pods_are("Running").await?;
+    let status = scenario.status().await?;
+    let pods = status["pods"].as_array().into_iter().flatten();
+    for pod in pods.filter(|pod| pod["name"].as_str().is_some_and(|name| name.starts_with("db"))) {
+        assert_eq!((&pod["restarts"], &pod["ready"]), (&json!(0), &json!(true)), "{pod:#}");
+    }
+    let report = scenario.newest_report()?;
+    assert_eq!(
+        (&report["nodeAction"], &report["outcome"]),
+        (&"softReboot".into(), &"clean".into())
+    );
+    let text = scenario.text(&["report"]).await?;
+    println!("{plan}\n{text}");
+    assert!(text.contains("survived the soft-reboot"), "{text}");
+    // What it says still gets into its log, in which no second is missing.
+    let seconds = "cat /var/log/winddown/default_db*/clock/0.log | cut -d ' ' -f 4";
+    let seconds = async || scenario.node.run(&["sh", "-c", seconds]).await;
+    let so_far = seconds().await?.lines().count();
+    let more = async || seconds().await.is_ok_and(|text| text.lines().count() > so_far + 1);
+    scenario.node.wait_until("the log to go on", SOON, more).await?;
+    let said: Vec<u64> = seconds().await?.lines().filter_map(|line| line.parse().ok()).collect();
+    assert!(said.windows(2).all(|pair| pair[1] - pair[0] <= 3), "{said:?}");
+
+    scenario.power_off().await?;
+    scenario.wait_off(Duration::from_secs(40)).await?;
+    let log = scenario.logs()["db"].clone();
+    assert_eq!((log.starts.len(), log.terms.len(), log.exits.len()), (1, 1, 1), "{log:?}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_pod_that_would_survive_is_refused_where_systemd_cannot_let_it() -> TestResult {
+    let test = "a_pod_that_would_survive_is_refused_where_systemd_cannot_let_it";
+    let setup = Setup { suite: Suite::Bookworm, more: MAY_SURVIVE.to_owned(), ..Setup::default() };
+    let db = TestPod::new("db", 0, 100);
+    let Some(scenario) = Scenario::with_services_as(test, vec![db.clone()], &setup).await? else {
+        return Ok(());
+    };
+    install_survivor(&scenario, &db)?;
+    scenario.node.run(&["systemctl", "start", "winddown"]).await?;
+    let refused = async || {
+        let text = scenario.text(&["status", "-o", "wide"]).await.unwrap_or_default();
+        text.contains("systemd 252 ends all services at a soft-reboot: use 257 or later")
+    };
+    let waited = scenario.node.wait_until("the pod to be refused", SOON, refused).await;
+    let text = scenario.text(&["status"]).await?;
+    println!("{text}");
+    waited.map_err(|error| format!("{error}\n{text}"))?;
+    Ok(())
 }
 
 /// How the soft reboot is begun, and what the report says of it.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio::time::{Instant, timeout};
 use winddown_runtimes::systemd::SystemdRuntime;
-use winddown_shared::{Grace, Runtime as _, RuntimeError};
+use winddown_shared::{Grace, ON_REBOOT_ANNOTATION, Pod, Runtime as _, RuntimeError};
 
 use crate::bed::{
     Act, PATIENCE, POLITE, eventually, exit_of, is_running, pod, run, secs, status_until, stop,
@@ -161,6 +161,61 @@ async fn a_failing_container_that_was_not_ended_is_ended_when_the_service_manage
     let seen = sync_until(&runtime, &pod, |c| c[0].restart_count == 1 && is_running(&c[0])).await;
     assert_eq!(seen[0].last_exit.as_ref().unwrap().exit_code, 137);
     stop(&runtime, &pod, 5).await;
+    nothing_loaded(&stage.units).await;
+}
+
+#[tokio::test]
+async fn a_pod_survives_a_soft_reboot_if_it_asks_may_and_was_started_so() {
+    let stage = Services::set().await;
+    let annotated = |name: &str, value: Option<&str>| {
+        let spec = json!({"containers": [stage.container("main", POLITE)]});
+        let mut object = pod(name, &spec).object().clone();
+        let value = value.map(|value| (ON_REBOOT_ANNOTATION.to_owned(), value.to_owned()));
+        object.metadata.annotations = Some(value.into_iter().collect());
+        Pod::new(object).unwrap()
+    };
+    let asks = annotated("asks", Some("survive"));
+    let others = [annotated("restarts", Some("restart")), annotated("silent", None)];
+    let mut config = stage.config();
+    config.next_root = stage.dir().join("nextroot");
+    let before = SystemdRuntime::open(config.clone(), stage.units.clone()).await.unwrap();
+    let early = annotated("early", Some("survive"));
+    stage.up(&before, &early).await;
+    drop(before);
+
+    config.survivors.namespaces.insert("default".to_owned());
+    for adopted in [false, true] {
+        let runtime = SystemdRuntime::open(config.clone(), stage.units.clone()).await.unwrap();
+        for pod in [&asks].into_iter().chain(&others) {
+            stage.up(&runtime, pod).await;
+        }
+        assert!(runtime.survives_soft_reboot(asks.uid()), "adopted: {adopted}");
+        for pod in others.iter().chain([&early]) {
+            assert!(!runtime.survives_soft_reboot(pod.uid()), "{}", pod.name());
+        }
+        assert!(!runtime.survives_soft_reboot(pod("unknown", &one(&sh("true"))).uid()));
+        std::fs::create_dir(&config.next_root).unwrap();
+        assert!(
+            !runtime.survives_soft_reboot(asks.uid()),
+            "the old root would be left to it alone"
+        );
+        std::fs::remove_dir(&config.next_root).unwrap();
+    }
+
+    config.survivors.impossible =
+        Some("systemd 252 ends all services at a soft-reboot: use 257 or later".to_owned());
+    let runtime = SystemdRuntime::open(config, stage.units.clone()).await.unwrap();
+    let error = runtime.sync_pod(&annotated("late", Some("survive"))).await.unwrap_err();
+    let said = error.to_string();
+    assert!(
+        said.contains("systemd 252 ends all services at a soft-reboot: use 257 or later"),
+        "{said}"
+    );
+    assert!(said.contains("metadata.annotations[winddown.dev/on-reboot]"), "{said}");
+    runtime.supports(&others[0]).unwrap();
+    for pod in others.iter().chain([&asks, &early]) {
+        stop(&runtime, pod, 20).await;
+    }
     nothing_loaded(&stage.units).await;
 }
 
