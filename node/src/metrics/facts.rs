@@ -254,7 +254,7 @@ impl NodeFacts {
         ];
         let known = all.into_iter().filter_map(|(kind, bytes)| Some(([("kind", kind)], bytes?)));
         let help = "Swap of the node in bytes, the memory that zswap takes, and what zswap holds.";
-        out.gauges("winddown_swap_bytes", help, &known.collect::<Vec<_>>())
+        out.gauges("winddown_swap", help, &known.collect::<Vec<_>>())
     }
 
     /// Nothing where nothing is watched, or while nothing was measured.

@@ -158,13 +158,13 @@ pub(crate) async fn cluster_parts(state: &Path, kubeconfig: &str) -> Cluster {
     }
 }
 
-/// 1 GiB of memory, of which 900 MiB are available, and pods that use nothing.
+/// 1 GiB of memory, of which 900 MiB are available, half of 512 MiB of swap, and pods that use nothing.
 fn measured(state: &TempDir) -> PressureSource {
     let (proc, cgroup) = (state.path().join("proc"), state.path().join("cgroup"));
     std::fs::create_dir_all(&proc).unwrap();
     std::fs::create_dir_all(&cgroup).unwrap();
-    let memory =
-        "MemTotal: 1048576 kB\nMemFree: 921600 kB\nMemAvailable: 921600 kB\nInactive(file): 0 kB\n";
+    let memory = "MemTotal: 1048576 kB\nMemFree: 921600 kB\nMemAvailable: 921600 kB\nInactive(file): 0 kB\n\
+         SwapTotal: 524288 kB\nSwapFree: 262144 kB\nZswap: 1024 kB\nZswapped: 4096 kB\n";
     std::fs::write(proc.join("meminfo"), memory).unwrap();
     let places = UsagePlaces { proc, cgroup, ..UsagePlaces::of_host(state.path()) };
     PressureSource { places, runtime: Arc::new(NoFigures) }
