@@ -65,19 +65,14 @@ pub fn plan(plan: &ShutdownPlan, view: &View) -> String {
             time.unwrap_or_default()
         ));
     }
-    let stay: [(&str, fn(&PlannedPod) -> bool); 2] = [
-        ("after a reboot these start again here", |pod| pod.stays_on_reboot),
-        ("a soft-reboot these survive", |pod| pod.survives_soft_reboot),
+    let stay = [
+        ("after a reboot these start again here", named(plan, |pod| pod.stays_on_reboot)),
+        ("a soft-reboot these survive", named(plan, |pod| pod.survives_soft_reboot)),
     ];
-    for (what, stays) in stay {
-        let pods = plan.groups.iter().flat_map(|group| &group.pods).filter(|pod| stays(pod));
-        let names: Vec<_> =
-            pods.map(|pod| format!("{}/{}", clean(&pod.namespace), clean(&pod.name))).collect();
-        if !names.is_empty() {
-            let line = format!("{what}: {}", names.join(", "));
-            text.push('\n');
-            text.push_str(&hanging(&line, view.width, "", 2));
-        }
+    for (what, names) in stay.iter().filter(|(_, names)| !names.is_empty()) {
+        let line = format!("{what}: {names}");
+        text.push('\n');
+        text.push_str(&hanging(&line, view.width, "", 2));
     }
     let mut warnings = String::new();
     for warning in &plan.warnings {
@@ -88,6 +83,13 @@ pub fn plan(plan: &ShutdownPlan, view: &View) -> String {
         text.push_str(&warnings);
     }
     text
+}
+
+/// The pods of a plan of which this holds.
+fn named(plan: &ShutdownPlan, holds: impl Fn(&PlannedPod) -> bool) -> String {
+    let pods = plan.groups.iter().flat_map(|group| &group.pods).filter(|pod| holds(pod));
+    let names = pods.map(|pod| format!("{}/{}", clean(&pod.namespace), clean(&pod.name)));
+    names.collect::<Vec<_>>().join(", ")
 }
 
 /// A line per group and per pod in it, for plans of pods that have nothing but names.
