@@ -30,6 +30,7 @@ pub mod document;
 mod image;
 mod installation;
 mod journal;
+pub mod kubelet;
 mod node;
 pub mod packages;
 pub mod platforms;

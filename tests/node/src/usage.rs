@@ -50,6 +50,16 @@ impl Watch {
     }
 }
 
+/// What the threads that a process has now have used since their start.
+pub fn since_start(pid: u32) -> Used {
+    let mut sum = Used::default();
+    for (_, used) in threads(pid) {
+        sum.cpu += used.cpu;
+        sum.wake_ups += used.wake_ups;
+    }
+    sum
+}
+
 /// What each thread of a process has used since its start; nothing for a process that is gone.
 fn threads(pid: u32) -> Vec<(u32, Used)> {
     let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();

@@ -11,6 +11,7 @@ use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::Api;
 use kube::api::{DeleteParams, PostParams};
 use serde_json::{Value, json};
+use winddown_node_tests::kubelet::{self, KUBECONFIG, KUBELET, STATIC_PODS};
 use winddown_node_tests::scenario::{GROUPS, Scenario, Setup, TestResult};
 use winddown_node_tests::{Bridge, PodLog, Process, TestPod, read_pod_log};
 
@@ -18,8 +19,6 @@ use crate::RealApi;
 use crate::proxy::{Proxy, Way};
 use crate::server::HOUR;
 
-/// Where the kubelet's credentials are, which the agent uses as well.
-const KUBECONFIG: &str = "/var/lib/kubelet/kubeconfig";
 /// How long the kubelet may take to run all pods.
 const RUNS: Duration = Duration::from_secs(300);
 /// Pods with a volume that the kubelet mounts, where that is asked for: one with a group behind it, and the last.
@@ -161,7 +160,7 @@ winddown uninstall; rm -r /etc/winddown";
 
     /// The kubelet's process.
     pub(crate) fn kubelet(&self) -> TestResult<Process> {
-        let mut found = self.scenario.node.processes_with("/usr/local/bin/kubelet");
+        let mut found = self.scenario.node.processes_with(KUBELET);
         found.pop().map(|(process, _)| process).ok_or_else(|| "the kubelet has no process".into())
     }
 
@@ -176,7 +175,6 @@ winddown uninstall; rm -r /etc/winddown";
 
     async fn start_kubelet(&self, program: &Path, ends: Ends, seconds: [u32; 3]) -> TestResult {
         let node = &self.scenario.node;
-        node.install(program, "/usr/local/bin/kubelet")?;
         let user = format!("system:node:{}", self.node);
         let issued = self.api.authority.client(&user, &["system:nodes"], HOUR);
         for (name, text) in [
@@ -191,14 +189,7 @@ winddown uninstall; rm -r /etc/winddown";
             "client-key": "/var/lib/kubelet/node.key",
         });
         node.write(KUBECONFIG, self.kubeconfig(&user), 0o600)?;
-        node.write(
-            "/var/lib/kubelet/config.yaml",
-            configuration(ends, seconds).to_string(),
-            0o644,
-        )?;
-        node.write("/etc/systemd/system/kubelet.service", UNIT, 0o644)?;
-        node.run(&["sh", "-ec", PREPARE]).await?;
-        node.run(&["systemctl", "daemon-reload"]).await?;
+        node.install_kubelet(program, &configuration(ends, seconds)).await?;
         node.run(&["systemctl", "start", "kubelet"]).await?;
         Ok(())
     }
@@ -245,9 +236,8 @@ winddown uninstall; rm -r /etc/winddown";
 
     /// Does what `winddown install --companion` says is to be done.
     pub(crate) async fn leave_pods_to_winddown(&self) -> TestResult {
-        let text = configuration(Ends::Winddown, [0; 3]).to_string();
         let node = &self.scenario.node;
-        node.write("/var/lib/kubelet/config.yaml", text, 0o644)?;
+        node.configure_kubelet(&configuration(Ends::Winddown, [0; 3]))?;
         let before = self.ready_at().await;
         node.run(&["systemctl", "restart", "kubelet"]).await?;
         // Until it has looked at its pods it ends none: seconds on a busy machine.
@@ -306,7 +296,7 @@ winddown uninstall; rm -r /etc/winddown";
         manifest["spec"]["priorityClassName"] = json!("system-node-critical");
         manifest["spec"]["priority"] = json!(2_000_001_000);
         self.scenario.node.write(
-            "/etc/kubernetes/manifests/static-0.yaml",
+            &format!("{STATIC_PODS}/static-0.yaml"),
             manifest.to_string(),
             0o600,
         )?;
@@ -397,36 +387,9 @@ winddown uninstall; rm -r /etc/winddown";
     }
 }
 
-const UNIT: &str = "[Service]\nExecStart=/usr/local/bin/kubelet --config=/var/lib/kubelet/config.yaml \
-    --kubeconfig=/var/lib/kubelet/kubeconfig --v=2\nRestart=always\nRestartSec=10\n";
-
-/// A kubelet takes the address of the default route, and wants these settings of the kernel, which are the
-/// host's here and cannot be written.
-const PREPARE: &str = "ip link add kubelet0 type bridge
-ip address add 10.99.0.1/24 dev kubelet0
-ip link set kubelet0 up
-ip route add default dev kubelet0
-for setting in vm/overcommit_memory=1 kernel/panic=10 kernel/panic_on_oops=1 \
-    kernel/keys/root_maxkeys=1000000 kernel/keys/root_maxbytes=25000000; do
-    file=/run/$(basename ${setting%=*})
-    echo ${setting#*=} >$file
-    mount --bind $file /proc/sys/${setting%=*}
-done";
-
 fn configuration(ends: Ends, seconds: [u32; 3]) -> Value {
-    let mut configuration = json!({
-        "apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration",
-        "failCgroupV1": false, "cgroupDriver": "cgroupfs", "cgroupsPerQOS": false,
-        "enforceNodeAllocatable": [], "failSwapOn": false, "localStorageCapacityIsolation": false,
-        "containerRuntimeEndpoint": "unix:///run/containerd/containerd.sock",
-        "staticPodPath": "/etc/kubernetes/manifests", "resolvConf": "/etc/resolv.conf",
-        "authentication": {"anonymous": {"enabled": false}, "webhook": {"enabled": false},
-            "x509": {"clientCAFile": "/var/lib/kubelet/ca.crt"}},
-        "authorization": {"mode": "AlwaysAllow"},
-        // The disk is the host's, and may be as full as it likes.
-        "evictionHard": {"memory.available": "50Mi"}, "imageGCHighThresholdPercent": 100,
-        "maxPods": 120,
-    });
+    let mut configuration = kubelet::configuration();
+    configuration["authentication"]["x509"] = json!({"clientCAFile": "/var/lib/kubelet/ca.crt"});
     if ends == Ends::Kubelet {
         let groups = GROUPS.iter().zip(seconds);
         let group = |(priority, seconds)| json!({"priority": priority, "shutdownGracePeriodSeconds": seconds});
