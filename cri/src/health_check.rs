@@ -6,6 +6,7 @@ use std::time::Duration;
 use tokio::time::sleep;
 use winddown_shared::error_chain;
 
+use super::client::CallError;
 use super::health::{CriHealth, note_gone, read};
 use super::{Context, api, list};
 
@@ -24,8 +25,12 @@ pub(super) async fn follow(context: Arc<Context>) {
     loop {
         let before = context.health.borrow().clone();
         context.client.forget_losses();
-        let now = look(&context, &before).await;
+        let mut now = look(&context, &before).await;
         let is_back = now.reachable && !before.reachable;
+        if now.version.is_empty() {
+            // A listing may have asked meanwhile.
+            now.version.clone_from(&context.health.borrow().version);
+        }
         if now != before {
             log_change(&before, &now);
             context.health.send_replace(now.clone());
@@ -73,8 +78,8 @@ async fn look(context: &Context, before: &CriHealth) -> CriHealth {
             let mut now = read(&conditions);
             let is_back = !before.reachable;
             now.epoch = before.epoch + u64::from(is_back);
-            now.version = match is_back {
-                true => version(context).await.unwrap_or_default(),
+            now.version = match is_back || before.version.is_empty() {
+                true => version(context).await.unwrap_or_else(|_| before.version.clone()),
                 false => before.version.clone(),
             };
             now
@@ -88,9 +93,22 @@ async fn look(context: &Context, before: &CriHealth) -> CriHealth {
     }
 }
 
-async fn version(context: &Context) -> Option<String> {
-    let answer = context.client.version(api::VersionRequest { version: "v1".to_owned() }).await;
-    answer.ok().map(|v| format!("{} {}", v.runtime_name, v.runtime_version))
+/// Asks for the runtime's name if it has not told it yet: with it begin the ids of containers that others read.
+///
+/// # Errors
+/// The runtime did not answer.
+pub(super) async fn know_name(context: &Context) -> Result<(), CallError> {
+    if context.health.borrow().version.is_empty() {
+        let version = version(context).await?;
+        context.health.send_modify(|health| health.version = version);
+    }
+    Ok(())
+}
+
+async fn version(context: &Context) -> Result<String, CallError> {
+    let asked = api::VersionRequest { version: "v1".to_owned() };
+    let answer = context.client.version(asked).await?;
+    Ok(format!("{} {}", answer.runtime_name, answer.runtime_version))
 }
 
 fn log_change(before: &CriHealth, now: &CriHealth) {

@@ -139,6 +139,9 @@ pub(crate) struct Context {
     adopted: AtomicBool,
     /// Held by who looks at what is there, with when the last look failed and why.
     adopting: tokio::sync::Mutex<Option<(Instant, RuntimeError)>>,
+    /// Held while everything is listed: a second listing would leave the pods that the first has just found to it, and
+    /// be done before it is known what runs in them.
+    listing: tokio::sync::Mutex<()>,
 }
 
 impl CriRuntime {
@@ -341,6 +344,7 @@ impl Context {
             failed: Mutex::default(),
             adopted: AtomicBool::new(false),
             adopting: tokio::sync::Mutex::default(),
+            listing: tokio::sync::Mutex::default(),
             config,
             client,
         }
@@ -402,7 +406,7 @@ impl Context {
         self.adopted.store(true, Ordering::Release);
     }
 
-    /// The prefix of the runtime's container ids: `containerd`, `cri-o`.
+    /// The prefix of the runtime's container ids: `containerd`, `cri-o`. It is known once containers are.
     fn scheme(&self) -> String {
         let health = self.health.borrow();
         health.version.split(' ').next().filter(|name| !name.is_empty()).unwrap_or("cri").to_owned()

@@ -10,7 +10,7 @@ use winddown_shared::{PodUid, PodUidMap, RuntimeError, error_chain};
 
 use super::labels::{self, ContainerFacts};
 use super::pod::{self, Container, Dead, PodEntry, PodState, Sandbox};
-use super::{Context, api, dirs, exits, health, observe};
+use super::{Context, api, dirs, exits, health, health_check, observe};
 
 /// Containers whose state is asked for at the same time.
 pub(super) const PARALLEL: usize = 8;
@@ -45,10 +45,15 @@ pub(super) async fn follow(context: Arc<Context>) {
 /// # Errors
 /// The runtime did not answer; what is known stays as it is.
 pub(super) async fn list_all(context: &Arc<Context>) -> Result<(), RuntimeError> {
+    let _turn = context.listing.lock().await;
     let before: HashMap<PodUid, u64> = {
         let pods = context.pods.lock();
         pods.iter().map(|(uid, entry)| (uid.clone(), entry.lock().starts)).collect()
     };
+    health_check::know_name(context).await.map_err(|error| {
+        health::note_unreachable(context, &error);
+        error.during("asking the container runtime for its name")
+    })?;
     let mut listed = list(context, labels::managed()).await?;
     let mut entries = Vec::new();
     for (uid, &starts) in &before {
@@ -120,7 +125,11 @@ async fn list(
 
 /// Enters a listing of one pod that was asked for when `starts` starts had begun, and asks about what
 /// it does not tell. A pod of which something was started since is left alone: the listing is too old.
+/// Of two listings the second waits for the answers to the first: it would find nothing to ask about,
+/// and take for known what is not.
 async fn take(context: &Arc<Context>, entry: Arc<PodEntry>, starts: u64, listed: Listed) {
+    let asking = Arc::clone(&entry.lock().own.asking);
+    let _turn = asking.lock().await;
     let (news, lost, has_lost_sandbox) = {
         let mut state = entry.lock();
         if state.starting > 0 || state.starts != starts {

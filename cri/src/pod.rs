@@ -27,6 +27,8 @@ pub(crate) struct Sandboxes {
     pub(crate) all: Vec<Sandbox>,
     /// A call that makes something was not answered: only a listing tells what there is.
     pub(crate) unsure: bool,
+    /// Held while the runtime is asked about the runs that a listing has: until then nothing says that they run.
+    pub(crate) asking: Arc<tokio::sync::Mutex<()>>,
     /// What it asks for and goes on without.
     pub(crate) ignored: Vec<UnsupportedField>,
     /// Its directories and volumes are in place.

@@ -11,8 +11,9 @@ use winddown_shared::{
     WallClock, error_chain,
 };
 
-/// How long a condition may take to become true on a loaded machine.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(40);
+/// How long a condition may take to become true. An emulated machine that shares its processors may let a whole call to
+/// the container runtime time out, which then is tried again.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
 /// What containers run: `act RUN CODE STOP STOP_CODE [GATE]`. Runs for RUN seconds (or `forever`) and
 /// exits with CODE; asked to end, takes STOP seconds (or `never` does) and exits with STOP_CODE. `gate`

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, sleep, timeout};
 use winddown_cri::CriRuntime;
 use winddown_runtimes_tests::Fault;
 use winddown_shared::{Runtime as _, error_chain};
@@ -65,4 +65,42 @@ async fn pods_that_wait_for_a_runtime_that_hangs_at_the_start_wait_once() {
     assert!(asked.iter().all(Result::is_err));
     // One after the other they would wait for ten.
     assert!(began.elapsed() < secs(9), "{:?}", began.elapsed());
+}
+
+#[tokio::test]
+async fn ids_begin_with_the_runtimes_name_also_of_a_runtime_that_told_it_late() {
+    let stage = Fake::set().await;
+    let first = stage.open_now().await;
+    let web = polite("web");
+    run(&first, &web).await;
+    let id = first.pod_status(web.uid()).await.unwrap().containers.remove(0).id;
+    drop(first);
+    stage.cri.script("Version", 2, Fault::Error("not yet"));
+    let next = CriRuntime::open(stage.config()).await.unwrap();
+    // Unknown is not said to be something else.
+    let told = loop {
+        if let Ok(status) = next.pod_status(web.uid()).await {
+            break status.containers[0].id.clone();
+        }
+    };
+    assert_eq!(told, id);
+}
+
+#[tokio::test]
+async fn while_two_listings_are_under_way_no_container_that_runs_counts_as_ended() {
+    let stage = Fake::set().await;
+    let first = stage.open_now().await;
+    let web = polite("web");
+    run(&first, &web).await;
+    drop(first);
+    // The second has nothing new to ask about while the first still asks.
+    stage.cri.script("ContainerStatus", 100, Fault::Slow(Duration::from_millis(300)));
+    let next = CriRuntime::open(stage.config()).await.unwrap();
+    let asked = (0..20).map(async |n| {
+        sleep(Duration::from_millis(10 * n)).await;
+        next.list_pods().await.unwrap()
+    });
+    for listed in join_all(asked).await {
+        assert_eq!((listed.len(), listed[0].running), (1, true));
+    }
 }
