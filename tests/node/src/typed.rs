@@ -78,10 +78,13 @@ pub async fn enter_all<'a>(
 /// It failed or said something else.
 pub async fn enter(node: &mut Node, command: &Typed) -> TestResult {
     let in_home = format!("cd {HOME} && {}", command.line);
-    let (mut said, mut last) = (String::new(), String::new());
+    let (mut said, mut last, mut succeeded) = (String::new(), String::new(), false);
     let asked = async || match node.exec(&["sh", "-c", &in_home], COMMAND).await {
         Ok(output) => {
-            let verdict = command.judge(output.status.code(), &output.stdout);
+            succeeded = output.status.success();
+            // A page shows what a terminal does. What fails says why on its standard error.
+            let shown = if output.stdout.is_empty() { &output.stderr } else { &output.stdout };
+            let verdict = command.judge(output.status.code(), shown);
             last =
                 verdict.as_ref().err().map(|e| format!("{e}{}", output.stderr)).unwrap_or_default();
             said = output.stdout;
@@ -97,7 +100,7 @@ pub async fn enter(node: &mut Node, command: &Typed) -> TestResult {
     if !last.is_empty() || waited.is_err() {
         return Err(last.into());
     }
-    if command.line.contains("reboot") {
+    if succeeded && command.line.contains("reboot") {
         let off = node.wait_off(POWER_OFF).await?;
         if off.code() != Some(Node::REBOOTED) {
             return Err(format!("the node went down with {off}: {}", node.console()).into());

@@ -10,6 +10,9 @@ mod limits;
 mod operator;
 mod ordering;
 mod packages;
+#[path = "../../../programs/tests/docs/page.rs"]
+#[allow(dead_code, clippy::expect_used, reason = "made for the tests of the pages themselves")]
+mod page;
 mod preemption;
 mod reboots_in_a_row;
 mod services;

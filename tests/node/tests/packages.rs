@@ -7,9 +7,6 @@
 mod contents;
 mod image;
 mod life;
-#[path = "../../../programs/tests/docs/page.rs"]
-#[allow(dead_code, clippy::expect_used, reason = "made for the tests of the pages themselves")]
-mod page;
 mod readme;
 mod rpm;
 mod walkthroughs;

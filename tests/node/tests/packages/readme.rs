@@ -13,7 +13,7 @@ use winddown_node_tests::scenario::TestResult;
 use winddown_node_tests::typed::{HOME, Typed, enter_all, prepare};
 use winddown_node_tests::{Flavour, Node, base_or_skip, in_long_form, of_this_test, programs};
 
-use crate::packages::page::{self, Block, Page};
+use crate::page::{self, Block, Page};
 
 /// Room that no check finds small.
 pub(super) const DISK: u64 = 4 << 30;

@@ -12,7 +12,7 @@ use winddown_node_tests::typed::{COMMAND, HOME, Typed, enter, enter_all, prepare
 use winddown_node_tests::{Flavour, Node, base_or_skip, programs};
 
 use super::readme::{DISK, commands, save_files};
-use crate::packages::page::Page;
+use crate::page::Page;
 
 const PAGE: &str = "docs/tutorials/beside-a-kubelet.md";
 const STAND_IN: &str = "#!/bin/sh\nsleep infinity & wait\n";
