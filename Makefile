@@ -111,12 +111,13 @@ beside-kubelet: ## Write the table of docs/companion.md: winddown and the kubele
 	@WINDDOWN_LONG=1 WINDDOWN_WRITE_PAGES=1 WINDDOWN_PROGRAMS=$(abspath $(TARGET))/release $(CARGO) test --quiet \
 		--package winddown-cluster-tests --test real_apiserver -- --nocapture every_scene
 
-bench: ## Measure everything beside targets and kubelet; INTO=benches/notebook.md keeps it, CHECK=1 fails for a missed target
+bench: ## Measure everything that has a target (WINDDOWN_KUBELET=…, RUNS=3); WRITE=1 keeps the tables, CHECK=1 fails for a missed target
 	@tests/node/packages.sh test
 	@$(CARGO) build --quiet --profile dist --locked --package winddown
 	@$(CARGO) build --quiet --profile dist --locked --package winddown-bench
-	@ended=0; for what in all planners kills scaling processes fleet; do \
-		$(BENCH) $$what $(if $(INTO),--into $(INTO)) $(if $(CHECK),--check) || ended=1; done; exit $$ended
+	@ended=0; with='$(if $(WRITE),--into docs/performance.md --into benches/notebook.md) $(if $(CHECK),--check)'; \
+	$(BENCH) all --runs $(or $(RUNS),3) --kubelet "$$WINDDOWN_KUBELET" --choices "$$WINDDOWN_KUBELET_CHOICES" $$with || ended=1; \
+	for what in planners kills scaling processes fleet; do $(BENCH) $$what $$with || ended=1; done; exit $$ended
 
 bench-cri: ## Containers alone: real containerd and logind on a disposable node (needs root)
 	@tests/node/packages.sh test

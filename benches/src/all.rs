@@ -19,7 +19,9 @@ pub(crate) async fn measure(options: &Options) -> Said {
             .and_then(|measured| measured.map_err(|error| error.to_string()))
             .map(|table| ("workers", table))
             .map_err(own("workers")),
-        preemption::measure().map(|table| ("preemption", table)).map_err(own("preemption")),
+        preemption::measure(options.choices.as_deref())
+            .map(|table| ("preemption", table))
+            .map_err(own("preemption")),
         agent(options)
             .await
             .map(|table| ("agent", table))

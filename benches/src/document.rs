@@ -1,29 +1,49 @@
-//! Tables where people read them: benches/notebook.md.
+//! Tables where people read them: docs/performance.md and benches/notebook.md.
 
-use std::path::Path;
+use std::process::Command;
 
 const END: &str = "<!-- end -->";
 
-/// Puts `text` between `<!-- winddown-bench COMMAND -->` and `<!-- end -->` of a document.
+/// Puts `text` between `<!-- winddown-bench COMMAND -->` and `<!-- end -->` of each document that has that place.
 ///
 /// # Errors
-/// The document cannot be read or written, or has no such place.
-pub(crate) fn replace(path: &Path, command: &str, text: &str) -> Result<(), String> {
-    let failed = |what: &str| format!("{}: {what}", path.display());
-    let old = std::fs::read_to_string(path).map_err(|error| failed(&error.to_string()))?;
-    let new = replaced(&old, command, text)
-        .ok_or_else(|| failed(&format!("no place for the tables of {command}")))?;
-    std::fs::write(path, new).map_err(|error| failed(&error.to_string()))
+/// A document cannot be read or written, or none has such a place.
+pub(crate) fn replace(paths: &[String], command: &str, text: &str) -> Result<(), String> {
+    let mut places = 0;
+    for path in paths {
+        let failed = |error: std::io::Error| format!("{path}: {error}");
+        let old = std::fs::read_to_string(path).map_err(failed)?;
+        if let Some(new) = replaced(&old, command, text) {
+            std::fs::write(path, new).map_err(failed)?;
+            places += 1;
+        }
+    }
+    match places {
+        0 => Err(format!("{}: no place for the tables of {command}", paths.join(", "))),
+        _ => Ok(()),
+    }
 }
 
-/// The machine, for the line below a table.
+/// What was measured, and on what, for the line below a table.
 pub(crate) fn machine() -> String {
     let processors = std::thread::available_parallelism().map_or(0, std::num::NonZero::get);
     let read = |file: &str| std::fs::read_to_string(file).unwrap_or_default();
     let release = read("/proc/sys/kernel/osrelease");
     let load = read("/proc/loadavg");
     let load = load.split(' ').next().unwrap_or("unknown");
-    format!("{processors} processors, Linux {}, load {load} at the end.", release.trim())
+    let linux = release.trim();
+    format!("Commit {}, {processors} processors, Linux {linux}, load {load} at the end.", commit())
+}
+
+/// The commit that this program was made of, if the folder of its sources is still there.
+fn commit() -> String {
+    let sources = env!("CARGO_MANIFEST_DIR");
+    let described = Command::new("git")
+        .args(["-C", sources, "describe", "--always", "--dirty", "--abbrev=8", "--exclude=*"])
+        .output();
+    let said = described.ok().filter(|ran| ran.status.success()).map(|ran| ran.stdout);
+    let said = said.and_then(|said| String::from_utf8(said).ok());
+    said.map_or_else(|| "unknown".to_owned(), |said| said.trim().to_owned())
 }
 
 fn replaced(old: &str, command: &str, text: &str) -> Option<String> {

@@ -79,6 +79,13 @@ pub(crate) fn median(mut runs: Vec<Duration>) -> Duration {
     runs.get(runs.len() / 2).copied().unwrap_or_default()
 }
 
+/// What nine in ten of the figures do not exceed, which are in the same unit; of fewer than ten, the largest.
+pub(crate) fn nine_in_ten(mut figures: Vec<Figure>) -> Option<Figure> {
+    figures.sort_by(|a, b| a.value.total_cmp(&b.value));
+    let at = (figures.len() * 9).div_ceil(10);
+    figures.get(at.checked_sub(1)?).copied()
+}
+
 /// What is counted here is far below where a float would lose units that show.
 #[allow(clippy::cast_precision_loss, reason = "see above")]
 pub(crate) fn exact(value: u64) -> f64 {

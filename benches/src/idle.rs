@@ -10,6 +10,10 @@ use crate::node::{BenchError, TestNode};
 use crate::table::Table;
 use crate::targets;
 
+/// The names of rows that have a target.
+const RESIDENT: &str = "resident memory of the agent";
+const CPU: &str = "idle CPU of the agent";
+const WAKE_UPS: &str = "wake-ups of the agent";
 /// How long after the pods' start the agent is left alone before it counts as idle.
 const SETTLE: Duration = Duration::from_secs(3);
 /// How often the threads are looked at; what one does in the last moment of its life is missed.
@@ -30,8 +34,10 @@ pub(crate) async fn measure(
     shims.look();
 
     let memory = usage::memory(agent_pid);
-    memory_rows(table, &memory, counts);
-    time_rows(table, agent.used(), span);
+    let figures = memory_figures(&memory, counts);
+    for (what, figure) in figures.into_iter().chain(time_figures(agent.used(), span)) {
+        table.row(what, figure).below_if(target(what));
+    }
     if !shim_pids.is_empty() {
         let share: u64 = shim_pids.iter().map(|pid| usage::memory(*pid).share).sum();
         table.row("memory of all shims (fair share)", megabytes(share));
@@ -40,24 +46,33 @@ pub(crate) async fn measure(
     Ok(())
 }
 
-/// What is asked of an idle agent, and of the kubelet beside it. With `counts`, what was touched was
-/// touched while it was idle.
-pub(crate) fn memory_rows(table: &mut Table, memory: &Memory, counts: bool) {
-    let resident = table.row("resident memory of the agent", megabytes(memory.resident));
-    resident.below(megabytes(targets::RESIDENT)).kubelet(megabytes(103_000_000));
+/// What an idle agent has. With `counts`, what was touched was touched while it was idle.
+pub(crate) fn memory_figures(memory: &Memory, counts: bool) -> Vec<(&'static str, Figure)> {
     let files = memory.resident.saturating_sub(memory.anonymous);
-    table.row("- of its memory: pages of its program and of libraries", megabytes(files));
-    table.row("- of its memory: heap and stacks", megabytes(memory.anonymous));
+    let mut figures = vec![
+        (RESIDENT, megabytes(memory.resident)),
+        ("- of its memory: pages of its program and of libraries", megabytes(files)),
+        ("- of its memory: heap and stacks", megabytes(memory.anonymous)),
+    ];
     if counts {
-        table.row("- of its memory: touched while idle", megabytes(memory.touched));
+        figures.push(("- of its memory: touched while idle", megabytes(memory.touched)));
     }
+    figures
 }
 
 /// The same of its time.
-pub(crate) fn time_rows(table: &mut Table, used: Used, span: Duration) {
-    let cpu = table.row("idle CPU of the agent", percent(used, span));
-    cpu.below(figure::percent(targets::IDLE_CPU)).kubelet(figure::percent(2.4));
-    table.row("wake-ups of the agent", per_second(used, span));
+pub(crate) fn time_figures(used: Used, span: Duration) -> [(&'static str, Figure); 2] {
+    [(CPU, percent(used, span)), (WAKE_UPS, per_second(used, span))]
+}
+
+/// What is asked of an idle agent.
+pub(crate) fn target(what: &str) -> Option<Figure> {
+    Some(match what {
+        RESIDENT => megabytes(targets::RESIDENT),
+        CPU => figure::percent(targets::IDLE_CPU),
+        WAKE_UPS => figure::per_second(targets::WAKE_UPS),
+        _ => return None,
+    })
 }
 
 /// Leaves what was just started alone until it counts as idle.

@@ -1,4 +1,4 @@
-//! Measures winddown and prints the tables of benches/notebook.md.
+//! Measures winddown and prints the tables of docs/performance.md and benches/notebook.md.
 //!
 //! With `agent` it is the real binary with the process runtime and real pods, on a private bus with a
 //! stand-in for logind; with `containers` a disposable node with a real systemd and a real containerd,
@@ -42,7 +42,7 @@ usage: winddown-bench COMMAND [OPTIONS] [--into FILE]
   containers    the same with containerd on a disposable node (needs root)
   pressure      from memory running short to SIGTERM (needs root and cargo)
   workers       the pod workers alone
-  preemption    the choice of victims on full nodes, beside the kubelet's
+  preemption    the choice of victims on full nodes
   planners      instructions and allocations of the pure planners for 10 to 5000 pods (needs valgrind)
   kills         allocations on the way of a pod's end (needs valgrind)
   scaling [N..] memory, CPU and the time of a shutdown for 10 to 5000 pods, containers in memory
@@ -54,17 +54,25 @@ options of all, agent, containers and fleet:
   --critical N    20; how many of them are critical
   --stop-ms MS    1000; how long a pod takes to stop
   --idle SECONDS  30, of fleet 320; how long the idle agent is watched
+  --runs N        3; nodes with containers, one after the other
+  --kubelet FILE  a kubelet's program, for the same containers on the same node in turns
+
+of all and preemption:
+  --choices FILE  a program that makes the kubelet's choice with the kubelet's code: FILE CASE writes
+                  how many victims, and in how many micros, as JSON
 
 --into FILE puts the tables into FILE as well, in place of those that the same command put there before:
 between `<!-- winddown-bench COMMAND -->` and `<!-- end -->`; `all` puts each of its tables into the place
-of its own command.
+of its own command. It may be given for several files: each gets what it has a place for.
 
 --check fails if a target is missed, or if something that has one could not be measured.";
 
 fn main() -> ExitCode {
     let mut args: Vec<String> = std::env::args().skip(1).collect();
-    let into = args.iter().position(|arg| arg == "--into");
-    let file = into.map(|at| args.drain(at..).nth(1).unwrap_or_default());
+    let mut files = Vec::new();
+    while let Some(at) = args.iter().position(|arg| arg == "--into") {
+        files.extend(args.drain(at..args.len().min(at + 2)).nth(1));
+    }
     let check = args.iter().position(|arg| arg == "--check").map(|at| args.remove(at)).is_some();
     let words: Vec<&str> = args.iter().map(String::as_str).collect();
     if let ["pod", log, stop_ms] = words[..] {
@@ -76,11 +84,10 @@ fn main() -> ExitCode {
     };
     let done = run(command, rest).and_then(|said| {
         println!("{}", said.text);
-        let put = |(place, text): &(String, String)| match &file {
-            Some(file) => document::replace(file.as_ref(), place, text),
-            None => Ok(()),
-        };
-        said.places.iter().try_for_each(put)?;
+        if !files.is_empty() {
+            let put = |(place, text): &(String, String)| document::replace(&files, place, text);
+            said.places.iter().try_for_each(put)?;
+        }
         let missed = table::missed(&said.text);
         match check && !missed.is_empty() {
             true => Err(format!("not what it is to be:\n{}", missed.join("\n"))),
@@ -132,7 +139,6 @@ fn one(command: &str, rest: &[&str]) -> Result<String, String> {
         }
         ("pressure", []) => told(pressure::measure()),
         ("workers", []) => told(workers::measure().map_err(|error| error.to_string())),
-        ("preemption", []) => told(preemption::measure()),
         ("planners", []) => told(planners::measure()),
         ("kills", []) => told(Ok(kills::measure())),
         ("scaling", counts) => told(scaling::in_memory(&numbers(counts)?)),
@@ -143,6 +149,10 @@ fn one(command: &str, rest: &[&str]) -> Result<String, String> {
         ("kills", [layer, pods, ended]) => kills::once(layer, pods, ended),
         ("held", [pods]) => block_on(scaling::held((*pods).to_owned()))?,
         ("scaling-once", [pods]) => block_on_two(scaling::once((*pods).to_owned()))?,
+        ("preemption", _) => {
+            let options = Options::parse(rest, &Options::default())?;
+            told(preemption::measure(options.choices.as_deref()))
+        }
         _ => Err(format!("{command} {}: not understood\n\n{USAGE}", rest.join(" "))),
     }
 }

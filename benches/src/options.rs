@@ -1,5 +1,6 @@
 //! What is to be measured.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// What to measure.
@@ -13,16 +14,24 @@ pub(crate) struct Options {
     pub(crate) stop: Duration,
     /// How long the idle agent is watched.
     pub(crate) idle: Duration,
+    /// Nodes that are powered off, one after the other.
+    pub(crate) runs: usize,
+    /// The program of a kubelet that runs the same pods on the same node, in turns.
+    pub(crate) kubelet: Option<PathBuf>,
+    /// A program that chooses victims as the kubelet does, with the kubelet's own code.
+    pub(crate) choices: Option<PathBuf>,
 }
 
 impl Default for Options {
-    /// What the kubelet was measured with.
     fn default() -> Self {
         Self {
             pods: 100,
             critical: 20,
             stop: Duration::from_secs(1),
             idle: Duration::from_secs(30),
+            runs: 3,
+            kubelet: None,
+            choices: None,
         }
     }
 }
@@ -45,6 +54,15 @@ impl Options {
         let mut args = args.iter();
         while let Some(name) = args.next() {
             let value = args.next().ok_or_else(|| format!("{name} needs a value"))?;
+            let program = match *name {
+                "--kubelet" => Some(&mut options.kubelet),
+                "--choices" => Some(&mut options.choices),
+                _ => None,
+            };
+            if let Some(program) = program {
+                *program = (!value.is_empty()).then(|| value.into());
+                continue;
+            }
             let number: u32 =
                 value.parse().map_err(|_| format!("{name} {value}: not a whole number"))?;
             let count = || usize::try_from(number).unwrap_or(usize::MAX);
@@ -52,6 +70,7 @@ impl Options {
                 "--pods" => options.pods = count(),
                 "--critical" => options.critical = count(),
                 "--stop-ms" => options.stop = Duration::from_millis(number.into()),
+                "--runs" => options.runs = count().max(1),
                 "--idle" => options.idle = Duration::from_secs(number.max(1).into()),
                 _ => return Err(format!("unknown option {name}")),
             }
@@ -72,9 +91,15 @@ mod tests {
     }
 
     #[test]
-    fn the_default_is_the_hundred_pods_that_the_kubelet_was_measured_with() {
+    fn the_default_is_a_hundred_pods() {
         let options = parse(&[]).unwrap();
         assert_eq!((options.pods, options.critical, options.stop.as_millis()), (100, 20, 1000));
+    }
+
+    #[test]
+    fn programs_to_compare_with_are_named_or_none() {
+        let options = parse(&["--kubelet", "/k", "--choices", "", "--runs", "10"]).unwrap();
+        assert_eq!((options.kubelet, options.choices, options.runs), (Some("/k".into()), None, 10));
     }
 
     #[test]

@@ -1,6 +1,8 @@
-//! The choice of victims: full nodes, and what the kubelet needs for the same choice.
+//! The choice of victims on full nodes. Where a program is named that makes the kubelet's choice with the kubelet's
+//! own code, what that needs for the same choice stands beside it.
 
 use std::path::Path;
+use std::process::Command;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1 as api;
@@ -10,12 +12,12 @@ use winddown_preemption::{Proof, Requirement, Selection, Strategy, select};
 use winddown_shared::{Pod, ResourceName};
 
 use crate::counted::{Counting, per_time};
-use crate::figure::{self, count, median, micros};
+use crate::figure::{self, Figure, count, median, micros};
 use crate::table::{Measured, Table};
 use crate::targets;
 
-/// Pods of a node, and the microseconds that the kubelet needs for its choice among them.
-const NODES: [(usize, u64); 3] = [(110, 3_550), (500, 45_800), (2000, 726_000)];
+/// Pods of a node.
+const NODES: [usize; 3] = [110, 500, 2000];
 
 /// Runs of which the median counts.
 const RUNS: usize = 301;
@@ -32,19 +34,20 @@ struct Case {
     victims: Vec<String>,
 }
 
-pub(crate) fn measure() -> Result<Table, String> {
+pub(crate) fn measure(choices: Option<&Path>) -> Result<Table, String> {
     let title = format!(
         "choosing the victims for a critical pod; one thread, median of {RUNS} runs; what is asked of a \
          pod is worked out when its object is taken, once"
     );
     let mut table = Table::titled(title);
-    for (pods, kubelet) in NODES {
+    for pods in NODES {
         let file = corpus_file(pods);
         let case = Case::read(&file)?;
         let distance = case.select(Strategy::Distance)?;
         if case.names(&distance) != case.victims {
             return Err(format!("{file}: not the kubelet's victims"));
         }
+        let kubelet = choices.map(|program| kubelets(program, &file, &case)).transpose()?;
         distance_rows(&mut table, &case, &file, &distance, kubelet)?;
         minimal_rows(&mut table, &case, &file)?;
     }
@@ -67,25 +70,50 @@ fn distance_rows(
     case: &Case,
     file: &str,
     chosen: &Selection,
-    kubelet: u64,
+    kubelet: Option<Duration>,
 ) -> Result<(), String> {
     let pods = case.pods.len();
     let took = case.median(Strategy::Distance)?;
-    let kubelet = Duration::from_micros(kubelet);
     let what = format!("distance, {pods} pods, {} victims", chosen.victims.len());
-    table.row(&what, micros(took)).kubelet(micros(kubelet));
-    let ratio = kubelet.as_secs_f64() / took.as_secs_f64().max(1e-9);
-    table.row("- times faster", figure::times(ratio)).above(figure::times(targets::VICTIMS));
+    let row = table.row(&what, micros(took));
+    if let Some(kubelet) = kubelet {
+        row.kubelet(micros(kubelet));
+        let row = table.row("- times faster", times_faster(took, kubelet));
+        row.above(figure::times(targets::VICTIMS));
+    }
     table.row("- pods looked at", count(chosen.work));
     table.row("- instructions", instructions(file, Strategy::Distance));
     let cold = cold(file)?;
     table.row("- among pods that were just taken", micros(cold));
-    let ratio = kubelet.as_secs_f64() / cold.as_secs_f64().max(1e-9);
-    table
-        .row("- times faster among those", figure::times(ratio))
-        .above(figure::times(targets::VICTIMS_AMONG_NEW));
+    if let Some(kubelet) = kubelet {
+        let row = table.row("- times faster among those", times_faster(cold, kubelet));
+        row.above(figure::times(targets::VICTIMS_AMONG_NEW));
+    }
     table.row("- taking all pods before", micros(median((0..5).map(|_| case.taken()).collect())));
     Ok(())
+}
+
+fn times_faster(ours: Duration, kubelet: Duration) -> Figure {
+    figure::times(kubelet.as_secs_f64() / ours.as_secs_f64().max(1e-9))
+}
+
+/// What the kubelet's own code needs for this choice, on this machine: `PROGRAM FILE` says
+/// `{"victims": NUMBER, "micros": NUMBER}`, and fails if they are not those of the file.
+fn kubelets(program: &Path, file: &str, case: &Case) -> Result<Duration, String> {
+    let wrong = |what: String| format!("{} {file}: {what}", program.display());
+    let ran = Command::new(program).arg(file).output().map_err(|e| wrong(e.to_string()))?;
+    if !ran.status.success() {
+        return Err(wrong(String::from_utf8_lossy(&ran.stderr).trim().to_owned()));
+    }
+    let said: Value = serde_json::from_slice(&ran.stdout).map_err(|e| wrong(e.to_string()))?;
+    let victims = said["victims"].as_u64().and_then(|number| usize::try_from(number).ok());
+    let micros = said["micros"].as_f64().filter(|micros| *micros > 0.0);
+    match (victims, micros) {
+        (Some(victims), Some(micros)) if victims == case.victims.len() => {
+            Duration::try_from_secs_f64(micros / 1e6).map_err(|error| wrong(error.to_string()))
+        }
+        _ => Err(wrong(format!("{said}: not a time for {} victims", case.victims.len()))),
+    }
 }
 
 fn minimal_rows(table: &mut Table, case: &Case, file: &str) -> Result<(), String> {

@@ -67,7 +67,8 @@ pub(crate) async fn processes(pods: &[usize]) -> Result<Grid, String> {
     ));
     let mut before = None;
     for pods in or_all(pods) {
-        let options = Options { pods, critical: pods / 5, stop: STOP, idle: IDLE };
+        let options =
+            Options { pods, critical: pods / 5, stop: STOP, idle: IDLE, ..Options::default() };
         let run = with_processes(&options).await.map_err(|error| error.to_string())?;
         grid.row(cells(&run, before.as_ref()));
         before = Some(run);

@@ -5,7 +5,7 @@ use std::time::Duration;
 use winddown_shared::ShutdownKind;
 
 use crate::clock;
-use crate::figure::{self, Figure, millis};
+use crate::figure::millis;
 use crate::node::{BenchError, TestNode};
 use crate::pod::PodTimes;
 use crate::table::Table;
@@ -37,15 +37,10 @@ pub(crate) async fn measure(node: TestNode, table: &mut Table) -> Result<(), Ben
     table.row("first to last SIGTERM of the first group", millis(spread));
     if let (Some(gone), Some(asked)) = (last_gone(&ordinary), first_asked(&critical)) {
         let gap = table.row("gap between groups", millis(asked.saturating_sub(gone)));
-        gap.below(millis(targets::GAP)).kubelet(ms(3300));
+        gap.below(millis(targets::GAP));
     }
     table.row("signal to lock released", millis(took)).below(millis(targets::SHUTDOWN));
     Ok(())
-}
-
-/// A target or a figure of the kubelet.
-pub(crate) fn ms(millis: u64) -> Figure {
-    figure::millis(Duration::from_millis(millis))
 }
 
 pub(crate) fn first_asked(pods: &[PodTimes]) -> Option<Duration> {

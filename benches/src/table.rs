@@ -178,13 +178,19 @@ impl Row {
         self
     }
 
+    /// The same, where there is a target.
+    pub(crate) fn below_if(&mut self, most: Option<Figure>) -> &mut Self {
+        self.target = most.map(Target::Below).or(self.target);
+        self
+    }
+
     /// It is to be more than this.
     pub(crate) fn above(&mut self, least: Figure) -> &mut Self {
         self.target = Some(Target::Above(least));
         self
     }
 
-    /// What the kubelet needs, measured on a machine of the same size.
+    /// What the kubelet needs, in the same run.
     pub(crate) fn kubelet(&mut self, figure: Figure) -> &mut Self {
         self.kubelet = figure.to_string();
         self

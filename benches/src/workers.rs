@@ -145,13 +145,12 @@ fn table(figures: Figures, idle: u64, idle_tasks: u64, peak: u64, queries: u64) 
     let pods = u64::try_from(PODS).unwrap_or(1);
     let steps = u32::try_from(PODS).unwrap_or(1);
     let updates = u32::try_from(PODS * UPDATES).unwrap_or(1);
-    let mut beside = |what, took: Duration, most: Duration, kubelet_ns: u64| {
-        let kubelet = Duration::from_nanos(kubelet_ns);
-        table.row(what, micros(took)).below(micros(most)).kubelet(micros(kubelet));
+    let mut each = |what, took: Duration, most: Duration| {
+        table.row(what, micros(took)).below(micros(most));
     };
-    beside("create, per pod", median(figures.create) / steps, targets::CREATE, 9000);
-    beside("update, per update", median(figures.update) / updates, targets::UPDATE, 2400);
-    beside("kill, per pod", median(figures.kill) / steps, targets::KILL, 5900);
+    each("create, per pod", median(figures.create) / steps, targets::CREATE);
+    each("update, per update", median(figures.update) / updates, targets::UPDATE);
+    each("kill, per pod", median(figures.kill) / steps, targets::KILL);
     table.row("memory per idle pod", bytes(idle / pods)).below(bytes(targets::IDLE_POD));
     table.row("memory per pod at the worst moment", bytes(peak / pods));
     table.row("tasks while idle", count(idle_tasks));
