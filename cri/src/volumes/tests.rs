@@ -130,6 +130,23 @@ fn a_volume_in_memory_goes_to_the_shared_directory_where_nothing_can_be_mounted(
 }
 
 #[test]
+fn an_empty_dir_keeps_its_files_for_the_pods_next_start_until_the_pod_is_removed() {
+    let dir = tempfile::tempdir().unwrap();
+    let clock = winddown_shared::WallClock::fixed(winddown_shared::WallTime::UNIX_EPOCH);
+    let config = CriConfig::new("/s", dir.path().join("state"), dir.path().join("logs"), clock);
+    let pod = pod(&json!({"containers": [], "volumes": [{"name": "scratch", "emptyDir": {}}]}));
+    prepare(&config, &pod).unwrap();
+    let file = dirs::volume(&config, pod.uid(), "scratch").join("deep/file");
+    make(file.parent().unwrap(), 0o700).unwrap();
+    fs::write(&file, "kept").unwrap();
+    // As after a reboot over which the pod stays.
+    prepare(&config, &pod).unwrap();
+    assert_eq!(fs::read_to_string(&file).unwrap(), "kept");
+    remove(&config, pod.uid()).unwrap();
+    assert!(!file.exists());
+}
+
+#[test]
 fn only_what_was_made_for_pods_gets_their_selinux_label() {
     let dir = tempfile::tempdir().unwrap();
     let clock = winddown_shared::WallClock::fixed(winddown_shared::WallTime::UNIX_EPOCH);
