@@ -51,6 +51,7 @@ impl Figures for Measures {
                     used: DiskUse { bytes: 9, inodes: 1 },
                 }],
                 ephemeral: disks.then_some(DiskUse { bytes: 79, inodes: 3 }),
+                ..PodStats::default()
             };
             let fs = FsStats {
                 capacity_bytes: Some(1000),
