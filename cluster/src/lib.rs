@@ -8,8 +8,10 @@
 //! * [`events`]: decisions as Kubernetes Events.
 //! * [`mirror`]: the API's picture of static pods.
 //! * [`after_boot`]: pods that this node ended before it went down.
+//! * [`after_nodes`]: nodes that go down before this one.
 
 pub mod after_boot;
+pub mod after_nodes;
 pub mod events;
 #[cfg(debug_assertions)]
 #[doc(hidden)]

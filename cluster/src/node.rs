@@ -37,7 +37,8 @@ mod ticker;
 mod tests;
 
 pub use conditions::{
-    DRAIN_IN_PROGRESS, DRAINED, Draining, Health, Pressure, READY, SHUTDOWN_IN_PROGRESS, condition,
+    CLEAN_SHUTDOWN, DRAIN_IN_PROGRESS, DRAINED, Draining, Health, Pressure, READY,
+    SHUTDOWN_IN_PROGRESS, condition,
 };
 pub use controller::{
     NodeController, NodeControllerBuilder, NodeScope, NodeSettings, NodeSettingsError, Registration,

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use winddown_companion::WithoutApi;
+use winddown_shared::SYSTEM_NODE_CRITICAL_PRIORITY;
 
 /// Who says which pods run on this node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -49,6 +50,12 @@ pub struct ClusterSettings {
     pub node_status_report_frequency: Duration,
     /// `cordonOnShutdown`: whether a shutdown makes the node unschedulable.
     pub cordon_on_shutdown: bool,
+    /// `shutdownAfterNodes`: a label selector of the nodes that go down before this one's highest pods; none.
+    pub after_nodes: Option<String>,
+    /// `shutdownAfterNodesTimeout`: how long they are waited for; 1 s to 1 h.
+    pub after_nodes_timeout: Duration,
+    /// `shutdownAfterNodesPriority`: the lowest priority of the pods that wait.
+    pub after_nodes_priority: i32,
     /// `endedPods`: what becomes of the API objects of pods that this node ended.
     pub ended_pods: EndedPods,
     /// `orphanedPods`: what becomes of pods that run when the agent starts and that the API does not
@@ -137,6 +144,10 @@ impl Default for ClusterSettings {
             node_lease_duration: Duration::from_secs(40),
             node_status_report_frequency: Duration::from_secs(300),
             cordon_on_shutdown: true,
+            after_nodes: None,
+            after_nodes_timeout: Duration::from_secs(5),
+            // The control plane's, which is the highest where groups are of priorities.
+            after_nodes_priority: SYSTEM_NODE_CRITICAL_PRIORITY + 1,
             ended_pods: EndedPods::default(),
             orphaned_pods: OrphanedPods::default(),
             node_api_address: None,

@@ -22,7 +22,7 @@ mod status;
 mod tests;
 mod version;
 
-pub use cluster::{ApiState, ApiStatus, ClusterStatus};
+pub use cluster::{AfterNode, AfterNodesStatus, ApiState, ApiStatus, ClusterStatus, NodeStage};
 pub use decision::Decision;
 pub use envelope::{Answer, Envelope};
 pub use guard::{GuardStatus, HoldingPod, ReleaseAnswer};

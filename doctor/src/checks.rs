@@ -29,13 +29,14 @@ struct Check {
 type Run = fn(&Facts) -> Option<Finding>;
 
 /// In the order in which they are shown among findings of one severity.
-const CHECKS: [Run; 29] = [
+const CHECKS: [Run; 30] = [
     shutdown::agent,
     shutdown::periods,
     shutdown::lock,
     shutdown::logind,
     shutdown::delay,
     shutdown::guard,
+    shutdown::after_nodes,
     shutdown::paths,
     unit::unit,
     unit::boot,

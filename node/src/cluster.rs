@@ -4,6 +4,7 @@
 //! word before the node goes down. Nothing of the node waits for the API server, but for the last word, and that for as
 //! long as the shutdown has kept time for it.
 
+mod after_nodes;
 #[cfg(feature = "config")]
 mod connect;
 mod facts;
@@ -20,6 +21,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use winddown_api_client::{ApiHealth, Connection};
 use winddown_cluster::after_boot::{AfterBootPolicy, EndedByUs};
+use winddown_cluster::after_nodes::{AfterNodes, Follower};
 use winddown_cluster::events::{self, Events, NodeRef};
 use winddown_cluster::mirror::Mirrors;
 use winddown_cluster::node::{
@@ -35,15 +37,17 @@ use winddown_shared::{DesiredPods, Event, Recorder, Runtime, WallClock, error_ch
 use crate::plugin::{Joining, NodePlugin};
 use crate::{Identity, Source};
 
+use after_nodes::GoesAfter;
 use kept::KeptPods;
 
 #[cfg(feature = "config")]
 pub use connect::connect;
-pub use facts::{CLEAN_SHUTDOWN, RuntimeFacts, UNPROTECTED};
 pub(crate) use facts::{Changing, Clean};
+pub use facts::{RuntimeFacts, UNPROTECTED};
 use final_status_flush::FinalReport;
 use node_object::{NodeTeller, RuntimePing};
 use start::{Around, ClusterWork};
+pub use winddown_cluster::node::CLEAN_SHUTDOWN;
 
 /// What joins a node to a cluster.
 #[derive(Debug)]
@@ -56,6 +60,8 @@ pub struct Cluster {
     pub facts: NodeFacts,
     /// How the API's pods are run here; none beside a kubelet, which runs them.
     pub pods: Option<PodsParts>,
+    /// Which nodes go down before this one; none waits for none.
+    pub after_nodes: Option<AfterNodes>,
 }
 
 /// How the API's pods are run here.
@@ -87,6 +93,7 @@ struct Inner {
     changing: Mutex<Changing>,
     facts: watch::Sender<NodeFacts>,
     pods: Option<PodSide>,
+    goes_after: Option<GoesAfter>,
 }
 
 /// What belongs to the API's pods.
@@ -127,6 +134,7 @@ impl<R: Runtime> NodePlugin<R> for Cluster {
         }
         let report = FinalReport { cluster: cluster.clone(), statuses: core.statuses.clone() };
         brought.links.work.push(report.work());
+        brought.links.work.extend(cluster.goes_after().map(GoesAfter::work));
         node.start(move |links| {
             work.start(
                 &cluster,
@@ -158,7 +166,7 @@ impl Membership {
         hold_back: HoldBack,
         wall: &WallClock,
     ) -> Result<(Self, ClusterWork<P>), NodeSettingsError> {
-        let Cluster { connection, node, facts: fixed, pods } = parts;
+        let Cluster { connection, node, facts: fixed, pods, after_nodes } = parts;
         let client = connection.client();
         let (events, writer) =
             Events::new(client.clone(), NodeRef::new(name), events::CAPACITY, wall.clone());
@@ -177,6 +185,12 @@ impl Membership {
                 PodSide::prepare(parts, config, boot_id, &connection, &events, &fixed, wall)
             })
             .unzip();
+        let (goes_after, follower) = after_nodes
+            .map(|settings| {
+                let follower = Follower::new(connection.client(), &settings.selector, name);
+                (GoesAfter::new(settings, follower.seen()), follower)
+            })
+            .unzip();
         let cluster = Self(Arc::new(Inner {
             connection,
             events,
@@ -185,8 +199,9 @@ impl Membership {
             changing: Mutex::default(),
             facts,
             pods,
+            goes_after,
         }));
-        let work = ClusterWork { node: controller, writer, pods: work };
+        let work = ClusterWork { node: controller, writer, pods: work, follower };
         Ok((cluster, work))
     }
 
@@ -207,6 +222,11 @@ impl Membership {
     /// What belongs to the API's pods; none beside a kubelet.
     pub(crate) fn pods(&self) -> Option<&PodSide> {
         self.0.pods.as_ref()
+    }
+
+    /// What of this node waits for others.
+    fn goes_after(&self) -> Option<&GoesAfter> {
+        self.0.goes_after.as_ref()
     }
 
     /// How it stands with the API server.

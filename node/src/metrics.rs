@@ -38,7 +38,7 @@ use counted::Counted;
 use plugin::OfPlugin;
 use starting::Starting;
 
-pub use cluster::ClusterFacts;
+pub use cluster::{AfterNodesFacts, ClusterFacts};
 pub use counts::{ByConfig, ByOrigin, PodCounts, WorkingPods};
 pub use facts::{GuardFacts, InhibitorFacts, NodeFacts, StartFacts};
 pub use port::{TRY_AGAIN, serve_over_tcp};

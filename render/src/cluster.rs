@@ -1,11 +1,11 @@
 //! How the node stands with its cluster, in one line.
 
 use anstyle::Style;
-use winddown_shared::display::{age, clean};
+use winddown_shared::display::{age, clean, seconds};
 
-use super::paint::{BAD, GOOD, WARN};
+use super::paint::{BAD, GOOD, PLAIN, WARN};
 use super::times::Times;
-use winddown_control::api::{ApiState, ClusterStatus};
+use winddown_control::api::{AfterNodesStatus, ApiState, ClusterStatus, NodeStage};
 
 /// A lease that was not renewed for so long is worth a look, in seconds.
 const OLD_LEASE: u64 = 30;
@@ -52,4 +52,40 @@ pub(super) fn summary(cluster: &ClusterStatus, times: Times) -> (String, Style) 
         }
     }
     (text, style)
+}
+
+/// So many nodes are named.
+const NAMED: usize = 5;
+
+/// What is said of the nodes that go down before this one.
+pub(super) fn after_nodes(after: &AfterNodesStatus) -> (String, Style) {
+    let (wait, which) = (seconds(after.wait_seconds), clean(&after.selector));
+    let title = match after.waiting {
+        true => format!("waiting up to {wait} for nodes {which}"),
+        false => format!("a shutdown waits up to {wait} for nodes {which}"),
+    };
+    let style = if after.waiting { WARN } else { PLAIN };
+    if let Some(why) = &after.problem {
+        return (format!("{title}; NOT KNOWN how far they are: {}", clean(why)), WARN);
+    }
+    let Some(nodes) = &after.nodes else {
+        return (format!("{title}; not known yet which"), WARN);
+    };
+    if nodes.is_empty() {
+        return (format!("{title}; no other node matches"), WARN);
+    }
+    let stage = |stage| match stage {
+        NodeStage::Silent => "never reports shutdowns",
+        NodeStage::Up => "up",
+        NodeStage::GoingDown => "going down",
+        NodeStage::Down => "down",
+        NodeStage::Unknown => "unknown",
+    };
+    let named = nodes.iter().take(NAMED);
+    let mut named: Vec<_> =
+        named.map(|node| format!("{} {}", clean(&node.name), stage(node.stage))).collect();
+    if let Some(more @ 1..) = nodes.len().checked_sub(NAMED) {
+        named.push(format!("{more} more"));
+    }
+    (format!("{title}; {}", named.join(", ")), style)
 }

@@ -92,6 +92,10 @@ pub(super) fn rows(status: &Status, times: Times) -> Vec<Row> {
     if let Some(cluster) = &status.cluster {
         let (text, style) = super::cluster::summary(cluster, times);
         row("cluster", &text, style);
+        if let Some(after) = &cluster.after_nodes {
+            let (text, style) = super::cluster::after_nodes(after);
+            row("after", &text, style);
+        }
     }
     if let Some(pressure) = status.pressure.as_ref().filter(|p| !p.thresholds.is_empty()) {
         let (text, style) = super::eviction::summary(pressure);

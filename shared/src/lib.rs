@@ -110,7 +110,7 @@ pub use runtime::{
     RuntimeError, RuntimePod, SyncedPod, UnsupportedField,
 };
 pub use runtime_syncer::RuntimeSyncer;
-pub use shutdown_work::{ShutdownPoint, ShutdownWork, WorkContext, WorkError};
+pub use shutdown_work::{ShutdownPoint, ShutdownWork, WorkContext, WorkError, WorkRemark};
 pub use start_turn::{StartTurn, WAITING_FOR_TURN};
 pub use stats::{
     ContainerStats, DiskUse, FsLayout, FsStats, MemoryStats, NodeStats, PidStats, PodStats,

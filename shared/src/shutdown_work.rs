@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
+use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::display::pod_count;
@@ -57,7 +58,7 @@ pub enum ShutdownPoint {
 }
 
 /// How a shutdown stands when work begins.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct WorkContext {
     /// When the work's time is over, at the latest.
     pub until: Instant,
@@ -65,7 +66,13 @@ pub struct WorkContext {
     pub clean: bool,
     /// An agent before this one was killed in the middle of it.
     pub again: bool,
+    /// Takes what the report says of the work, however it ends.
+    pub remark: WorkRemark,
 }
+
+/// What work says of itself for the report, in a few words for people. Clones are one.
+#[derive(Clone, Debug, Default)]
+pub struct WorkRemark(watch::Sender<String>);
 
 /// Why work was not done.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -81,6 +88,9 @@ pub enum WorkError {
 // === impl ShutdownWork ===
 
 impl ShutdownWork {
+    /// All work together gets this part of a shutdown's time at most, the fourth.
+    pub const PART: u32 = 4;
+
     /// Work that `begin` makes, which is dropped after `bound`.
     pub fn new<F>(
         by: PluginName,
@@ -111,6 +121,20 @@ impl ShutdownWork {
 impl fmt::Debug for ShutdownWork {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "ShutdownWork({}, {:?}, {})", self.by, self.what, self.point)
+    }
+}
+
+// === impl WorkRemark ===
+
+impl WorkRemark {
+    /// Says this in place of what was said before.
+    pub fn set(&self, remark: impl Into<String>) {
+        self.0.send_replace(remark.into());
+    }
+
+    /// What was said last; none if nothing was.
+    pub fn said(&self) -> Option<String> {
+        Some(self.0.borrow().clone()).filter(|said| !said.is_empty())
     }
 }
 

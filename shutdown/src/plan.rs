@@ -28,7 +28,7 @@ mod work;
 pub use start::{StartGroup, StartPlan, StartRank, start_plan};
 pub use warning::PlanWarning;
 pub use work::PlannedWork;
-pub(crate) use work::{PART_OF_WORK, WorkPlace};
+pub(crate) use work::WorkPlace;
 
 /// A shutdown as it will go: groups in the order in which they end.
 #[derive(Clone, Debug)]

@@ -16,7 +16,7 @@ use winddown_shared::status::StatusStore;
 use winddown_shared::{
     GateReason, GateReasons, Inhibitor as _, LockState, NodeHandle, NodeHandleParts, Plugin as _,
     PluginNotes, ShutdownPoint, ShutdownWork, VictimLock, WallClock, WallTime, WorkContext,
-    WorkError,
+    WorkError, WorkRemark,
 };
 use winddown_systemd::{InhibitorConfig, InhibitorSocket, LogindInhibitor};
 
@@ -96,7 +96,12 @@ impl Node {
         within: Duration,
     ) -> tokio::task::JoinHandle<Result<(), WorkError>> {
         let work = self.work.iter().find(|work| work.point == point).expect("it has that point");
-        let context = WorkContext { until: Instant::now() + within, clean: true, again: false };
+        let context = WorkContext {
+            until: Instant::now() + within,
+            clean: true,
+            again: false,
+            remark: WorkRemark::default(),
+        };
         tokio::spawn(work.begin(context))
     }
 

@@ -50,6 +50,10 @@ pub const DRAIN_IN_PROGRESS: &str = "DrainInProgress";
 /// The node's pods have been ended (KEP-5683).
 pub const DRAINED: &str = "Drained";
 
+/// Every pod ended before the node went down, and nothing stayed mounted: its volumes may be attached
+/// elsewhere at once. False while the node is up.
+pub const CLEAN_SHUTDOWN: &str = "winddown.dev/CleanShutdown";
+
 /// The reason that KEP-6249 gives to both conditions of a shutdown.
 const NODE_SHUTDOWN: &str = "NodeShutdown";
 /// The reason of a drain that an operator asked this agent for.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Value as Json, json};
 use winddown_companion::WithoutApi;
-use winddown_shared::parse_duration;
+use winddown_shared::{ShutdownWork, parse_duration};
 use winddown_yaml::{Fields, Problem, names};
 
 use super::value::{Options, Value, Word, go, parsed};
@@ -13,6 +13,8 @@ use super::{Field, Kind, Reading, Row, Section, Top};
 use crate::{Config, EndedPods, Mode, NodeTaint, OrphanedPods};
 
 const FILE: Kind = Kind::Path { empty: true };
+const AFTER_NODES: &str = "shutdownAfterNodes";
+const AFTER_NODES_TIMEOUT: &str = "shutdownAfterNodesTimeout";
 const DOMAIN: Kind = Kind::Text { pattern: "^[a-z0-9.-]*$" };
 const ENDED_PODS: Kind = Kind::Text { pattern: "^(delete|keep|ttl .+)$" };
 /// For how long the objects of ended pods may be kept.
@@ -88,6 +90,32 @@ pub(super) fn section() -> Section {
         Top::new("cordonOnShutdown", |c| &mut c.cluster.cordon_on_shutdown, Kind::Flag).doc(
             "Make the node unschedulable when it goes down, and beside a kubelet taint it as well. Both \
              are undone after the boot, unless they were there before.",
+        ),
+        Top::new(AFTER_NODES, |c| &mut c.cluster.after_nodes, Kind::ANY_TEXT)
+            .doc(
+                "A label selector of nodes that go down before this node's control plane: a shutdown waits for them \
+                 until their Node objects report a clean shutdown or are gone. Terms are `key`, `!key`, `key=value` \
+                 and `key!=value`, with commas between them.",
+            )
+            .check(selector)
+            .example("\"!node-role.kubernetes.io/control-plane\""),
+        Top::new(
+            AFTER_NODES_TIMEOUT,
+            |c| &mut c.cluster.after_nodes_timeout,
+            Kind::duration("1s", "1h"),
+        )
+        .doc(
+            "How long it waits for them, whatever the API server does: a quarter of the shutdown's whole \
+             time at most.",
+        ),
+        Top::new(
+            "shutdownAfterNodesPriority",
+            |c| &mut c.cluster.after_nodes_priority,
+            Kind::integer(i32::MIN.into(), i32::MAX.into()),
+        )
+        .doc(
+            "The group that waits, with those after it: the one that ends pods of this priority. Where groups are roles, \
+             2000001001 is the control plane; where they are priorities, it is the highest group.",
         ),
         Top::new("endedPods", |c| &mut c.cluster.ended_pods, ENDED_PODS).doc(
             "What becomes of the API objects of pods that this node has ended (shutdown, drain, \
@@ -193,6 +221,21 @@ fn taint_value(_: &str, value: &str) -> Option<String> {
     (!names::is_label_value(value)).then(|| format!("`{value}` {what}"))
 }
 
+/// The terms that the API server takes, without sets of values.
+fn selector(_: &str, text: &str) -> Option<String> {
+    let term = |term: &str| match term.split_once('=') {
+        Some((key, value)) => {
+            let key = key.strip_suffix('!').unwrap_or(key).trim();
+            let value = value.strip_prefix('=').unwrap_or(value).trim();
+            names::is_qualified_name(key) && names::is_label_value(value)
+        }
+        None => names::is_qualified_name(term.strip_prefix('!').unwrap_or(term).trim()),
+    };
+    let wrong = text.split(',').map(str::trim).find(|one| !text.is_empty() && !term(one))?;
+    let what = "is no term of a selector: write key, !key, key=value or key!=value";
+    Some(format!("`{wrong}` {what}"))
+}
+
 /// A domain becomes a word of a resolver file.
 fn domain(_: &str, text: &str) -> Option<String> {
     let plain = text.strip_suffix('.').unwrap_or(text);
@@ -269,6 +312,8 @@ fn relate(fields: &mut Fields<'_, '_>, config: &mut Config, reading: &mut Readin
         let what = "has no effect without `mode: cluster`";
         reading.warnings.push(Problem::new(at, "nodeApiAddress", what));
     }
+    after_nodes(fields, config, reading);
+    let cluster = &config.cluster;
     if config.mode == Mode::Standalone {
         let what = "has no effect with `mode: standalone`: write `mode: cluster`";
         let unused = given.into_iter().filter_map(|(key, at)| Some(Problem::new(at?, key, what)));
@@ -278,5 +323,29 @@ fn relate(fields: &mut Fields<'_, '_>, config: &mut Config, reading: &mut Readin
         let at = fields.key_at("recreateNode").unwrap_or(fields.at());
         let what = "is true, but registerNode is false: remove one of them";
         fields.fail("recreateNode", at, what);
+    }
+}
+
+/// What leaves nodes that go first less time than is written, or none.
+fn after_nodes(fields: &Fields<'_, '_>, config: &Config, reading: &mut Reading) {
+    let Some(at) = fields.key_at(AFTER_NODES).filter(|_| config.cluster.after_nodes.is_some())
+    else {
+        return;
+    };
+    if config.mode == Mode::Standalone {
+        let what = "has no effect with `mode: standalone`: write `mode: cluster`";
+        reading.warnings.push(Problem::new(at, AFTER_NODES, what));
+    }
+    let (timeout, whole) = (config.cluster.after_nodes_timeout, config.shutdown.total());
+    if timeout > whole / ShutdownWork::PART && !whole.is_zero() {
+        let (at, part) =
+            (fields.key_at(AFTER_NODES_TIMEOUT).unwrap_or(at), whole / ShutdownWork::PART);
+        let what = format!(
+            "is {}, but a shutdown of {} waits {} at most, a quarter of it: allow the shutdown more time",
+            go(timeout),
+            go(whole),
+            go(part)
+        );
+        reading.warnings.push(Problem::new(at, AFTER_NODES_TIMEOUT, what));
     }
 }

@@ -34,9 +34,58 @@ pub struct ClusterStatus {
     /// The pods that the API wants on this node are known.
     #[serde(default)]
     pub pods_known: bool,
+    /// The nodes that go down before this one; absent unless configured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub after_nodes: Option<AfterNodesStatus>,
     /// When the client certificate ends, where there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub certificate_ends: Option<WallTime>,
+}
+
+/// The nodes that go down before this one (`shutdownAfterNodes`).
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct AfterNodesStatus {
+    /// Which they are, as a label selector.
+    pub selector: String,
+    /// How long a shutdown waits for them at most, in seconds.
+    pub wait_seconds: f64,
+    /// Those that match, without this one; absent while they are not known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub nodes: Option<Vec<AfterNode>>,
+    /// Why the API server does not say how far they are; absent while it does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub problem: Option<String>,
+    /// A shutdown waits for them now.
+    pub waiting: bool,
+}
+
+/// A node that goes down before this one.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct AfterNode {
+    /// Its name.
+    pub name: String,
+    /// How far it is, by its Node object.
+    pub stage: NodeStage,
+}
+
+/// How far another node is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub enum NodeStage {
+    /// It never reports clean shutdowns: winddown is not on it.
+    Silent,
+    /// It is up, or went down without a report.
+    Up,
+    /// It is going down.
+    GoingDown,
+    /// It has reported a clean shutdown.
+    Down,
+    /// One of a later version.
+    #[default]
+    #[serde(other)]
+    Unknown,
 }
 
 /// Whether the API server can be reached.

@@ -10,6 +10,7 @@ use tokio::sync::watch;
 use tokio::time::sleep;
 use winddown_api_client::CredentialsError;
 use winddown_cluster::after_boot::AfterBootPolicy;
+use winddown_cluster::after_nodes::AfterNodes;
 use winddown_cluster::node::{LeaseTimes, LeaseTimesError, NodeFacts, NodeSettings, Registration};
 use winddown_cluster::pods::OrphanPolicy;
 use winddown_cri::CriRuntime;
@@ -68,6 +69,17 @@ pub(super) async fn parts(
                 OrphanedPods::Report => OrphanPolicy::Report,
             },
         }),
+        after_nodes: after_nodes(config),
+    })
+}
+
+/// Which nodes go down before this one.
+pub(super) fn after_nodes(config: &Config) -> Option<AfterNodes> {
+    let settings = &config.cluster;
+    Some(AfterNodes {
+        selector: settings.after_nodes.clone()?,
+        wait: settings.after_nodes_timeout,
+        priority: settings.after_nodes_priority,
     })
 }
 

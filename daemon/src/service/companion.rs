@@ -16,6 +16,7 @@ use winddown_cri::PodContainers;
 use winddown_shared::{PodUid, PodUidMap, RuntimeError, StoppedContainer, critical, error_chain};
 use winddown_shutdown::{Progress, ProgressPhase};
 
+use super::cluster::after_nodes;
 use super::kubelet::KubeletService;
 use super::{ClusterStartError, ConfiguredRuntime, Runs, RuntimeStartError, Service, StartError};
 use winddown_config::Config;
@@ -81,6 +82,7 @@ impl Service {
                     ..NodeFacts::default()
                 },
                 pods: None,
+                after_nodes: after_nodes(&config),
             })],
             node_api: None,
             admits_all: true,

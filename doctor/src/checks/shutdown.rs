@@ -9,7 +9,7 @@ use winddown_systemd::drop_in;
 use super::{Check, listed, span, whole_seconds};
 use crate::facts::{Fact, Facts, Unseen};
 use crate::finding::{Area, Finding, Severity};
-use winddown_control::api::{LockState, Phase, Status};
+use winddown_control::api::{LockState, NodeStage, Phase, Status};
 
 /// Before this version the SysV commands, run as root, went around logind (systemd#22058).
 const SYSV_ASKS_LOGIND: u32 = 251;
@@ -248,6 +248,40 @@ pub(super) fn guard(facts: &Facts) -> Option<Finding> {
             "systemd {version}: root is refused only with systemctl --check-inhibitors=yes"
         )),
         None => finding,
+    })
+}
+
+/// The nodes that go down before this one are known, and report how they go down.
+pub(super) fn after_nodes(facts: &Facts) -> Option<Finding> {
+    const CHECK: Check = Check::new(
+        "after-nodes",
+        Area::Shutdown,
+        "this node's control plane ends after a fixed time if other nodes do not report their end",
+    );
+    let after = facts.agent.known()?.cluster.as_ref()?.after_nodes.as_ref()?;
+    let selected = format!("shutdownAfterNodes: {}", after.selector);
+    let list = format!("kubectl get nodes -l '{}'", after.selector);
+    if let Some(why) = &after.problem {
+        let finding = CHECK.warning("the API server does not say how far other nodes are").saw(why);
+        return Some(
+            finding.fix("kubectl apply -f after-nodes.yaml    # the right to read all nodes"),
+        );
+    }
+    let Some(nodes) = &after.nodes else {
+        return Some(CHECK.info("the API server has not said yet which nodes there are"));
+    };
+    if nodes.is_empty() {
+        let finding = CHECK.warning("no other node goes down before this one").saw(selected);
+        return Some(finding.saw("it matches no node, or this one alone").fix(list));
+    }
+    let silent = nodes.iter().filter(|node| node.stage == NodeStage::Silent);
+    let silent: Vec<_> = silent.map(|node| node.name.clone()).collect();
+    Some(match silent.is_empty() {
+        true => CHECK.ok(format!("{} other nodes go down first", nodes.len())).saw(selected),
+        false => CHECK
+            .warning("nodes that go down first never report it, so each shutdown waits for nothing")
+            .saw_each(silent.into_iter())
+            .fix("install winddown there, or leave them out of shutdownAfterNodes"),
     })
 }
 

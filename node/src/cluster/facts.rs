@@ -4,13 +4,10 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::{ContainerImage, NodeCondition};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity as ApiQuantity;
-use winddown_cluster::node::{NodeFacts, condition};
+use winddown_cluster::node::{CLEAN_SHUTDOWN, NodeFacts, condition};
 use winddown_pod_references::NodeAmounts;
 use winddown_shared::{Allocatable, Quantity, QuantityFormat, ResourceName};
 
-/// Every pod ended before the node went down, and nothing stayed mounted: its volumes may be attached
-/// elsewhere at once. False while the node is up.
-pub const CLEAN_SHUTDOWN: &str = "winddown.dev/CleanShutdown";
 /// A shutdown of the machine would not wait for the pods, and that has been so for a minute.
 pub const UNPROTECTED: &str = "winddown.dev/Unprotected";
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use winddown_cluster::after_boot::{AfterBoot, AfterBootPolicy};
+use winddown_cluster::after_nodes::Follower;
 use winddown_cluster::events::EventWriter;
 use winddown_cluster::mirror::MirrorDriver;
 use winddown_cluster::node::{NodeController, Ping};
@@ -23,6 +24,7 @@ pub(crate) struct ClusterWork<P> {
     pub(super) node: NodeController<P>,
     pub(super) writer: EventWriter,
     pub(super) pods: Option<PodsWork>,
+    pub(super) follower: Option<Follower>,
 }
 
 /// The same for the API's pods.
@@ -58,6 +60,9 @@ impl<P: Ping> ClusterWork<P> {
         critical::spawn("connection to the API server", async move { connection.run(until).await });
         critical::spawn("Node object", self.node.run(stop.clone()));
         critical::spawn("events", self.writer.run(stop.clone()));
+        if let Some(follower) = self.follower {
+            critical::spawn("nodes that go down first", follower.run(stop.clone()));
+        }
         if let (Some(work), Some(_)) = (self.pods, cluster.pods()) {
             work.start(cluster, around);
         }

@@ -1,5 +1,6 @@
 //! How the node stands with its cluster at the moment of a scrape.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use prometheus_client::registry::Unit;
@@ -36,6 +37,19 @@ pub struct ClusterFacts {
     pub events_lost: u64,
     /// Mirror pods that the API server has of this node.
     pub mirrors: usize,
+    /// Nodes that go down before this one, where there are any by the configuration.
+    pub after_nodes: Option<AfterNodesFacts>,
+}
+
+/// How far nodes are that go down before this one.
+#[derive(Clone, Debug, Default)]
+pub struct AfterNodesFacts {
+    /// How many are at each stage.
+    pub stages: BTreeMap<&'static str, usize>,
+    /// The API server says how far they are.
+    pub known: bool,
+    /// A shutdown waits for them now.
+    pub waiting: bool,
 }
 
 impl ClusterFacts {
@@ -96,6 +110,29 @@ impl ClusterFacts {
             ("winddown_events_lost", "Events that were given up.", self.events_lost),
         ] {
             out.counter(name, help, None, value)?;
+        }
+        self.after_nodes.as_ref().map_or(Ok(()), |after| after.encode(out))
+    }
+}
+
+impl AfterNodesFacts {
+    fn encode(&self, out: &mut Document<'_, '_>) -> fmt::Result {
+        let stages: Vec<_> =
+            self.stages.iter().map(|(stage, nodes)| ([("stage", *stage)], *nodes)).collect();
+        out.gauges(
+            "winddown_after_nodes",
+            "Nodes that go down before this one, by how far they are.",
+            &stages,
+        )?;
+        for (name, help, holds) in [
+            (
+                "winddown_after_nodes_known",
+                "Whether the API server says how far they are.",
+                self.known,
+            ),
+            ("winddown_after_nodes_waiting", "Whether a shutdown waits for them.", self.waiting),
+        ] {
+            out.gauge(name, help, None, i64::from(holds))?;
         }
         Ok(())
     }

@@ -11,6 +11,7 @@ use tempfile::TempDir;
 use tokio::sync::watch;
 use winddown_api_client::{ClusterConfig, Connection, Credentials};
 use winddown_cluster::after_boot::AfterBootPolicy;
+use winddown_cluster::after_nodes::AfterNodes;
 use winddown_cluster::node::{NodeFacts, NodeSettings};
 use winddown_cluster::pods::OrphanPolicy;
 use winddown_config::{Config, EvictionSettings, GuardedNamespace, ShutdownPeriods};
@@ -154,6 +155,11 @@ pub(crate) async fn cluster_parts(state: &Path, kubeconfig: &str) -> Cluster {
             ended: AfterBootPolicy::Delete,
             orphans: OrphanPolicy::Stop,
             runtime: watch::Sender::new(RuntimeFacts::default()).subscribe(),
+        }),
+        after_nodes: Some(AfterNodes {
+            selector: "role=worker".into(),
+            wait: Duration::from_secs(1),
+            priority: 0,
         }),
     }
 }

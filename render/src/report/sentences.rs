@@ -43,7 +43,9 @@ pub(super) fn work(work: &WorkReport) -> (String, bool) {
     };
     let (plugin, what, point) = (clean(&work.plugin), clean(&work.what), clean(&work.point));
     let why = work.error.as_deref().map(|why| format!(": {}", clean(why))).unwrap_or_default();
-    (format!("{plugin}, {point}: {what}: {how}{why}"), is_done)
+    let remark = work.remark.as_deref().map(|said| format!(": {}", clean(said)));
+    let remark = remark.unwrap_or_default();
+    (format!("{plugin}, {point}: {what}: {how}{why}{remark}"), is_done)
 }
 
 pub(super) fn occasion(report: &ShutdownReport) -> String {

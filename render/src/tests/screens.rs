@@ -5,8 +5,8 @@ use super::fixtures::{
 };
 use crate::{View, plan, status};
 use winddown_control::api::{
-    GuardStatus, HoldingPod, LastBootStatus, LockState, NoticeStatus, PlanShrink, PlannedGroup,
-    PlannedPod, ShutdownPlan, Status,
+    AfterNode, AfterNodesStatus, ClusterStatus, GuardStatus, HoldingPod, LastBootStatus, LockState,
+    NodeStage, NoticeStatus, PlanShrink, PlannedGroup, PlannedPod, ShutdownPlan, Status,
 };
 
 const SCREEN: View = View { width: Some(80), color: false, wide: false };
@@ -183,4 +183,37 @@ fn a_plan_shows_each_pods_grace_beside_its_own_and_why_it_was_shrunk() {
     ];
     shown.warnings = vec!["default/web-edge-1 asks for 30s and gets 9s".to_owned()];
     insta::assert_snapshot!("plan", plan(&shown, &SCREEN));
+}
+
+#[test]
+fn nodes_that_go_down_first_are_named_with_how_far_they_are() {
+    let mut node = five_pods();
+    let mut said = |nodes: Option<&[(&str, NodeStage)]>, problem: Option<&str>, waiting| {
+        let node_of = |(name, stage): &(&str, _)| AfterNode { name: (*name).into(), stage: *stage };
+        let after = AfterNodesStatus {
+            selector: "role=worker".into(),
+            wait_seconds: 30.0,
+            nodes: nodes.map(|nodes| nodes.iter().map(node_of).collect()),
+            problem: problem.map(str::to_owned),
+            waiting,
+        };
+        let cluster = ClusterStatus { after_nodes: Some(after), ..ClusterStatus::default() };
+        node.cluster = Some(cluster);
+        let text = status(&node, &View { width: None, ..SCREEN });
+        text.lines().find(|line| line.starts_with("after")).unwrap().to_owned()
+    };
+    let workers = [("w1", NodeStage::Up), ("w2", NodeStage::Down)];
+    let title = "after      a shutdown waits up to 30s for nodes role=worker; ";
+    assert_eq!(said(Some(&workers), None, false), format!("{title}w1 up, w2 down"));
+    assert_eq!(said(Some(&[]), None, false), format!("{title}no other node matches"));
+    assert_eq!(said(None, None, false), format!("{title}not known yet which"));
+    let refused = said(Some(&workers), Some("forbidden"), false);
+    assert_eq!(refused, format!("{title}NOT KNOWN how far they are: forbidden"));
+    let many: Vec<_> =
+        ["a", "b", "c", "d", "e", "f"].map(|name| (name, NodeStage::GoingDown)).into();
+    let waiting = said(Some(&many), None, true);
+    assert!(
+        waiting.starts_with("after      waiting up to 30s for nodes role=worker; a going down")
+    );
+    assert!(waiting.ends_with("e going down, 1 more"), "{waiting}");
 }

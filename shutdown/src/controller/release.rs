@@ -6,7 +6,9 @@ use std::time::Duration;
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
 use tokio::time::{Instant, timeout_at};
-use winddown_shared::{PodKiller, PodLabel, ShutdownPoint, ShutdownWork, WorkContext, WorkError};
+use winddown_shared::{
+    PodKiller, PodLabel, ShutdownPoint, ShutdownWork, WorkContext, WorkError, WorkRemark,
+};
 
 use super::ShutdownController;
 use super::signals::ShutdownSignals;
@@ -36,7 +38,7 @@ impl<K: PodKiller> ShutdownController<K> {
         let whole = until.saturating_duration_since(begun);
         let until = until - FOR_REPORT.min(whole / 4);
         let mut going = FuturesUnordered::new();
-        for work in &work {
+        for (work, remark) in &work {
             let Some(report) = run.work.iter_mut().find(|report| report.is_of(work)) else {
                 continue;
             };
@@ -50,13 +52,13 @@ impl<K: PodKiller> ShutdownController<K> {
             };
             report.allowed = until.saturating_duration_since(begun);
             let again = report.begin(started.elapsed());
-            let context = WorkContext { until, clean, again };
+            let context = WorkContext { until, clean, again, remark: remark.clone() };
             going.push(async move {
                 let doing = async { timeout_at(given_up, work.begin(context)).await };
-                (work, AssertUnwindSafe(doing).catch_unwind().await)
+                (work, remark, AssertUnwindSafe(doing).catch_unwind().await)
             });
         }
-        if work.iter().any(|work| work.bound.is_some()) {
+        if work.iter().any(|(work, _)| work.bound.is_some()) {
             journal.work.clone_from(&run.work);
             journal.note_again(&run.groups).await;
         }
@@ -64,33 +66,34 @@ impl<K: PodKiller> ShutdownController<K> {
         let called_off = signals.clone().called_off();
         tokio::pin!(called_off);
         loop {
-            let (work, end) = tokio::select! {
+            let (work, remark, end) = tokio::select! {
                 biased;
                 next = going.next() => match next {
-                    Some((work, Ok(worked))) => {
+                    Some((work, remark, Ok(worked))) => {
                         if let Ok(Err(WorkError::NotTold(pods))) = &worked {
                             not_told.extend(pods.iter().cloned());
                         }
-                        (work, WorkEnd::of(worked))
+                        (work, remark, WorkEnd::of(worked))
                     }
-                    Some((work, Err(_))) => (work, WorkEnd::panicked()),
+                    Some((work, remark, Err(_))) => (work, remark, WorkEnd::panicked()),
                     None => return not_told,
                 },
                 // What was not sent is sent while pods come back.
                 () = &mut called_off => break,
             };
-            self.release_work_ended(run, work, started, end);
+            self.release_work_ended(run, work, started, end, remark);
         }
-        for work in &work {
-            self.release_work_ended(run, work, started, WorkEnd::Cancelled);
+        for (work, remark) in &work {
+            self.release_work_ended(run, work, started, WorkEnd::Cancelled, remark);
         }
         Vec::new()
     }
 
     /// What is left to do before the release, each with a report.
-    fn release_work(&self, run: &RunReport, started: Instant) -> Vec<ShutdownWork> {
-        let left = WorkReport::left(&self.parts.work, &run.work, started.elapsed());
-        left.into_iter().filter(|work| work.point == ShutdownPoint::BeforeRelease).collect()
+    fn release_work(&self, run: &RunReport, started: Instant) -> Vec<(ShutdownWork, WorkRemark)> {
+        let left = WorkReport::left(&self.parts.work, &run.work, started.elapsed()).into_iter();
+        let left = left.filter(|work| work.point == ShutdownPoint::BeforeRelease);
+        left.map(|work| (work, WorkRemark::default())).collect()
     }
 
     fn release_work_ended(
@@ -99,12 +102,13 @@ impl<K: PodKiller> ShutdownController<K> {
         work: &ShutdownWork,
         started: Instant,
         end: WorkEnd,
+        remark: &WorkRemark,
     ) {
         let mut reports = run.work.iter_mut();
         let under_way =
             |report: &&mut WorkReport| report.is_of(work) && report.outcome == WorkOutcome::Running;
         if let Some(report) = reports.find(under_way) {
-            self.parts.recorder.record(&report.end(work, started.elapsed(), end));
+            self.parts.recorder.record(&report.end(work, started.elapsed(), end, remark));
         }
     }
 }

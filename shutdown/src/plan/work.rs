@@ -28,9 +28,6 @@ pub(crate) enum WorkPlace {
     Release,
 }
 
-/// All work together gets this part of the time at most.
-pub(crate) const PART_OF_WORK: u32 = 4;
-
 /// Puts `work` in its places between `groups`, with the time it has of `available`.
 pub(super) fn place(
     groups: &[Group],
@@ -65,7 +62,7 @@ pub(super) fn cut(work: &mut [PlannedWork], available: Duration) {
     let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
     let places: Vec<u64> =
         work.chunk_by(|a, b| a.place == b.place).map(|here| millis(longest(here))).collect();
-    let shares = share::level(&places, millis(available / PART_OF_WORK));
+    let shares = share::level(&places, millis(available / ShutdownWork::PART));
     for (here, share) in work.chunk_by_mut(|a, b| a.place == b.place).zip(shares) {
         for planned in here {
             planned.allowed = planned.allowed.min(Duration::from_millis(share));

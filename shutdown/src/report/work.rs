@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use tokio::time::error::Elapsed;
-use winddown_shared::{Event, ShutdownWork, WorkError};
+use winddown_shared::{Event, ShutdownWork, WorkError, WorkRemark};
 
 use super::units::{OptionalMillis, Seconds};
 use crate::PlannedWork;
@@ -37,6 +37,9 @@ pub struct WorkReport {
     /// Why it failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
+    /// What the plug-in said of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub remark: Option<String>,
 }
 
 /// How work ended.
@@ -82,6 +85,7 @@ impl WorkReport {
             ended: None,
             outcome: WorkOutcome::Skipped,
             error: None,
+            remark: None,
         }
     }
 
@@ -136,8 +140,15 @@ impl WorkReport {
     }
 
     /// It has ended, which makes this event.
-    pub(crate) fn end(&mut self, work: &ShutdownWork, now: Duration, end: WorkEnd) -> Event {
+    pub(crate) fn end(
+        &mut self,
+        work: &ShutdownWork,
+        now: Duration,
+        end: WorkEnd,
+        remark: &WorkRemark,
+    ) -> Event {
         self.ended = Some(now);
+        self.remark = remark.said();
         let took = now.saturating_sub(self.started.unwrap_or(now));
         let (outcome, error) = match end {
             WorkEnd::Done => (WorkOutcome::Done, None),

@@ -6,12 +6,12 @@ use std::time::Duration;
 use tokio::task::{Id, JoinError, JoinSet};
 use tokio::time::error::Elapsed;
 use tokio::time::{Instant, timeout_at};
-use winddown_shared::{PodKiller, ShutdownWork, WorkContext, WorkError};
+use winddown_shared::{PodKiller, ShutdownWork, WorkContext, WorkError, WorkRemark};
 
 use super::kills::Wait;
 use super::outcome::is_clean;
 use super::{Cancelled, Run};
-use crate::plan::{PART_OF_WORK, WorkPlace};
+use crate::plan::WorkPlace;
 use crate::report::WorkEnd;
 use crate::{PlannedWork, RunPhase, WorkReport};
 
@@ -19,7 +19,7 @@ use crate::{PlannedWork, RunPhase, WorkReport};
 pub(super) struct Work {
     pub(super) reports: Vec<WorkReport>,
     pub(super) tasks: JoinSet<Worked>,
-    under_way: HashMap<Id, ShutdownWork>,
+    under_way: HashMap<Id, (ShutdownWork, WorkRemark)>,
     /// Until when that may take.
     pub(super) until: Instant,
 }
@@ -57,20 +57,21 @@ impl<K: PodKiller> Run<'_, K> {
             let until = (Instant::now() + allowed).min(last);
             let report = self.work.reports.iter_mut().find(|report| report.is_of(&work));
             let again = report.is_some_and(|report| report.begin(begun));
-            due.push((work, WorkContext { until, clean, again }));
+            let remark = WorkRemark::default();
+            due.push((work, WorkContext { until, clean, again, remark }));
         }
         self.work.until = due.iter().map(|(_, context)| context.until).max().unwrap_or(last);
         self.note(self.phase()).await;
         for (work, context) in due {
-            let doing = work.clone();
+            let (doing, remark) = (work.clone(), context.remark.clone());
             let task = async move { timeout_at(context.until, doing.begin(context)).await };
-            self.work.under_way.insert(self.work.tasks.spawn(task).id(), work);
+            self.work.under_way.insert(self.work.tasks.spawn(task).id(), (work, remark));
         }
         let waited = self.answers(Wait::Work).await;
         self.work.tasks = JoinSet::new();
         let end = if waited.is_err() { WorkEnd::Cancelled } else { WorkEnd::TimedOut };
-        for (_, work) in std::mem::take(&mut self.work.under_way) {
-            self.work_ended(&work, end.clone());
+        for (_, (work, remark)) in std::mem::take(&mut self.work.under_way) {
+            self.work_ended(&work, end.clone(), &remark);
         }
         self.note(self.phase()).await;
         waited
@@ -81,22 +82,22 @@ impl<K: PodKiller> Run<'_, K> {
             Ok((id, worked)) => (id, WorkEnd::of(worked)),
             Err(error) => (error.id(), WorkEnd::panicked()),
         };
-        if let Some(work) = self.work.under_way.remove(&id) {
-            self.work_ended(&work, end);
+        if let Some((work, remark)) = self.work.under_way.remove(&id) {
+            self.work_ended(&work, end, &remark);
         }
     }
 
-    fn work_ended(&mut self, work: &ShutdownWork, end: WorkEnd) {
+    fn work_ended(&mut self, work: &ShutdownWork, end: WorkEnd, remark: &WorkRemark) {
         let now = self.elapsed();
         if let Some(report) = self.work.reports.iter_mut().find(|report| report.is_of(work)) {
-            self.order.recorder.record(&report.end(work, now, end));
+            self.order.recorder.record(&report.end(work, now, end, remark));
         }
     }
 
     /// What is under way gets its part of the time until `deadline`; answers when that is over.
     pub(super) fn hurry_work(&mut self, deadline: Duration) -> Option<Instant> {
         let now = self.elapsed();
-        let part = deadline.saturating_sub(now) / PART_OF_WORK;
+        let part = deadline.saturating_sub(now) / ShutdownWork::PART;
         self.work.until = self.work.until.min(self.order.started + now + part);
         (!self.work.under_way.is_empty()).then_some(self.work.until)
     }

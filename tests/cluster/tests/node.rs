@@ -4,6 +4,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a failed step is a failed test")]
 
+mod after_nodes;
 pub(crate) mod harness;
 mod ownership;
 mod registration;

@@ -1,5 +1,6 @@
 //! A node of a cluster: a real systemd, real processes, and an API server that comes and goes.
 
+mod after_nodes;
 mod bed;
 mod containers;
 mod life;

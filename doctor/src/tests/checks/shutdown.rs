@@ -3,7 +3,10 @@
 use super::super::*;
 use super::Severity::{Info, Ok as Well, Problem, Warning};
 use super::check;
-use winddown_control::api::{GuardStatus, HoldingPod, LockState, Phase, ReportEntry};
+use winddown_control::api::{
+    AfterNode, AfterNodesStatus, ClusterStatus, GuardStatus, HoldingPod, LockState, NodeStage,
+    Phase, ReportEntry,
+};
 
 /// Every user may take a delay lock, in whatever name.
 #[test]
@@ -24,6 +27,64 @@ fn guard(state: LockState) -> GuardStatus {
         HoldingPod { namespace: "batch".into(), name: "backup".into(), ..HoldingPod::default() };
     let why = (state != LockState::Held).then(|| "no logind".to_owned());
     GuardStatus { state, why, pods: vec![pod] }
+}
+
+/// With these nodes, or none that are known.
+fn after(nodes: Option<&[(&str, NodeStage)]>, problem: Option<&str>) -> ClusterStatus {
+    let node = |(name, stage): &(&str, _)| AfterNode { name: (*name).into(), stage: *stage };
+    let after_nodes = AfterNodesStatus {
+        selector: "role=worker".into(),
+        nodes: nodes.map(|nodes| nodes.iter().map(node).collect()),
+        problem: problem.map(str::to_owned),
+        ..AfterNodesStatus::default()
+    };
+    ClusterStatus { after_nodes: Some(after_nodes), ..ClusterStatus::default() }
+}
+
+#[test]
+fn what_is_wrong_with_the_nodes_that_go_first_is_found() {
+    let mut facts = healthy();
+    assert!(finding(&facts, "after-nodes").is_none(), "it is not configured");
+    let workers = [("w1", NodeStage::Up), ("w2", NodeStage::Down)];
+    known(&mut facts.agent).cluster = Some(after(Some(&workers), None));
+    assert_eq!(finding(&facts, "after-nodes").unwrap().severity, Well);
+    check(&[
+        (
+            "no right",
+            |f| known(&mut f.agent).cluster = Some(after(None, Some("nodes is forbidden"))),
+            "after-nodes",
+            Warning,
+            "forbidden",
+            "after-nodes.yaml",
+        ),
+        (
+            "a selector that matches nothing, or this node alone",
+            |f| known(&mut f.agent).cluster = Some(after(Some(&[]), None)),
+            "after-nodes",
+            Warning,
+            "role=worker",
+            "kubectl get nodes -l 'role=worker'",
+        ),
+        (
+            "a node without winddown",
+            |f| {
+                let nodes = [("w1", NodeStage::Up), ("w2", NodeStage::Silent)];
+                known(&mut f.agent).cluster = Some(after(Some(&nodes), None));
+            },
+            "after-nodes",
+            Warning,
+            "w2",
+            "install winddown",
+        ),
+        (
+            "no answer yet",
+            |f| known(&mut f.agent).cluster = Some(after(None, None)),
+            "after-nodes",
+            Info,
+            "",
+            "",
+        ),
+    ]);
 }
 
 #[test]

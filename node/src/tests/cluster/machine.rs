@@ -9,6 +9,7 @@ use tokio::sync::watch;
 use winddown_api_client::{ClusterConfig, Connection, Credentials};
 use winddown_apiserver::ApiServer;
 use winddown_cluster::after_boot::AfterBootPolicy;
+use winddown_cluster::after_nodes::AfterNodes;
 use winddown_cluster::node::{NodeFacts, NodeSettings};
 use winddown_cluster::pods::OrphanPolicy;
 use winddown_fakes::{FakeInhibitor, FakeRuntime};
@@ -28,6 +29,8 @@ pub(super) struct Machine {
     state: tempfile::TempDir,
     volatile: tempfile::TempDir,
     boot: u32,
+    /// Which nodes go down first.
+    pub(super) after_nodes: Option<AfterNodes>,
 }
 
 /// An agent that runs.
@@ -51,6 +54,7 @@ impl Machine {
             state: tempfile::tempdir().unwrap(),
             volatile: tempfile::tempdir().unwrap(),
             boot: 1,
+            after_nodes: None,
         }
     }
 
@@ -85,6 +89,7 @@ impl Machine {
                 orphans: OrphanPolicy::Stop,
                 runtime: watch::Sender::new(RuntimeFacts::default()).subscribe(),
             }),
+            after_nodes: self.after_nodes.clone(),
         }
     }
 

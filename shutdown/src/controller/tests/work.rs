@@ -132,6 +132,33 @@ async fn work_that_hangs_costs_its_bound_and_never_the_deadline() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_work_says_of_itself_is_in_the_report_however_it_ends() {
+    let says = |what, point, takes| {
+        ShutdownWork::new(NAME, what, point, secs(2), move |context| async move {
+            context.remark.set("begun");
+            sleep(secs(1)).await;
+            context.remark.set(what);
+            sleep(secs(takes)).await;
+            Ok(())
+        })
+    };
+    let silent = ShutdownWork::new(NAME, "silent", AfterPods, secs(2), |_| async { Ok(()) });
+    let work = vec![says("done", BeforePods, 0), says("late", BeforeRelease, 100_000), silent];
+    let mut node = Setup { work, ..Setup::with(two_pods()) }.start();
+    settle().await;
+    node.prepare();
+    node.released().await;
+    let report = &node.reports()[0];
+    let said = |what: &str| {
+        let work = report.work.iter().find(|work| work.what == what).unwrap();
+        (work.outcome, work.remark.as_deref())
+    };
+    assert_eq!(said("done"), (WorkOutcome::Done, Some("done")));
+    assert_eq!(said("late"), (WorkOutcome::TimedOut, Some("late")));
+    assert_eq!(said("silent"), (WorkOutcome::Done, None));
+}
+
+#[tokio::test(start_paused = true)]
 async fn work_that_fails_or_panics_is_reported_and_holds_nothing_up() {
     let fails = |what, point| {
         ShutdownWork::new(NAME, what, point, secs(5), move |_| async move {

@@ -4,6 +4,8 @@
 #[allow(dead_code, reason = "the comparison itself is another test's")]
 mod compare;
 
+use std::time::Duration;
+
 use k8s_openapi::api::authentication::v1::{BoundObjectReference, TokenRequest, TokenRequestSpec};
 use k8s_openapi::api::authorization::v1::{
     ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec,
@@ -12,7 +14,11 @@ use k8s_openapi::api::core::v1::{Node, Pod, ServiceAccount};
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
 use serde_json::json;
 use tokio::sync::OnceCell;
+use tokio::time::{Instant, timeout};
+use tokio_util::sync::CancellationToken;
 use winddown_api_client::Connection;
+use winddown_cluster::after_nodes::{Follower, Reason, Seen, wait};
+use winddown_cluster::node::CLEAN_SHUTDOWN;
 
 use compare::{Right, granted};
 pub(crate) use compare::{daemon_set, manifest};
@@ -20,6 +26,7 @@ pub(crate) use compare::{daemon_set, manifest};
 use super::RealApi;
 use super::server::wall;
 
+const LONG: Duration = Duration::from_secs(60);
 const ACCOUNT: &str = "system:serviceaccount:kube-system:winddown";
 
 /// Whether the server would let this user do it.
@@ -133,6 +140,32 @@ async fn a_node_lacks_only_what_the_manifests_add() {
     );
     let events = Right::new("create", "events.k8s.io", "events", "");
     assert!(!may(api, user, &[], &events, "").await, "the group has it from winddown:node-extra");
+}
+
+#[tokio::test]
+async fn a_node_reads_the_nodes_that_go_down_first_only_with_the_role_for_it() {
+    let Some(api) = RealApi::get().await else { return };
+    let label = json!({"rack": "after-nodes"});
+    let node = |name: &str| json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": label}});
+    api.apply(&[node("after-control"), node("after-worker")]).await;
+    let connection = api.node("after-control").await;
+    let follower = Follower::new(connection.client(), "rack=after-nodes", "after-control");
+    let (mut seen, stop) = (follower.seen(), CancellationToken::new());
+    let run = tokio::spawn(follower.run(stop.clone()));
+    let refused = |seen: &Seen| seen.trouble.as_deref().is_some_and(|why| why.contains("nodes"));
+    timeout(LONG, seen.wait_for(refused)).await.unwrap().unwrap();
+    assert_eq!(seen.borrow().nodes, None);
+    api.apply(&manifest("after-nodes")).await;
+    let known = |seen: &Seen| seen.nodes.as_ref().is_some_and(|nodes| nodes.len() == 1);
+    timeout(LONG, seen.wait_for(known)).await.unwrap().unwrap();
+    let clean = json!({"status": {"conditions": [{"type": CLEAN_SHUTDOWN, "status": "True"}]}});
+    let nodes: Api<Node> = Api::all(api.admin().await);
+    let params = PatchParams::default();
+    nodes.patch_status("after-worker", &params, &Patch::Strategic(clean)).await.unwrap();
+    let until = Instant::now() + LONG;
+    assert_eq!(timeout(LONG, wait(seen, until, |_| {})).await, Ok(Reason::AllDown));
+    stop.cancel();
+    run.await.unwrap();
 }
 
 /// A connection with a token of the agent's account, bound to its pod on this node.

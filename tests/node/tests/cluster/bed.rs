@@ -7,7 +7,7 @@ use winddown_apiserver::ApiServer;
 use winddown_node_tests::scenario::{SOON, Scenario, Setup, TestResult};
 use winddown_node_tests::{Bridge, TestPod, read_pod_log};
 
-const KUBECONFIG: &str = "/etc/winddown/kubeconfig";
+pub(crate) const KUBECONFIG: &str = "/etc/winddown/kubeconfig";
 
 /// The API server, and the node with its way there.
 pub(crate) struct Bed {

@@ -1,0 +1,75 @@
+//! How a wait went: which node ended when.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+use winddown_shared::display::in_seconds;
+
+use super::{Seen, Stage};
+
+/// So many nodes are named.
+const NAMED: usize = 10;
+
+/// What was seen since a wait began.
+pub(super) struct Course {
+    begun: Instant,
+    nodes: BTreeMap<Arc<str>, Where>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Where {
+    Awaited,
+    Down(Duration),
+    Gone(Duration),
+}
+
+impl Course {
+    pub(super) fn begun(begun: Instant) -> Self {
+        Self { begun, nodes: BTreeMap::new() }
+    }
+
+    /// Takes what is seen `now`.
+    pub(super) fn see(&mut self, seen: &Seen, now: Instant) {
+        let Some(all) = &seen.nodes else { return };
+        let after = now.saturating_duration_since(self.begun);
+        for (name, at) in &mut self.nodes {
+            if *at == Where::Awaited && !all.contains_key(name) {
+                *at = Where::Gone(after);
+            }
+        }
+        for (name, stage) in all {
+            let at = self.nodes.entry(Arc::clone(name)).or_insert(Where::Awaited);
+            *at = match (*stage, *at) {
+                (Stage::Down, Where::Down(after)) => Where::Down(after),
+                (Stage::Down, _) => Where::Down(after),
+                _ => Where::Awaited,
+            };
+        }
+    }
+
+    /// In words for people: what is missing comes first.
+    pub(super) fn told(&self, seen: &Seen) -> String {
+        let mut said = Vec::new();
+        if let Some(why) = &seen.trouble {
+            said.push(format!("the API server does not say how far the nodes are: {why}"));
+        } else if seen.nodes.is_none() {
+            said.push("the API server has not said which nodes there are".to_owned());
+        } else if self.nodes.is_empty() {
+            said.push("no other node matches".to_owned());
+        }
+        let mut nodes: Vec<_> = self.nodes.iter().collect();
+        nodes.sort_by_key(|(_, at)| **at != Where::Awaited);
+        said.extend(nodes.iter().take(NAMED).map(|(name, at)| match at {
+            Where::Awaited => format!("{name} has not reported a clean shutdown"),
+            Where::Down(Duration::ZERO) => format!("{name} was down"),
+            Where::Down(after) => format!("{name} was down after {}", in_seconds(*after)),
+            Where::Gone(after) => format!("{name} was gone after {}", in_seconds(*after)),
+        }));
+        if let Some(more @ 1..) = nodes.len().checked_sub(NAMED) {
+            said.push(format!("{more} more"));
+        }
+        said.join(", ")
+    }
+}

@@ -1,0 +1,120 @@
+//! What the API server says of the nodes that go first.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use futures_util::StreamExt;
+use k8s_openapi::api::core::v1::Node;
+use kube::runtime::watcher::{self, Event, watcher};
+use kube::{Api, Client};
+use tokio::sync::watch;
+use tokio::time::sleep;
+use tokio_util::sync::CancellationToken;
+use winddown_api_client::outage::Outage;
+use winddown_api_client::refusal::{self, Refusal};
+use winddown_shared::Backoff;
+
+use super::{Seen, Stage};
+
+/// Watches the nodes of a selector.
+pub struct Follower {
+    api: Api<Node>,
+    selector: String,
+    own_name: String,
+    seen: watch::Sender<Seen>,
+}
+
+impl Follower {
+    /// Of the nodes that `selector` selects, but the one of `own_name`. Nothing is asked before [`run`](Self::run).
+    pub fn new(client: Client, selector: &str, own_name: &str) -> Self {
+        Self {
+            api: Api::all(client),
+            selector: selector.to_owned(),
+            own_name: own_name.to_owned(),
+            seen: watch::Sender::default(),
+        }
+    }
+
+    /// What is known, and every change.
+    pub fn seen(&self) -> watch::Receiver<Seen> {
+        self.seen.subscribe()
+    }
+
+    /// Follows the API server until `cancel`. Never gives up; what was last known stays.
+    pub async fn run(self, cancel: CancellationToken) {
+        cancel.run_until_cancelled(self.follow()).await;
+    }
+
+    async fn follow(&self) {
+        let outage = Outage::new("watching the nodes that go down before this one");
+        let config = || watcher::Config::default().labels(&self.selector);
+        let mut backoff = Backoff::EAGER;
+        let mut listed = BTreeMap::new();
+        let mut stream = watcher(self.api.clone(), config()).boxed();
+        loop {
+            let error = match stream.next().await {
+                Some(Ok(event)) => {
+                    // The mark before a list says nothing about the connection.
+                    if !matches!(event, Event::Init) {
+                        outage.worked();
+                        backoff.reset();
+                    }
+                    self.take(event, &mut listed);
+                    continue;
+                }
+                Some(Err(error)) => error,
+                None => {
+                    stream = watcher(self.api.clone(), config()).boxed();
+                    continue;
+                }
+            };
+            outage.failed(&error);
+            let why: Arc<str> = refusal::watch_text(&error).into();
+            self.seen.send_if_modified(|seen| seen.trouble.replace(Arc::clone(&why)) != Some(why));
+            let refusal = refusal::of_watch(&error);
+            // Asked for what is too long ago: it would ask for the same again.
+            if refusal == Some(Refusal::Expired) {
+                stream = watcher(self.api.clone(), config()).boxed();
+            }
+            sleep(backoff.after_failure(refusal.and_then(Refusal::retry_after))).await;
+        }
+    }
+
+    /// Takes one event. A list counts when it was read whole.
+    fn take(&self, event: Event<Node>, listed: &mut BTreeMap<Arc<str>, Stage>) {
+        match event {
+            Event::Init => listed.clear(),
+            Event::InitApply(node) => {
+                listed.extend(self.other(&node).map(|name| (name, Stage::of(&node))));
+            }
+            Event::InitDone => self.change(|nodes| *nodes = std::mem::take(listed)),
+            Event::Apply(node) => self.change(|nodes| {
+                nodes.extend(self.other(&node).map(|name| (name, Stage::of(&node))));
+            }),
+            Event::Delete(node) => self.change(|nodes| {
+                nodes.remove(node.metadata.name.as_deref().unwrap_or_default());
+            }),
+        }
+    }
+
+    /// The API server has answered with this. Heartbeats change nothing.
+    fn change(&self, change: impl FnOnce(&mut BTreeMap<Arc<str>, Stage>)) {
+        self.seen.send_if_modified(|seen| {
+            let before = seen.clone();
+            seen.trouble = None;
+            change(seen.nodes.get_or_insert_default());
+            *seen != before
+        });
+    }
+
+    /// The name of a node that is not this one.
+    fn other(&self, node: &Node) -> Option<Arc<str>> {
+        node.metadata.name.as_deref().filter(|name| *name != self.own_name).map(Arc::from)
+    }
+}
+
+impl std::fmt::Debug for Follower {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Follower").field("selector", &self.selector).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,188 @@
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a failed step is a failed test")]
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use proptest::prelude::*;
+use serde_json::json;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, timeout};
+
+use super::*;
+
+fn secs(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+fn seen(nodes: &[(&str, Stage)]) -> Seen {
+    let nodes = nodes.iter().map(|(name, stage)| (Arc::from(*name), *stage)).collect();
+    Seen { nodes: Some(nodes), trouble: None }
+}
+
+fn away(seen: Seen) -> Seen {
+    Seen { trouble: Some("it is away".into()), ..seen }
+}
+
+#[test]
+fn the_stage_of_a_node_is_what_its_conditions_say() {
+    for (conditions, stage) in [
+        (json!([]), Stage::Silent),
+        (json!([["Ready", "True"]]), Stage::Silent),
+        (json!([[CLEAN_SHUTDOWN, "False"]]), Stage::Up),
+        (json!([[CLEAN_SHUTDOWN, "Unknown"]]), Stage::Up),
+        (json!([[CLEAN_SHUTDOWN, "False"], [SHUTDOWN_IN_PROGRESS, "True"]]), Stage::GoingDown),
+        (json!([[CLEAN_SHUTDOWN, "False"], [SHUTDOWN_IN_PROGRESS, "False"]]), Stage::Up),
+        (json!([[SHUTDOWN_IN_PROGRESS, "True"]]), Stage::GoingDown),
+        (json!([[CLEAN_SHUTDOWN, "True"], [SHUTDOWN_IN_PROGRESS, "True"]]), Stage::Down),
+    ] {
+        let one = |pair: &serde_json::Value| json!({"type": pair[0], "status": pair[1]});
+        let all: Vec<_> = conditions.as_array().unwrap().iter().map(one).collect();
+        let node = json!({"metadata": {"name": "a"}, "status": {"conditions": all}});
+        assert_eq!(Stage::of(&serde_json::from_value(node).unwrap()), stage, "{conditions}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn unknown_is_never_read_as_empty_and_what_was_said_last_counts() {
+    let (now, until) = (Instant::now(), Instant::now() + secs(5));
+    let waits = |names: &[&str]| Decision::Wait {
+        nodes: names.iter().map(|name| Arc::from(*name)).collect(),
+        until,
+    };
+    let up_and_down = [("a", Stage::Down), ("b", Stage::Up), ("c", Stage::GoingDown)];
+    for (seen, decision) in [
+        (Seen::default(), waits(&[])),
+        (away(Seen::default()), waits(&[])),
+        (seen(&[]), Decision::GoOn(Reason::NoneMatches)),
+        (away(seen(&[])), waits(&[])),
+        (seen(&up_and_down), waits(&["b", "c"])),
+        (away(seen(&up_and_down)), waits(&["b", "c"])),
+        (seen(&[("a", Stage::Silent)]), waits(&["a"])),
+        (seen(&[("a", Stage::Down)]), Decision::GoOn(Reason::AllDown)),
+        (away(seen(&[("a", Stage::Down)])), Decision::GoOn(Reason::AllDown)),
+    ] {
+        assert_eq!(decide(&seen, until, now), decision, "{seen:?}");
+        assert_eq!(decide(&seen, until, until), Decision::GoOn(Reason::TimeOver), "{seen:?}");
+    }
+}
+
+fn any_seen() -> impl Strategy<Value = Seen> {
+    let stage = prop::sample::select(Stage::ALL.to_vec());
+    let nodes = prop::collection::btree_map("[a-d]".prop_map(Arc::from), stage, 0..4);
+    (prop::option::of(nodes), any::<bool>())
+        .prop_map(|(nodes, works)| Seen { nodes, trouble: (!works).then(|| "it is away".into()) })
+}
+
+proptest! {
+    /// It waits for exactly those that are not down, and no longer than it may.
+    #[test]
+    fn no_decision_outlasts_its_time_or_leaves_a_node_behind(seen in any_seen(), left in 0_u64..9) {
+        let now = Instant::now();
+        let until = now + secs(left);
+        let known = seen.nodes.iter().flatten();
+        let up: Vec<_> =
+            known.filter(|(_, stage)| **stage != Stage::Down).map(|(name, _)| name.clone()).collect();
+        match decide(&seen, until, now) {
+            Decision::Wait { nodes, until: end } => {
+                prop_assert!(left > 0 && end == until);
+                prop_assert_eq!(&nodes, &up);
+                prop_assert!(!up.is_empty() || seen.nodes.is_none() || seen.trouble.is_some());
+            }
+            Decision::GoOn(Reason::TimeOver) => prop_assert_eq!(left, 0),
+            Decision::GoOn(reason) => {
+                prop_assert!(up.is_empty() && seen.nodes.is_some());
+                let none = seen.nodes.as_ref().is_some_and(BTreeMap::is_empty);
+                prop_assert_eq!(reason == Reason::NoneMatches, none);
+            }
+        }
+    }
+}
+
+/// A wait of ten seconds.
+struct Waiting {
+    seen: watch::Sender<Seen>,
+    said: Arc<Mutex<String>>,
+    wait: JoinHandle<Option<(Reason, Duration)>>,
+}
+
+impl Waiting {
+    fn for_these(first: Seen) -> Self {
+        let (seen, said) = (watch::Sender::new(first), Arc::<Mutex<String>>::default());
+        let (known, told, begun) = (seen.subscribe(), Arc::clone(&said), Instant::now());
+        let waits = wait(known, begun + secs(10), move |text| *told.lock().unwrap() = text);
+        let wait = tokio::spawn(async move {
+            let reason = timeout(secs(10), waits).await.ok();
+            reason.map(|reason| (reason, begun.elapsed()))
+        });
+        Self { seen, said, wait }
+    }
+
+    async fn after(&self, time: Duration, seen: Seen) {
+        tokio::time::sleep(time).await;
+        self.seen.send_replace(seen);
+        tokio::task::yield_now().await;
+    }
+
+    /// Why it ended and when, unless its time was over; and what it said.
+    async fn ended(self) -> (Option<(Reason, Duration)>, String) {
+        let ended = self.wait.await.unwrap();
+        (ended, self.said.lock().unwrap().clone())
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn nodes_are_waited_for_until_each_is_down_or_gone_and_the_report_says_when() {
+    let wait = Waiting::for_these(seen(&[("a", Stage::Up), ("b", Stage::Up), ("c", Stage::Down)]));
+    wait.after(secs(2), seen(&[("a", Stage::GoingDown), ("b", Stage::Down), ("c", Stage::Down)]))
+        .await;
+    wait.after(secs(1), seen(&[("b", Stage::Down), ("c", Stage::Down)])).await;
+    let (ended, said) = wait.ended().await;
+    assert_eq!(ended, Some((Reason::AllDown, secs(3))));
+    assert_eq!(said, "a was gone after 3 s, b was down after 2 s, c was down");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_never_ends_costs_the_wait_and_one_that_comes_up_again_is_awaited() {
+    let wait = Waiting::for_these(seen(&[("a", Stage::Up), ("b", Stage::Down)]));
+    wait.after(secs(1), seen(&[("a", Stage::Down), ("b", Stage::Up)])).await;
+    let (ended, said) = wait.ended().await;
+    assert_eq!(ended, None);
+    assert_eq!(said, "b has not reported a clean shutdown, a was down after 1 s");
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_an_answer_the_wait_takes_all_of_its_time_and_goes_on_with_the_first_answer() {
+    let (ended, said) = Waiting::for_these(Seen::default()).ended().await;
+    assert_eq!(ended, None);
+    assert_eq!(said, "the API server has not said which nodes there are");
+    let wait = Waiting::for_these(away(Seen::default()));
+    wait.after(secs(4), seen(&[])).await;
+    let (ended, said) = wait.ended().await;
+    assert_eq!(ended, Some((Reason::NoneMatches, secs(4))));
+    assert_eq!(said, "no other node matches");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_api_server_that_goes_in_the_middle_costs_no_more_than_the_wait() {
+    let wait = Waiting::for_these(seen(&[("a", Stage::GoingDown)]));
+    wait.after(secs(1), away(seen(&[("a", Stage::GoingDown)]))).await;
+    let (ended, said) = wait.ended().await;
+    assert_eq!(ended, None);
+    assert_eq!(
+        said,
+        "the API server does not say how far the nodes are: it is away, \
+         a has not reported a clean shutdown"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_a_large_rack_those_that_are_missing_are_named_first() {
+    let names: Vec<String> = (10..40).map(|n| format!("w{n}")).collect();
+    let mut all: Vec<_> = names.iter().map(|name| (name.as_str(), Stage::Down)).collect();
+    all[25].1 = Stage::Up;
+    let (ended, said) = Waiting::for_these(seen(&all)).ended().await;
+    assert_eq!(ended, None);
+    assert!(said.starts_with("w35 has not reported a clean shutdown, w10 was down, "), "{said}");
+    assert!(said.ends_with("w18 was down, 20 more"), "{said}");
+}

@@ -1,0 +1,89 @@
+//! Nodes that go down before this one: the wait for them, and what is shown of it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use tokio::sync::watch;
+use winddown_cluster::after_nodes::{self, AfterNodes, Seen, Stage};
+use winddown_control::api;
+use winddown_shared::{PluginName, ShutdownPoint, ShutdownWork};
+
+use crate::metrics::AfterNodesFacts;
+
+/// What of this node waits for others. Clones are one.
+#[derive(Clone)]
+pub(crate) struct GoesAfter {
+    settings: AfterNodes,
+    seen: watch::Receiver<Seen>,
+    waiting: Arc<watch::Sender<bool>>,
+}
+
+/// Set as long as it lives.
+struct Waiting(Arc<watch::Sender<bool>>);
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.0.send_replace(false);
+    }
+}
+
+impl GoesAfter {
+    pub(super) fn new(settings: AfterNodes, seen: watch::Receiver<Seen>) -> Self {
+        Self { settings, seen, waiting: Arc::default() }
+    }
+
+    /// As work before the pods that wait. The plan keeps the time for it.
+    pub(super) fn work(&self) -> ShutdownWork {
+        let (what, waits) = ("wait for the nodes that go down first", self.clone());
+        let point = ShutdownPoint::Before(self.settings.priority);
+        let wait = self.settings.wait;
+        ShutdownWork::new(PluginName::of("cluster"), what, point, wait, move |context| {
+            let Self { seen, waiting, .. } = waits.clone();
+            async move {
+                waiting.send_replace(true);
+                let _waiting = Waiting(waiting);
+                after_nodes::wait(seen, context.until, |said| {
+                    tracing::info!("nodes that go down first: {said}");
+                    context.remark.set(said);
+                })
+                .await;
+                Ok(())
+            }
+        })
+    }
+
+    /// For `winddown status`.
+    pub(super) fn status(&self) -> api::AfterNodesStatus {
+        let seen = self.seen.borrow();
+        let node = |(name, stage): (&Arc<str>, &Stage)| api::AfterNode {
+            name: name.to_string(),
+            stage: match stage {
+                Stage::Silent => api::NodeStage::Silent,
+                Stage::Up => api::NodeStage::Up,
+                Stage::GoingDown => api::NodeStage::GoingDown,
+                Stage::Down => api::NodeStage::Down,
+            },
+        };
+        api::AfterNodesStatus {
+            selector: self.settings.selector.clone(),
+            wait_seconds: self.settings.wait.as_secs_f64(),
+            nodes: seen.nodes.as_ref().map(|nodes| nodes.iter().map(node).collect()),
+            problem: seen.trouble.as_deref().map(str::to_owned),
+            waiting: *self.waiting.borrow(),
+        }
+    }
+
+    /// For a scrape.
+    pub(super) fn facts(&self) -> AfterNodesFacts {
+        let seen = self.seen.borrow();
+        let mut stages = BTreeMap::from(Stage::ALL.map(|stage| (stage.as_str(), 0)));
+        for stage in seen.nodes.iter().flat_map(BTreeMap::values) {
+            *stages.entry(stage.as_str()).or_default() += 1;
+        }
+        AfterNodesFacts {
+            stages,
+            known: seen.nodes.is_some() && seen.trouble.is_none(),
+            waiting: *self.waiting.borrow(),
+        }
+    }
+}
