@@ -21,3 +21,4 @@ mod schemas;
 mod secrets;
 mod signals;
 mod test_programs;
+mod ups_hook;
