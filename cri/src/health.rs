@@ -56,6 +56,28 @@ impl CriHealth {
     }
 }
 
+/// Asks for the runtime's name if it has not told it yet: with it begin the ids of containers that others read.
+///
+/// # Errors
+/// The runtime did not answer.
+pub(super) async fn know_name(context: &Context) -> Result<(), CallError> {
+    if context.health.borrow().version.is_empty() {
+        let version = version(context).await?;
+        context.health.send_modify(|health| health.version = version);
+    }
+    Ok(())
+}
+
+/// The runtime's name and version.
+///
+/// # Errors
+/// It did not answer.
+pub(super) async fn version(context: &Context) -> Result<String, CallError> {
+    let asked = api::VersionRequest { version: "v1".to_owned() };
+    let answer = context.client.version(asked).await?;
+    Ok(format!("{} {}", answer.runtime_name, answer.runtime_version))
+}
+
 /// Tells the health loop's readers at once what a call found out: the runtime is gone.
 pub(super) fn note_unreachable(context: &Context, error: &CallError) {
     if !matches!(error, CallError::Unreachable { .. } | CallError::NoCri { .. }) {

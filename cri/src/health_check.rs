@@ -6,8 +6,7 @@ use std::time::Duration;
 use tokio::time::sleep;
 use winddown_shared::error_chain;
 
-use super::client::CallError;
-use super::health::{CriHealth, note_gone, read};
+use super::health::{CriHealth, note_gone, read, version};
 use super::{Context, api, list};
 
 /// The shortest wait between two looks at a runtime that is not well; it doubles up to [`UNWELL`] or
@@ -91,24 +90,6 @@ async fn look(context: &Context, before: &CriHealth) -> CriHealth {
             ..CriHealth::unknown()
         },
     }
-}
-
-/// Asks for the runtime's name if it has not told it yet: with it begin the ids of containers that others read.
-///
-/// # Errors
-/// The runtime did not answer.
-pub(super) async fn know_name(context: &Context) -> Result<(), CallError> {
-    if context.health.borrow().version.is_empty() {
-        let version = version(context).await?;
-        context.health.send_modify(|health| health.version = version);
-    }
-    Ok(())
-}
-
-async fn version(context: &Context) -> Result<String, CallError> {
-    let asked = api::VersionRequest { version: "v1".to_owned() };
-    let answer = context.client.version(asked).await?;
-    Ok(format!("{} {}", answer.runtime_name, answer.runtime_version))
 }
 
 fn log_change(before: &CriHealth, now: &CriHealth) {

@@ -10,7 +10,7 @@ use winddown_shared::{PodUid, PodUidMap, RuntimeError, error_chain};
 
 use super::labels::{self, ContainerFacts};
 use super::pod::{self, Container, Dead, PodEntry, PodState, Sandbox};
-use super::{Context, api, dirs, exits, health, health_check, observe};
+use super::{Context, api, dirs, exits, health, observe};
 
 /// Containers whose state is asked for at the same time.
 pub(super) const PARALLEL: usize = 8;
@@ -50,7 +50,7 @@ pub(super) async fn list_all(context: &Arc<Context>) -> Result<(), RuntimeError>
         let pods = context.pods.lock();
         pods.iter().map(|(uid, entry)| (uid.clone(), entry.lock().starts)).collect()
     };
-    health_check::know_name(context).await.map_err(|error| {
+    health::know_name(context).await.map_err(|error| {
         health::note_unreachable(context, &error);
         error.during("asking the container runtime for its name")
     })?;

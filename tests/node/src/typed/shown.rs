@@ -42,10 +42,14 @@ fn plain(line: &str) -> String {
         let digits = |c: char| c.is_ascii_digit() || ".-:".contains(c);
         let core = bare(word);
         let number = core.trim_end_matches(char::is_alphabetic).trim_end_matches('%');
-        let is_number = !number.is_empty() && number.chars().all(digits);
+        // A moment has a T between its day and its time.
+        let is_number = !number.is_empty() && number.replacen('T', "", 1).chars().all(digits);
         let unit = core.strip_prefix(number).unwrap_or_default();
         let is_time = number.contains(':') || number.matches('-').count() == 2;
-        match is_number && (is_time || UNITS.contains(&unit) || is_unit(words.get(n + 1))) {
+        let is_process = n.checked_sub(1).is_some_and(|before| bare(words[before]) == "PID");
+        match is_number
+            && (is_time || is_process || UNITS.contains(&unit) || is_unit(words.get(n + 1)))
+        {
             // A second has passed where a fast machine says milliseconds.
             true => word.replacen(number, "#", 1).replace("#ms", "#s"),
             false => word.to_owned(),
@@ -72,5 +76,9 @@ fn lengths_may_differ_and_nothing_else() {
     assert!(shows(&page[..1], said).is_err(), "more is said than shown");
     assert!(shows(&["…", "last"], "first\nlast\nmore").is_err());
     assert_eq!(shows(&["at 07:12:01 on 2026-11-20"], "at 09:00:00 on 2027-01-02"), Ok(()));
+    assert_eq!(
+        shows(&["(PID 7) until 2026-11-20T07:12:01Z"], "(PID 612) until 2027-01-02T09:00:00Z"),
+        Ok(())
+    );
     assert!(shows(&["node-1 has 3 pods"], "node-1 has 4 pods").is_err());
 }

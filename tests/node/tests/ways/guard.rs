@@ -50,7 +50,7 @@ async fn is_released(test: &str, suite: Suite) -> TestResult {
     if suite == Suite::Bookworm {
         // A reader of the page does the same.
         prepare(&scenario.node)?;
-        enter_all(&mut scenario.node, &page()).await?;
+        enter_all(&mut scenario.node, &page(&pod)).await?;
     } else {
         let answer = scenario.text(&["release", &pod]).await?;
         assert_eq!(answer.trim(), format!("{pod}: holds shutdowns no longer"));
@@ -92,7 +92,7 @@ async fn holding(test: &str, suite: Suite) -> TestResult<Option<Scenario>> {
     let Some(scenario) = Scenario::installed_as(test, seven_pods(), &setup).await? else {
         return Ok(None);
     };
-    for (name, namespace) in [("backup-edge-1", "batch"), ("over", "brief"), ("other", "default")] {
+    for (name, namespace) in [("backup", "batch"), ("over", "brief"), ("other", "default")] {
         let text = format!(
             "apiVersion: v1\nkind: Pod\nmetadata:\n  name: {name}\n  namespace: {namespace}\n  \
              labels: {{winddown.dev/shutdown-guard: 'true'}}\nspec:\n  hostNetwork: true\n  priority: -1\n  \
@@ -117,13 +117,16 @@ async fn holding(test: &str, suite: Suite) -> TestResult<Option<Scenario>> {
     Ok(Some(scenario))
 }
 
-/// What docs/reference/guard.md shows.
-fn page() -> Vec<Typed> {
+/// What docs/reference/guard.md shows, of this pod.
+fn page(pod: &str) -> Vec<Typed> {
     let name = "docs/reference/guard.md";
     let page = Page::read(&repository().join(name));
     let blocks = page.blocks.iter().filter(|block| block.words() == ["console", "ignore", "guard"]);
+    let lines = |lines: &[String]| -> Vec<String> {
+        lines.iter().map(|line| line.replace("batch/backup-edge-1", pod)).collect()
+    };
     let typed: Vec<_> =
-        blocks.flat_map(|block| typed::commands(name, block.line, &block.lines)).collect();
+        blocks.flat_map(|block| typed::commands(name, block.line, &lines(&block.lines))).collect();
     assert_eq!(typed.len(), 2, "{typed:?}");
     typed
 }
