@@ -123,7 +123,7 @@ bench-cri: ## Containers alone: real containerd and logind on a disposable node 
 	@tests/node/packages.sh test
 	@$(CARGO) build --quiet --profile dist --locked --package winddown
 	@$(CARGO) build --quiet --profile dist --locked --package winddown-bench
-	@$(BENCH) containers
+	@$(BENCH) containers --runs $(or $(RUNS),3) --kubelet "$$WINDDOWN_KUBELET"
 
 fuzz: ## Try T seconds (600) of guided input on each reader of foreign input; table of tests/security.md
 	@tests/node/packages.sh fuzz
