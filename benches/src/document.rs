@@ -2,9 +2,9 @@
 
 use std::process::Command;
 
-const END: &str = "<!-- end -->";
+const END: &str = "<!-- End of it. -->";
 
-/// Puts `text` between `<!-- winddown-bench COMMAND -->` and `<!-- end -->` of each document that has that place.
+/// Puts `text` between ``<!-- Written by `winddown-bench COMMAND`. -->`` and `<!-- End of it. -->` of each document that has that place.
 ///
 /// # Errors
 /// A document cannot be read or written, or none has such a place.
@@ -47,7 +47,7 @@ fn commit() -> String {
 }
 
 fn replaced(old: &str, command: &str, text: &str) -> Option<String> {
-    let start = format!("<!-- winddown-bench {command} -->");
+    let start = format!("<!-- Written by `winddown-bench {command}`. -->");
     let (before, rest) = old.split_once(&start)?;
     let (_, after) = rest.split_once(END)?;
     Some(format!("{before}{start}\n\n{}\n\n{END}{after}", text.trim()))
@@ -70,11 +70,19 @@ mod tests {
 
     #[test]
     fn a_table_takes_the_place_of_the_one_before_and_of_no_other() {
-        let old = "a\n<!-- winddown-bench one -->\nold\n<!-- end -->\nb\n\
-                   <!-- winddown-bench two -->\nold\n<!-- end -->\nc\n";
+        let old = "a\n<!-- Written by `winddown-bench one`. -->\nold\n<!-- End of it. -->\nb\n\
+                   <!-- Written by `winddown-bench two`. -->\nold\n<!-- End of it. -->\nc\n";
         let new = replaced(old, "two", "new\n").unwrap();
-        assert!(new.contains("<!-- winddown-bench one -->\nold\n<!-- end -->\nb"), "{new}");
-        assert!(new.contains("<!-- winddown-bench two -->\n\nnew\n\n<!-- end -->\nc"), "{new}");
+        assert!(
+            new.contains("<!-- Written by `winddown-bench one`. -->\nold\n<!-- End of it. -->\nb"),
+            "{new}"
+        );
+        assert!(
+            new.contains(
+                "<!-- Written by `winddown-bench two`. -->\n\nnew\n\n<!-- End of it. -->\nc"
+            ),
+            "{new}"
+        );
         assert_eq!(replaced(&new, "two", "new\n").unwrap(), new, "twice is once");
         assert_eq!(replaced(old, "three", "new"), None);
     }

@@ -62,7 +62,7 @@ of all and preemption:
                   how many victims, and in how many micros, as JSON
 
 --into FILE puts the tables into FILE as well, in place of those that the same command put there before:
-between `<!-- winddown-bench COMMAND -->` and `<!-- end -->`; `all` puts each of its tables into the place
+between '<!-- Written by `winddown-bench COMMAND`. -->' and '<!-- End of it. -->'; `all` puts each of its tables into the place
 of its own command. It may be given for several files: each gets what it has a place for.
 
 --check fails if a target is missed, or if something that has one could not be measured.";
