@@ -18,10 +18,10 @@ use page::{Block, Page};
 use winddown_cli::Cli;
 
 /// Why a block of commands is not run here. `build` and `node`: tests/node/tests/packages/readme.rs runs it,
-/// in the repository or in a node; `kubelet`, `runtime`, `server`: walkthroughs.rs beside it; `guard`: tests/node/tests/ways;
+/// in the repository or in a node; `kubelet`, `runtime`, `server`: walkthroughs.rs beside it; `guard`, `rack`: tests/node/tests;
 /// `cluster`: tests/cluster, beside a real kubelet. Of the others some are not run, and only parsed: tests/README.md says why.
-const REASONS: [&str; 9] =
-    ["build", "cluster", "guard", "kubelet", "node", "runtime", "server", "slow", "tools"];
+const REASONS: [&str; 10] =
+    ["build", "cluster", "guard", "kubelet", "node", "rack", "runtime", "server", "slow", "tools"];
 
 fn root() -> PathBuf {
     let crate_directory = Path::new(env!("CARGO_MANIFEST_DIR"));

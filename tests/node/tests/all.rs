@@ -17,4 +17,5 @@ mod preemption;
 mod reboots_in_a_row;
 mod services;
 mod shutdown;
+mod typed_pages;
 mod ways;

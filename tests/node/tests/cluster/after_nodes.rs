@@ -5,10 +5,12 @@ use std::time::Duration;
 use serde_json::Value;
 use winddown_apiserver::ApiServer;
 use winddown_node_tests::scenario::{GROUPS, SOON, Scenario, Setup, TestResult, seven_pods};
+use winddown_node_tests::typed::enter;
 use winddown_node_tests::{Bridge, TestPod};
 
 use crate::cluster::bed::{KUBECONFIG, is, setup};
 use crate::cluster::power_off::DOWN;
+use crate::typed_pages::marked;
 
 const NOTICE: &str = "/run/winddown/notice";
 
@@ -107,7 +109,9 @@ impl Rack {
 async fn a_control_plane_ends_after_its_workers() -> TestResult {
     let test = "a_control_plane_ends_after_its_workers";
     let Some(mut rack) = Rack::up(test, 2, "9s").await? else { return Ok(()) };
-    println!("{test}: {}", rack.control().text(&["status"]).await?);
+    let page = marked("docs/reference/after-nodes.md", "rack");
+    let [before, after] = &page[..] else { return Err(format!("{page:?}").into()) };
+    enter(&mut rack.nodes[0].0.node, before).await?;
     println!("{test}: {}", rack.control().text(&["plan", "shutdown"]).await?);
     for (scenario, _) in &rack.nodes {
         scenario.power_off().await?;
@@ -123,7 +127,10 @@ async fn a_control_plane_ends_after_its_workers() -> TestResult {
         said.contains("worker-0 was down after") && said.contains("worker-1 was down after"),
         "{said}"
     );
-    rack.assert_control_plane_was_last()
+    rack.assert_control_plane_was_last()?;
+    let control = &mut rack.nodes[0].0.node;
+    control.start().await?;
+    enter(control, after).await
 }
 
 #[tokio::test]

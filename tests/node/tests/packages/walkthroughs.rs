@@ -13,6 +13,7 @@ use winddown_node_tests::{Flavour, Node, base_or_skip, programs};
 
 use super::readme::{DISK, commands, save_files};
 use crate::page::Page;
+use crate::typed_pages::marked;
 
 const PAGE: &str = "docs/tutorials/beside-a-kubelet.md";
 const STAND_IN: &str = "#!/bin/sh\nsleep infinity & wait\n";
@@ -33,13 +34,6 @@ async fn a_node_of_k3s_does_what_its_walkthrough_says() -> TestResult {
 async fn a_node_of_eks_does_what_its_walkthrough_says() -> TestResult {
     let test = "a_node_of_eks_does_what_its_walkthrough_says";
     walk(test, "EKS", "/var/lib/kubelet/kubeconfig").await
-}
-
-/// The blocks of a page that are marked with this word.
-fn marked(page: &str, word: &str) -> Vec<Typed> {
-    let read = Page::read(&repository().join(page));
-    let blocks = read.blocks.iter().filter(|block| block.words() == ["console", "ignore", word]);
-    blocks.flat_map(|block| commands(page, block)).collect()
 }
 
 /// What packaging/build.sh writes into the tarball beside files of the repository and programs.

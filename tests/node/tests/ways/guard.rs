@@ -1,12 +1,11 @@
 //! Pods that hold shutdowns: refused, released by an operator and by time, and a shutdown that does not ask.
 
 use serde_json::Value;
-use winddown_node_tests::packages::repository;
 use winddown_node_tests::scenario::{SOON, Scenario, Setup, TestResult, seven_pods};
-use winddown_node_tests::typed::{self, Typed, enter_all, prepare};
+use winddown_node_tests::typed::{Typed, enter_all, prepare};
 use winddown_node_tests::{Suite, on_each_release};
 
-use crate::page::Page;
+use crate::typed_pages::marked;
 
 on_each_release!(a_pod_holds_shutdowns_until_it_is_released: is_released);
 on_each_release!(a_shutdown_that_does_not_ask_ends_the_pod_that_holds_it: is_not_asked);
@@ -119,15 +118,13 @@ async fn holding(test: &str, suite: Suite) -> TestResult<Option<Scenario>> {
 
 /// What docs/reference/guard.md shows, of this pod.
 fn page(pod: &str) -> Vec<Typed> {
-    let name = "docs/reference/guard.md";
-    let page = Page::read(&repository().join(name));
-    let blocks = page.blocks.iter().filter(|block| block.words() == ["console", "ignore", "guard"]);
-    let lines = |lines: &[String]| -> Vec<String> {
-        lines.iter().map(|line| line.replace("batch/backup-edge-1", pod)).collect()
-    };
-    let typed: Vec<_> =
-        blocks.flat_map(|block| typed::commands(name, block.line, &lines(&block.lines))).collect();
+    let mut typed = marked("docs/reference/guard.md", "guard");
     assert_eq!(typed.len(), 2, "{typed:?}");
+    for command in &mut typed {
+        for line in command.shown.iter_mut().chain([&mut command.line]) {
+            *line = line.replace("batch/backup-edge-1", pod);
+        }
+    }
     typed
 }
 
