@@ -28,6 +28,7 @@ pub mod fuzzing;
 mod identity;
 mod launcher;
 pub mod log;
+pub mod log_pipes;
 mod log_writer;
 pub mod members;
 pub mod order;

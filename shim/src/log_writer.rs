@@ -1,12 +1,12 @@
 //! Writes the log of a container that a service manager supervises.
 //!
-//! Standard input is the container's standard output, standard output its standard error: both are read.
-//! Lines go into the log file, and to standard error, which is the journal. Ends when
-//! all writers have closed their ends; on SIGTERM it first writes what there is to read.
+//! Its standard input holds the container's [two pipes](crate::log_pipes). Lines go into the log file, and to
+//! standard error, which is the journal. Ends when all writers have closed their ends; on SIGTERM it first writes
+//! what there is to read.
 
 use std::ffi::OsString;
 use std::io::{self, Write as _};
-use std::os::fd::{AsFd as _, BorrowedFd};
+use std::os::fd::AsFd as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -17,6 +17,7 @@ use winddown_shared::WallClock;
 
 use super::log::Stream;
 use super::output::{LAST_CHUNKS, Output, Source};
+use crate::log_pipes::in_input;
 use crate::order::LogTarget;
 
 /// Writes the log `path` until there is nothing more to write. `rest` is the largest size in bytes and the
@@ -45,12 +46,8 @@ struct Writer<'a> {
 
 impl<'a> Writer<'a> {
     fn new(target: LogTarget, wall: &'a WallClock) -> Result<Self, String> {
-        let (out, error) = (io::stdin(), io::stdout());
-        let source = |fd: BorrowedFd<'_>, stream| {
-            let copy = fd.try_clone_to_owned().map_err(|e| e.to_string())?;
-            Source::new(copy, stream)
-        };
-        let sources = vec![source(out.as_fd(), Stream::Out)?, source(error.as_fd(), Stream::Err)?];
+        let [out, error] = in_input(io::stdin().as_fd()).map_err(|e| e.to_string())?;
+        let sources = vec![Source::new(out, Stream::Out)?, Source::new(error, Stream::Err)?];
         let mut signals = SigSet::empty();
         signals.add(Signal::SIGTERM);
         signals.thread_block().map_err(|e| e.to_string())?;

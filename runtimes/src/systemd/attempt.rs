@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use winddown_engine::amounts::{amount, shares, weight};
 use winddown_engine::{plan, stopping};
 use winddown_shared::{Pod, PodUid, Quantity, RuntimeError};
+use winddown_shim::log_pipes;
 use winddown_shim::order::Command;
 use winddown_shim::record::{self, AttemptRecord, RecordError};
 
@@ -120,7 +121,7 @@ impl Attempt {
         main.slice = self.slice();
         main.stop_signal = launch::stop_signal(Some(pod), &self.container).as_raw();
         main.after = Some(self.log_unit.clone());
-        let pipes = (out_read.into(), error_read.into());
+        let pipes = log_pipes::as_input(out_read.into(), error_read.into()).map_err(broken)?;
         let log = self.log_unit(config, pod, &record.log, pipes);
         let pod_weight = positive(weight(shares(pod.fit_requests().cpu_milli()))).unwrap_or(1);
         Ok(Some(Prepared { record, is_new, log, main, pod_weight }))
@@ -164,13 +165,7 @@ impl Attempt {
         if self.survives { names::SURVIVORS.to_owned() } else { names::slice(&self.uid) }
     }
 
-    fn log_unit(
-        &self,
-        config: &ProcessConfig,
-        pod: &Pod,
-        log: &Path,
-        (out, error): (OwnedFd, OwnedFd),
-    ) -> NewUnit {
+    fn log_unit(&self, config: &ProcessConfig, pod: &Pod, log: &Path, pipes: OwnedFd) -> NewUnit {
         let mut argv = config.shim.with("log");
         argv.push(log.display().to_string());
         argv.push(config.log_max_bytes.to_string());
@@ -180,9 +175,8 @@ impl Attempt {
             slice: self.slice(),
             description: format!("Log of container {} of pod {}", self.container, pod.label()),
             argv,
-            input: Some(out),
-            // Read, not written: a service has three descriptors, and needs two to read.
-            output: UnitOutput::To(error),
+            input: Some(pipes),
+            output: UnitOutput::Null,
             error: UnitOutput::Journal,
             limits: UnitLimits::default(),
             keep: Keep::Alive,

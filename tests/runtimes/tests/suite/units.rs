@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill, killpg};
 use nix::unistd::Pid;
+use rustix::fs::OFlags;
 use tokio::sync::broadcast;
 use tokio::time::Instant;
 use winddown_runtimes::systemd::units::{
@@ -182,7 +183,12 @@ impl ServiceUnits for LocalUnits {
             return Err(UnitError::Exists { unit: unit.name });
         }
         let stdio = |output| match output {
-            UnitOutput::To(fd) => Stdio::from(fd),
+            UnitOutput::To(fd) => {
+                // systemd 262 refuses others.
+                let mode = rustix::fs::fcntl_getfl(&fd).unwrap() & OFlags::RWMODE;
+                assert_ne!(mode, OFlags::RDONLY);
+                Stdio::from(fd)
+            }
             UnitOutput::Null | UnitOutput::Journal => Stdio::null(),
         };
         let mut command = Command::new(&unit.argv[0]);

@@ -1,0 +1,79 @@
+//! The pipes of a container that a service manager supervises, on their way to the service that writes its log.
+//!
+//! That service reads both, but systemd passes one descriptor to read: since 262 it refuses one as an output that
+//! is not open for writing. So the two are a message in a socket, which is the service's standard input. The
+//! message stays there, so a service that systemd starts again finds the pipes too.
+
+use std::io::{self, IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+
+use rustix::cmsg_space;
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, socketpair,
+};
+
+/// The standard input of a service that runs `winddown-shim log`: the ends to read of what the container writes
+/// to its standard output and its standard error.
+///
+/// # Errors
+/// The kernel has no descriptor left.
+pub fn as_input(out: OwnedFd, error: OwnedFd) -> io::Result<OwnedFd> {
+    let (sender, input) =
+        socketpair(AddressFamily::UNIX, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
+    let pipes = [out.as_fd(), error.as_fd()];
+    let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(2))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    control.push(SendAncillaryMessage::ScmRights(&pipes));
+    sendmsg(&sender, &[IoSlice::new(b"pipes")], &mut control, SendFlags::empty())?;
+    Ok(input)
+}
+
+/// The two pipes in `input`.
+pub(crate) fn in_input(input: BorrowedFd<'_>) -> io::Result<[OwnedFd; 2]> {
+    let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(2))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let mut text = [0; 8];
+    let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
+    recvmsg(input, &mut [IoSliceMut::new(&mut text)], &mut control, flags)?;
+    let rights = |message| match message {
+        RecvAncillaryMessage::ScmRights(fds) => Some(fds),
+        _ => None,
+    };
+    let pipes: Vec<OwnedFd> = control.drain().filter_map(rights).flatten().collect();
+    pipes.try_into().map_err(|_| io::Error::other("its input has no two pipes"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read as _, Write as _};
+
+    use super::*;
+
+    #[test]
+    fn a_service_that_is_started_again_finds_the_same_two_pipes() {
+        let ((out, mut to_out), (error, mut to_error)) = (io::pipe().unwrap(), io::pipe().unwrap());
+        let input = as_input(out.into(), error.into()).unwrap();
+        to_out.write_all(b"out").unwrap();
+        to_error.write_all(b"error").unwrap();
+        drop((to_out, to_error));
+        drop(in_input(input.as_fd()).unwrap());
+        let pipes = in_input(input.as_fd()).unwrap();
+        let read = pipes.map(|pipe| {
+            let mut text = String::new();
+            std::fs::File::from(pipe).read_to_string(&mut text).unwrap();
+            text
+        });
+        assert_eq!(read, ["out", "error"]);
+    }
+
+    #[test]
+    fn an_input_without_pipes_is_an_error() {
+        let (pipe, _write) = io::pipe().unwrap();
+        assert!(in_input(pipe.as_fd()).is_err());
+        let (_peer, input) =
+            socketpair(AddressFamily::UNIX, SocketType::DGRAM, SocketFlags::CLOEXEC, None).unwrap();
+        assert!(in_input(input.as_fd()).is_err());
+    }
+}
