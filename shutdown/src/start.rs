@@ -3,7 +3,7 @@
 //! A pod waits until the groups before its own are ready, or their time is over. Pods that run when the agent
 //! starts do not wait, and neither does a pod that comes when the turn of its group is over. The start is over when no
 //! pod waits and every source of pods has been read whole; from then on each pod starts at once, until the next boot.
-//! A shutdown or a drain ends it as well.
+//! A shutdown or a drain ends it as well; one that an earlier agent began is waited for.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -183,7 +183,14 @@ impl Start {
             news = self.see(report, start_plan(&wanted.pods, &parts.policy.borrow()), now);
         }
         let shut = *parts.gate.borrow_and_update();
-        if shut.iter().any(|by| by != GateReason::Startup) {
+        // Before the first pod it is a shutdown that an earlier agent began. It is over if this is the start after a
+        // soft reboot, and the controller lifts it as soon as it knows.
+        let waits = |by| match by {
+            GateReason::Startup => true,
+            GateReason::Shutdown | GateReason::UnitStop => report.groups.is_empty(),
+            GateReason::Notice | GateReason::Drain => false,
+        };
+        if !shut.iter().all(waits) {
             self.call_off(report, now);
             return News::Over;
         }

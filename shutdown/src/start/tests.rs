@@ -198,6 +198,32 @@ async fn a_shutdown_ends_the_waiting() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn after_a_soft_reboot_it_waits_until_the_shutdown_that_ended_the_pods_is_over() {
+    let b = bench();
+    let (dns, web) = (pod("dns", 2_000_000_000), pod("web", 0));
+    b.gate.shut(GateReason::Shutdown);
+    b.want(&[&dns, &web], true).await;
+    after(60).await;
+    assert!(b.waits(&dns) && b.waits(&web));
+    b.gate.lift(GateReason::Shutdown);
+    after(29).await;
+    assert!(!b.waits(&dns) && b.waits(&web), "its time begins now");
+    after(1).await;
+    assert!(!b.waits(&web));
+}
+
+#[tokio::test(start_paused = true)]
+async fn on_a_drained_node_no_pod_waits_for_its_turn() {
+    let b = bench();
+    b.gate.shut(GateReason::Drain);
+    let dns = pod("dns", 2_000_000_000);
+    b.want(&[&dns], true).await;
+    after(0).await;
+    assert!(!b.waits(&dns) && b.task.is_finished());
+    assert_eq!(b.report().outcome, StartOutcome::CalledOff);
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_next_agent_of_this_boot_goes_on_and_one_of_the_next_boot_begins_anew() {
     let (first, wanted, _gate) = parts();
     let (dns, web) = (pod("dns", 2_000_000_000), pod("web", 0));
