@@ -82,7 +82,7 @@ awk -v told="$told" -v status="$status" -v took="$(($(date +%s) - begun))" '
             if (part[i] ~ / failed$/) failed += n
         }
     }
-    # The last lines that each failed test printed: the end of this output then says what is the matter.
+    # The first and the last lines that each failed test printed: the end of this output then says what is the matter.
     /^(successes|failures):$/ { part_of = $1; named = "" }
     /^---- .* stdout ----$/ && part_of == "failures:" { named = $2; fails[++failures] = named; next }
     /^test result: / { part_of = named = "" }
@@ -116,8 +116,9 @@ awk -v told="$told" -v status="$status" -v took="$(($(date +%s) - begun))" '
             name = fails[i]
             print ""
             print "FAILED: " name
-            from = lines_of[name] > 20 ? lines_of[name] - 19 : 1
-            for (line = from; line <= lines_of[name]; line++) print "  " said[name, line]
+            # What is the matter comes first, and what a node said last at the end.
+            for (line = 1; line <= lines_of[name]; line++)
+                if (line <= 5 || line > lines_of[name] - 20) print "  " said[name, line]
         }
         print ""
         # A skipped test passes as far as cargo knows. One that did not compile has no result.

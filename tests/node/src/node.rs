@@ -13,12 +13,15 @@ use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::pin::pin;
 use std::process::{ExitStatus, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
+use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 use tokio::process::Command;
+use tokio::select;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::{Base, cgroup};
@@ -37,6 +40,8 @@ const BOOT: Duration = Duration::from_secs(30);
 const KERNEL_BOOT: Duration = Duration::from_secs(300);
 /// How long one command in the node may take, unless the caller says otherwise.
 const COMMAND: Duration = Duration::from_secs(120);
+/// How often a command that has not ended is told to go on.
+const CONTINUE: Duration = Duration::from_millis(500);
 /// Where systemd is asked how far it is.
 const MANAGER: &str = "/run/systemd/private";
 /// How often a condition is looked at again. Nothing outside can tell us that it changed.
@@ -201,11 +206,25 @@ impl Node {
             };
             return tokio::task::spawn_blocking(run).await.unwrap_or(Err(NodeError::Off));
         }
-        let child = self.command(argv)?.stdin(Stdio::null()).kill_on_drop(true).output();
-        let output = timeout(limit, child)
-            .await
-            .map_err(|_| NodeError::TimedOut { what: format!("`{}`", argv.join(" ")), limit })?
-            .map_err(|source| NodeError::Start { program: "nsenter".to_owned(), source })?;
+        let started = |source| NodeError::Start { program: "nsenter".to_owned(), source };
+        let mut command = self.command(argv)?;
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let child = command.kill_on_drop(true).spawn().map_err(started)?;
+        let pid = child.id().and_then(|pid| i32::try_from(pid).ok()).and_then(Pid::from_raw);
+        let mut ended = pin!(timeout(limit, child.wait_with_output()));
+        let output = loop {
+            select! {
+                output = &mut ended => break output,
+                // If the node goes down meanwhile, nsenter has stopped itself; see `command`.
+                () = sleep(CONTINUE) => drop(pid.map(|pid| kill_process(pid, Signal::CONT))),
+            }
+        };
+        let timed_out = |_| NodeError::TimedOut {
+            what: format!("`{}`", argv.join(" ")),
+            limit,
+            seen: String::new(),
+        };
+        let output = output.map_err(timed_out)?.map_err(started)?;
         Ok(Output {
             status: output.status,
             stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
@@ -224,9 +243,9 @@ impl Node {
     /// A command that will run in all namespaces of the node, with a clean environment. The caller
     /// starts it; its output is readable as it comes.
     ///
-    /// It must have ended when the node goes down: systemd stops all processes before it ends them,
-    /// nsenter stops itself along with its child, nobody outside wakes it up, and so systemd waits
-    /// its 90 s for a child that nobody collects.
+    /// It must have ended when the node goes down, or be sent SIGCONT from outside: systemd stops all processes
+    /// before it ends them, nsenter stops itself along with its child, and so systemd waits its 90 s for a child
+    /// that its parent does not collect.
     ///
     /// # Errors
     /// [`NodeError::Off`], [`NodeError::OwnKernel`].
@@ -262,7 +281,7 @@ impl Node {
     /// Waits until `condition` holds; `what` names it in the error.
     ///
     /// # Errors
-    /// [`NodeError::TimedOut`].
+    /// [`NodeError::TimedOut`], with the end of the journal.
     pub async fn wait_until(
         &self,
         what: &str,
@@ -276,7 +295,7 @@ impl Node {
         };
         while !condition().await {
             if start.elapsed() > limit {
-                return Err(NodeError::TimedOut { what: what.to_owned(), limit });
+                return Err(self.timed_out(what, limit).await);
             }
             sleep((start.elapsed() / 20).clamp(poll, slowest)).await;
         }
@@ -290,13 +309,12 @@ impl Node {
     /// [`NodeError::TimedOut`] leaves the node as it is; [`NodeError::Off`] when it was off before.
     pub async fn wait_off(&mut self, limit: Duration) -> Result<ExitStatus, NodeError> {
         let start = Instant::now();
-        let machine = self.machine.as_mut().ok_or(NodeError::Off)?;
         let status = loop {
-            if let Some(status) = machine.ended() {
+            if let Some(status) = self.machine.as_mut().ok_or(NodeError::Off)?.ended() {
                 break status;
             }
             if start.elapsed() > limit {
-                return Err(NodeError::TimedOut { what: "the node to switch off".into(), limit });
+                return Err(self.timed_out("the node to switch off", limit).await);
             }
             sleep(POLL).await;
         };
@@ -432,6 +450,11 @@ impl Node {
         self.dir.path().join("console")
     }
 
+    async fn timed_out(&self, what: &str, limit: Duration) -> NodeError {
+        let seen = self.journal(&["--lines=60"]).await.unwrap_or_default();
+        NodeError::TimedOut { what: what.to_owned(), limit, seen }
+    }
+
     fn boot_error(&mut self, ended: Option<ExitStatus>) -> NodeError {
         self.kill();
         let console = self.console();
@@ -440,8 +463,9 @@ impl Node {
         match ended {
             Some(status) => NodeError::Died { status, console },
             None => NodeError::TimedOut {
-                what: format!("the node to boot; its console said: {console}"),
+                what: "the node to boot".to_owned(),
                 limit: if self.base.has_kernel() { KERNEL_BOOT } else { BOOT },
+                seen: console,
             },
         }
     }

@@ -93,7 +93,7 @@ async fn reboot(scenario: &mut Scenario, round: &Round, setup: &Setup) -> TestRe
     let agent = scenario.agent().await?;
     scenario.node.run(&["bash", "-c", round.way.command()]).await?;
     during(scenario, round.fault, &agent).await?;
-    let ended = scenario.wait_off(DOWN).await?;
+    let ended = scenario.node.wait_off(DOWN).await?;
     if ended.code() != Some(Node::REBOOTED) {
         return Err(format!("the node did not ask for a reboot: {ended}").into());
     }

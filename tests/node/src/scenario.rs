@@ -7,7 +7,6 @@ mod setup;
 
 use std::collections::BTreeMap;
 use std::error::Error;
-use std::process::ExitStatus;
 use std::time::Duration;
 
 use serde_json::Value;
@@ -198,8 +197,7 @@ impl Scenario {
             Ok(took) => Ok(took),
             Err(error) => {
                 let status = self.text(&["status"]).await.unwrap_or_else(|e| e.to_string());
-                let journal = self.node.journal(&["--unit=winddown"]).await?;
-                Err(format!("{error}\n{status}\n{journal}").into())
+                Err(format!("{error}\n{status}").into())
             }
         }
     }
@@ -261,8 +259,7 @@ impl Scenario {
             Ok(took) => Ok(took),
             Err(error) => {
                 let status = self.text(&["status"]).await.unwrap_or_else(|error| error.to_string());
-                let journal = self.node.journal(&["--unit=winddown"]).await.unwrap_or_default();
-                Err(format!("{error}\n{status}\n{journal}").into())
+                Err(format!("{error}\n{status}").into())
             }
         }
     }
@@ -313,17 +310,6 @@ impl Scenario {
         let logs = self.logs();
         let of_group = self.pods.iter().filter(|pod| pod.priority == priority);
         of_group.map(|pod| logs[&pod.name].clone()).collect()
-    }
-
-    /// Waits until the node has switched itself off, and says how: 0 for off, 133 for a reboot.
-    pub async fn wait_off(&mut self, limit: Duration) -> TestResult<ExitStatus> {
-        match self.node.wait_off(limit).await {
-            Ok(status) => Ok(status),
-            Err(error) => {
-                let journal = self.node.journal(&["--lines=60"]).await.unwrap_or_default();
-                Err(format!("{error}\n{journal}").into())
-            }
-        }
     }
 
     /// Waits until the agent says `text` in its journal at `since` or later, in nanoseconds since 1970, and

@@ -91,7 +91,7 @@ async fn a_pod_that_was_asked_before_the_kill_gets_the_rest_of_its_grace_and_no_
     scenario.someone_is_asked().await?;
     tokio::time::sleep(Duration::from_secs(2)).await;
     agent.kill()?;
-    scenario.wait_off(SOON).await?;
+    scenario.node.wait_off(SOON).await?;
     let report = scenario.newest_report()?;
     assert_eq!(report["outcome"], "forced", "{report}");
     assert_eq!(report["resumedMs"].as_array().map(Vec::len), Some(1), "{report}");
@@ -125,7 +125,7 @@ async fn is_killed_at(test: &str, steps: &[Step]) -> TestResult {
         reaches(&scenario, *step).await?;
         agent.kill()?;
     }
-    scenario.wait_off(Duration::from_secs(40)).await?;
+    scenario.node.wait_off(Duration::from_secs(40)).await?;
 
     let (_, last_exit) = scenario.assert_ended_within(AWAY)?;
     scenario.lock_outlived(last_exit).await?;

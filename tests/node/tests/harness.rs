@@ -131,7 +131,7 @@ async fn has_its_systemd_and_ends_its_pods_in_order(test: &str, suite: Suite) ->
     assert_eq!(groups.trim(), "cgroup2fs");
     scenario.start().await?;
     scenario.power_off().await?;
-    scenario.wait_off(Duration::from_secs(40)).await?;
+    scenario.node.wait_off(Duration::from_secs(40)).await?;
     let (_, last_exit) = scenario.assert_ended_in_order()?;
     scenario.lock_outlived(last_exit).await?;
     scenario.assert_systemd_killed_nothing().await
@@ -206,7 +206,7 @@ async fn a_node_with_a_kernel_of_its_own_has_the_controllers_limits_a_pod_and_po
     }
     assert_eq!(scenario.node.read("/var/lib/limits")?, "67108864\n50000 100000\n");
     scenario.power_off().await?;
-    scenario.wait_off(Duration::from_secs(60)).await?;
+    scenario.node.wait_off(Duration::from_secs(60)).await?;
     assert!(scenario.node.run(&["true"]).await.is_err());
     scenario.lock_released_at().await?;
     scenario.assert_systemd_killed_nothing().await

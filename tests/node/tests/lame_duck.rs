@@ -62,7 +62,7 @@ async fn one_of_two_goes_down(test: &str, drain: Duration) -> TestResult<Option<
     let load = Load::start(balancer.address());
     load.goes_on(&first.node, 200).await?;
     first.power_off().await?;
-    first.wait_off(SOON).await?;
+    first.node.wait_off(SOON).await?;
     // The other one carries on alone.
     load.goes_on(&second.node, 100).await?;
     let (answered, failed) = load.stop().await;

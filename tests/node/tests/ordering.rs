@@ -74,7 +74,7 @@ async fn scopes_that_nobody_ends_are_stopped_after_the_agent_if_they_are_called_
     }
     assert_doctor_counts_containers_only(&scenario, "2 containers are scopes").await?;
     scenario.node.run(&GO).await?;
-    scenario.wait_off(Duration::from_secs(60)).await?;
+    scenario.node.wait_off(Duration::from_secs(60)).await?;
     let (_, last_exit) = scenario.assert_ended_in_order()?;
     let logs = read_pod_log(&scenario.node, &strangers);
     // systemd asks the whole group at once, the program that tells the time included; so the time of
@@ -123,7 +123,7 @@ async fn run_in_scope(scenario: &Scenario, pod: &TestPod) -> TestResult {
 async fn goes_down_with_the_runtime_last(scenario: &mut Scenario) -> TestResult {
     assert_ordered(scenario, "winddown.service", "After", "containerd.service").await?;
     scenario.node.run(&GO).await?;
-    scenario.wait_off(Duration::from_secs(60)).await?;
+    scenario.node.wait_off(Duration::from_secs(60)).await?;
     // Each pod was asked once, which is to say by the agent and not by systemd.
     let (_, last_exit) = scenario.assert_ended_in_order()?;
     let entries = scenario.node.journal_entries(&["_PID=1"]).await?;

@@ -39,7 +39,7 @@ const TOLD: Duration = Duration::from_secs(7);
 /// Waits for the power-off that was asked for, and fails unless all pods ended in order, each once, with no more than
 /// `gap` between two groups, and the static one last, and the lock went soon after that.
 async fn ends_in_order(machine: &mut Machine, test: &str, asked: u64, gap: Duration) -> TestResult {
-    machine.scenario.wait_off(DOWN).await?;
+    machine.scenario.node.wait_off(DOWN).await?;
     say(test, asked, &machine.scenario, machine);
     let (first, _) = machine.scenario.assert_ended_within(gap)?;
     let first = Duration::from_nanos(first.saturating_sub(asked));
@@ -74,7 +74,7 @@ async fn pods_end_in_order_each_once_and_static_ones_last() -> TestResult {
     let test = "pods_end_in_order_each_once_and_static_ones_last";
     let Some(mut machine) = Machine::set(test, Ends::Winddown).await? else { return Ok(()) };
     let asked = machine.scenario.power_off().await?;
-    machine.scenario.wait_off(DOWN).await?;
+    machine.scenario.node.wait_off(DOWN).await?;
     say(test, asked, &machine.scenario, &machine);
     machine.scenario.assert_ended_in_order()?;
     machine.assert_static_pod_was_last()?;
@@ -88,7 +88,7 @@ async fn without_the_api_server_pods_end_in_order_each_once() -> TestResult {
     let Some(mut machine) = Machine::set(test, Ends::Winddown).await? else { return Ok(()) };
     machine.cut_off().await;
     let asked = machine.scenario.power_off().await?;
-    machine.scenario.wait_off(DOWN).await?;
+    machine.scenario.node.wait_off(DOWN).await?;
     say(test, asked, &machine.scenario, &machine);
     machine.scenario.assert_ended_in_order()?;
     machine.assert_static_pod_was_last()?;
@@ -160,7 +160,7 @@ async fn the_kubelets_own_shutdown_of_the_same_pods() -> TestResult {
     machine.assert_doctor_says(&json!("problem"), "/etc/systemd/logind.conf.d/zz.conf").await?;
     machine.give_logind(60).await?;
     let asked = machine.scenario.power_off().await?;
-    machine.scenario.wait_off(DOWN).await?;
+    machine.scenario.node.wait_off(DOWN).await?;
     say(test, asked, &machine.scenario, &machine);
     for (name, log) in machine.scenario.logs() {
         assert_eq!(log.exits.len(), 1, "{name}: {log:?}");

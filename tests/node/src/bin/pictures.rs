@@ -109,7 +109,7 @@ async fn node(config: &str, pods: &[Pod]) -> TestResult<Scenario> {
 
 /// Waits until the node is off, and keeps its report.
 async fn keep(mut scenario: Scenario, name: &str) -> TestResult {
-    scenario.wait_off(PATIENCE).await?;
+    scenario.node.wait_off(PATIENCE).await?;
     write(REPORTS, name, &scenario.newest_report()?)
 }
 

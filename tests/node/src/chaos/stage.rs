@@ -249,7 +249,7 @@ impl<'a> Stage<'a> {
         let until = Instant::now() + DOWN;
         loop {
             if !self.scenario.node.is_on() {
-                self.scenario.wait_off(DOWN).await?;
+                self.scenario.node.wait_off(DOWN).await?;
                 return Ok(Came::Down);
             }
             if may_come_back && self.is_back().await {

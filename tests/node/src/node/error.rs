@@ -1,12 +1,13 @@
 //! What can go wrong with a node.
 
+use std::fmt;
 use std::io;
 use std::path::PathBuf;
 use std::process::ExitStatus;
 use std::time::Duration;
 
-/// Why something with a node went wrong.
-#[derive(Debug, thiserror::Error)]
+/// Why something with a node went wrong. `Debug`, which is how a test prints its error, has lines like `Display`.
+#[derive(thiserror::Error)]
 pub enum NodeError {
     /// A file of the node could not be read or written.
     #[error("{}", path.display())]
@@ -44,12 +45,14 @@ pub enum NodeError {
         console: String,
     },
     /// A condition did not come true in time.
-    #[error("{what}: not within {limit:?}")]
+    #[error("{what}: not within {limit:?}\n{seen}")]
     TimedOut {
-        /// What was waited for, and what was last seen where the caller told.
+        /// What was waited for.
         what: String,
         /// How long.
         limit: Duration,
+        /// What was seen last, as the end of the journal; may be empty.
+        seen: String,
     },
     /// A command in the node failed.
     #[error("`{command}` failed ({status}): {stderr}{stdout}")]
@@ -63,4 +66,10 @@ pub enum NodeError {
         /// Its standard error.
         stderr: String,
     },
+}
+
+impl fmt::Debug for NodeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
 }

@@ -94,7 +94,8 @@ impl Line {
         let code = match answered.recv_timeout(limit) {
             Ok(code) => code,
             Err(RecvTimeoutError::Timeout) => {
-                return Err(NodeError::TimedOut { what: format!("`{}`", argv.join(" ")), limit });
+                let what = format!("`{}`", argv.join(" "));
+                return Err(NodeError::TimedOut { what, limit, seen: String::new() });
             }
             Err(RecvTimeoutError::Disconnected) => return Err(NodeError::Off),
         };

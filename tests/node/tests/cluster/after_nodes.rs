@@ -117,7 +117,7 @@ async fn a_control_plane_ends_after_its_workers() -> TestResult {
         scenario.power_off().await?;
     }
     for (scenario, _) in &mut rack.nodes {
-        scenario.wait_off(DOWN).await?;
+        scenario.node.wait_off(DOWN).await?;
     }
     let work = rack.waited()?;
     println!("{test}: {work:#}");
@@ -156,7 +156,7 @@ async fn a_worker_that_never_ends_costs_the_wait_only() -> TestResult {
     let Some(mut rack) = Rack::up(test, 1, "1s").await? else { return Ok(()) };
     let control = &mut rack.nodes[0].0;
     control.power_off().await?;
-    control.wait_off(DOWN).await?;
+    control.node.wait_off(DOWN).await?;
     control.assert_ended_within(Duration::from_secs(2))?;
     let work = rack.waited()?;
     assert_eq!(work["outcome"], "timedOut", "{work:#}");

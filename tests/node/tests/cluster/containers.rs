@@ -38,7 +38,7 @@ async fn containers_of_the_api_outlive_a_killed_agent_and_their_ends_are_known_b
     node.wait_until("the late pod's sandbox to be gone, and no other", SOON, as_before).await?;
 
     bed.scenario.power_off().await?;
-    bed.scenario.wait_off(DOWN).await?;
+    bed.scenario.node.wait_off(DOWN).await?;
     bed.assert_all_terminated()?;
     assert!(is(&*bed.node()?, "Ready", "False"));
     let (_, last_exit) = bed.scenario.assert_ended_in_order()?;

@@ -20,7 +20,7 @@ async fn the_cluster_knows_every_end_before_the_node_is_off() -> TestResult {
     bed.scenario.untouched_pids().await?;
 
     bed.scenario.power_off().await?;
-    bed.scenario.wait_off(DOWN).await?;
+    bed.scenario.node.wait_off(DOWN).await?;
     // Nothing comes from a node that is off, so this is what came before.
     bed.assert_all_terminated()?;
     let node = bed.node()?;
@@ -48,7 +48,7 @@ async fn a_node_that_was_cut_off_at_its_end_tells_it_after_the_boot_and_starts_n
 
     bed.cut_off().await;
     bed.scenario.power_off().await?;
-    bed.scenario.wait_off(DOWN).await?;
+    bed.scenario.node.wait_off(DOWN).await?;
     bed.scenario.assert_ended_in_order()?;
     for pod in &bed.scenario.pods {
         assert_eq!(bed.pod(&pod.name)?["status"]["phase"], "Running", "nobody could tell");
@@ -79,7 +79,7 @@ async fn a_node_that_is_cut_off_between_its_groups_tells_the_rest_after_the_boot
     bed.scenario.power_off().await?;
     bed.pods_are(&first, "Failed").await?;
     bed.cut_off().await;
-    bed.scenario.wait_off(DOWN).await?;
+    bed.scenario.node.wait_off(DOWN).await?;
     bed.scenario.assert_ended_in_order()?;
     for pod in &rest {
         assert_eq!(bed.pod(&pod.name)?["status"]["phase"], "Running", "nobody could tell");

@@ -24,7 +24,7 @@ async fn reboots(test: &str, suite: Suite) -> TestResult {
     let uid = bed.pod("db")?["metadata"]["uid"].clone();
 
     bed.scenario.node.run(&["systemctl", "reboot"]).await?;
-    bed.scenario.wait_off(DOWN).await?;
+    bed.scenario.node.wait_off(DOWN).await?;
     assert_eq!(bed.pod("web")?["status"]["phase"], "Failed");
     let status = bed.pod("db")?["status"].clone();
     assert_eq!(status["phase"], "Running", "{status:#}");

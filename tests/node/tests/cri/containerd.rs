@@ -47,7 +47,7 @@ async fn containers_outlive_a_killed_containerd_and_the_agent_goes_on_with_the_n
     assert!(before.iter().all(|(id, pid)| after.get(id) == Some(pid)), "{before:?}\n{after:?}");
 
     scenario.power_off().await?;
-    scenario.wait_off(Duration::from_secs(40)).await?;
+    scenario.node.wait_off(Duration::from_secs(40)).await?;
     scenario.assert_ended_in_order()?;
     scenario.assert_systemd_killed_nothing_but(&EXPECTED).await
 }
@@ -67,7 +67,7 @@ async fn a_containerd_killed_and_restarted_in_the_middle_of_a_shutdown_changes_n
     scenario.node.run(&KILL).await?;
     scenario.node.run(&START).await?;
     let_pods_end(&scenario.node).await?;
-    scenario.wait_off(Duration::from_secs(40)).await?;
+    scenario.node.wait_off(Duration::from_secs(40)).await?;
     // An exit code that the kernel does not tell is asked of the runtime, which is away: for 2 s at most.
     let (_, last_exit) = scenario.assert_ended_within(Duration::from_secs(3))?;
     for (name, log) in scenario.logs() {
@@ -96,7 +96,7 @@ async fn a_suspended_containerd_costs_only_the_pods_that_nobody_else_can_end() -
     scenario.all_pods_are("Running").await?;
     scenario.node.run(&STOP).await?;
     let asked = scenario.power_off().await?;
-    scenario.wait_off(Duration::from_secs(60)).await?;
+    scenario.node.wait_off(Duration::from_secs(60)).await?;
 
     // The budget is 14 s, and logind was told to wait for 16.
     let released = scenario.lock_released_at().await?;

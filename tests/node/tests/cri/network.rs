@@ -133,7 +133,7 @@ async fn a_pod_with_its_own_network_keeps_its_address_over_restarts_and_gives_it
     scenario.node.write(MANIFEST, web().to_string(), 0o644)?;
     ready(&scenario).await?;
     scenario.power_off().await?;
-    scenario.wait_off(Duration::from_secs(40)).await?;
+    scenario.node.wait_off(Duration::from_secs(40)).await?;
     scenario
         .assert_systemd_killed_nothing_but(&["on client request", "Failed with result 'signal'"])
         .await

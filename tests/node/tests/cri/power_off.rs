@@ -17,7 +17,7 @@ async fn a_power_off_ends_all_containers_in_order_then_releases_the_lock_and_lea
     assert_eq!(scenario.node.containers().await?.len(), 40);
 
     let asked = scenario.power_off().await?;
-    scenario.wait_off(Duration::from_secs(40)).await?;
+    scenario.node.wait_off(Duration::from_secs(40)).await?;
     let (first_term, last_exit) = scenario.assert_ended_in_order()?;
     let until_first = Duration::from_nanos(first_term - asked);
     println!("`systemctl poweroff` to first SIGTERM: {until_first:?}");
@@ -45,7 +45,7 @@ async fn a_machine_that_goes_down_without_logind_still_ends_its_containers_in_or
     };
     scenario.start().await?;
     scenario.node.run(&["systemctl", "start", "--no-block", "poweroff.target"]).await?;
-    scenario.wait_off(Duration::from_secs(60)).await?;
+    scenario.node.wait_off(Duration::from_secs(60)).await?;
     scenario.assert_ended_in_order()?;
     scenario.assert_systemd_killed_nothing().await
 }

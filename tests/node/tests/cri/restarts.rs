@@ -31,7 +31,7 @@ async fn an_agent_that_is_restarted_or_killed_finds_its_containers_and_makes_non
 
     // What was adopted ends like what was started.
     scenario.power_off().await?;
-    scenario.wait_off(Duration::from_secs(40)).await?;
+    scenario.node.wait_off(Duration::from_secs(40)).await?;
     scenario.assert_ended_in_order()?;
     let expected = ["on client request", "Failed with result 'signal'"];
     scenario.assert_systemd_killed_nothing_but(&expected).await

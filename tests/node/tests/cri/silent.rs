@@ -26,7 +26,7 @@ async fn pods_of_a_restarted_agent_end_in_order_by_signal_while_containerd_is_su
     assert!(!said.contains("no pods to end"), "{said}");
 
     scenario.power_off().await?;
-    scenario.wait_off(Duration::from_secs(60)).await?;
+    scenario.node.wait_off(Duration::from_secs(60)).await?;
     let journal = scenario.node.journal(&["--unit=winddown"]).await?;
     let released = scenario.lock_released_at().await?;
     for (name, log) in scenario.logs() {

@@ -74,7 +74,7 @@ async fn have_limits_and_end_in_order(test: &str, suite: Suite) -> TestResult {
     assert!(matches!(doctor["severity"].as_str(), Some("ok" | "info")), "{doctor:#}");
 
     scenario.power_off().await?;
-    scenario.wait_off(PATIENCE).await?;
+    scenario.node.wait_off(PATIENCE).await?;
     // Starting a process takes fifteen times as long there, and containerd starts some for each end.
     let (_, last_exit) = scenario.assert_ended_within(Duration::from_secs(5))?;
     scenario.lock_outlived(last_exit).await?;

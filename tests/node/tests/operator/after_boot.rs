@@ -14,7 +14,7 @@ async fn after_each_boot_one_line_says_how_the_node_went_down() -> TestResult {
     assert_eq!(scenario.status().await?["lastBoot"], Value::Null, "there was no boot before");
 
     scenario.power_off().await?;
-    scenario.wait_off(SOON).await?;
+    scenario.node.wait_off(SOON).await?;
     let said = says_after_boot(&mut scenario).await?;
     assert!(said.starts_with("clean shutdown: 7 pods ended by themselves in "), "{said}");
     a_picture_names_all_pods(&scenario).await?;

@@ -47,7 +47,7 @@ async fn after_a_notice_in_a_file_has_ended_the_pods_the_power_off_waits_for_not
     scenario.lock_is_back().await?;
 
     let asked = scenario.power_off().await?;
-    scenario.wait_off(SOON).await?;
+    scenario.node.wait_off(SOON).await?;
     let waited = std::time::Duration::from_nanos(scenario.lock_released_at().await? - asked);
     println!("`systemctl poweroff` to lock released: {waited:?}");
     assert!(waited.as_secs_f64() < 2.0, "logind was held for {waited:?} for nothing");

@@ -26,7 +26,7 @@ async fn refuses_a_late_lock(test: &str, suite: Suite) -> TestResult {
         assert!(!refused.status.success(), "{mode}: {}", refused.stdout);
         assert!(refused.stderr.contains("already running"), "{mode}: {}", refused.stderr);
     }
-    scenario.wait_off(Duration::from_secs(60)).await?;
+    scenario.node.wait_off(Duration::from_secs(60)).await?;
     let (_, last_exit) = scenario.assert_ended_in_order()?;
     scenario.lock_outlived(last_exit).await?;
     scenario.assert_systemd_killed_nothing().await

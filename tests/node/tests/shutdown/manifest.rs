@@ -56,7 +56,7 @@ async fn a_pod_whose_manifest_was_broken_across_a_restart_is_ended_by_a_power_of
     let test = "a_pod_whose_manifest_was_broken_across_a_restart_is_ended_by_a_power_off";
     let Some(mut scenario) = broken(test).await? else { return Ok(()) };
     scenario.power_off().await?;
-    scenario.wait_off(Duration::from_secs(40)).await?;
+    scenario.node.wait_off(Duration::from_secs(40)).await?;
     ended_in_its_own_group(&mut scenario).await
 }
 
@@ -65,6 +65,6 @@ async fn a_pod_whose_manifest_was_broken_is_ended_on_a_way_down_past_logind_too(
     let test = "a_pod_whose_manifest_was_broken_is_ended_on_a_way_down_past_logind_too";
     let Some(mut scenario) = broken(test).await? else { return Ok(()) };
     scenario.node.run(&["systemctl", "start", "--no-block", "poweroff.target"]).await?;
-    scenario.wait_off(Duration::from_secs(60)).await?;
+    scenario.node.wait_off(Duration::from_secs(60)).await?;
     ended_in_its_own_group(&mut scenario).await
 }

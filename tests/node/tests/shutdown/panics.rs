@@ -65,7 +65,7 @@ async fn a_panic_of_any_task_in_the_middle_of_a_shutdown_costs_no_pod_its_turn()
         println!("{task}: another agent after {took:?}");
         assert!(scenario.node.is_on(), "the lock was let go");
     }
-    scenario.wait_off(Duration::from_secs(120)).await?;
+    scenario.node.wait_off(Duration::from_secs(120)).await?;
     let said = scenario.node.journal(&["--unit=winddown"]).await?;
     // One of them may be told of by the one that it fed, which ends with it: whichever is first.
     let told = said.matches("which is a bug; the agent ends and is started again").count();

@@ -63,7 +63,7 @@ async fn loses_logind(test: &str, suite: Suite) -> TestResult {
     assert_eq!(scenario.untouched_pids().await?, before);
     // systemctl gives logind up after 25 s, and asks systemd.
     scenario.node.exec(&["systemctl", "poweroff"], LONG).await?;
-    scenario.wait_off(LONG).await?;
+    scenario.node.wait_off(LONG).await?;
     scenario.assert_ended_in_order()?;
     let report = scenario.newest_report()?;
     assert_eq!(report["trigger"], "unitStop", "{report}");

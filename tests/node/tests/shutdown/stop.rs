@@ -41,7 +41,7 @@ async fn an_agent_that_is_stopped_as_soon_as_it_was_started_passes_over_no_pod()
     // It is ready when it has the lock, which is before it has found all that runs.
     let go = "systemctl restart winddown && systemctl start --no-block poweroff.target";
     scenario.node.run(&["sh", "-c", go]).await?;
-    scenario.wait_off(Duration::from_secs(60)).await?;
+    scenario.node.wait_off(Duration::from_secs(60)).await?;
     scenario.assert_ended_in_order()?;
     scenario.assert_systemd_killed_nothing().await
 }

@@ -148,7 +148,7 @@ async fn takes_the_node_down(
     assert_eq!(status["shutdownPlan"]["availableSeconds"], budget, "{status}");
 
     scenario.node.run(&["bash", "-c", way.go]).await?;
-    let ended = scenario.wait_off(Duration::from_secs(60)).await?;
+    let ended = scenario.node.wait_off(Duration::from_secs(60)).await?;
     let expected = if way.end == End::Reboot { Node::REBOOTED } else { 0 };
     assert_eq!(ended.code(), Some(expected), "the node ended otherwise");
 

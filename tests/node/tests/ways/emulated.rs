@@ -15,7 +15,7 @@ async fn the_power_key_ends_all_pods_in_order() -> TestResult {
     let test = "the_power_key_ends_all_pods_in_order";
     let Some(mut scenario) = emulated(test, &[Need::PowerKey]).await? else { return Ok(()) };
     scenario.node.press_power_key()?;
-    scenario.wait_off(LONG).await?;
+    scenario.node.wait_off(LONG).await?;
     let (_, last_exit) = scenario.assert_ended_within(GAP)?;
     scenario.lock_outlived(last_exit).await?;
     scenario.assert_logind_was_patient().await?;
@@ -58,7 +58,7 @@ async fn a_kexec_ends_all_pods_in_order_and_the_next_kernel_has_them_again() -> 
     let status = scenario.status().await?;
     assert_eq!(status["lastBoot"]["graceful"], true, "{status}");
     scenario.power_off().await?;
-    scenario.wait_off(LONG).await?;
+    scenario.node.wait_off(LONG).await?;
     Ok(())
 }
 

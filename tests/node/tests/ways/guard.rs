@@ -47,7 +47,8 @@ async fn is_released(test: &str, suite: Suite) -> TestResult {
     scenario.assert_nothing_was_asked()?;
 
     if suite == Suite::Bookworm {
-        // A reader of the page does the same.
+        // A reader of the page does the same, and reboots; the pods are not to start again.
+        scenario.node.run(&["systemctl", "disable", "winddown"]).await?;
         prepare(&scenario.node)?;
         enter_all(&mut scenario.node, &page(&pod)).await?;
     } else {
@@ -56,7 +57,7 @@ async fn is_released(test: &str, suite: Suite) -> TestResult {
         let free = async || blocked(&scenario).await.is_ok_and(|blocked| !blocked);
         scenario.node.wait_until("logind to let shutdowns through", SOON, free).await?;
         scenario.node.run(asking(suite)).await?;
-        scenario.wait_off(SOON).await?;
+        scenario.node.wait_off(SOON).await?;
     }
     scenario.assert_ended_in_order()?;
     let report = scenario.newest_report()?;
@@ -75,7 +76,7 @@ async fn is_not_asked(test: &str, suite: Suite) -> TestResult {
         scenario.assert_nothing_was_asked()?;
         scenario.node.run(&["systemctl", "start", "--no-block", "poweroff.target"]).await?;
     }
-    scenario.wait_off(SOON).await?;
+    scenario.node.wait_off(SOON).await?;
     scenario.assert_ended_in_order()?;
     let report = scenario.newest_report()?;
     // A machine with a slow disk has other warnings, too.

@@ -84,7 +84,7 @@ async fn said_by(
     };
     scenario.node.wait_until("both to be up", SOON, are_up).await?;
     scenario.node.run(&["systemctl", action]).await?;
-    scenario.wait_off(SOON).await?;
+    scenario.node.wait_off(SOON).await?;
     Ok([said(&scenario.node, "database")?, said(&scenario.node, "web-server")?])
 }
 

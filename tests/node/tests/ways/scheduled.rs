@@ -31,7 +31,7 @@ async fn is_cancelled(test: &str, suite: Suite) -> TestResult {
 
     // And the next one is heard.
     scenario.power_off().await?;
-    scenario.wait_off(SOON).await?;
+    scenario.node.wait_off(SOON).await?;
     scenario.assert_ended_in_order()?;
     Ok(())
 }

@@ -88,7 +88,7 @@ async fn a_program_that_took_a_lock_goes_before_the_first_pod() -> TestResult {
     tokio::time::sleep(Duration::from_secs(1)).await;
     scenario.assert_nothing_was_asked()?;
     drop(queue);
-    scenario.wait_off(SOON).await?;
+    scenario.node.wait_off(SOON).await?;
     scenario.assert_ended_in_order()?;
     Ok(())
 }
@@ -127,6 +127,6 @@ async fn without_logind_the_pods_end_in_order_when_a_program_of_the_node_says_so
     // What the program does then; nothing is left for the unit's own stop to end.
     // It asks logind, which is masked, and then systemd; the machine's end may reach the command itself.
     let _ = scenario.node.exec(&["systemctl", "reboot"], SOON).await?;
-    scenario.wait_off(SOON).await?;
+    scenario.node.wait_off(SOON).await?;
     Ok(())
 }

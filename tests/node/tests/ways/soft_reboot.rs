@@ -65,8 +65,7 @@ async fn survives(test: &str, suite: Suite) -> TestResult {
     let again = async || scenario.logs()["web"].starts.len() == 2;
     let waited = scenario.node.wait_until("the other pod to be back", SOON * 2, again).await;
     if let Err(error) = waited {
-        let journal = scenario.node.journal(&["--lines=80"]).await.unwrap_or_default();
-        return Err(format!("{error}\n{:?}\n{journal}", scenario.logs()).into());
+        return Err(format!("{error}\n{:?}", scenario.logs()).into());
     }
     scenario.lock_is_back().await?;
     scenario.node.exec(&["systemctl", "is-system-running", "--wait"], SOON).await?;
@@ -105,7 +104,7 @@ async fn survives(test: &str, suite: Suite) -> TestResult {
     assert!(said.windows(2).all(|pair| pair[1] - pair[0] <= 3), "{said:?}");
 
     scenario.power_off().await?;
-    scenario.wait_off(Duration::from_secs(40)).await?;
+    scenario.node.wait_off(Duration::from_secs(40)).await?;
     let log = scenario.logs()["db"].clone();
     assert_eq!((log.starts.len(), log.terms.len(), log.exits.len()), (1, 1, 1), "{log:?}");
     Ok(())
@@ -174,8 +173,7 @@ async fn reboots_softly(test: &str, suite: Suite, begun: &Begun) -> TestResult {
     let again = async || scenario.logs().values().all(|log| log.starts.len() == 2);
     let waited = scenario.node.wait_until("the pods to be back", SOON * 2, again).await;
     if let Err(error) = waited {
-        let journal = scenario.node.journal(&["--lines=80"]).await.unwrap_or_default();
-        return Err(format!("{error}\n{:?}\n{journal}", scenario.logs()).into());
+        return Err(format!("{error}\n{:?}", scenario.logs()).into());
     }
     scenario.lock_is_back().await?;
     scenario.node.exec(&["systemctl", "is-system-running", "--wait"], SOON).await?;
@@ -207,7 +205,7 @@ async fn reboots_softly(test: &str, suite: Suite, begun: &Begun) -> TestResult {
 
     // And the next shutdown is a run of its own.
     scenario.power_off().await?;
-    scenario.wait_off(Duration::from_secs(40)).await?;
+    scenario.node.wait_off(Duration::from_secs(40)).await?;
     for (name, log) in scenario.logs() {
         assert_eq!(
             (log.starts.len(), log.terms.len(), log.exits.len()),

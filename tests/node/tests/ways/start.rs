@@ -38,7 +38,7 @@ async fn each_boot(test: &str, suite: Suite) -> TestResult {
     scenario.node.exec(&["systemctl", "is-system-running", "--wait"], SOON).await?;
 
     scenario.power_off().await?;
-    scenario.wait_off(SOON * 2).await?;
+    scenario.node.wait_off(SOON * 2).await?;
     scenario.node.start().await?;
     let again = async || report(&scenario, SOON).await.is_ok_and(|now| now != second);
     scenario.node.wait_until("a third start", SOON * 2, again).await?;

@@ -45,7 +45,7 @@ async fn a_budget_that_refuses_is_named_and_so_is_the_deletion_without_its_conse
     let Some(mut machine) = Machine::set(test, Ends::Winddown).await? else { return Ok(()) };
     machine.protect(PROTECTED).await?;
     let asked = machine.scenario.power_off().await?;
-    machine.scenario.wait_off(DOWN).await?;
+    machine.scenario.node.wait_off(DOWN).await?;
     say(test, asked, &machine.scenario, &machine);
     // The protected pod holds its group up for the third of its grace that the budget has.
     let logs = machine.scenario.logs();

@@ -74,7 +74,7 @@ async fn the_pod_of_a_daemon_set_comes_back_once_at_most_and_none_outlives_the_l
         machine.make_daemon_set(name, &tolerates, class).await?;
     }
     let asked = machine.scenario.power_off().await?;
-    machine.scenario.wait_off(DOWN).await?;
+    machine.scenario.node.wait_off(DOWN).await?;
     say(test, asked, &machine.scenario, &machine);
     let released = machine.scenario.lock_released_at().await?;
     let daemons = sets().map(|(name, ..)| daemon(name));

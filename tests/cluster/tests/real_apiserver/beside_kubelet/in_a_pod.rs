@@ -81,7 +81,7 @@ async fn the_pod_of_its_daemon_set_ends_the_others_of_a_node_that_goes_down() ->
     machine.agent_knows_all().await?;
     machine.scenario.untouched_pids().await?;
     let asked = machine.scenario.power_off().await?;
-    machine.scenario.wait_off(DOWN).await?;
+    machine.scenario.node.wait_off(DOWN).await?;
     say(test, asked, &machine.scenario, &machine);
     // Its configuration has two groups: the critical pod, and all others.
     let mut logs = machine.scenario.logs();

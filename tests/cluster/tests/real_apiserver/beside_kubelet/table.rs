@@ -105,7 +105,7 @@ impl Scene {
                 _ => machine.kubelet()?.kill()?,
             }
         }
-        machine.scenario.wait_off(DOWN).await?;
+        machine.scenario.node.wait_off(DOWN).await?;
         let mut account = Account::of(machine, ends, asked).await?;
         if ends == Ends::Winddown {
             trace_pauses(machine)?;

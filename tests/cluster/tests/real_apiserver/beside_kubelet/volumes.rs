@@ -99,7 +99,7 @@ async fn the_next_group_and_the_lock_wait_for_volumes_that_stay_mounted() -> Tes
         machine.use_volume_of(pod, "1.5").await?;
     }
     let asked = machine.scenario.power_off().await?;
-    machine.scenario.wait_off(DOWN).await?;
+    machine.scenario.node.wait_off(DOWN).await?;
     say(test, asked, &machine.scenario, &machine);
     let report = machine.scenario.newest_report()?;
     let [in_the_middle, last] = WITH_VOLUMES;
@@ -128,7 +128,7 @@ async fn a_volume_that_is_never_unmounted_is_named_and_waited_for_within_the_pla
     let [_, last] = WITH_VOLUMES;
     machine.use_volume_of(last, "3600").await?;
     let asked = machine.scenario.power_off().await?;
-    machine.scenario.wait_off(DOWN).await?;
+    machine.scenario.node.wait_off(DOWN).await?;
     say(test, asked, &machine.scenario, &machine);
     let report = machine.scenario.newest_report()?;
     let named =
