@@ -6,7 +6,7 @@
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::os::fd::{BorrowedFd, OwnedFd};
 
 use rustix::cmsg_space;
 use rustix::net::{
@@ -19,10 +19,10 @@ use rustix::net::{
 ///
 /// # Errors
 /// The kernel has no descriptor left.
-pub fn as_input(out: OwnedFd, error: OwnedFd) -> io::Result<OwnedFd> {
+pub fn as_input(out: BorrowedFd<'_>, error: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     let (sender, input) =
         socketpair(AddressFamily::UNIX, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
-    let pipes = [out.as_fd(), error.as_fd()];
+    let pipes = [out, error];
     let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(2))];
     let mut control = SendAncillaryBuffer::new(&mut space);
     control.push(SendAncillaryMessage::ScmRights(&pipes));
@@ -48,16 +48,17 @@ pub(crate) fn in_input(input: BorrowedFd<'_>) -> io::Result<[OwnedFd; 2]> {
 #[cfg(test)]
 mod tests {
     use std::io::{Read as _, Write as _};
+    use std::os::fd::AsFd as _;
 
     use super::*;
 
     #[test]
     fn a_service_that_is_started_again_finds_the_same_two_pipes() {
         let ((out, mut to_out), (error, mut to_error)) = (io::pipe().unwrap(), io::pipe().unwrap());
-        let input = as_input(out.into(), error.into()).unwrap();
+        let input = as_input(out.as_fd(), error.as_fd()).unwrap();
         to_out.write_all(b"out").unwrap();
         to_error.write_all(b"error").unwrap();
-        drop((to_out, to_error));
+        drop((to_out, to_error, out, error));
         drop(in_input(input.as_fd()).unwrap());
         let pipes = in_input(input.as_fd()).unwrap();
         let read = pipes.map(|pipe| {

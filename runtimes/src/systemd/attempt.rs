@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, Seek as _, Write as _};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -121,7 +121,7 @@ impl Attempt {
         main.slice = self.slice();
         main.stop_signal = launch::stop_signal(Some(pod), &self.container).as_raw();
         main.after = Some(self.log_unit.clone());
-        let pipes = log_pipes::as_input(out_read.into(), error_read.into()).map_err(broken)?;
+        let pipes = log_pipes::as_input(out_read.as_fd(), error_read.as_fd()).map_err(broken)?;
         let log = self.log_unit(config, pod, &record.log, pipes);
         let pod_weight = positive(weight(shares(pod.fit_requests().cpu_milli()))).unwrap_or(1);
         Ok(Some(Prepared { record, is_new, log, main, pod_weight }))
