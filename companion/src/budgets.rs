@@ -1,8 +1,11 @@
 //! Which pods a disruption budget may be against.
 
-use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::policy::v1::{PodDisruptionBudget, PodDisruptionBudgetStatus};
+use kube::core::{Selector, SelectorExt as _};
 use winddown_api_client::node_pods::Refused;
-use winddown_shared::Pod;
+use winddown_shared::{DisruptionBudget, Pod};
 
 use super::api::EndPods;
 use super::recent::Recent;
@@ -30,22 +33,53 @@ impl Budgets {
         };
         self.0.judge(api.budgets(), failed, selects).await
     }
+
+    /// The budgets that count each of these pods; none if they are not known. `failed` hears why they are refused.
+    pub(super) async fn counting<A: EndPods>(
+        &self,
+        api: &A,
+        pods: &[Pod],
+        failed: impl FnOnce(&Refused),
+    ) -> Option<Vec<Vec<DisruptionBudget>>> {
+        let counting = |all: &[PodDisruptionBudget], pod: &Pod| -> Vec<DisruptionBudget> {
+            all.iter().filter(|budget| may_select(budget, pod)).map(told).collect()
+        };
+        let judge = |all: Option<&Vec<PodDisruptionBudget>>| {
+            all.map(|all| pods.iter().map(|pod| counting(all, pod)).collect())
+        };
+        self.0.judge(api.budgets(), failed, judge).await
+    }
 }
 
-/// Whether the budget counts the pod. Expressions are not looked into: they may mean any pod.
+/// Whether the budget counts the pod. A selector that cannot be read may mean any pod.
 fn may_select(budget: &PodDisruptionBudget, pod: &Pod) -> bool {
     if budget.metadata.namespace.as_deref() != Some(&**pod.namespace()) {
         return false;
     }
     // Without a selector it is of no pod; with an empty one, of all.
-    let Some(selector) = budget.spec.as_ref().and_then(|spec| spec.selector.as_ref()) else {
+    let Some(selector) = budget.spec.as_ref().and_then(|spec| spec.selector.clone()) else {
         return false;
     };
-    let labels = pod.metadata.labels.as_ref();
-    let has = |(key, value): (&String, &String)| {
-        labels.is_some_and(|labels| labels.get(key) == Some(value))
-    };
-    selector.match_labels.iter().flatten().all(has)
+    let none = BTreeMap::new();
+    let labels = pod.metadata.labels.as_ref().unwrap_or(&none);
+    Selector::try_from(selector).map_or(true, |selector| selector.matches(labels))
+}
+
+fn told(budget: &PodDisruptionBudget) -> DisruptionBudget {
+    let allowed = budget.status.as_ref().and_then(allowed);
+    DisruptionBudget {
+        name: budget.metadata.name.clone().unwrap_or_default(),
+        allowed: allowed.map(|allowed| u32::try_from(allowed).unwrap_or(0)),
+    }
+}
+
+fn allowed(status: &PodDisruptionBudgetStatus) -> Option<i32> {
+    k8s_openapi::k8s_if_ge_1_36! {
+        status.disruptions_allowed
+    }
+    k8s_openapi::k8s_if_le_1_35! {
+        Some(status.disruptions_allowed)
+    }
 }
 
 #[cfg(test)]
@@ -69,6 +103,16 @@ mod tests {
             (
                 "default",
                 json!({"selector": {"matchExpressions": [{"key": "app", "operator": "In", "values": ["db"]}]}}),
+                false,
+            ),
+            (
+                "default",
+                json!({"selector": {"matchExpressions": [{"key": "app", "operator": "Exists"}]}}),
+                true,
+            ),
+            (
+                "default",
+                json!({"selector": {"matchExpressions": [{"key": "app", "operator": "Later"}]}}),
                 true,
             ),
         ] {

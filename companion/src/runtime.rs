@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::sync::{broadcast, watch};
 use tokio::time::{Instant, sleep, timeout};
 use winddown_shared::{
-    DesiredPods, Freed, Garbage, Grace, Pod, PodRuntimeStatus, PodStats, PodStatsSource,
+    Consent, DesiredPods, Freed, Garbage, Grace, Pod, PodRuntimeStatus, PodStats, PodStatsSource,
     PodStopped, PodUid, Runtime, RuntimeError, RuntimePod, SyncedPod,
 };
 
@@ -120,6 +120,10 @@ impl<N: LocalNode> Runtime for KubeletRuntime<N> {
 
     async fn mounts(&self, uid: &PodUid) -> Result<Vec<String>, RuntimeError> {
         self.core.held(uid).await.map_err(|why| unread(&why))
+    }
+
+    async fn consent(&self, pods: &[Pod]) -> Result<Vec<(PodUid, Consent)>, RuntimeError> {
+        self.core.consent(pods).await
     }
 
     fn changes(&self) -> broadcast::Receiver<PodUid> {

@@ -29,6 +29,7 @@ use super::started_again::EndedPast;
 use super::unused_volumes::UnusedVolumes;
 
 mod asking;
+mod consent;
 mod responders;
 
 use asking::StopRequest;

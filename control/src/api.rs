@@ -27,7 +27,7 @@ pub use decision::Decision;
 pub use envelope::{Answer, Envelope};
 pub use guard::{GuardStatus, HoldingPod, ReleaseAnswer};
 pub use health::{Check, Health};
-pub use plan::{PlanShrink, PlannedGroup, PlannedPod, PlannedWork, ShutdownPlan};
+pub use plan::{PlanShrink, PlannedBudget, PlannedGroup, PlannedPod, PlannedWork, ShutdownPlan};
 pub use pods::{ContainerStatus, ManifestProblem, Manifests, PodState, PodStatus, RejectedPod};
 pub use preemption::{
     ConsideredPod, Lacking, NodeResource, PreemptionCase, PreemptionPlan, RoomVerdict, WaitingPod,

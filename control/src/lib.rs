@@ -84,7 +84,7 @@ pub trait AgentApi: Send + Sync + 'static {
     fn changes(&self) -> watch::Receiver<u64>;
 
     /// What a shutdown would do now, or if the node were gone in `within`. Touches nothing.
-    fn shutdown_plan(&self, within: Option<Duration>) -> ShutdownPlan;
+    fn shutdown_plan(&self, within: Option<Duration>) -> impl Future<Output = ShutdownPlan> + Send;
 
     /// In which order the pods would start after a boot. Touches nothing.
     fn start_plan(&self) -> StartPlan;

@@ -68,7 +68,7 @@ async fn ask<A: AgentApi>(
         ["status"] => Ok(respond::json(&api.status())),
         ["plan", "shutdown"] => {
             let within = seconds(request, "seconds")?;
-            Ok(respond::json(&api.shutdown_plan(within)))
+            Ok(respond::json(&api.shutdown_plan(within).await))
         }
         ["plan", "start"] => Ok(respond::json(&api.start_plan())),
         ["plan", "eviction"] => eviction(&**api, request).await,

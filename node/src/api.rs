@@ -26,9 +26,11 @@ impl<R: Runtime> AgentApi for Node<R> {
         self.0.core.changes.subscribe()
     }
 
-    fn shutdown_plan(&self, within: Option<Duration>) -> ShutdownPlan {
-        let plan = self.0.answers.shutdown.as_ref().map(|shutdown| shutdown.plan(within));
-        plan.unwrap_or_else(|| ShutdownPlan::new(0.0))
+    async fn shutdown_plan(&self, within: Option<Duration>) -> ShutdownPlan {
+        match self.0.answers.shutdown.as_ref() {
+            Some(shutdown) => shutdown.plan(within).await,
+            None => ShutdownPlan::new(0.0),
+        }
     }
 
     fn start_plan(&self) -> StartPlan {

@@ -99,7 +99,7 @@ pub(crate) struct Answers {
 
 /// See [`AgentApi`](winddown_control::AgentApi) for each.
 pub(crate) trait ShutdownAnswers: Send + Sync + 'static {
-    fn plan(&self, within: Option<std::time::Duration>) -> ShutdownPlan;
+    fn plan(&self, within: Option<std::time::Duration>) -> BoxFuture<'_, ShutdownPlan>;
 
     fn start_plan(&self) -> StartPlan;
 

@@ -302,10 +302,10 @@ async fn a_drain_tells_every_step_and_lets_no_pod_in_after_it() {
 async fn a_reload_changes_the_plan_at_once() {
     let b = bench(FakeRuntime::default(), held());
     b.want(&[&pod("web", 0, 300)]).await;
-    assert_eq!(b.node.shutdown_plan(None).requested_seconds, 30.0);
+    assert_eq!(b.node.shutdown_plan(None).await.requested_seconds, 30.0);
     b.configured.replace(configuration(&b.state, secs(20)));
-    assert_eq!(b.node.shutdown_plan(None).requested_seconds, 20.0);
-    let group = &b.node.shutdown_plan(None).groups[0];
+    assert_eq!(b.node.shutdown_plan(None).await.requested_seconds, 20.0);
+    let group = &b.node.shutdown_plan(None).await.groups[0];
     assert_eq!((group.shutdown_grace_period_seconds, group.latest_end_seconds), (10.0, Some(20.0)));
     assert_eq!(group.pods[0].grace_seconds, 20.0, "nobody else needs the time");
 }
@@ -316,7 +316,7 @@ async fn the_plan_and_the_status_say_when_logind_gives_less() {
     login.modify(|s| s.delay_set_by = Some("/etc/systemd/logind.conf.d/zzz-site.conf".into()));
     let b = bench(FakeRuntime::default(), login);
     b.want(&[&pod("web", 0, 30)]).await;
-    let plan = b.node.shutdown_plan(None);
+    let plan = b.node.shutdown_plan(None).await;
     let shrunk = plan.shrunk.unwrap();
     assert_eq!(shrunk.set_by.as_deref(), Some("/etc/systemd/logind.conf.d/zzz-site.conf"));
     assert!(shrunk.available_seconds < 3.0);

@@ -49,7 +49,7 @@ async fn a_node_without_any_plug_in_runs_pods_and_ends_one_when_asked() {
     assert!(node.readiness().ok(), "{}", node.readiness().text("readyz", true));
     let status = node.status();
     assert!(status.pressure.is_none() && status.cluster.is_none());
-    assert!(node.shutdown_plan(None).groups.is_empty());
+    assert!(node.shutdown_plan(None).await.groups.is_empty());
     for absent in ["kubelet_eviction", "kubelet_preemptions"] {
         assert!(!node.metrics().contains(absent), "{absent}");
     }

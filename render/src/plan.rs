@@ -1,5 +1,7 @@
 //! `winddown plan` and the list of reports.
 
+mod consent;
+
 use winddown_shared::display::{self, clean, seconds};
 
 use super::{Column, PODS_UNKNOWN, Table, View, hanging};
@@ -72,6 +74,13 @@ pub fn plan(plan: &ShutdownPlan, view: &View) -> String {
     for (what, names) in stay.iter().filter(|(_, names)| !names.is_empty()) {
         let line = format!("{what}: {names}");
         text.push('\n');
+        text.push_str(&hanging(&line, view.width, "", 2));
+    }
+    let consent = consent::lines(plan);
+    if !consent.is_empty() {
+        text.push('\n');
+    }
+    for line in consent {
         text.push_str(&hanging(&line, view.width, "", 2));
     }
     let mut warnings = String::new();

@@ -18,6 +18,7 @@ mod admission_gate;
 mod backoff;
 mod cgroup;
 mod clock;
+mod consent;
 pub mod critical;
 pub mod display;
 mod error_chain;
@@ -74,6 +75,7 @@ pub use cgroup::{
     CgroupMemory, CgroupMemoryEvents, MemoryStat, cgroup_cpu_time, cgroup_number, cgroup_of_process,
 };
 pub use clock::{BootClock, WallClock, WallTime};
+pub use consent::{Consent, DisruptionBudget};
 pub use error_chain::error_chain;
 pub use event::{Event, PodLabel, Recorder};
 pub use garbage::{Freed, Garbage};

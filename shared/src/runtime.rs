@@ -6,7 +6,8 @@ use std::time::Duration;
 use tokio::sync::broadcast;
 
 use crate::{
-    Grace, NodeEnding, Pod, PodLabel, PodStopped, PodUid, Recorder, StoppedContainer, WallTime,
+    Consent, Grace, NodeEnding, Pod, PodLabel, PodStopped, PodUid, Recorder, StoppedContainer,
+    WallTime,
 };
 
 /// What the pod workers need of a container runtime.
@@ -84,6 +85,18 @@ pub trait Runtime: Send + Sync + 'static {
         uid: &PodUid,
     ) -> impl Future<Output = Result<Vec<String>, RuntimeError>> + Send {
         let _ = uid;
+        async { Ok(Vec::new()) }
+    }
+
+    /// What is asked before these pods are ended, of those where something is.
+    ///
+    /// # Errors
+    /// That is not known now; the answer is unknown, not empty.
+    fn consent(
+        &self,
+        pods: &[Pod],
+    ) -> impl Future<Output = Result<Vec<(PodUid, Consent)>, RuntimeError>> + Send {
+        let _ = pods;
         async { Ok(Vec::new()) }
     }
 

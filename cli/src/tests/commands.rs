@@ -354,7 +354,7 @@ impl AgentApi for Agent {
         watch::Sender::new(0).subscribe()
     }
 
-    fn shutdown_plan(&self, within: Option<Duration>) -> ShutdownPlan {
+    async fn shutdown_plan(&self, within: Option<Duration>) -> ShutdownPlan {
         ShutdownPlan::new(within.map_or(30.0, |within| within.as_secs_f64()))
     }
 

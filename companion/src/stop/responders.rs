@@ -24,9 +24,7 @@ impl<A: EndPods, N: LocalNode> Core<A, N> {
             return None;
         }
         let begun = Instant::now();
-        let asked = self.api.serves_eviction_requests();
-        let is_served = |served: Option<&bool>| served.copied();
-        let why = match self.serves_requests.judge(asked, |why| self.note(why), is_served).await {
+        let why = match self.serves_eviction_requests().await {
             Some(false) => return None,
             None => "the API server does not say whether it serves eviction requests".to_owned(),
             Some(true) => match self.wait_for_responders(pod, grace).await {
@@ -38,6 +36,12 @@ impl<A: EndPods, N: LocalNode> Core<A, N> {
         tracing::info!(pod = %pod.label(), "not ended by its eviction responders ({names}): {why}");
         told.remark(format!("its eviction responders ({names}) did not end it in {waited}: {why}"));
         None
+    }
+
+    /// None: the API server did not say.
+    pub(super) async fn serves_eviction_requests(&self) -> Option<bool> {
+        let asked = self.api.serves_eviction_requests();
+        self.serves_requests.judge(asked, |why| self.note(why), |served| served.copied()).await
     }
 
     /// When the grace of the deletion that came of the responders is over; why there is none.

@@ -107,6 +107,24 @@ pub struct PlannedPod {
     /// It runs on through a soft-reboot.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub survives_soft_reboot: bool,
+    /// The disruption budgets that count it, which are asked before it is ended: beside a kubelet.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub disruption_budgets: Vec<PlannedBudget>,
+    /// Its eviction responders, which are asked before it is ended: beside a kubelet, where the API server serves
+    /// eviction requests.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub eviction_responders: Vec<String>,
+}
+
+/// A `PodDisruptionBudget` that counts a pod of a plan, in the pod's namespace.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PlannedBudget {
+    /// `metadata.name`.
+    pub name: String,
+    /// How many of the pods that it counts may go now; absent if that is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub disruptions_allowed: Option<u32>,
 }
 
 impl ShutdownPlan {

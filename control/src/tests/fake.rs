@@ -89,7 +89,7 @@ impl AgentApi for FakeAgent {
         self.changes.subscribe()
     }
 
-    fn shutdown_plan(&self, within: Option<Duration>) -> ShutdownPlan {
+    async fn shutdown_plan(&self, within: Option<Duration>) -> ShutdownPlan {
         ShutdownPlan::new(within.map_or(40.0, |within| within.as_secs_f64()))
     }
 

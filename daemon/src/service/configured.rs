@@ -9,8 +9,8 @@ use winddown_cri::CriRuntime;
 use winddown_runtimes::process::ProcessRuntime;
 use winddown_runtimes::systemd::SystemdRuntime;
 use winddown_shared::{
-    Grace, NodeEnding, Pod, PodRuntimeStatus, PodStopped, PodUid, Recorder, Runtime, RuntimeError,
-    RuntimePod, SyncedPod,
+    Consent, Grace, NodeEnding, Pod, PodRuntimeStatus, PodStopped, PodUid, Recorder, Runtime,
+    RuntimeError, RuntimePod, SyncedPod,
 };
 use winddown_systemd::units::UnitsClient;
 
@@ -100,6 +100,13 @@ impl Runtime for ConfiguredRuntime {
 
     async fn mounts(&self, uid: &PodUid) -> Result<Vec<String>, RuntimeError> {
         boxed!(self, runtime => runtime.mounts(uid))
+    }
+
+    async fn consent(&self, pods: &[Pod]) -> Result<Vec<(PodUid, Consent)>, RuntimeError> {
+        match self {
+            Self::Kubelet(runtime) => runtime.consent(pods).await,
+            Self::Process(_) | Self::Cri(_) | Self::Systemd(_) => Ok(Vec::new()),
+        }
     }
 
     fn announce(&self, ending: Option<Arc<NodeEnding>>) {

@@ -1,6 +1,7 @@
 //! What is seen of a shutdown, before, while and after it is there.
 
 use std::borrow::Cow;
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,11 +10,13 @@ use futures_util::future::BoxFuture;
 use tokio::sync::watch;
 use tokio::time::Instant;
 use winddown_control::api::{
-    self, Check, DrainRequest, ErrorCode, NoticeBody, PlanShrink, PlannedGroup, PlannedPod,
-    PlannedWork, ReleaseAnswer, ReportList, ShutdownPlan, StartPlan, WithdrawAnswer,
+    self, Check, DrainRequest, ErrorCode, NoticeBody, PlanShrink, PlannedBudget, PlannedGroup,
+    PlannedPod, PlannedWork, ReleaseAnswer, ReportList, ShutdownPlan, StartPlan, WithdrawAnswer,
 };
 use winddown_control::{ApiError, Peer};
-use winddown_shared::{Grace, InhibitorState, LockState, PodKiller, RequestReport, Runtime};
+use winddown_shared::{
+    Grace, InhibitorState, LockState, Pod, PodKiller, RequestReport, Runtime, error_chain,
+};
 use winddown_shutdown::{
     Budget, Guard, Plan, Progress, ProgressPhase, Trigger, plan_with, plan_within, start_plan,
 };
@@ -73,15 +76,22 @@ impl<R: Runtime> Section for Joined<R> {
 
 /// Behind an `Arc` of its own: a drain goes on without its caller.
 impl<R: Runtime> ShutdownAnswers for Arc<Joined<R>> {
-    fn plan(&self, within: Option<Duration>) -> ShutdownPlan {
-        let Some(within) = within else {
-            let (plan, _) = self.planned();
-            return self.view_of(&plan);
+    fn plan(&self, within: Option<Duration>) -> BoxFuture<'_, ShutdownPlan> {
+        let plan = match within {
+            None => self.planned().0,
+            Some(within) => {
+                let policy = Arc::clone(&self.policy.borrow());
+                let pods = self.core.workers.running().into_pods();
+                plan_within(&pods, &policy, self.work(), within)
+            }
         };
-        let policy = Arc::clone(&self.policy.borrow());
-        let pods = self.core.workers.running().into_pods();
-        let plan = plan_within(&pods, &policy, self.work(), within);
-        ShutdownPlan { within_seconds: Some(within.as_secs_f64()), ..self.view_of(&plan) }
+        async move {
+            let mut view = self.view_of(&plan);
+            view.within_seconds = within.map(|within| within.as_secs_f64());
+            self.show_consent(&plan, &mut view).await;
+            view
+        }
+        .boxed()
     }
 
     fn start_plan(&self) -> StartPlan {
@@ -247,6 +257,31 @@ impl<R: Runtime> Joined<R> {
         view
     }
 
+    /// Shows with each pod what is asked before it is ended.
+    async fn show_consent(&self, plan: &Plan, view: &mut ShutdownPlan) {
+        let pods = plan.groups.iter().flat_map(|group| &group.pods).map(|planned| &planned.pod);
+        let pods: Vec<Pod> = pods.cloned().collect();
+        let mut asked: HashMap<_, _> = match self.core.runtime.consent(&pods).await {
+            Ok(asked) => asked.into_iter().collect(),
+            Err(error) => {
+                let why = error_chain(&error);
+                view.warnings
+                    .push(format!("what may be against the end of pods is not known: {why}"));
+                return;
+            }
+        };
+        let shown = view.groups.iter_mut().flat_map(|group| &mut group.pods);
+        for (shown, pod) in shown.zip(&pods) {
+            let Some(consent) = asked.remove(pod.uid()) else { continue };
+            let budgets = consent.budgets.into_iter().map(|budget| PlannedBudget {
+                name: budget.name,
+                disruptions_allowed: budget.allowed,
+            });
+            shown.disruption_budgets = budgets.collect();
+            shown.eviction_responders = consent.responders;
+        }
+    }
+
     /// What a shutdown would do now, within the time that logind really gives.
     pub(super) fn planned(&self) -> (Plan, Budget) {
         let policy = Arc::clone(&self.policy.borrow());
@@ -348,6 +383,7 @@ fn planned_pod(
         own_grace_seconds: own.map(|own| own.as_secs_f64()),
         stays_on_reboot: plan.may_stay(&planned.pod),
         survives_soft_reboot: plan.may_survive(&planned.pod),
+        ..PlannedPod::default()
     }
 }
 

@@ -75,7 +75,7 @@ async fn a_pod_holds_shutdowns_for_its_time_and_everything_says_so() {
     let text = b.node.metrics();
     assert!(text.contains("\nwinddown_guard_holding_pods 1\n"), "{text}");
     assert!(text.contains("\nwinddown_guard_lock_held 1\n"), "{text}");
-    let plan = b.node.shutdown_plan(None);
+    let plan = b.node.shutdown_plan(None).await;
     assert!(plan.warnings.iter().any(|said| said.contains("pod default/backup")), "{plan:?}");
 
     tokio::time::sleep(secs(60)).await;

@@ -21,7 +21,7 @@ async fn a_runtime_that_never_answers_is_not_a_node_without_pods() {
     runtime.hang_lists(true);
     let b = bench(runtime, held());
     b.want(&[&web]).await;
-    assert!(b.node.status().pods_unknown && b.node.shutdown_plan(None).pods_unknown);
+    assert!(b.node.status().pods_unknown && b.node.shutdown_plan(None).await.pods_unknown);
     tokio::time::sleep(secs(60)).await;
     let begun = Instant::now();
     b.login.prepare();
@@ -63,7 +63,7 @@ async fn pods_whose_manifests_are_out_of_reach_are_ended_too_and_named_so() {
     let said = status.pods.iter().find(|pod| pod.name == "lost").unwrap();
     assert_eq!((said.reason.as_str(), said.source.as_str()), ("NoManifest", ""));
     let name = Some("pods without a manifest".to_owned());
-    let plan = b.node.shutdown_plan(None);
+    let plan = b.node.shutdown_plan(None).await;
     let group = plan.groups.iter().find(|group| group.name == name).unwrap();
     assert_eq!(group.pods.len(), 1, "{plan:?}");
     b.login.prepare();

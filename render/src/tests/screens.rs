@@ -157,7 +157,7 @@ fn a_plan_shows_each_pods_grace_beside_its_own_and_why_it_was_shrunk() {
         grace_seconds: grace,
         own_grace_seconds: own,
         stays_on_reboot: name == "worker-edge-1",
-        survives_soft_reboot: false,
+        ..PlannedPod::default()
     };
     let mut shown = ShutdownPlan::new(40.0);
     shown.endpoint_drain_seconds = Some(2.0);

@@ -14,7 +14,9 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use winddown_apiserver::Fault;
 use winddown_companion::LocalNode as _;
-use winddown_shared::{Grace, PodStopped, PodUid, Runtime, RuntimeError};
+use winddown_shared::{
+    Consent, DisruptionBudget, Grace, Pod, PodStopped, PodUid, Runtime, RuntimeError,
+};
 
 use recorded::{Inside, Pods};
 use scene::{NODE, Scene, kubelets_client, pod};
@@ -158,6 +160,30 @@ async fn a_pods_responders_are_asked_by_an_eviction_request_that_goes_with_the_p
     assert_eq!(request["spec"], wanted);
     assert_eq!(request["metadata"]["ownerReferences"][0]["uid"], uid.as_str());
     assert_eq!(scene.server.count("create", "pods/eviction"), 0);
+}
+
+#[tokio::test]
+async fn a_plan_is_told_of_budgets_and_of_responders_that_are_served() {
+    let consent = async |scene: &Scene| {
+        let pods = ["web", "vm", "free"].map(|name| {
+            let object = scene.server.get(&format!("pods/default/{name}")).unwrap();
+            Pod::new(serde_json::from_value((*object).clone()).unwrap()).unwrap()
+        });
+        let told = scene.runtime.consent(&pods).await.unwrap();
+        let name =
+            |uid: &PodUid| pods.iter().find(|pod| pod.uid() == uid).unwrap().name().to_string();
+        told.into_iter().map(|(uid, consent)| (name(&uid), consent)).collect::<Vec<_>>()
+    };
+    let web = DisruptionBudget { name: "web".to_owned(), allowed: Some(0) };
+    let web = ("web".to_owned(), Consent { budgets: vec![web], ..Consent::default() });
+    let vm = Consent { responders: vec!["example.com/move".to_owned()], ..Consent::default() };
+    for (version, wanted) in [(36, vec![web.clone()]), (37, vec![web, ("vm".to_owned(), vm)])] {
+        let pods = [pod("web", &json!({})), moved(), pod("free", &json!({}))];
+        let scene = Scene::new(&pods, SOON).await;
+        scene.server.serve_version(version);
+        scene.server.apply(budget("web")).unwrap();
+        assert_eq!(consent(&scene).await, wanted, "1.{version}");
+    }
 }
 
 #[tokio::test]

@@ -44,6 +44,10 @@ async fn a_budget_that_refuses_is_named_and_so_is_the_deletion_without_its_conse
     }
     let Some(mut machine) = Machine::set(test, Ends::Winddown).await? else { return Ok(()) };
     machine.protect(PROTECTED).await?;
+    let plan = machine.scenario.text(&["plan", "shutdown"]).await?;
+    let refuses =
+        format!("! disruption budget {}/{PROTECTED} refuses the end of {PROTECTED}", machine.node);
+    assert!(plan.contains(&refuses), "{plan}");
     let asked = machine.scenario.power_off().await?;
     machine.scenario.node.wait_off(DOWN).await?;
     say(test, asked, &machine.scenario, &machine);

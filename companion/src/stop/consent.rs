@@ -1,0 +1,28 @@
+//! What is asked before pods are ended, for who plans their end.
+
+use super::*;
+use winddown_shared::Consent;
+
+impl<A: EndPods, N: LocalNode> Core<A, N> {
+    /// Of those of these pods that are asked for through the API server and where something is asked.
+    pub(crate) async fn consent(
+        &self,
+        pods: &[Pod],
+    ) -> Result<Vec<(PodUid, Consent)>, RuntimeError> {
+        let asked: Vec<Pod> = pods.iter().filter(|pod| !pod.is_mirror()).cloned().collect();
+        let budgets = self.budgets.counting(&self.api, &asked, |refused| self.note(refused)).await;
+        let budgets = budgets.ok_or_else(|| RuntimeError::Failed {
+            what: "the API server does not tell the disruption budgets (see winddown doctor)"
+                .to_owned(),
+            source: None,
+        })?;
+        let has_responders = asked.iter().any(|pod| !facts::responders(pod).is_empty());
+        let served = has_responders && self.serves_eviction_requests().await == Some(true);
+        let consents = asked.iter().zip(budgets).map(|(pod, budgets)| {
+            let responders = if served { facts::responders(pod) } else { Vec::new() };
+            let responders = responders.into_iter().map(str::to_owned).collect();
+            (pod.uid().clone(), Consent { budgets, responders })
+        });
+        Ok(consents.filter(|(_, consent)| !consent.is_empty()).collect())
+    }
+}

@@ -1,0 +1,98 @@
+//! What is asked before the pods of a plan are ended.
+
+use std::collections::BTreeMap;
+
+use winddown_control::api::{PlannedPod, ShutdownPlan};
+use winddown_shared::display::clean;
+
+/// The pods of a plan that one disruption budget counts.
+#[derive(Default)]
+struct Counted<'a> {
+    /// How many may go now; none if that is not known.
+    allowed: Option<u32>,
+    pods: Vec<&'a PlannedPod>,
+}
+
+/// A line per disruption budget, and one per pod with responders. Those that start with `!` cost time and consent.
+pub(super) fn lines(plan: &ShutdownPlan) -> Vec<String> {
+    let pods = || plan.groups.iter().flat_map(|group| &group.pods);
+    let mut budgets: BTreeMap<(&str, &str), Counted<'_>> = BTreeMap::new();
+    for pod in pods() {
+        for budget in &pod.disruption_budgets {
+            let counted = budgets.entry((&pod.namespace, &budget.name)).or_default();
+            counted.allowed = budget.disruptions_allowed;
+            counted.pods.push(pod);
+        }
+    }
+    let budgets = budgets.iter().map(|((namespace, name), Counted { allowed, pods })| {
+        let budget = format!("disruption budget {}/{}", clean(namespace), clean(name));
+        let names: Vec<_> = pods.iter().map(|pod| clean(&pod.name)).collect();
+        let names = names.join(", ");
+        match *allowed {
+            None => format!("{budget} is asked first about {names}"),
+            Some(allowed) if (allowed as usize) >= pods.len() => {
+                format!("{budget} agrees to the end of {names}")
+            }
+            Some(0) => format!(
+                "! {budget} refuses the end of {names}: it is asked again for a while, then they are deleted without \
+                 its consent"
+            ),
+            Some(allowed) => format!(
+                "! {budget} agrees to the end of {allowed} of {names}: it is asked again for a while, then the others \
+                 are deleted without its consent"
+            ),
+        }
+    });
+    let responders = pods().filter(|pod| !pod.eviction_responders.is_empty()).map(|pod| {
+        let names: Vec<_> = pod.eviction_responders.iter().map(|name| clean(name)).collect();
+        let (namespace, name) = (clean(&pod.namespace), clean(&pod.name));
+        format!("{namespace}/{name} is first left to its eviction responders: {}", names.join(", "))
+    });
+    budgets.chain(responders).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use winddown_control::api::{PlannedBudget, PlannedGroup};
+
+    use super::*;
+
+    fn pod(name: &str, budgets: &[(&str, Option<u32>)], responders: &[&str]) -> PlannedPod {
+        let budgets = budgets.iter().map(|(name, allowed)| PlannedBudget {
+            name: (*name).to_owned(),
+            disruptions_allowed: *allowed,
+        });
+        PlannedPod {
+            namespace: "shop".to_owned(),
+            name: name.to_owned(),
+            disruption_budgets: budgets.collect(),
+            eviction_responders: responders.iter().map(|name| (*name).to_owned()).collect(),
+            ..PlannedPod::default()
+        }
+    }
+
+    #[test]
+    fn each_budget_says_once_what_it_is_for_and_against() {
+        let pods = vec![
+            pod("web-0", &[("web", Some(1))], &[]),
+            pod("web-1", &[("web", Some(1)), ("all", Some(9))], &[]),
+            pod("db-0", &[("db", Some(0))], &["kubevirt.io/move"]),
+            pod("new-0", &[("new", None)], &[]),
+            pod("free", &[], &[]),
+        ];
+        let mut plan = ShutdownPlan::new(30.0);
+        plan.groups = vec![PlannedGroup { pods, ..PlannedGroup::default() }];
+        assert_eq!(
+            lines(&plan),
+            [
+                "disruption budget shop/all agrees to the end of web-1",
+                "! disruption budget shop/db refuses the end of db-0: it is asked again for a while, then they are \
+                 deleted without its consent",
+                "disruption budget shop/new is asked first about new-0",
+                "! disruption budget shop/web agrees to the end of 1 of web-0, web-1: it is asked again for a while, \
+                 then the others are deleted without its consent",
+                "shop/db-0 is first left to its eviction responders: kubevirt.io/move",
+            ]
+        );
+    }
+}

@@ -1,0 +1,28 @@
+//! What is asked before a pod is ended, and may be against it.
+
+/// Of one pod, as far as a runtime knows. Empty where only the node decides.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Consent {
+    /// The disruption budgets that count the pod.
+    pub budgets: Vec<DisruptionBudget>,
+    /// Its eviction responders (KEP-4563), the one that is asked first at the front.
+    pub responders: Vec<String>,
+}
+
+/// A `PodDisruptionBudget` in the pod's namespace.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DisruptionBudget {
+    /// `metadata.name`.
+    pub name: String,
+    /// `status.disruptionsAllowed`: how many of its pods may go now. None: its controller has not said yet.
+    pub allowed: Option<u32>,
+}
+
+// === impl Consent ===
+
+impl Consent {
+    /// Whether only the node decides.
+    pub const fn is_empty(&self) -> bool {
+        self.budgets.is_empty() && self.responders.is_empty()
+    }
+}
