@@ -86,7 +86,8 @@ awk -v told="$told" -v status="$status" -v took="$(($(date +%s) - begun))" '
     /^(successes|failures):$/ { part_of = $1; named = "" }
     /^---- .* stdout ----$/ && part_of == "failures:" { named = $2; fails[++failures] = named; next }
     /^test result: / { part_of = named = "" }
-    /^stack backtrace:$/ { named = "" }
+    # A backtrace has two lines for each of many functions, and here only those of tests would be of use.
+    /^stack backtrace:$|^ +[0-9]+: |^ +at |^note: Some details are omitted/ { next }
     named != "" && NF { said[named, ++lines_of[named]] = $0 }
     # Tests of one kind that did not run, those with one reason together.
     function list(kind, title,    i, why, any) {

@@ -30,11 +30,7 @@ impl Node {
             // What is on the disk is some minutes old.
             return self.run(&[&["journalctl", "--no-pager", "--quiet"], args].concat()).await;
         }
-        let journal = self.host_path("/var/log/journal");
-        let output = Command::new("journalctl")
-            .arg("--directory")
-            .arg(journal)
-            .args(["--no-pager", "--quiet"])
+        let output = Command::from(self.journalctl())
             .args(args)
             .output()
             .await
@@ -48,6 +44,22 @@ impl Node {
             stdout: String::new(),
             stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
         })
+    }
+
+    /// Prints the end of what is on the disk, for a test that has failed.
+    pub(crate) fn print_journal(&self) {
+        let output = self.journalctl().args(["--lines=60"]).output();
+        println!("{}", String::from_utf8_lossy(&output.map(|out| out.stdout).unwrap_or_default()));
+    }
+
+    /// The program that reads what is on the disk.
+    fn journalctl(&self) -> std::process::Command {
+        let mut command = std::process::Command::new("journalctl");
+        command
+            .arg("--directory")
+            .arg(self.host_path("/var/log/journal"))
+            .args(["--no-pager", "--quiet"]);
+        command
     }
 
     /// The journal's entries from now on, as JSON lines on the standard output of a process that

@@ -498,6 +498,9 @@ fn must_succeed(argv: &[&str], output: Output) -> Result<String, NodeError> {
 
 impl Drop for Node {
     fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.print_journal();
+        }
         self.kill();
     }
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde_json::Value;
-use winddown_node_tests::scenario::{SOON, Scenario, TestResult, seven_pods};
+use winddown_node_tests::scenario::{SOON, Scenario, Setup, TestResult, seven_pods};
 use winddown_node_tests::{IMAGE_WITH_ODD_SIGNAL, TestPod, hold_pods, install_pods, let_pods_end};
 
 const KILL: [&str; 5] = ["systemctl", "kill", "--signal=KILL", "--kill-whom=main", "containerd"];
@@ -56,18 +56,19 @@ async fn containers_outlive_a_killed_containerd_and_the_agent_goes_on_with_the_n
 async fn a_containerd_killed_and_restarted_in_the_middle_of_a_shutdown_changes_no_order()
 -> TestResult {
     let test = "a_containerd_killed_and_restarted_in_the_middle_of_a_shutdown_changes_no_order";
-    let Some(mut scenario) = Scenario::with_containerd(test, seven_pods()).await? else {
+    // containerd comes back while the first pods are still ending, however long that takes it.
+    let setup = Setup { seconds: [30, 4, 4], ..Setup::default() };
+    let Some(mut scenario) = Scenario::with_containerd_as(test, seven_pods(), &setup).await? else {
         return Ok(());
     };
     scenario.start().await?;
-    // containerd comes back while pods are still ending, however long that takes it.
     hold_pods(&scenario.node)?;
     scenario.power_off().await?;
     scenario.someone_is_asked().await?;
     scenario.node.run(&KILL).await?;
     scenario.node.run(&START).await?;
     let_pods_end(&scenario.node).await?;
-    scenario.node.wait_off(Duration::from_secs(40)).await?;
+    scenario.node.wait_off(Duration::from_secs(60)).await?;
     // An exit code that the kernel does not tell is asked of the runtime, which is away: for 2 s at most.
     let (_, last_exit) = scenario.assert_ended_within(Duration::from_secs(3))?;
     for (name, log) in scenario.logs() {
