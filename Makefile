@@ -220,7 +220,7 @@ node-base: ## Make the Debian roots that disposable nodes are laid over (once, s
 	@tests/node/packages.sh test
 	@for flavour in plain containerd $(and $(WINDDOWN_LONG),rpm); do \
 		tests/node/base.sh bookworm $$flavour & done; \
-	for flavour in plain uml $(and $(WINDDOWN_LONG),uml-containerd qemu); do \
+	for flavour in plain tools uml $(and $(WINDDOWN_LONG),uml-containerd qemu); do \
 		tests/node/base.sh trixie $$flavour & done; \
 	$(if $(WINDDOWN_LONG),tests/node/base.sh sid plain &) wait
 

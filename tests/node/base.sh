@@ -1,7 +1,7 @@
 #!/bin/sh
 # Makes a Debian root that disposable nodes are laid over, once, and prints its path.
 #
-#   tests/node/base.sh [bookworm|trixie|sid] [plain|containerd|rpm|uml|uml-containerd|qemu]
+#   tests/node/base.sh [bookworm|trixie|sid] [plain|tools|containerd|rpm|uml|uml-containerd|qemu]
 #
 # The result is kept outside git, in ${XDG_CACHE_HOME:-~/.cache}/winddown/node, under a name that
 # holds a checksum of what went into it: changing the package lists or the preparation below makes
@@ -27,6 +27,7 @@ uml=user-mode-linux,kmod,procps
 case $flavour in
 plain) packages=systemd-sysv,dbus,libpam-systemd ;;
 rpm) packages=rpm ;;
+tools) packages=curl,docker-registry,jq,man-db,skopeo ;;
 containerd) packages=$containers ;;
 uml) packages=$uml ;;
 uml-containerd) packages=$uml,$containers ;;
@@ -34,7 +35,7 @@ qemu)
     packages=qemu-system-x86,virtiofsd,linux-image-cloud-amd64,udev,kexec-tools,kmod,procps
     ;;
 *)
-    echo "base.sh: unknown flavour '$flavour': use plain, containerd, rpm, uml, uml-containerd or qemu" >&2
+    echo "base.sh: unknown flavour '$flavour': use plain, tools, containerd, rpm, uml, uml-containerd or qemu" >&2
     exit 2
     ;;
 esac

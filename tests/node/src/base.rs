@@ -79,6 +79,8 @@ pub enum Flavour {
     Plain,
     /// containerd, runc, and what container images are made of.
     Containerd,
+    /// The programs that pages use beside winddown's: `curl`, `jq`, `man`, `skopeo`, and a registry of images for the last.
+    Tools,
     /// rpm, which takes packages beside Debian's own package manager.
     Rpm,
     /// A kernel of the node's own, user-mode Linux: control groups of version 2 with all controllers,
@@ -212,6 +214,7 @@ impl Flavour {
     fn name(self) -> &'static str {
         match self {
             Self::Plain => "plain",
+            Self::Tools => "tools",
             Self::Containerd => "containerd",
             Self::Rpm => "rpm",
             Self::OwnKernel => "uml",

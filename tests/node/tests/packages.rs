@@ -9,4 +9,5 @@ mod image;
 mod life;
 mod readme;
 mod rpm;
+mod tools;
 mod walkthroughs;

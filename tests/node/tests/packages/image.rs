@@ -9,10 +9,14 @@ use std::time::Duration;
 use serde_json::Value;
 use winddown_node_tests::packages::{is_here, repository, text_of};
 use winddown_node_tests::scenario::TestResult;
-use winddown_node_tests::typed::prepare;
+use winddown_node_tests::typed::{HOME, enter_all, prepare};
 use winddown_node_tests::{Flavour, Node, base_or_skip, in_long_form, programs};
 
 use super::walkthroughs::manual_and_completions_are_put_in_place;
+use crate::typed_pages::marked;
+
+/// The name that the pages give the image.
+pub(super) const IMAGE: &str = "winddown-0.1.0-x86_64-image.tar";
 
 /// A DaemonSet is looked at for this long; its agent takes the lock within a second.
 const SOON: Duration = Duration::from_secs(60);
@@ -35,7 +39,7 @@ const CAPABILITIES: [&str; 14] = [
 ];
 
 /// Runs a script that prints what it makes.
-async fn made(mut script: Command) -> TestResult<Vec<PathBuf>> {
+pub(super) async fn made(mut script: Command) -> TestResult<Vec<PathBuf>> {
     let said = tokio::task::spawn_blocking(move || text_of(&mut script).map_err(|e| e.to_string()));
     let said = said.await??;
     Ok(said.lines().filter(|line| line.starts_with('/')).map(PathBuf::from).collect())
@@ -143,11 +147,16 @@ async fn the_daemon_set_takes_logind_s_lock_and_raises_its_delay() -> TestResult
 
 async fn takes_the_lock(set: DaemonSet, mut node: Node, image: &Path) -> TestResult {
     node.configure_containerd()?;
-    node.install(image, "/var/lib/image.tar")?;
+    node.install(image, &format!("{HOME}/{IMAGE}"))?;
     set.lay_into(&node)?;
     node.start().await?;
     node.containerd_answers().await?;
-    node.run(&["ctr", "images", "import", "/var/lib/image.tar"]).await?;
+    prepare(&node)?;
+    let typed = marked("docs/how-to/daemonset.md", "runtime");
+    assert!(!typed.is_empty(), "the page imports no image");
+    enter_all(&mut node, &typed).await?;
+    // What this test runs itself is in containerd's default namespace.
+    node.run(&["ctr", "images", "import", &format!("{HOME}/{IMAGE}")]).await?;
     let before = delay(&node).await?;
     assert!(before < set.wanted, "logind waits {before:?} anyway");
     set.run(&node).await?;

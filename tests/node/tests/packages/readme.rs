@@ -100,7 +100,7 @@ async fn what_takes_long_is_a_target_of_make_and_a_node_demonstrates_a_power_off
 }
 
 /// All commands of blocks that are ignored for this reason, in the order in which the pages are read.
-fn typed(reason: &str) -> TestResult<Vec<Typed>> {
+pub(super) fn typed(reason: &str) -> TestResult<Vec<Typed>> {
     let mut all = Vec::new();
     for file in page::files(repository()) {
         let name = file.strip_prefix(repository())?.display().to_string();

@@ -227,7 +227,7 @@ async fn walk(test: &str, heading: &str, kubeconfig: &str) -> TestResult {
     Ok(())
 }
 
-fn lay_out(node: &Node, from: &Path, to: &Path) -> TestResult {
+pub(super) fn lay_out(node: &Node, from: &Path, to: &Path) -> TestResult {
     for entry in std::fs::read_dir(from)? {
         let entry = entry?;
         let (from, to) = (entry.path(), to.join(entry.file_name()));
