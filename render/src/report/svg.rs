@@ -23,6 +23,9 @@ use sizes::{MARGIN, Sizes, WIDTH};
 /// Colours for light and for dark surroundings. Nothing is conveyed by colour alone.
 pub(super) const THEME: &str = include_str!("svg/theme.css");
 
+/// Font size of sentences.
+const TEXT: f64 = 15.0;
+
 /// How many of the report's warnings are shown.
 const WARNINGS: usize = 8;
 
@@ -64,15 +67,17 @@ impl Page<'_> {
             Outcome::Left | Outcome::Interrupted | Outcome::CutOff => "head bad",
             Outcome::Forced | Outcome::Cancelled => "head warn",
         };
-        for line in sizes::wrap(&self.report.headline(), 18.0, 2) {
-            self.line(class, 18.0, &line);
+        for line in sizes::wrap(&self.report.headline(), 20.0, 3) {
+            self.line(class, 20.0, &line);
         }
-        self.line("dim", 12.0, &occasion(self.report));
+        for line in sizes::wrap(&occasion(self.report), TEXT, 2) {
+            self.line("dim", TEXT, &line);
+        }
         let origin = sentences::origin(self.report).into_iter().map(|said| ("", said));
         let short = self.report.budget.is_short().then(|| ("warn", shortage(self.report)));
         for (class, said) in origin.chain(short) {
-            for line in sizes::wrap(&said, 12.0, 2) {
-                self.line(class, 12.0, &line);
+            for line in sizes::wrap(&said, TEXT, 3) {
+                self.line(class, TEXT, &line);
             }
         }
         self.y += 8.0;
@@ -98,7 +103,7 @@ impl Page<'_> {
         let budget = &self.report.budget;
         let (y, height) = (self.y, 8.0);
         let out = &mut self.out;
-        out.text("dim end", 11.0, (whole.left() - 10.0, y + height), "time used");
+        out.text("dim end", 13.0, (whole.left() - 10.0, y + height), "time used");
         out.rect("strip", whole.left(), y, whole.right() - whole.left(), height);
         let (from, to) =
             (whole.x(budget.pods), whole.x(budget.pods.saturating_add(budget.reserve)));
@@ -106,15 +111,14 @@ impl Page<'_> {
         let used = whole.x(reach.used);
         out.rect("bar", whole.left(), y, (used - whole.left()).max(1.0), height);
         out.rect("frame", whole.left(), y, whole.right() - whole.left(), height);
-        let said =
-            format!("{} of {}, enlarged below", in_seconds(reach.used), in_seconds(reach.limit));
-        out.text("dim", 11.0, (whole.right() + 12.0, y + height), &said);
+        let said = format!("{} of {}, enlarged", in_seconds(reach.used), in_seconds(reach.limit));
+        out.text("dim", 13.0, (whole.right() + 12.0, y + height), &said);
         self.y += height + 10.0;
     }
 
     fn rows(&mut self, scale: &Scale, sizes: Sizes, milestones: &[Milestone]) {
         let top = self.y;
-        let mut rows = Rows::new(self.report, scale, sizes, top);
+        let mut rows = Rows::new(self.report, scale, sizes, top, milestones);
         rows.ruler();
         rows.draw();
         rows.y += 4.0;
@@ -139,12 +143,12 @@ impl Page<'_> {
         }
         self.y += 8.0;
         for warning in warnings.iter().take(WARNINGS) {
-            for line in sizes::wrap(&clean(warning), 12.0, 2) {
-                self.line("warn", 12.0, &line);
+            for line in sizes::wrap(&clean(warning), TEXT, 3) {
+                self.line("warn", TEXT, &line);
             }
         }
         if let Some(more) = warnings.len().checked_sub(WARNINGS).filter(|more| *more > 0) {
-            self.line("dim", 12.0, &format!("and {more} more"));
+            self.line("dim", TEXT, &format!("and {more} more"));
         }
     }
 

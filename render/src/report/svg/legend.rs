@@ -20,11 +20,11 @@ pub(super) const PATTERNS: &str = concat!(
     "</defs>",
 );
 
-const FONT: f64 = 11.0;
+const FONT: f64 = 14.0;
 
 /// Width of a mark, and the space after an entry.
 const MARK: f64 = 26.0;
-const GAP: f64 = 18.0;
+const GAP: f64 = 14.0;
 
 /// Height of the bars shown.
 const BAR: f64 = 10.0;
@@ -36,16 +36,16 @@ pub(super) fn draw(report: &ShutdownReport, y: &mut f64, out: &mut Canvas) {
     let mut x = MARGIN;
     let mut middle = *y + 8.0;
     for (text, mark) in entries(report) {
-        let wide = MARK + width(text, FONT) * 0.93 + GAP;
+        let wide = MARK + width(text, FONT) + GAP;
         if x + wide > WIDTH - MARGIN {
             x = MARGIN;
-            middle += 18.0;
+            middle += 21.0;
         }
         mark(out, x, middle);
         out.text("dim", FONT, (x + MARK, middle + 4.0), text);
         x += wide;
     }
-    *y = middle + 18.0;
+    *y = middle + 20.0;
 }
 
 /// What `report` has of marks: what each means, and what draws it from its left edge and its middle.

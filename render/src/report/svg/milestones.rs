@@ -10,10 +10,10 @@ use super::canvas::Canvas;
 use super::scale::Scale;
 use super::sizes::width;
 
-const FONT: f64 = 11.0;
+const FONT: f64 = 13.0;
 
 /// Height of a line of labels.
-const LANE: f64 = 15.0;
+const LANE: f64 = 17.0;
 
 /// A line through all rows, with its label above them.
 #[derive(Debug)]
@@ -41,12 +41,12 @@ pub(super) fn of(report: &ShutdownReport, scale: &Scale) -> Vec<Milestone> {
     for at in &report.resumed {
         add(*at, "again", "agent restarted");
     }
-    add(budget.pods, "limit", "the pods' time ends");
+    add(budget.pods, "limit", "pods' time ends");
     if let Some(delay) = budget.delay {
-        add(delay, "limit", "login manager's limit");
+        add(delay, "limit", "logind's limit");
     }
     if let Some(notice) = &report.notice {
-        add(notice.deadline, "limit", "notice: the node ends");
+        add(notice.deadline, "limit", "notice: node ends");
     }
     add(report.took, "over", end_of_run(report));
     all.sort_by_key(|milestone| milestone.at);
@@ -71,7 +71,7 @@ pub(super) fn draw(
         let x = scale.x(*at);
         let begin = top - lane_height(*lane) - LANE + 2.0;
         out.line(class, (x, begin), (x, bottom));
-        out.text("", FONT, (x + 4.0, begin + 10.0), label);
+        out.text("", FONT, (x + 4.0, begin + 12.0), label);
     }
 }
 

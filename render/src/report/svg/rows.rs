@@ -7,17 +7,18 @@ use winddown_shutdown::{GroupReport, PodEnd, PodReport, ShutdownReport};
 use super::super::marks::{self, Times};
 use super::super::sentences;
 use super::canvas::Canvas;
+use super::milestones::Milestone;
 use super::scale::Scale;
 use super::sizes::{self, MARGIN, Sizes, WIDTH};
 
 /// Height of a group's heading and its font size.
-const HEADING: (f64, f64) = (24.0, 12.5);
+const HEADING: (f64, f64) = (26.0, 15.0);
 
 /// Space above a group.
 pub(super) const GAP: f64 = 8.0;
 
 /// Font size and height of the times between rows.
-pub(super) const RULER: (f64, f64) = (10.0, 15.0);
+pub(super) const RULER: (f64, f64) = (13.0, 18.0);
 
 /// Draws groups and pods from `y` downwards, each at its place in time.
 #[derive(Debug)]
@@ -25,6 +26,8 @@ pub(super) struct Rows<'a> {
     report: &'a ShutdownReport,
     scale: &'a Scale,
     sizes: Sizes,
+    /// Where lines go through all rows.
+    lines: Vec<f64>,
     /// Bands, drawn under everything.
     pub(super) under: Canvas,
     /// Bars and words.
@@ -36,9 +39,16 @@ pub(super) struct Rows<'a> {
 }
 
 impl<'a> Rows<'a> {
-    pub(super) fn new(report: &'a ShutdownReport, scale: &'a Scale, sizes: Sizes, y: f64) -> Self {
+    pub(super) fn new(
+        report: &'a ShutdownReport,
+        scale: &'a Scale,
+        sizes: Sizes,
+        y: f64,
+        milestones: &[Milestone],
+    ) -> Self {
         let (under, over) = (Canvas::default(), Canvas::default());
-        Self { report, scale, sizes, under, over, y, first: true }
+        let lines = milestones.iter().map(|one| scale.x(one.at)).collect();
+        Self { report, scale, sizes, lines, under, over, y, first: true }
     }
 
     /// Draws all groups that have pods.
@@ -53,6 +63,10 @@ impl<'a> Rows<'a> {
         for (at, label) in self.scale.ticks() {
             let x = self.scale.x(at);
             let wide = sizes::width(&label, RULER.0) + 2.0;
+            // A line through a time makes it unreadable, and says its own.
+            if self.lines.iter().any(|line| (line - x).abs() < wide / 2.0) {
+                continue;
+            }
             self.over.rect("paper", x - wide / 2.0, self.y + 1.0, wide, RULER.0 + 1.0);
             self.over.text("dim mid", RULER.0, (x, self.y + RULER.0), &label);
         }
@@ -61,13 +75,23 @@ impl<'a> Rows<'a> {
 
     fn group(&mut self, group: &GroupReport) {
         self.y += GAP;
-        let (height, font) = HEADING;
+        let (line, font) = HEADING;
+        let (name, facts) = (sentences::group(group), sentences::group_facts(group));
+        let room = WIDTH - 2.0 * MARGIN - 12.0;
+        let fits = sizes::width(&format!("{name}  {facts}"), font) <= room;
+        let height = if fits { line } else { line + font + 5.0 };
         let top = self.y;
         // Over the lines that go through all rows: they must not go through words.
         self.over.rect("strip", MARGIN, top, WIDTH - 2.0 * MARGIN, height);
-        let baseline = top + height / 2.0 + font / 2.8;
+        let baseline = top + line / 2.0 + font / 2.8;
         let at = (MARGIN + 6.0, baseline);
-        self.over.heading(font, at, &sentences::group(group), &sentences::group_facts(group));
+        if fits {
+            self.over.heading(font, at, &name, &facts);
+        } else {
+            self.over.text("head", font, at, &sizes::fit_end(&name, font, room));
+            let facts = sizes::fit_end(&facts, font - 2.0, room);
+            self.over.text("dim", font - 2.0, (at.0, baseline + font + 4.0), &facts);
+        }
         self.y += height;
         if group.started.is_none() {
             return;
@@ -155,6 +179,7 @@ impl<'a> Rows<'a> {
                     out.line("held", (from, y), (scale.x(times.end), y));
                 }
             }
+            let font = font - 1.5;
             let said = sizes::fit_remark(&said, font);
             out.text(marks::class(pod), font, (scale.right() + 12.0, baseline), &said);
         });

@@ -6,7 +6,7 @@ use winddown_shared::display::in_seconds;
 use winddown_shutdown::ShutdownReport;
 
 /// How many ticks there are at most.
-const TICKS: u128 = 10;
+const TICKS: u128 = 7;
 
 /// What is shown ends this much after the last thing that happened, where the limits lie far off.
 const ROOM: f64 = 1.12;
@@ -109,7 +109,8 @@ impl Scale {
 /// The distance of ticks, in milliseconds: round for people, also where minutes begin.
 fn step(end: u128) -> u128 {
     const MINUTE: u128 = 60_000;
-    let seconds = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 15_000, 30_000];
+    let seconds =
+        [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 4000, 5000, 10_000, 15_000, 30_000];
     let minutes = [1, 2, 5, 10, 15, 30, 60, 120, 360, 720, 1440].map(|minutes| minutes * MINUTE);
     let fits = |step: &u128| end / step < TICKS;
     let known = seconds.into_iter().chain(minutes).find(fits);

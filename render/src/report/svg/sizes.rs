@@ -6,14 +6,15 @@ use winddown_shutdown::ShutdownReport;
 
 use super::super::sentences;
 
-/// The width of the picture.
-pub(super) const WIDTH: f64 = 1200.0;
+/// The width of the picture. Pages and phones show it at a third to twice of this: fonts are chosen so that it can
+/// be read at half of it.
+pub(super) const WIDTH: f64 = 900.0;
 
 /// Free space around it.
-pub(super) const MARGIN: f64 = 24.0;
+pub(super) const MARGIN: f64 = 14.0;
 
 /// The width of what is said about a pod, at the right.
-const REMARK: f64 = 224.0;
+const REMARK: f64 = 228.0;
 
 /// A monospaced character's width in parts of the font's size.
 const MONO: f64 = 0.602;
@@ -22,7 +23,7 @@ const MONO: f64 = 0.602;
 const SANS: f64 = 0.56;
 
 /// Columns of a pod's name, at most and at least.
-const NAME: (usize, usize) = (44, 14);
+const NAME: (usize, usize) = (30, 12);
 
 /// The sizes of one picture: rows get lower where there are many.
 #[derive(Clone, Copy, Debug)]
@@ -45,9 +46,9 @@ impl Sizes {
         let groups = report.groups.iter().filter(|group| group.started.is_some());
         let rows: usize = groups.map(|group| sentences::fold(group).0.len()).sum();
         let (row, bar, font, ruler) = match rows {
-            0..=40 => (22.0, 12.0, 12.0, 0),
-            41..=100 => (17.0, 10.0, 11.0, 40),
-            _ => (13.0, 8.0, 9.5, 50),
+            0..=40 => (24.0, 13.0, 15.0, 0),
+            41..=100 => (20.0, 11.0, 14.0, 40),
+            _ => (17.0, 9.0, 13.0, 50),
         };
         let longest = report.pods().map(|(_, pod)| columns(&pod.full_name())).max().unwrap_or(0);
         Self { row, bar, font, name: longest.clamp(NAME.1, NAME.0), ruler }
@@ -55,7 +56,7 @@ impl Sizes {
 
     /// Where the bars begin.
     pub(super) fn left(&self) -> f64 {
-        #[expect(clippy::cast_precision_loss, reason = "at most 44")]
+        #[expect(clippy::cast_precision_loss, reason = "at most 30")]
         let name = self.name as f64 * self.font * MONO;
         MARGIN + name.ceil() + 16.0
     }
@@ -108,13 +109,18 @@ pub(super) fn fit(text: &str, room: usize) -> Cow<'_, str> {
 
 /// `text` cut at its end so that it fits into the remark's place.
 pub(super) fn fit_remark(text: &str, font: f64) -> Cow<'_, str> {
-    if width(text, font) <= REMARK {
+    fit_end(text, font, REMARK)
+}
+
+/// `text` cut at its end so that it is at most as wide as `room`.
+pub(super) fn fit_end(text: &str, font: f64, room: f64) -> Cow<'_, str> {
+    if width(text, font) <= room {
         return Cow::Borrowed(text);
     }
     let mut cut = String::with_capacity(text.len());
     for c in text.chars() {
         cut.push(c);
-        if width(&cut, font) > REMARK - font {
+        if width(&cut, font) > room - font {
             cut.pop();
             break;
         }

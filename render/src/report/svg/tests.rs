@@ -75,8 +75,8 @@ fn every_pod_has_a_row_that_tells_all_about_it() {
         "priority 2000000000 and above 1 pod · took 5.2 s of 27 s",
         "default/dns",
         "lock released 8.2 s",
-        "the pods' time ends 30 s",
-        "login manager's limit 32 s",
+        "pods' time ends 30 s",
+        "logind's limit 32 s",
     ] {
         assert!(words.iter().any(|text| text == wanted), "{wanted}: {words:#?}");
     }
@@ -200,7 +200,7 @@ fn a_run_that_used_little_of_its_time_is_enlarged_and_says_so() {
     let enlarged = |took: u64| {
         let pods = vec![exited("a", 0, took)];
         let svg = super::svg(&report(Outcome::Clean, took, vec![group(0, Some((0, took)), pods)]));
-        words(&svg).iter().any(|text| text.ends_with(" s of 32 s, enlarged below"))
+        words(&svg).iter().any(|text| text.ends_with(" s of 32 s, enlarged"))
     };
     assert!(enlarged(1200));
     assert!(!enlarged(12_000));
@@ -218,7 +218,7 @@ fn notice_lame_duck_and_restarts_are_in_the_picture() {
         "endpoint drain ends 1 s",
         "agent restarted 2 s",
         "agent restarted 4.5 s",
-        "notice: the node ends 31 s",
+        "notice: node ends 31 s",
         "Notice from aws: spot instance ends at 12:00. The node ends 31 s after the start.",
         "not ready, before SIGTERM",
     ] {
@@ -242,6 +242,27 @@ fn rows_get_lower_but_stay_legible_when_there_are_many() {
     assert!(fonts[0] > fonts[1] && fonts[1] > fonts[2] && fonts[2] >= 9.0, "{fonts:?}");
     let size = picture(200).len();
     assert!(size < 200_000, "{size} bytes");
+}
+
+#[test]
+fn a_time_that_a_line_goes_through_is_left_out_and_the_line_says_its_own() {
+    let mut run = two_groups();
+    let times = |run: &ShutdownReport| {
+        words(&super::svg(run)).iter().filter(|text| *text == "20 s").count()
+    };
+    assert_eq!(times(&run), 2, "above and below the rows");
+    run.resumed = vec![ms(20_100)];
+    assert_eq!(times(&run), 0);
+    assert!(words(&super::svg(&run)).contains(&"agent restarted 20.1 s".to_owned()));
+}
+
+#[test]
+fn no_text_is_set_so_small_that_it_is_lost_at_400_pixels() {
+    let svg = super::svg(&two_groups());
+    let document = Document::parse(&svg).unwrap();
+    let fonts = document.descendants().filter_map(|node| node.attribute("font-size"));
+    let smallest = fonts.map(|font| font.parse::<f64>().unwrap()).fold(f64::MAX, f64::min);
+    assert!(smallest * 400.0 / WIDTH >= 5.7, "{smallest}");
 }
 
 fn any_time() -> impl Strategy<Value = Option<Duration>> {
