@@ -3,6 +3,8 @@
 
 #![allow(clippy::expect_used, clippy::panic, reason = "clippy does not see that helpers are tests")]
 
+#[path = "../../xtask/src/words/by_hand.rs"]
+mod by_hand;
 #[path = "docs/claims.rs"]
 mod claims;
 #[path = "docs/page.rs"]
@@ -12,6 +14,7 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use by_hand::{is_generated, words_by_hand};
 use clap::Parser;
 use clap::error::ErrorKind::{ArgumentConflict, InvalidSubcommand, UnknownArgument};
 use page::{Block, Page};
@@ -306,11 +309,6 @@ fn read_sources(directory: &Path, all: &mut String) {
 /// What a reader of docs/ may be asked to read, in words as `wc -w` counts them: tables and blocks too.
 const WORDS: usize = 25_000;
 
-/// `make pod-fields` and `make conformance` write them: they are looked up, and counted apart.
-fn is_generated(page: &str) -> bool {
-    ["pod-fields.md", "conformance.md"].iter().any(|name| page.ends_with(name))
-}
-
 #[test]
 fn pages_that_are_written_by_hand_stay_below_25_000_words() {
     let mut pages = markdown(&root().join("docs"));
@@ -318,24 +316,6 @@ fn pages_that_are_written_by_hand_stay_below_25_000_words() {
     let text = |page: &PathBuf| std::fs::read_to_string(page).expect("text");
     let words: usize = pages.iter().map(|page| words_by_hand(&text(page))).sum();
     assert!(words < WORDS, "{words} words in {} pages", pages.len());
-}
-
-/// The words of a page without the tables in it that a command writes.
-fn words_by_hand(page: &str) -> usize {
-    let mut pieces = page.split("<!-- Written by ");
-    let before = pieces.next().unwrap_or_default();
-    let behind = pieces.map(|piece| {
-        let (_, rest) = piece.split_once("<!-- End of ").expect("the end of what is written");
-        rest.split_once("-->").expect("the end of a comment").1
-    });
-    std::iter::once(before).chain(behind).map(|text| text.split_whitespace().count()).sum()
-}
-
-#[test]
-fn a_table_that_a_command_writes_is_not_counted_and_the_words_around_it_are() {
-    let table = "<!-- Written by `make it`. -->\n| one | two |\n<!-- End of it. -->\n";
-    assert_eq!(words_by_hand("one two\nthree"), 3);
-    assert_eq!(words_by_hand(&format!("one\n{table}two\n{table}")), 2);
 }
 
 #[test]

@@ -6,18 +6,20 @@ mod plugins;
 mod published;
 mod rooms;
 mod scenarios;
+mod words;
 
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
 
-const USAGE: &str = "usage: cargo run -p xtask -- cri-proto | inventory DIR | plugins | rooms | scenarios\n\n\
+const USAGE: &str = "usage: cargo run -p xtask -- cri-proto | inventory DIR | plugins | rooms | scenarios | words\n\n\
     cri-proto      write what is generated from cri/proto; commit the result\n\
     inventory DIR  write the licences and the bill of materials of the program into DIR, dated\n\
     \x20              SOURCE_DATE_EPOCH\n\
     plugins        build a node of each list of plug-ins that makes sense, without the crates of the others\n\
     rooms          how large each crate is, and which files need each other\n\
-    scenarios BEFORE [AFTER]  the tests of one commit that another (HEAD) does not have, and why";
+    scenarios BEFORE [AFTER]  the tests of one commit that another (HEAD) does not have, and why\n\
+    words BEFORE [AFTER]  how many words each page of docs/ has at two commits; the sums go into benches/notebook.md";
 
 fn main() -> Result<()> {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -30,6 +32,8 @@ fn main() -> Result<()> {
         ["scenarios", before, after] => {
             scenarios::show(&repository(), before, after, &testing_page()?)
         }
+        ["words", before] => words::show(&repository(), before, "HEAD"),
+        ["words", before, after] => words::show(&repository(), before, after),
         ["rooms"] => rooms::show(&repository()),
         ["inventory", out] => inventory::write(&repository(), Path::new(out), made_at()?),
         _ => bail!("{USAGE}"),

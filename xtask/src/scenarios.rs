@@ -119,7 +119,7 @@ fn tests_of(lines: &[&str]) -> Vec<(String, Vec<String>)> {
     found
 }
 
-fn git(repository: &Path, arguments: &[&str]) -> Result<String> {
+pub(crate) fn git(repository: &Path, arguments: &[&str]) -> Result<String> {
     let output = Command::new("git").args(arguments).current_dir(repository).output()?;
     if !output.status.success() {
         bail!("git {}: {}", arguments.join(" "), String::from_utf8_lossy(&output.stderr).trim());
