@@ -85,11 +85,11 @@ pub struct AgentArgs {
 #[derive(Clone, Debug, Args)]
 #[command(after_help = EXAMPLES_STATUS)]
 pub struct StatusArgs {
-    /// Form of the answer: text, wide (more columns), json or yaml (both are stable interfaces)
+    /// Output format: text, wide (more columns), json or yaml (both are stable interfaces)
     #[arg(short, long, value_enum, default_value_t)]
     #[arg(value_name = "FORM", hide_possible_values = true)]
     pub output: OutputFormat,
-    /// Stay, and show every change: full screen on a terminal, a line per change elsewhere
+    /// Keep running and show every change: full screen on a terminal, a line per change elsewhere
     #[arg(short, long)]
     pub watch: bool,
 }
@@ -147,7 +147,7 @@ pub struct PlanShutdownArgs {
     /// What was typed without -f in front of it.
     #[arg(hide = true)]
     pub stray: Option<PathBuf>,
-    /// Form of the answer: text, wide, json or yaml (both are stable interfaces)
+    /// Output format: text, wide, json or yaml (both are stable interfaces)
     #[arg(short, long, value_enum, default_value_t)]
     #[arg(value_name = "FORM", hide_possible_values = true)]
     pub output: OutputFormat,
@@ -164,7 +164,7 @@ pub struct PlanStartArgs {
     /// Plan for these instead of the node's pods: a manifests directory or a manifest
     #[arg(short, long, value_name = "DIR|FILE")]
     pub file: Option<PathBuf>,
-    /// Form of the answer: text, json or yaml (both are stable interfaces)
+    /// Output format: text, json or yaml (both are stable interfaces)
     #[arg(short, long, value_enum, default_value_t)]
     #[arg(value_name = "FORM", hide_possible_values = true)]
     pub output: TextFormat,
@@ -201,7 +201,7 @@ pub struct DrillArgs {
     /// How long the stand-in logind waits (units: ms, s, m, h) [default: as long as the plan wants]
     #[arg(long, value_name = "DURATION", value_parser = values::delay)]
     pub delay: Option<Duration>,
-    /// Form of the report: text, or json or yaml, which print nothing else
+    /// Output format: text, json or yaml; the last two print nothing but the report
     #[arg(short, long, value_enum, default_value_t)]
     #[arg(value_name = "FORM", hide_possible_values = true)]
     pub output: TextFormat,
@@ -247,11 +247,11 @@ pub struct ReportArgs {
     /// List the reports that are kept, the newest first
     #[arg(short, long, conflicts_with_all = ["boot", "id", "file", "check"])]
     pub list: bool,
-    /// End with code 5 when pods were left running or needed SIGKILL; by default, of the
+    /// Exit with code 5 if pods were left running or needed SIGKILL; by default, this checks the
     /// last run that ended a pod
     #[arg(long)]
     pub check: bool,
-    /// Form of the report: text, json or yaml (stable interfaces), svg (a picture) or html (a page)
+    /// Output format: text, json or yaml (stable interfaces), svg (a picture) or html (a page)
     #[arg(short, long, value_enum, default_value_t)]
     #[arg(value_name = "FORM", hide_possible_values = true)]
     pub output: ReportFormat,
@@ -270,8 +270,8 @@ Examples:
 
 A deadline is hard: nothing is planned past it. It
 can be given while a shutdown is under way, which then takes less time, and it
-stays in force, also over a restart of the agent, until it is withdrawn or the
-node comes up again. So does a drain.
+stays in force, even if the agent restarts, until it is withdrawn or the node
+comes up again. The same is true of a drain.
 
 Needs root, or membership in the group that controlSocketGroup names.
 Exit codes: 0 all pods ended in time, 5 some were left or needed SIGKILL,
@@ -290,7 +290,7 @@ pub struct DrainArgs {
     /// The same as undrain
     #[arg(long, conflicts_with_all = ["timeout", "deadline", "reason"])]
     pub withdraw: bool,
-    /// Form of the progress: text, or json or yaml, one object per event
+    /// Output format: text, or one object per event as json or yaml
     #[arg(short, long, value_enum, default_value_t)]
     #[arg(value_name = "FORM", hide_possible_values = true)]
     pub output: TextFormat,
@@ -316,7 +316,7 @@ pub struct KillArgs {
     /// Only if the pod has this UID
     #[arg(long, value_name = "UID")]
     pub uid: Option<String>,
-    /// Form of the answer: text, json or yaml
+    /// Output format: text, json or yaml
     #[arg(short, long, value_enum, default_value_t)]
     #[arg(value_name = "FORM", hide_possible_values = true)]
     pub output: TextFormat,
@@ -333,7 +333,7 @@ pub struct ReleaseArgs {
     /// The pod, NAME or NAMESPACE/NAME [default namespace: default]
     #[arg(value_name = "POD", value_parser = values::pod_name)]
     pub pod: PodName,
-    /// Form of the answer: text, json or yaml
+    /// Output format: text, json or yaml
     #[arg(short, long, value_enum, default_value_t)]
     #[arg(value_name = "FORM", hide_possible_values = true)]
     pub output: TextFormat,
@@ -346,10 +346,10 @@ Examples:
   winddown undrain
 
 Needs root, or membership in the group that controlSocketGroup names.
-Exit codes: 0 pods are let in, 6 refused, or something else still keeps pods
+Exit codes: 0 pods are admitted, 6 refused, or something else still keeps pods
 out.")]
 pub struct UndrainArgs {
-    /// Form of the answer: text, json or yaml
+    /// Output format: text, json or yaml
     #[arg(short, long, value_enum, default_value_t)]
     #[arg(value_name = "FORM", hide_possible_values = true)]
     pub output: TextFormat,
@@ -403,7 +403,7 @@ Examples:
 /// Prints the version.
 #[derive(Clone, Debug, Args)]
 pub struct VersionArgs {
-    /// Form of the answer: text, json or yaml
+    /// Output format: text, json or yaml
     #[arg(short, long, value_enum, default_value_t)]
     #[arg(value_name = "FORM", hide_possible_values = true)]
     pub output: TextFormat,

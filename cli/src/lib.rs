@@ -46,8 +46,8 @@ use winddown_control::api::{Envelope, VersionAnswer};
 
 /// Ends a node's pods in the right order, in time, and explains itself.
 ///
-/// winddown holds the node's shutdown back (a logind delay lock) until its pods have ended in
-/// order, each with its grace.
+/// winddown delays the node's shutdown with a logind lock until its pods have ended in order, each
+/// within its grace period.
 #[derive(Debug, Parser)]
 #[command(
     name = "winddown",
@@ -90,7 +90,7 @@ pub struct GlobalArgs {
         help_heading = "Global options"
     )]
     pub config: Option<std::path::PathBuf>,
-    /// When to use colour: always, never, or auto, on a terminal and unless NO_COLOR is set
+    /// When to use colour: always, never, or auto (on a terminal, unless NO_COLOR is set)
     #[arg(
         long,
         global = true,
@@ -119,8 +119,8 @@ pub enum Command {
     Plan(PlanArgs),
     /// Rehearse a shutdown with real pods; the machine stays up
     ///
-    /// The machine stays up and the installed agent is not touched: the signal comes from a stand-
-    /// in for logind on a private connection, and the pods run in a temporary directory.
+    /// The machine stays up and the installed agent is not touched: the signal comes from a
+    /// stand-in for logind on a private connection, and the pods run in a temporary directory.
     Drill(DrillArgs),
     /// Show how the last shutdown went, pod by pod
     ///
@@ -129,15 +129,15 @@ pub enum Command {
     Report(ReportArgs),
     /// Check whether this node is protected, and how to fix what is not
     ///
-    /// Nothing is changed. Works with and without a running agent, as root and not: unreadable checks are
-    /// reported; hangs are findings.
+    /// Nothing is changed. Works with or without a running agent, as root or as another user: a check that
+    /// cannot be made is reported, and one that hangs is a finding.
     Doctor(DoctorArgs),
     /// End this node's pods in shutdown order; the node stays up
     ///
     /// Progress is shown per group. Interrupting this command does not interrupt the drain: the
     /// agent goes on. Manifests stay in place, and the pods stay ended until `undrain`, or until the agent
     /// is started again or their manifests change. With --deadline the node is known to go away at that
-    /// time: pods get what is left of it, and what cannot fit is cut.
+    /// time: pods get the time that is left, and a grace that does not fit is shortened.
     Drain(DrainArgs),
     /// Admit pods again after a drain: static pods come back
     ///
@@ -145,23 +145,23 @@ pub enum Command {
     Undrain(UndrainArgs),
     /// End one pod
     ///
-    /// preStop, SIGTERM, grace, SIGKILL; answers when the pod is gone. Its manifest stays in place:
-    /// the pod stays ended until the manifest changes or the agent is started again.
+    /// Runs preStop, sends SIGTERM, and sends SIGKILL when the grace period is over; returns when the pod is
+    /// gone. Its manifest stays in place: the pod stays ended until the manifest changes or the agent is started again.
     Kill(KillArgs),
-    /// Let shutdowns through although a pod holds them
+    /// Let shutdowns proceed although a pod holds them
     ///
-    /// The pod runs on until the shutdown ends it, and holds no other.
+    /// The pod keeps running until a shutdown ends it, and no longer holds any.
     Release(ReleaseArgs),
     /// Put units, drop-ins, default configuration and directories in place
     ///
-    /// Can be repeated: what is in place already is kept, a configuration is never overwritten. On
-    /// a running system the unit is enabled; inside --root or a chroot no systemd is asked.
+    /// Can be repeated: what is already in place is kept, and a configuration is never overwritten.
+    /// On a running system the unit is enabled; with --root, or in a chroot, systemd is not contacted.
     Install(InstallArgs),
     /// Remove what install created
     Uninstall(UninstallArgs),
     /// Check or show the configuration
     Config(ConfigArgs),
-    /// Print the JSON schema of an answer in JSON
+    /// Print the JSON schema of a command's JSON output
     Schema(SchemaArgs),
     /// Print a page of the manual
     ///

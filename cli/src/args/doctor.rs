@@ -20,7 +20,7 @@ pub struct DoctorArgs {
     /// Look at the machine or image below this directory; only files, unless it is /
     #[arg(long, value_name = "DIR", default_value = "/")]
     pub root: PathBuf,
-    /// Form of the answer: text, json or yaml (both are stable interfaces)
+    /// Output format: text, json or yaml (both are stable interfaces)
     #[arg(short, long, value_enum, default_value_t)]
     #[arg(value_name = "FORM", hide_possible_values = true)]
     pub output: TextFormat,

@@ -23,7 +23,7 @@ pub struct PlanEvictionArgs {
     /// Show each pod's usage and requests, and why it would end or stay
     #[arg(long)]
     pub explain: bool,
-    /// Form of the answer: text, json or yaml, one object per case, or svg: the memory around the agent's evictions
+    /// Output format: text, json or yaml, one object per case, or svg: the memory around the agent's evictions
     #[arg(short, long, value_enum, default_value_t)]
     #[arg(value_name = "FORM", hide_possible_values = true)]
     pub output: EvictionFormat,

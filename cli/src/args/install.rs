@@ -20,8 +20,8 @@ pub struct InstallArgs {
     #[arg(long, value_name = "DIR", default_value = "/")]
     pub root: PathBuf,
     /// What will run the containers: process (this host's own processes), systemd (the same, as
-    /// services of systemd) or cri (containerd, CRI-O). Unset: what the configuration names,
-    /// else systemd where that runs the machine with control groups of version 2, else process
+    /// services of systemd) or cri (containerd, CRI-O). If unset: what the configuration
+    /// names, otherwise systemd if it runs this machine with cgroup v2, and process if not
     #[arg(long, value_enum, value_name = "RUNTIME", hide_possible_values = true)]
     pub runtime: Option<RuntimeChoice>,
     /// Start with this configuration instead of the default one; an existing one is never touched
@@ -40,7 +40,7 @@ pub struct InstallArgs {
     /// With --companion: the kubelet's container runtime, as unix:///run/containerd/containerd.sock
     #[arg(long, value_name = "ADDRESS", requires = "companion")]
     pub container_runtime_endpoint: Option<String>,
-    /// The directory the program goes to, below --root
+    /// The directory for the programs, below --root
     #[arg(long, value_name = "DIR", default_value = "/usr/bin")]
     pub bin_dir: PathBuf,
     /// Do not enable the unit
@@ -52,7 +52,7 @@ pub struct InstallArgs {
     /// Overwrite files of the same names that winddown did not put there
     #[arg(long)]
     pub force: bool,
-    /// Only say what would be done
+    /// Only print what would be done
     #[arg(long)]
     pub dry_run: bool,
 }
@@ -71,10 +71,10 @@ pub struct UninstallArgs {
     /// Remove configuration, state and logs as well
     #[arg(long)]
     pub purge: bool,
-    /// Remove files that were edited since they were installed, too
+    /// Also remove files that were edited after they were installed
     #[arg(long)]
     pub force: bool,
-    /// Only say what would be done
+    /// Only print what would be done
     #[arg(long)]
     pub dry_run: bool,
 }

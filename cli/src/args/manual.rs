@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-/// Prints the JSON schema of an answer in JSON, or of the configuration.
+/// Prints the JSON schema of a command's JSON output, or of the configuration.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -13,15 +13,15 @@ Examples:
   winddown schema config > config.schema.json
 
 A schema describes the answers of this version and names every field; later
-versions may add some. Those that end in -line are of one line of the answer
-to -f FILE -o json.")]
+versions may add some. Names that end in -line are schemas of one line of what
+-f FILE -o json prints.")]
 pub struct SchemaArgs {
-    /// Of what: config, status, plan-shutdown, plan-shutdown-line, plan-preemption,
+    /// Which schema: config, status, plan-shutdown, plan-shutdown-line, plan-preemption,
     /// plan-preemption-line, plan-eviction, plan-eviction-line, plan-start, report, report-list,
     /// start-report, doctor, drain (one event), drain-withdraw, kill, release, end-notice or version
     #[arg(value_enum, value_name = "NAME", hide_possible_values = true)]
     pub name: Option<SchemaName>,
-    /// Print the names, as without a name
+    /// Print the names, as when no name is given
     #[arg(long, conflicts_with = "name")]
     pub list: bool,
 }

@@ -41,7 +41,7 @@ pub struct PlanPreemptionArgs {
     /// Show why each pod would end or stay
     #[arg(long)]
     pub explain: bool,
-    /// Form of the answer: text, or json or yaml, one object per case
+    /// Output format: text, or json or yaml, one object per case
     #[arg(short, long, value_enum, default_value_t)]
     #[arg(value_name = "FORM", hide_possible_values = true)]
     pub output: TextFormat,

@@ -18,7 +18,7 @@ const ENVIRONMENT: [(&str, &str); 4] = [
     ("WINDDOWN_CONFIG", "The configuration file, in place of `--config`."),
     ("WINDDOWN_SOCKET", "The control socket, in place of `--socket`."),
     ("WINDDOWN_LOG", "What the agent logs: error, warn, info, debug or trace."),
-    ("NO_COLOR", "No colour, whatever it is set to, unless `--color always` is given."),
+    ("NO_COLOR", "Turns colour off, whatever its value, unless `--color always` is given."),
 ];
 
 pub(super) fn pages() -> Vec<Page> {

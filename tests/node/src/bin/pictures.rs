@@ -7,9 +7,8 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use winddown_node_tests::Suite;
-use winddown_node_tests::install_pods;
 use winddown_node_tests::scenario::{SOON, Scenario, Setup, TestResult};
+use winddown_node_tests::{Need, Suite, install_pods};
 
 /// How long two hundred pods may take to start, and a node to go down.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -30,6 +29,7 @@ async fn main() -> ExitCode {
 
 async fn runs() -> TestResult {
     five().await?;
+    pressed().await?;
     thirty().await?;
     two_hundred().await
 }
@@ -84,7 +84,12 @@ impl Pod {
 
 /// A node with these pods running. `config` is what its configuration has beside the runtime.
 async fn node(config: &str, pods: &[Pod]) -> TestResult<Scenario> {
-    let setup = Setup { suite: Suite::Trixie, ..Setup::default() };
+    node_with(&[], config, pods).await
+}
+
+/// The same, of a kind that has what it `needs`.
+async fn node_with(needs: &'static [Need], config: &str, pods: &[Pod]) -> TestResult<Scenario> {
+    let setup = Setup { suite: Suite::Trixie, needs, ..Setup::default() };
     let scenario = Scenario::installed_as("pictures", Vec::new(), &setup).await?;
     let scenario = scenario.ok_or("no node can be booted here")?;
     let config = format!(
@@ -120,35 +125,58 @@ fn write(folder: &str, name: &str, what: &Value) -> TestResult {
     Ok(())
 }
 
-/// A clean reboot, before it a node at rest, and one that is short of memory.
-async fn five() -> TestResult {
+/// Three pods of a shop, and two of the node itself.
+fn pods_of_five() -> [Pod; 5] {
     let system = |name: &str, stops, hook| Pod { priority: NODE, hook, ..pod(name, stops) };
-    let pods = [
+    [
         pod("web-7d9f8b6c5d-x2k4q", 1200),
         pod("database-0", 3000),
         pod("shop/cart-5b8f6d7c9-qv2lm", 900),
         system("kube-system/node-local-dns-8xk2p", 1000, 0),
         system("kube-system/log-shipper-b4tqz", 2500, 900),
-    ];
+    ]
+}
+
+/// A clean reboot, and before it a node at rest.
+async fn five() -> TestResult {
     let eviction = "evictionHard: {memory.available: 100Mi}\n";
-    let scenario = node(eviction, &pods).await?;
+    let scenario = node(eviction, &pods_of_five()).await?;
     write(SCREENS, "idle", &scenario.status().await?)?;
-    // More than any machine has available: it lasts, and its grace is never over.
-    let short =
-        "evictionSoft: {memory.available: 99%}\nevictionSoftGracePeriod: {memory.available: 1h}\n";
-    let config = scenario.node.read("/etc/winddown/config.yaml")?;
-    scenario.node.write("/etc/winddown/config.yaml", config.clone() + short, 0o644)?;
-    scenario.node.run(&["systemctl", "reload", "winddown"]).await?;
+    scenario.node.run(&["systemctl", "reboot"]).await?;
+    keep(scenario, "five").await
+}
+
+/// How much memory is left when a node is short of it in a picture, in MiB.
+const LEFT: u64 = 230;
+
+/// A small machine of its own: a pod of batch work takes so much memory that less is left than the node is to have, and
+/// more than what would end it at once.
+async fn pressed() -> TestResult {
+    let config = "evictionHard: {memory.available: 100Mi}\nevictionSoft: {memory.available: 30%}\n\
+                  evictionSoftGracePeriod: {memory.available: 1m30s}\n";
+    let scenario = node_with(&[Need::Controllers], config, &pods_of_five()).await?;
+    let free = scenario
+        .node
+        .run(&["awk", "/^MemAvailable/ {print int($2 / 1024)}", "/proc/meminfo"])
+        .await?;
+    let takes = free.trim().parse::<u64>()?.saturating_sub(LEFT);
+    println!("pictures: of {} MiB a pod takes {takes}", free.trim());
+    // Its work lies in memory, where it may be more than half of that.
+    scenario.node.run(&["mount", "-o", "remount,size=90%", "/dev/shm"]).await?;
+    let script = format!("head -c {takes}M /dev/zero >/dev/shm/import; sleep infinity & wait");
+    let mut import = pod("batch/nightly-import-0", 0).manifest();
+    import["spec"]["containers"][0]["command"] = json!(["/bin/sh", "-c", script]);
+    scenario.node.write("/root/import.json", import.to_string(), 0o644)?;
+    // Of what the host writes, a kernel of the node's own says nothing to the agent.
+    scenario.node.run(&["mv", "/root/import.json", "/etc/winddown/pods/"]).await?;
     let is_short = async || {
         let status = scenario.status_from_outside().await.unwrap_or_default();
         status["pressure"]["conditions"].as_array().is_some_and(|met| !met.is_empty())
     };
-    scenario.node.wait_until("pressure", SOON, is_short).await?;
-    write(SCREENS, "pressure", &scenario.status().await?)?;
-    scenario.node.write("/etc/winddown/config.yaml", config, 0o644)?;
-    scenario.node.run(&["systemctl", "reload", "winddown"]).await?;
-    scenario.node.run(&["systemctl", "reboot"]).await?;
-    keep(scenario, "five").await
+    if let Err(error) = scenario.node.wait_until("pressure", PATIENCE, is_short).await {
+        return Err(format!("{error}: {}", scenario.status().await?["pressure"]).into());
+    }
+    write(SCREENS, "pressure", &scenario.status().await?)
 }
 
 /// Thirty pods: too little time from logind, endpoints drained first, two pods that ignore SIGTERM, and an agent
