@@ -87,8 +87,7 @@ impl<R: Runtime> Core<R> {
             let addresses = Arc::clone(&settings.host_ips);
             move || addresses()
         });
-        // A kubelet ends its own pods when their time is over.
-        let syncer = if parts.admits_all { syncer.without_deadlines() } else { syncer };
+        let syncer = if parts.admits_all { syncer.beside_a_kubelet() } else { syncer };
         // Exits come as events; the resync is only the safety net, and costs a wake-up each time.
         let times = WorkerTimes { resync: Duration::from_secs(300), ..WorkerTimes::default() };
         let observer: Arc<dyn WorkerObserver> = Arc::clone(&recorders.metrics) as _;

@@ -45,8 +45,8 @@ pub struct RuntimeSyncer<R> {
     host_ips: Box<dyn Fn() -> Vec<IpAddr> + Send + Sync>,
     /// How long pods may be active; none where another agent sees to it.
     deadlines: Option<Deadlines>,
-    /// With which resources containers run.
-    given: Given,
+    /// With which resources containers run; none where another agent resizes them.
+    given: Option<Given>,
     /// What was told of running pods that ask for more than they get.
     ignored: Mutex<PodUidMap<Vec<String>>>,
     /// What pods are told of the end of all of them, by owner.
@@ -68,7 +68,7 @@ impl<R: Runtime> RuntimeSyncer<R> {
         let (listed, unknown) = (Mutex::new(None), Notify::new());
         let (ignored, deadlines) = (Mutex::default(), Some(Deadlines::default()));
         let host_ips = Box::new(Vec::new);
-        let given = Given::default();
+        let given = Some(Given::default());
         runtime.record_to(&recorder);
         Self {
             runtime,
@@ -92,10 +92,10 @@ impl<R: Runtime> RuntimeSyncer<R> {
         Self { host_ips: Box::new(host_ips), ..self }
     }
 
-    /// Leaves `activeDeadlineSeconds` to the kubelet whose pods these are.
+    /// Leaves `activeDeadlineSeconds`, and the resize of running containers, to the kubelet whose pods these are.
     #[must_use]
-    pub fn without_deadlines(self) -> Self {
-        Self { deadlines: None, ..self }
+    pub fn beside_a_kubelet(self) -> Self {
+        Self { deadlines: None, given: None, ..self }
     }
 
     /// Takes note of what the runtime answered when it was listed. A pod that its worker sees for
@@ -258,7 +258,8 @@ impl<R: Runtime> PodSyncer for RuntimeSyncer<R> {
                 let phase = self.publish(&pod, &synced.status, false, None);
                 let terminal = phase.is_some_and(Phase::is_terminal);
                 let mut ignored = synced.ignored;
-                ignored.extend(self.given.differ(&pod, &synced.status));
+                let differ = |given: &Given| given.differ(&pod, &synced.status);
+                ignored.extend(self.given.as_ref().map(differ).unwrap_or_default());
                 self.log_ignored(&pod, &ignored);
                 let again_in = synced.again_in.into_iter().chain(left).min();
                 Ok(Synced { terminal, again_in, ended: None })
@@ -309,7 +310,9 @@ impl<R: Runtime> PodSyncer for RuntimeSyncer<R> {
             .await
             .map_err(|e| SyncError::caused_by("freeing what the pod held", e))?;
         self.ignored.lock().unwrap_or_else(PoisonError::into_inner).remove(pod.uid());
-        self.given.forget(pod.uid());
+        if let Some(given) = &self.given {
+            given.forget(pod.uid());
+        }
         if let Some(deadlines) = &self.deadlines {
             deadlines.forget(pod.uid());
         }

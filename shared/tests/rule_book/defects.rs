@@ -8,11 +8,11 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use tokio::time::Instant;
 use winddown_fakes::{FakeRuntime, Script, Step};
 use winddown_shared::{
-    Event, KillError, KillReason, KillRequest, Lifecycle, PodKiller, RuntimePod, RuntimeView,
-    StatusOverride, UpdateKind,
+    Event, KillError, KillReason, KillRequest, Lifecycle, Pod, PodKiller, RuntimePod,
+    RuntimeSyncer, RuntimeView, StatusOverride, UpdateKind,
 };
 
-use super::node::{job, node, with_label};
+use super::node::{Node, job, node, node_with, with_label};
 use super::{
     bench, in_phase, in_runtime, pod, pod_with, request, secs, settle, static_pod, stop, sync, uid,
     uids,
@@ -305,31 +305,39 @@ async fn a_pod_is_ended_when_its_deadline_is_over_and_says_so_whatever_its_exit_
 
 #[tokio::test(start_paused = true)]
 async fn resources_that_a_running_container_does_not_get_are_told_once() {
-    let with_cpu = |cpu: &str| {
-        pod_with("web", "web", |p| {
-            let cpu = [("cpu".to_owned(), Quantity(cpu.to_owned()))].into();
-            let resources = api::ResourceRequirements { requests: Some(cpu), ..Default::default() };
-            p.spec.as_mut().unwrap().containers[0].resources = Some(resources);
-        })
-    };
     let node = node(FakeRuntime::default());
+    let expected =
+        "spec.containers[0].resources: what runs keeps those it has until it is started again";
+    assert_eq!(told_of_a_resize(&node).await, [expected]);
+    assert_eq!(node.stops(&with_cpu("200m")), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn beside_a_kubelet_a_resize_is_the_kubelets() {
+    let node = node_with(FakeRuntime::default(), RuntimeSyncer::beside_a_kubelet);
+    assert_eq!(told_of_a_resize(&node).await, Vec::<String>::new());
+}
+
+fn with_cpu(cpu: &str) -> Pod {
+    pod_with("web", "web", |p| {
+        let cpu = [("cpu".to_owned(), Quantity(cpu.to_owned()))].into();
+        let resources = api::ResourceRequirements { requests: Some(cpu), ..Default::default() };
+        p.spec.as_mut().unwrap().containers[0].resources = Some(resources);
+    })
+}
+
+/// What is told of fields that a pod does not get, when its container is to have more while it runs.
+async fn told_of_a_resize(node: &Node) -> Vec<String> {
     for cpu in ["100m", "200m", "200m"] {
         node.want(&[&with_cpu(cpu)]).await;
         node.workers.look_at_all();
         settle().await;
     }
-    let events = node.events.events();
-    let told: Vec<_> = events
-        .iter()
-        .filter_map(|e| match e {
-            Event::FieldsIgnored { message, .. } => Some(&**message),
-            _ => None,
-        })
-        .collect();
-    let expected =
-        "spec.containers[0].resources: what runs keeps those it has until it is started again";
-    assert_eq!(told, [expected]);
-    assert_eq!(node.stops(&with_cpu("200m")), 0);
+    let told = |event: &Event| match event {
+        Event::FieldsIgnored { message, .. } => Some(message.to_string()),
+        _ => None,
+    };
+    node.events.events().iter().filter_map(told).collect()
 }
 
 #[tokio::test(start_paused = true)]

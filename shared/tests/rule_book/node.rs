@@ -42,10 +42,18 @@ impl AdmitHandler for Refuse {
 
 /// A node on `runtime`, which may hold pods from before.
 pub(crate) fn node(runtime: FakeRuntime) -> Node {
+    node_with(runtime, |syncer| syncer)
+}
+
+pub(crate) fn node_with(
+    runtime: FakeRuntime,
+    with: impl FnOnce(RuntimeSyncer<FakeRuntime>) -> RuntimeSyncer<FakeRuntime>,
+) -> Node {
     let (statuses, events) = (StatusStore::default(), FakeRecorder::default());
     let (recorder, shared) = (Arc::new(events.clone()), Arc::new(runtime.clone()));
     let wall = WallClock::fixed(WallTime::UNIX_EPOCH);
     let syncer = RuntimeSyncer::new(shared.clone(), statuses.clone(), recorder.clone(), wall);
+    let syncer = with(syncer);
     let workers = PodWorkers::new(syncer, recorder.clone(), WorkerTimes::default());
     let desired = watch::Sender::new(None);
     let refused = watch::Sender::new(Vec::new());

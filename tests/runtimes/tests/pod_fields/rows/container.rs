@@ -113,4 +113,4 @@ pub(super) fn groups() -> Vec<Group> {
 }
 
 const COUNTED: &str = "other resources are counted where the node has them, and no device is given";
-const NO_RESIZE: &str = "no container is resized while it runs; the status says what it has";
+const NO_RESIZE: &str = "no container is resized while it runs; the API server refuses pods/resize";
