@@ -84,12 +84,7 @@ async fn a_node_with_curl_jq_man_and_skopeo_does_what_the_pages_say() -> TestRes
             let by = if by.is_empty() { command.line.as_str() } else { by };
             let by = format!("cd {HOME} && {by}");
             let said = node.exec(&["sh", "-c", &by], COMMAND).await?.stdout;
-            assert!(
-                said.contains(what),
-                "{}: {by}: no {what:?} in
-{said}",
-                command.at
-            );
+            assert!(said.contains(what), "{}: {by}: no {what:?} in\n{said}", command.at);
             seen += 1;
         }
     }
@@ -105,14 +100,7 @@ async fn manual_is_shown(node: &Node) -> TestResult {
             "GROFF_NO_SGR=1 MANPAGER='col -bx' script -qec 'winddown man {page}' /dev/null"
         );
         let said = node.run(&["sh", "-ec", &command]).await?;
-        assert!(
-            said.contains(title)
-                && !said.contains(
-                    "
-.SH"
-                ),
-            "{page}: {said}"
-        );
+        assert!(said.contains(title) && !said.contains("\n.SH"), "{page}: {said}");
     }
     Ok(())
 }
@@ -122,11 +110,7 @@ async fn problems_are_found(node: &Node, typed: &[Typed]) -> TestResult {
     let line = typed.iter().find(|command| command.line.contains("jq")).ok_or("no page uses jq")?;
     node.run(&["systemctl", "stop", "winddown"]).await?;
     let said = node.run(&["sh", "-ec", &line.line]).await?;
-    println!(
-        "{}:
-{said}",
-        line.at
-    );
+    println!("{}:\n{said}", line.at);
     assert!(said.lines().any(|line| line == "agent"), "{said}");
     assert!(said.contains("systemctl start winddown"), "{said}");
     Ok(())
