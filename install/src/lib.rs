@@ -38,12 +38,12 @@ pub use report::{Action, Change, InstallReport};
 pub use uninstall::{UninstallOptions, uninstall, uninstall_on};
 
 use assets::{
-    Body, CONFIG, Choices, MANIFESTS, Owner, PROCESS_DROP_IN, PROGRAMS, Program, STATE, SYSUSERS,
-    TMPFILES, UNIT,
+    Body, CONFIG, Choices, MANIFESTS, MASK, Owner, PROCESS_DROP_IN, PROGRAMS, Program, STATE,
+    SYSUSERS, TMPFILES, UNIT,
 };
 use companion::Beside;
 use plan::{Plan, Work};
-use record::Record;
+use record::{Entry, Record};
 use tree::{Found, Tree};
 
 use winddown_config::{Config, Mode};
@@ -129,7 +129,12 @@ pub fn install_on(
     let mut report = InstallReport { dry_run: options.dry_run, ..InstallReport::default() };
     let choices = choices(&tree, options, beside.as_ref(), &mut report)?;
     let items = plan::with_parents(assets::items(&choices));
-    let record = Record::load(&tree)?;
+    let mut record = Record::load(&tree)?;
+    if choices.packaged && tree.look(PROCESS_DROP_IN)? == Found::Link(MASK.into()) {
+        // A purge of the package takes the record and could not know of the link, which says nothing else.
+        let mask = Entry::Link { target: MASK.to_owned() };
+        record.entries.entry(PROCESS_DROP_IN.to_owned()).or_insert(mask);
+    }
     let mut found = BTreeMap::new();
     for path in items.iter().map(|item| &item.path).chain(record.entries.keys()) {
         found.insert(path.clone(), tree.look(path)?);

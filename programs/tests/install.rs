@@ -289,6 +289,22 @@ fn the_agents_drop_in_is_neither_written_nor_changed_by_an_installation_and_goes
 }
 
 #[test]
+fn what_hid_a_packages_drop_in_goes_although_a_purge_took_the_record_of_it() {
+    let image = Image::new();
+    let unit = image.path("usr/lib/systemd/system/winddown.service");
+    fs::create_dir_all(unit.parent().unwrap()).unwrap();
+    fs::write(&unit, "packaged").unwrap();
+    let hidden = image.path("etc/systemd/system/winddown.service.d/10-process-runtime.conf");
+    install_on(&InstallOptions { runtime: Runtime::Systemd, ..image.options() }, None).unwrap();
+    assert!(hidden.is_symlink());
+    for gone in ["var/lib/winddown", "etc/winddown"] {
+        fs::remove_dir_all(image.path(gone)).unwrap();
+    }
+    image.install().unwrap();
+    assert!(!hidden.is_symlink());
+}
+
+#[test]
 fn programs_that_came_with_a_package_stay_their_packages() {
     let image = Image::new();
     fs::create_dir_all(image.path("usr/bin")).unwrap();
