@@ -114,7 +114,7 @@ pub(super) fn reading_hint(file: &Path, error: &std::io::Error) -> String {
             let folder = folder.unwrap_or(Path::new(".")).display();
             format!("check the name: ls {folder}")
         }
-        PermissionDenied => "type it again behind sudo".to_owned(),
+        PermissionDenied => "run it again with sudo".to_owned(),
         IsADirectory => "name a file in it".to_owned(),
         _ => String::new(),
     }

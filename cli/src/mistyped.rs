@@ -68,7 +68,7 @@ fn instead(below: &str, word: &str) -> Option<&'static str> {
         ("status", "-A" | "--all-namespaces" | "-n" | "--namespace") => {
             "`winddown status` shows the pods of all namespaces"
         }
-        ("doctor", "--fix") => "doctor changes nothing: type what stands beside `fix`",
+        ("doctor", "--fix") => "doctor changes nothing: run the commands listed under `fix`",
         ("drill", "-f" | "--file") => "`winddown drill DIR` takes the manifests without an option",
         ("kill", "-9" | "--force" | "--now") => {
             "`winddown kill POD --grace 1s` is the shortest there is"

@@ -112,7 +112,7 @@ async fn kill<A: AgentApi>(
     if body.grace_seconds == Some(0) {
         return Err(ApiError::new(ErrorCode::BadRequest, "graceSeconds: at least 1"));
     }
-    tracing::info!(%peer, namespace, name, grace_seconds = body.grace_seconds, "pod to be ended");
+    tracing::info!(%peer, namespace, name, grace_seconds = body.grace_seconds, "kill requested");
     tokio::select! {
         answer = shared.api.kill(namespace, name, body) => match answer {
             Err(error) if error.code == ErrorCode::NotFound => {
@@ -152,7 +152,7 @@ async fn drain<A: AgentApi>(
     }
     may_change(peer)?;
     let body = DrainRequest { by: Some(peer), ..body(shared, request).await? };
-    tracing::info!(%peer, timeout_seconds = body.timeout_seconds, "node to be drained");
+    tracing::info!(%peer, timeout_seconds = body.timeout_seconds, "drain requested");
     let events = shared.api.drain(body).await?;
     Ok(respond::json_lines(drain_lines(events, shared.stop.clone()).map(Envelope::new)))
 }
@@ -177,7 +177,7 @@ async fn notice<A: AgentApi>(
         }
         Method::DELETE => {
             may_change(peer)?;
-            tracing::info!(%peer, "the notice is to be withdrawn");
+            tracing::info!(%peer, "withdrawal of the notice requested");
             Ok(respond::json(&Envelope::new(shared.api.withdraw_notice().await)))
         }
         _ => Ok(respond::wrong_method("POST, DELETE")),
@@ -289,7 +289,7 @@ fn may_change(peer: Peer) -> Result<(), ApiError> {
     }
     Err(ApiError::new(ErrorCode::Forbidden, "you may look, but not change the node's state")
         .with_hint(
-            "type it again behind sudo; controlSocketGroup in the configuration lets a group in",
+            "run it again with sudo; controlSocketGroup in the configuration lets a group in",
         ))
 }
 

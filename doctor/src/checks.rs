@@ -11,9 +11,11 @@ use std::time::Duration;
 
 use winddown_systemd::inspect::LockView;
 
-use super::facts::{Fact, Facts, Unseen};
+use super::facts::{ConfigRead, Fact, Facts, Unseen};
 use super::finding::{Area, Finding, Severity};
 
+/// What shows a user what only root may see.
+pub(crate) const AS_ROOT: &str = "sudo winddown doctor";
 /// The agent's unit.
 const UNIT: &str = "winddown.service";
 
@@ -62,6 +64,22 @@ const CHECKS: [Run; 30] = [
     shutdown::last,
 ];
 
+/// What these would say, and advise, of a configuration that is wrong is true of the defaults at most.
+const OF_THE_CONFIGURATION: [&str; 12] = [
+    "periods",
+    "delay",
+    "order",
+    "stop-time",
+    "crash",
+    "runtime",
+    "starts",
+    "scopes",
+    "slice",
+    "limits",
+    "kubelet",
+    "room",
+];
+
 /// The same on a node with a kubelet, where nothing of winddown is installed: what is said of the agent
 /// would be of no use.
 const CHECKS_OF_A_KUBELETS_NODE: [Run; 4] =
@@ -73,7 +91,9 @@ pub fn findings(facts: &Facts) -> Vec<Finding> {
         true => &CHECKS_OF_A_KUBELETS_NODE,
         false => &CHECKS,
     };
-    checks.iter().filter_map(|check| check(facts)).collect()
+    let is_wrong = matches!(facts.config.read, ConfigRead::Invalid(_));
+    let found = checks.iter().filter_map(|check| check(facts));
+    found.filter(|found| !is_wrong || !OF_THE_CONFIGURATION.contains(&found.id)).collect()
 }
 
 impl Check {
@@ -115,9 +135,7 @@ impl Check {
         match kind {
             Unseen::NotLive => None,
             Unseen::Denied => Some(
-                self.info(format!("{what} could not be seen by this user"))
-                    .saw(why)
-                    .fix("sudo winddown doctor"),
+                self.info(format!("{what} could not be seen by this user")).saw(why).fix(AS_ROOT),
             ),
             Unseen::Absent | Unseen::Silent | Unseen::Failed => {
                 Some(self.info(format!("{what} could not be seen")).saw(why))

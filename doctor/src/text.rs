@@ -4,6 +4,7 @@ use anstyle::{AnsiColor, Style};
 
 use winddown_shared::display::clean;
 
+use super::checks::AS_ROOT;
 use super::finding::{Diagnosis, Finding, Severity};
 use winddown_render::{Paint, View, hanging};
 
@@ -75,6 +76,12 @@ fn summary(diagnosis: &Diagnosis) -> String {
     let counts = diagnosis.counts;
     let checks = diagnosis.findings.len();
     let name = clean(&diagnosis.node);
+    let is_unseen = |finding: &&Finding| finding.fix.iter().any(|fix| fix == AS_ROOT);
+    let unseen = diagnosis.findings.iter().filter(is_unseen).count();
+    if counts.problem + counts.warning == 0 && unseen > 0 {
+        let seen = checks - unseen;
+        return format!("{name}: nothing wrong in {seen} checks; {unseen} need root: {AS_ROOT}");
+    }
     if counts.problem + counts.warning == 0 {
         let more = match counts.info {
             0 => String::new(),

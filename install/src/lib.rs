@@ -419,7 +419,7 @@ fn advise(
     }
     if ends_pods {
         report.notes.push(
-            "the unit is not for the process runtime any more; its restart kills pods of that runtime"
+            "the unit is no longer set up for the process runtime; restarting it kills pods of that runtime"
                 .to_owned(),
         );
         report

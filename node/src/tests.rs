@@ -288,8 +288,14 @@ async fn a_drain_tells_every_step_and_lets_no_pod_in_after_it() {
         told.push(event);
     }
     assert!(matches!(told[0], DrainEvent::Started { groups: 2, pods: 2, .. }), "{told:?}");
-    let ended = told.iter().filter(|e| matches!(e, DrainEvent::PodEnded { .. })).count();
-    assert_eq!(ended, 2, "{told:?}");
+    let steps = told.iter().map(|event| match event {
+        DrainEvent::GroupStarted { .. } => "group",
+        DrainEvent::PodEnded { name, .. } => name,
+        DrainEvent::GroupEnded { .. } => "over",
+        _ => "",
+    });
+    let steps: Vec<&str> = steps.filter(|step| !step.is_empty()).collect();
+    assert_eq!(steps, ["group", "web", "over", "group", "dns", "over"]);
     assert!(matches!(told.last(), Some(DrainEvent::Finished { ended: 2, left: 0, .. })));
     let asked = b.report().requested_by.unwrap();
     assert_eq!(asked.message.as_deref(), Some("rack moves"));

@@ -39,7 +39,7 @@ impl Decision {
                 told.field("reason", &**reason).field("message", &**message);
             }
             Event::PodRestarted { pod, .. } => {
-                told.pod("podRestarted", pod, "came back under its old UID, started again");
+                told.pod("podRestarted", pod, "came back with the same UID, restarted");
             }
             Event::OrphanFound { pod } => {
                 told.pod("orphanFound", pod, "runs but is not wanted, ending it");
@@ -240,7 +240,7 @@ fn reason_text(reason: KillReason) -> Cow<'static, str> {
         KillReason::Eviction => "the node runs out of a resource",
         KillReason::Drain => "the node is drained",
         KillReason::Operator => "an operator asked",
-        KillReason::Removed => "it left its source",
+        KillReason::Removed => "its source no longer lists it",
         KillReason::Plugin(name) => return format!("the plug-in {name} chose it").into(),
     };
     text.into()

@@ -85,12 +85,12 @@ impl ClientError {
             }
             Self::Denied { group: Some(group), .. } => {
                 return format!(
-                    "type it again behind sudo, or join the group that may: \
+                    "run it again with sudo, or join the group that may: \
                      `sudo usermod -aG {group} $USER`, then log in again"
                 );
             }
             Self::Denied { .. } => {
-                "type it again behind sudo; controlSocketGroup in the configuration lets a group in"
+                "run it again with sudo; controlSocketGroup in the configuration lets a group in"
             }
             Self::Silent { .. } | Self::Closed { .. } => {
                 "`journalctl -u winddown -e` shows what the agent is doing"

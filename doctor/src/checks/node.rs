@@ -37,6 +37,7 @@ pub(super) fn config(facts: &Facts) -> Option<Finding> {
                 CHECK
                     .problem("the configuration is wrong")
                     .saw_all(lines)
+                    .saw("what depends on it was not checked")
                     .fix(format!("fix {file}, then: winddown config check {file}")),
             );
         }

@@ -64,6 +64,19 @@ fn what_may_not_be_seen_is_said_and_is_no_fault() {
 }
 
 #[test]
+fn of_a_wrong_configuration_nothing_is_said_that_is_true_of_the_defaults_only() {
+    let mut facts = healthy();
+    facts.config.config = Config::default();
+    let advice = |facts: &Facts| {
+        let found = findings(facts).into_iter().filter(|finding| finding.severity == Problem);
+        found.map(|finding| finding.id).collect::<Vec<_>>()
+    };
+    assert_eq!(advice(&facts), ["crash"], "the unit is not for the process runtime");
+    facts.config.read = ConfigRead::Invalid(vec!["maxPod: unknown field".to_owned()]);
+    assert_eq!(advice(&facts), ["config"]);
+}
+
+#[test]
 fn of_an_image_only_the_files_are_judged() {
     let mut facts = image();
     let ids: Vec<_> = findings(&facts).iter().map(|finding| finding.id).collect();

@@ -19,6 +19,15 @@ fn a_healthy_node_fits_one_screen_and_ends_with_all_well() {
 }
 
 #[test]
+fn what_a_user_may_not_see_is_not_called_well() {
+    let mut facts = healthy();
+    facts.state = Fact::Unseen(Unseen::Denied, "no".to_owned());
+    let text = shown(&facts, &View::default());
+    let last = "\nnode1: nothing wrong in 21 checks; 1 need root: sudo winddown doctor\n";
+    assert!(text.ends_with(last), "{text}");
+}
+
+#[test]
 fn the_worst_comes_first_with_what_was_seen_why_and_what_mends_it() {
     let mut facts = healthy();
     facts.clock.synchronised = Fact::Known(false);

@@ -52,7 +52,7 @@ pub(super) async fn wake(places: StallPlaces, wake: &Notify) {
         }
         StallEvent::Armed(place, Armed { trigger, as_asked }) => {
             unarmed.clear();
-            tracing::info!(%place, %trigger, as_asked, "waits for memory wake eviction");
+            tracing::info!(%place, %trigger, as_asked, "memory pressure wakes eviction at once");
         }
         // A cgroup that is not there is tried again and again; that is said once.
         StallEvent::Unarmed(place, error) if !unarmed.contains(&place) => {

@@ -1,6 +1,8 @@
 //! Ending all pods while the node stays up.
 
-use std::sync::Arc;
+use std::future::poll_fn;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Poll, ready};
 use std::time::Duration;
 
 use tokio::sync::mpsc;
@@ -85,11 +87,16 @@ impl<R: Runtime> Joined<R> {
         requested_by: Option<RequestReport>,
         events: &mpsc::UnboundedSender<DrainEvent>,
     ) -> ShutdownReport {
+        let tell = Arc::new(Tell {
+            recorder: self.core.recorder(),
+            happened: Mutex::new(self.core.recorders.decisions.listen()),
+            events: events.clone(),
+        });
         let order = DrainOrder {
             policy: Arc::clone(&self.policy.borrow()),
             time,
             requested_by,
-            recorder: Arc::new(Tell { recorder: self.core.recorder(), events: events.clone() }),
+            recorder: Arc::clone(&tell) as Arc<dyn Recorder>,
             progress: ProgressSender::new(),
             clock: self.core.wall.clone(),
             boot_id: self.core.identity.boot_id.clone(),
@@ -104,10 +111,14 @@ impl<R: Runtime> Joined<R> {
             seconds: planned.deadline.as_secs_f64(),
             pods_unknown,
         });
-        let told = tokio::spawn(send_pods(self.core.recorders.decisions.listen(), events.clone()));
+        let following = tokio::spawn({
+            let tell = Arc::clone(&tell);
+            async move { tell.follow().await }
+        });
         let cancel = CancellationToken::new();
         let report = drain(&Arc::new(self.core.workers.clone()), order, &cancel).await;
-        told.abort();
+        following.abort();
+        tell.pods_so_far();
         self.keep(report.clone()).await;
         report
     }
@@ -125,10 +136,45 @@ impl<R: Runtime> Joined<R> {
     }
 }
 
-/// Passes on what the run records about groups.
+/// Passes on what the run records about groups, and the workers about pods, in the order in which it happened.
 struct Tell {
     recorder: Arc<dyn Recorder>,
+    /// What all have recorded. A pod's end is in it before the end of its group is recorded.
+    happened: Mutex<mpsc::UnboundedReceiver<Event>>,
     events: mpsc::UnboundedSender<DrainEvent>,
+}
+
+impl Tell {
+    /// Passes on the ends of pods as they come.
+    async fn follow(&self) {
+        poll_fn(|context| {
+            let mut happened = self.happened.lock().unwrap_or_else(PoisonError::into_inner);
+            loop {
+                match ready!(happened.poll_recv(context)) {
+                    Some(event) => self.pod(&event),
+                    None => return Poll::Ready(()),
+                }
+            }
+        })
+        .await;
+    }
+
+    /// Passes on those that were recorded so far.
+    fn pods_so_far(&self) {
+        let mut happened = self.happened.lock().unwrap_or_else(PoisonError::into_inner);
+        while let Ok(event) = happened.try_recv() {
+            self.pod(&event);
+        }
+    }
+
+    /// The drain itself reports groups: a shutdown's are not its own.
+    fn pod(&self, event: &Event) {
+        if let Event::PodStopped { .. } = event
+            && let Some(told) = drain_event(event)
+        {
+            let _ = self.events.send(told);
+        }
+    }
 }
 
 impl Recorder for Tell {
@@ -137,6 +183,7 @@ impl Recorder for Tell {
         if let Event::GroupStarted { .. } | Event::GroupEnded { .. } = event
             && let Some(told) = drain_event(event)
         {
+            self.pods_so_far();
             let _ = self.events.send(told);
         }
     }
@@ -165,21 +212,6 @@ pub(super) fn drain_event(event: &Event) -> Option<DrainEvent> {
         },
         _ => return None,
     })
-}
-
-/// Passes on what the workers record about pods.
-async fn send_pods(
-    mut happened: mpsc::UnboundedReceiver<Event>,
-    events: mpsc::UnboundedSender<DrainEvent>,
-) {
-    while let Some(event) = happened.recv().await {
-        // The drain itself reports groups: a shutdown's are not its own.
-        if let Event::PodStopped { .. } = event
-            && let Some(told) = drain_event(&event)
-        {
-            let _ = events.send(told);
-        }
-    }
 }
 
 fn send_end(report: &ShutdownReport, events: &mpsc::UnboundedSender<DrainEvent>) {

@@ -33,6 +33,10 @@ pub(super) async fn run<S: PodSyncer>(inner: Arc<Inner<S>>, uid: PodUid, generat
         };
         let stopped = matches!(done.outcome, Outcome::Stopped(_) | Outcome::RuntimePodStopped(_));
         let ended = stopped || matches!(done.outcome, Outcome::Finished);
+        // Whoever waits for the end is answered by the next step, and finds it recorded.
+        if let Some(StepReport::Event(event)) = &done.told {
+            inner.recorder.record(event);
+        }
         let followup = {
             let mut state = inner.lock();
             state.advance(&uid, generation, done.outcome, &inner.times, Instant::now())
@@ -53,14 +57,9 @@ pub(super) async fn run<S: PodSyncer>(inner: Arc<Inner<S>>, uid: PodUid, generat
         if let Some((operation, took)) = followup.answered {
             inner.observer.step_ended(operation, took);
         }
-        match done.told {
-            Some(StepReport::Event(event)) => inner.recorder.record(&event),
-            Some(StepReport::Failure { pod, error }) => inner.recorder.record(&Event::SyncFailed {
-                pod,
-                error,
-                again_in: followup.again_in,
-            }),
-            None => {}
+        if let Some(StepReport::Failure { pod, error }) = done.told {
+            let again_in = followup.again_in;
+            inner.recorder.record(&Event::SyncFailed { pod, error, again_in });
         }
         work = followup.work;
     }

@@ -1,12 +1,13 @@
 //! The call that ends a pod and waits for it.
 
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use tokio::time::Instant;
-use winddown_fakes::{Script, Step};
+use winddown_fakes::{FakeSyncer, Script, Step};
 use winddown_shared::{
-    KillError, KillRequest, Lifecycle, Pod, PodKiller, RunningPods, RuntimePod, RuntimeView,
-    StatusOverride,
+    Event, KillError, KillRequest, Lifecycle, Pod, PodKiller, PodWorkers, Recorder, RunningPods,
+    RuntimePod, RuntimeView, StatusOverride, UpdateKind, WorkerTimes,
 };
 
 use super::{bench, in_runtime, pod, request, secs, settle, static_pod, stop, uid, with_grace};
@@ -20,6 +21,33 @@ async fn a_pod_never_seen_is_ended_with_the_status_of_the_kill() {
     settle().await;
     let stop = Step::Terminate { grace: Some(secs(1)), status: Some(status) };
     assert_eq!(b.steps(&pod("a")), [stop, Step::Finish]);
+}
+
+/// Notes in which state a pod is when its end is recorded.
+#[derive(Default)]
+struct Look {
+    workers: OnceLock<PodWorkers<FakeSyncer>>,
+    seen: Mutex<Vec<Option<Lifecycle>>>,
+}
+
+impl Recorder for Look {
+    fn record(&self, event: &Event) {
+        if let Event::PodStopped { pod, .. } = event {
+            let lifecycle = self.workers.get().and_then(|workers| workers.lifecycle(&pod.uid));
+            self.seen.lock().unwrap().push(lifecycle);
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_end_is_recorded_before_a_caller_that_waits_for_it_is_answered() {
+    let look = Arc::new(Look::default());
+    let workers = PodWorkers::new(FakeSyncer::default(), look.clone(), WorkerTimes::default());
+    assert!(look.workers.set(workers.clone()).is_ok());
+    workers.update(UpdateKind::Create, pod("a"), None);
+    settle().await;
+    workers.kill_pod(pod("a"), request()).await.unwrap();
+    assert_eq!(*look.seen.lock().unwrap(), [Some(Lifecycle::Terminating)]);
 }
 
 #[tokio::test(start_paused = true)]
