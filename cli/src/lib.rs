@@ -135,9 +135,9 @@ pub enum Command {
     /// End this node's pods in shutdown order; the node stays up
     ///
     /// Progress is shown per group. Interrupting this command does not interrupt the drain: the
-    /// agent goes on. Manifests stay in place, and the pods stay ended until `undrain`, or until the agent
-    /// is started again or their manifests change. With --deadline the node is known to go away at that
-    /// time: pods get the time that is left, and a grace that does not fit is shortened.
+    /// agent goes on. Manifests stay in place, and pods stay out until `undrain` or the next boot, even if
+    /// the agent restarts. With --deadline the node is known to go away at that time: pods get the time
+    /// that is left, and a grace that does not fit is shortened.
     Drain(DrainArgs),
     /// Admit pods again after a drain: static pods come back
     ///

@@ -69,6 +69,9 @@ fn instead(below: &str, word: &str) -> Option<&'static str> {
             "`winddown status` shows the pods of all namespaces"
         }
         ("doctor", "--fix") => "doctor changes nothing: run the commands listed under `fix`",
+        ("doctor", "-q" | "--quiet") => {
+            "the exit code says as much: 0, 7 for warnings, 8 for problems"
+        }
         ("drill", "-f" | "--file") => "`winddown drill DIR` takes the manifests without an option",
         ("kill", "-9" | "--force" | "--now") => {
             "`winddown kill POD --grace 1s` is the shortest there is"
@@ -76,6 +79,7 @@ fn instead(below: &str, word: &str) -> Option<&'static str> {
         ("drain", "--force" | "--ignore-daemonsets" | "--delete-emptydir-data") => {
             "a drain ends every pod; `--timeout 60s` bounds it"
         }
+        ("drain", "--dry-run") => "`winddown plan shutdown` shows what a drain does, too",
         ("drain", "--grace-period") => {
             "each pod gets its own grace; `--timeout 60s` bounds them all"
         }
@@ -85,6 +89,10 @@ fn instead(below: &str, word: &str) -> Option<&'static str> {
         ("status", word) if !word.starts_with('-') => {
             "`winddown status` shows all pods: leave the name out"
         }
+        ("report", "-n" | "--lines" | "--since" | "--until") => {
+            "`winddown report --list` shows all that are kept, and when each began"
+        }
+        ("report", "-f" | "--follow") => "`winddown status --watch` follows a shutdown",
         ("report", word) if !word.starts_with('-') => {
             "`winddown report` shows the last run, `--list` all, `--id ID` one of them"
         }
@@ -114,9 +122,19 @@ mod tests {
 
     #[test]
     fn commands_of_other_tools_have_a_tip_and_no_word_that_only_looks_alike() {
-        for line in
-            ["get pods", "delete pod web", "logs web", "reload", "plan reboot", "config set a b"]
-        {
+        for line in [
+            "get pods",
+            "delete pod web",
+            "logs web",
+            "reload",
+            "plan reboot",
+            "config set a b",
+            "doctor --quiet",
+            "drain --dry-run",
+            "report -n 5",
+            "report --since yesterday",
+            "report -f",
+        ] {
             let said = said(&format!("winddown {line}"));
             assert_eq!(said.matches("tip: ").count(), 1, "{line}: {said}");
             assert!(!said.contains("similar"), "{line}: {said}");
