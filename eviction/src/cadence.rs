@@ -16,17 +16,20 @@ pub struct Cadence {
     pub calm: Duration,
     /// While something is, or is short.
     pub near: Duration,
-    /// While something is about to run short. The loop never samples more often.
+    /// While something is about to run short.
     pub fastest: Duration,
+    /// While memory is. The loop never samples more often.
+    pub memory: Duration,
 }
 
 impl Default for Cadence {
-    /// A second, 250 ms, 100 ms.
+    /// A second, 250 ms, 100 ms, 25 ms.
     fn default() -> Self {
         Self {
             calm: Duration::from_secs(1),
             near: Duration::from_millis(250),
             fastest: Duration::from_millis(100),
+            memory: Duration::from_millis(25),
         }
     }
 }
@@ -34,6 +37,9 @@ impl Default for Cadence {
 impl Cadence {
     /// When to sample again, from two samples that lie `apart`. A figure with its own timestamp
     /// uses that: file system figures may be older than the sample.
+    ///
+    /// `waited` is the last answer. Samples that lie close together tell little of the rate: what stood
+    /// still between them may go on falling. So after a short wait the next is at most twice as long.
     ///
     /// A threshold that will be reached in `t` at the current rate is sampled again after a quarter
     /// of `t`. So is a near threshold: less than a twentieth of the capacity, or than half of the
@@ -45,6 +51,7 @@ impl Cadence {
         before: &Observations,
         now: &Observations,
         apart: Duration,
+        waited: Duration,
     ) -> Duration {
         let rule = policy.memory_pressure.as_ref().map(|rule| rule.below);
         let limits = policy.thresholds().iter().map(|threshold| {
@@ -64,7 +71,8 @@ impl Cadence {
             let before = before.get(memory);
             self.for_one(&observed, before.as_ref(), limit, apart, Resource::Memory)
         });
-        soonest.into_iter().chain(pressed).min().unwrap_or(self.calm)
+        let most = if waited < self.near { waited.saturating_mul(2) } else { self.calm };
+        soonest.into_iter().chain(pressed).min().unwrap_or(self.calm).min(most)
     }
 
     fn for_one(
@@ -91,7 +99,8 @@ impl Cadence {
         // Memory can be gone within a second; disks and tasks are sampled as they fall.
         let is_near = left < (now.capacity / 20).min(limit.max(1) / 2);
         let standing = if is_near && resource == Resource::Memory { self.near } else { self.calm };
-        paced.min(standing).max(self.fastest)
+        let fastest = if resource == Resource::Memory { self.memory } else { self.fastest };
+        paced.min(standing).max(fastest)
     }
 }
 

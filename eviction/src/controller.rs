@@ -77,6 +77,8 @@ pub struct EvictionController<K, S, R> {
     layout: Option<FsLayout>,
     last_look: Option<Instant>,
     next_look: Instant,
+    /// How long before it the last one began.
+    waited: Duration,
     endings: PodUidMap<Ending>,
     /// Disk space and tasks of ended pods that are not freed yet.
     pending_reclaim: PendingReclaim,
@@ -124,12 +126,12 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
         let view = EvictionView::new(conditions.subscribe(), shown.clone());
         let now = Instant::now();
         let controller = Self {
-            parts,
             policy,
             memory: Memory::default(),
             layout: None,
             last_look: None,
             next_look: now,
+            waited: parts.cadence.calm,
             endings: PodUidMap::default(),
             pending_reclaim: PendingReclaim::default(),
             readmission: Readmission::default(),
@@ -145,6 +147,7 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
             shown,
             unmeasured: 0,
             oom_kills: None,
+            parts,
         };
         (controller, view)
     }
@@ -236,9 +239,10 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
             self.act(&act).await;
         }
         let cadence = &self.parts.cadence;
-        self.next_look =
-            started + cadence.next(&self.policy, &before, &snapshot.observations, apart);
-        if self.next_look - started < self.parts.cadence.calm {
+        self.waited =
+            cadence.next(&self.policy, &before, &snapshot.observations, apart, self.waited);
+        self.next_look = started + self.waited;
+        if self.waited < self.parts.cadence.calm {
             self.follow_growth().await;
         }
         self.shown.looked(&self.policy, &self.memory, &self.readmission);

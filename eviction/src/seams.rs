@@ -9,7 +9,7 @@ use crate::signal::Resource;
 
 /// Measures the node and its pods.
 pub trait Signals: Send + Sync + 'static {
-    /// The node's current usage. Called up to ten times a second, so it must be cheap. Figures
+    /// The node's current usage. Called up to forty times a second, so it must be cheap. Figures
     /// older than a tenth of a second must carry their timestamp.
     ///
     /// # Errors

@@ -21,8 +21,13 @@ fn left(available: i64) -> Observations {
 }
 
 fn after(before: i64, now: i64, apart: u64) -> u128 {
-    let apart = Duration::from_millis(apart);
-    Cadence::default().next(&policy(), &left(before * MI), &left(now * MI), apart).as_millis()
+    after_waiting(1000, before, now, apart)
+}
+
+fn after_waiting(waited: u64, before: i64, now: i64, apart: u64) -> u128 {
+    let [waited, apart] = [waited, apart].map(Duration::from_millis);
+    let (before, now) = (left(before * MI), left(now * MI));
+    Cadence::default().next(&policy(), &before, &now, apart, waited).as_millis()
 }
 
 #[test]
@@ -32,7 +37,7 @@ fn a_calm_node_is_looked_at_once_a_second() {
     assert_eq!(after(8000, 7900, 1000), 1000, "it falls slowly");
     let nothing = Observations::default();
     let cadence = Cadence::default();
-    let wait = cadence.next(&policy(), &nothing, &nothing, Duration::ZERO);
+    let wait = cadence.next(&policy(), &nothing, &nothing, Duration::ZERO, cadence.calm);
     assert_eq!(wait, Duration::from_secs(1));
 }
 
@@ -41,7 +46,13 @@ fn what_falls_fast_is_looked_at_before_it_gets_there() {
     // 1100 MiB are left and 500 go in a second.
     assert_eq!(after(1700, 1200, 1000), 550);
     assert_eq!(after(1100, 600, 1000), 250);
-    assert_eq!(after(700, 200, 1000), 100, "and never more often than ten times a second");
+    assert_eq!(after(500, 120, 1000), 25, "and never more often than forty times a second");
+}
+
+#[test]
+fn what_stands_still_for_a_moment_while_it_falls_is_looked_at_again_soon() {
+    let stood_still = |waited| after_waiting(waited, 400, 400, waited);
+    assert_eq!([25, 50, 100, 200, 250, 1000].map(stood_still), [50, 100, 200, 400, 1000, 1000]);
 }
 
 #[test]
@@ -64,7 +75,8 @@ async fn a_disk_that_is_asked_every_ten_seconds_falls_at_a_tenth_of_the_pace_of_
         observations
     };
     let next = |before: &Observations, now: &Observations| {
-        Cadence::default().next(&policy, before, now, Duration::from_secs(1)).as_millis()
+        let second = Duration::from_secs(1);
+        Cadence::default().next(&policy, before, now, second, second).as_millis()
     };
     // 20 GiB in ten seconds, and 10 left above the threshold: they last 5 s.
     assert_eq!(next(&disk(31, 0), &disk(11, 10)), 1000);
@@ -73,6 +85,8 @@ async fn a_disk_that_is_asked_every_ten_seconds_falls_at_a_tenth_of_the_pace_of_
     assert_eq!(next(&disk(11, 10), &disk(11, 10)), 1000, "nothing new was said");
     // 250 GiB in ten seconds, and 50 left: 2 s.
     assert_eq!(next(&disk(301, 0), &disk(51, 10)), 500);
+    // 20 GiB in a second, and 1 left: never more often than ten times a second.
+    assert_eq!(next(&disk(22, 9), &disk(2, 10)), 100);
 }
 
 proptest! {
@@ -81,8 +95,9 @@ proptest! {
         before in 0..20_000_i64,
         now in 0..20_000_i64,
         apart in 0..5_000_u64,
+        waited in 25..1000_u64,
     ) {
-        let wait = after(before, now, apart);
-        prop_assert!((100..=1000).contains(&wait));
+        let wait = after_waiting(waited, before, now, apart);
+        prop_assert!((25..=1000).contains(&wait));
     }
 }

@@ -72,7 +72,7 @@ fn update_threshold() {
         Observations::of(&stats, MemoryAvailable::WorkingSet)
     };
     let next = |before: &Observations, now: &Observations| {
-        Cadence::default().next(&policy, before, now, secs(1)).as_millis()
+        Cadence::default().next(&policy, before, now, secs(1), secs(1)).as_millis()
     };
     let calm = observed("6Gi", "6Gi");
     assert_eq!(next(&calm, &calm), 1000);

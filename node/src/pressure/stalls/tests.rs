@@ -234,7 +234,7 @@ async fn a_real_stall_wakes_a_loop_that_would_look_again_in_an_hour() {
         policy: policy.subscribe(),
         still: still.subscribe(),
         wake: Arc::clone(&notify),
-        cadence: Cadence { calm: hour, near: hour, fastest: Duration::from_millis(100) },
+        cadence: Cadence { calm: hour, near: hour, ..Cadence::default() },
     });
     let (places, thrasher) = (group.places(), group.thrash());
     let running = async { tokio::join!(controller.run(), wake(places, &notify)) };
