@@ -75,12 +75,8 @@ impl EndPods for NodePods {
     }
 
     async fn serves_eviction_requests(&self) -> Result<bool, Refused> {
-        let listed = self.client.list_api_group_resources(eviction_requests::GROUP_VERSION).await;
-        match listed.map_err(|error| Refused::of("discover eviction requests", error)) {
-            Ok(list) => Ok(list.resources.iter().any(|one| one.name == eviction_requests::PLURAL)),
-            Err(refused) if refused.refusal == Refusal::NotFound => Ok(false),
-            Err(refused) => Err(refused),
-        }
+        let served = eviction_requests::served(&self.client).await;
+        served.map_err(|error| Refused::of("discover eviction requests", error))
     }
 
     async fn request_eviction(&self, pod: &PodLabel) -> Result<(), Refused> {

@@ -8,10 +8,11 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference}
 use kube::Api;
 use kube::api::{ApiResource, DynamicObject, TypeMeta};
 use serde_json::{Value, json};
+use winddown_api_client::refusal::Refusal;
 use winddown_shared::PodLabel;
 
-pub(super) const GROUP_VERSION: &str = "lifecycle.k8s.io/v1alpha1";
-pub(super) const PLURAL: &str = "evictionrequests";
+const GROUP_VERSION: &str = "lifecycle.k8s.io/v1alpha1";
+const PLURAL: &str = "evictionrequests";
 const KIND: &str = "EvictionRequest";
 /// As whom the control plane shows the request.
 const REQUESTER: &str = "winddown.dev/companion";
@@ -25,6 +26,15 @@ pub(crate) enum Responding {
     Evicted,
     /// No responder will end it, for this reason.
     Failed(String),
+}
+
+/// Whether the API server has them.
+pub(super) async fn served(client: &kube::Client) -> kube::Result<bool> {
+    match client.list_api_group_resources(GROUP_VERSION).await {
+        Ok(list) => Ok(list.resources.iter().any(|one| one.name == PLURAL)),
+        Err(error) if Refusal::of(&error) == Refusal::NotFound => Ok(false),
+        Err(error) => Err(error),
+    }
 }
 
 /// The requests of a namespace.

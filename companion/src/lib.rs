@@ -59,7 +59,8 @@ pub use follow::Follower;
 pub use kubelet_root::{KubeletHolds, KubeletRoot};
 pub use local_node::{Inside, LocalNode, NoLocalNode, Unasked};
 pub use rights::{
-    NEEDS, Need, READ_BUDGETS, REQUEST_EVICTIONS, RightsUnknown, may, may_taint, missing_rights,
+    NEEDS, Need, READ_BUDGETS, REQUEST_EVICTIONS, RightsUnknown, may, may_taint,
+    missing_for_requests, missing_rights,
 };
 pub use runtime::{KubeletRuntime, companion};
 pub use shared_look::SharedLook;

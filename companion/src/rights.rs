@@ -12,6 +12,8 @@ use serde_json::json;
 
 use winddown_api_client::refusal::{self, Refusal};
 
+use crate::eviction_requests;
+
 /// One verb on one kind of object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Need {
@@ -62,9 +64,33 @@ pub struct RightsUnknown {
 /// # Errors
 /// The API server cannot be asked.
 pub async fn missing_rights(client: &kube::Client, node: &str) -> Result<Vec<Need>, RightsUnknown> {
+    missing(client, node, NEEDS).await
+}
+
+async fn missing<const N: usize>(
+    client: &kube::Client,
+    node: &str,
+    needs: [Need; N],
+) -> Result<Vec<Need>, RightsUnknown> {
     let ask = async |need: Need| Ok((!may(client, node, need).await?).then_some(need));
-    let answers = try_join_all(NEEDS.map(ask)).await?;
+    let answers = try_join_all(needs.map(ask)).await?;
     Ok(answers.into_iter().flatten().collect())
+}
+
+/// Which of [`REQUEST_EVICTIONS`] the API server does not allow to `client` though it has eviction requests.
+/// Nothing is changed.
+///
+/// # Errors
+/// The API server cannot be asked.
+pub async fn missing_for_requests(
+    client: &kube::Client,
+    node: &str,
+) -> Result<Vec<Need>, RightsUnknown> {
+    let unknown = |error| RightsUnknown { why: refusal::text(&error) };
+    match eviction_requests::served(client).await.map_err(unknown)? {
+        true => missing(client, node, REQUEST_EVICTIONS).await,
+        false => Ok(Vec::new()),
+    }
 }
 
 /// Whether the API server allows this to `client` for this node. Nothing is changed.

@@ -145,6 +145,7 @@ pub struct Installed {
 /// Rights that a kubelet's own credentials never have, and that an agent can do without.
 pub(super) const TAINT_NODES: &str = "taint nodes";
 pub(super) const LIST_BUDGETS: &str = "list poddisruptionbudgets.policy";
+pub(super) const REQUEST_EVICTIONS: &str = "create evictionrequests.lifecycle.k8s.io";
 
 /// What is started to make memory by killing processes.
 pub(super) const KILLERS: [&str; 4] = ["systemd-oomd", "earlyoom", "nohang", "oomd"];

@@ -5,7 +5,9 @@ use winddown_kubelet::processes::KUBELETS;
 
 use super::kubelet::said_by;
 use super::{Check, UNIT, listed};
-use crate::facts::{Fact, Facts, KILLERS, KubeletConfig, LIST_BUDGETS, TAINT_NODES, Unseen};
+use crate::facts::{
+    Fact, Facts, KILLERS, KubeletConfig, LIST_BUDGETS, REQUEST_EVICTIONS, TAINT_NODES, Unseen,
+};
 use crate::finding::{Area, Finding};
 use winddown_config::{Mode, RuntimeKind};
 use winddown_control::api::{PodState, PodStatus, Status};
@@ -253,6 +255,7 @@ pub(super) fn kubelet(facts: &Facts) -> Option<Finding> {
 
 /// The API server lets this agent end a kubelet's pods.
 pub(super) fn api(facts: &Facts) -> Option<Finding> {
+    const DISPENSABLE: [&str; 3] = [TAINT_NODES, LIST_BUDGETS, REQUEST_EVICTIONS];
     const CHECK: Check = Check::new(
         "api",
         Area::Containers,
@@ -272,9 +275,13 @@ pub(super) fn api(facts: &Facts) -> Option<Finding> {
     };
     Some(if missing.is_empty() {
         CHECK.ok("the API server lets this agent end the node's pods")
-    } else if missing.iter().all(|right| [TAINT_NODES, LIST_BUDGETS].contains(&&**right)) {
+    } else if missing.iter().all(|right| DISPENSABLE.contains(&&**right)) {
         let without = missing.iter().map(|right| match &**right {
             TAINT_NODES => "not taint the node: DaemonSets may start pods while it goes down",
+            REQUEST_EVICTIONS => {
+                "not create evictionrequests.lifecycle.k8s.io: pods that name eviction responders \
+                 are evicted like all others"
+            }
             _ => {
                 "not list poddisruptionbudgets.policy: each pod is evicted, which takes longer than \
                  the deletion of one that no budget selects"

@@ -1,12 +1,12 @@
 //! What the API server and the way to it are like.
 
-use winddown_companion::{READ_BUDGETS, RightsUnknown, may, may_taint};
+use winddown_companion::{READ_BUDGETS, RightsUnknown, may, may_taint, missing_for_requests};
 use winddown_config::Config;
 use winddown_machine::host::node_name;
 use winddown_node::cluster::connect;
 use winddown_shared::{WallClock, error_chain};
 
-use crate::facts::{LIST_BUDGETS, TAINT_NODES};
+use crate::facts::{LIST_BUDGETS, REQUEST_EVICTIONS, TAINT_NODES};
 
 /// What the API server would have to allow, and does not.
 ///
@@ -28,6 +28,9 @@ pub(super) async fn missing_rights(
             }
             if !may(&client, &name, READ_BUDGETS).await? {
                 missing.push(LIST_BUDGETS.to_owned());
+            }
+            if !missing_for_requests(&client, &name).await?.is_empty() {
+                missing.push(REQUEST_EVICTIONS.to_owned());
             }
         }
         Ok::<_, RightsUnknown>(missing)

@@ -187,6 +187,20 @@ async fn a_plan_is_told_of_budgets_and_of_responders_that_are_served() {
 }
 
 #[tokio::test]
+async fn rights_on_eviction_requests_lack_only_where_they_are_served() {
+    let scene = Scene::new(&[moved()], SOON).await;
+    let client = kubelets_client(&scene.server).await;
+    scene.server.deny("create", "evictionrequests");
+    let missing = async || {
+        let missing = winddown_companion::missing_for_requests(&client, NODE).await.unwrap();
+        missing.iter().map(ToString::to_string).collect::<Vec<_>>()
+    };
+    assert_eq!(missing().await, [""; 0]);
+    scene.server.serve_version(37);
+    assert_eq!(missing().await, ["create evictionrequests.lifecycle.k8s.io"]);
+}
+
+#[tokio::test]
 async fn a_request_that_fails_is_followed_by_an_eviction() {
     let scene = Scene::new(&[moved()], SOON).await;
     scene.server.serve_version(37);

@@ -169,12 +169,13 @@ fn what_is_wrong_with_containers_is_found() {
 #[test]
 fn rights_that_an_agent_can_do_without_are_named_with_what_lacks_without_them() {
     let mut facts = healthy();
-    let both = ["taint nodes", "list poddisruptionbudgets.policy"].map(str::to_owned);
-    facts.rights = Fact::Known(both.into());
+    let (budgets, requests) =
+        ("list poddisruptionbudgets.policy", "create evictionrequests.lifecycle.k8s.io");
+    facts.rights = Fact::Known(["taint nodes", budgets, requests].map(str::to_owned).into());
     let found = finding(&facts, "api").unwrap();
     assert_eq!(found.severity, Well);
-    for word in ["not taint the node", "not list poddisruptionbudgets.policy"] {
-        assert!(found.title.contains(word), "{}", found.title);
+    for word in ["taint the node", budgets, requests] {
+        assert!(found.title.contains(&format!("not {word}: ")), "{}", found.title);
     }
 }
 

@@ -101,6 +101,9 @@ async fn a_kubelets_own_credentials_lack_nothing_that_the_companion_asks_of_the_
     let connection = api.node(node).await;
     let missing = winddown_companion::missing_rights(&connection.client(), node).await.unwrap();
     assert_eq!(missing, []);
+    // 1.36 does not serve eviction requests.
+    let missing = winddown_companion::missing_for_requests(&connection.client(), node).await;
+    assert_eq!(missing.unwrap(), []);
     let missing = winddown_companion::missing_rights(&connection.client(), "other").await.unwrap();
     let missing: Vec<_> = missing.iter().map(ToString::to_string).collect();
     assert!(missing.contains(&"list pods".to_owned()), "{missing:?}");
