@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use winddown_fakes::{FakeInhibitor, FakeRuntime};
 use winddown_shared::status::StatusStore;
 use winddown_shared::{
-    Pod, PodWorkers, RuntimeSyncer, UpdateKind, WallClock, WallTime, WorkerTimes,
+    Pod, PodWorkers, RunningPods, RuntimeSyncer, UpdateKind, WallClock, WallTime, WorkerTimes,
 };
 use winddown_shutdown::{
     AdmissionGate, BootClock, Policy, ProgressPhase, ProgressSender, RecordFile, RecordPlace,
@@ -52,6 +52,8 @@ impl InMemory {
             wall,
         );
         let workers = PodWorkers::new(syncer, recorder, WorkerTimes::default());
+        // Nothing else runs: a shutdown that does not know that waits to its end.
+        workers.note_running(RunningPods { known: true, ..RunningPods::default() });
         let temporary = || tempfile::Builder::new().prefix("winddown-bench-").tempdir();
         // In memory where there is such a place, as /run is on a node.
         let volatile = tempfile::Builder::new().prefix("winddown-bench-").tempdir_in("/dev/shm");
@@ -132,4 +134,19 @@ pub(crate) fn pod(i: usize, critical: bool) -> Option<Pod> {
     spec.priority = Some(if critical { CRITICAL } else { 0 });
     spec.termination_grace_period_seconds = Some(30);
     Pod::new(object).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_shutdown_takes_little_more_than_its_two_groups() {
+        let stop = Duration::from_secs(1);
+        let node = InMemory::new(stop).unwrap();
+        let pods: Vec<Pod> = (0..10).filter_map(|i| pod(i, i < 2)).collect();
+        node.start(&pods).await;
+        let took = node.shut_down().await.unwrap();
+        assert!((stop * 2..stop * 3).contains(&took), "{took:?}");
+    }
 }
