@@ -35,15 +35,24 @@ pub(crate) fn machine() -> String {
     format!("Commit {}, {processors} processors, Linux {linux}, load {load} at the end.", commit())
 }
 
-/// The commit that this program was made of, if the folder of its sources is still there.
+/// The commit that this program was made of, if the folder of its sources is still there. The pages into which the
+/// tables go do not count as changed.
 fn commit() -> String {
+    let changed =
+        ["status", "--porcelain", "--untracked-files=no", "--", ":/", ":(top,exclude)*.md"];
+    match (git(&["rev-parse", "--short=8", "HEAD"]), git(&changed)) {
+        (Some(commit), Some(changed)) if changed.is_empty() => commit,
+        (Some(commit), _) => format!("{commit}-dirty"),
+        (None, _) => "unknown".to_owned(),
+    }
+}
+
+/// What git says of the sources.
+fn git(arguments: &[&str]) -> Option<String> {
     let sources = env!("CARGO_MANIFEST_DIR");
-    let described = Command::new("git")
-        .args(["-C", sources, "describe", "--always", "--dirty", "--abbrev=8", "--exclude=*"])
-        .output();
-    let said = described.ok().filter(|ran| ran.status.success()).map(|ran| ran.stdout);
-    let said = said.and_then(|said| String::from_utf8(said).ok());
-    said.map_or_else(|| "unknown".to_owned(), |said| said.trim().to_owned())
+    let ran = Command::new("git").args(["-C", sources]).args(arguments).output().ok()?;
+    let said = String::from_utf8(ran.stdout).ok()?;
+    ran.status.success().then(|| said.trim().to_owned())
 }
 
 fn replaced(old: &str, command: &str, text: &str) -> Option<String> {
