@@ -21,10 +21,15 @@ say)
     [ -d "$target/debug/deps" ] || kind=first
     mkdir -p "$target"
     echo "$kind $(date +%s)" >"$begun"
-    line=$(cat "$cache/took" tests/node/took 2>/dev/null | grep "^$form $kind " | head -n 1)
+    last() { cat "$cache/took" tests/node/took 2>/dev/null | grep "^$form $1" | head -n 1; }
+    line=$(last "$kind ") || line=
+    [ -n "$line" ] || line=$(last '') || line=
     [ -n "$line" ] || exit 0
     set -- $line
-    echo "Took $3 minutes on $4 processors when last measured ($2 run), $5 GB in $target, $6 GB in $cache."
+    [ "$2" = "$kind" ] || [ "$kind" = again ] || echo "This run compiles everything first."
+    how='by a first run'
+    [ "$2" = first ] || how='with all crates compiled'
+    echo "Took $3 minutes on $4 processors when last measured, $how; $5 GB in $target, $6 GB in $cache."
     [ "$(id -u)" = 0 ] || echo "Without root, what needs nodes is skipped."
     ;;
 keep)
