@@ -12,6 +12,8 @@ mod tests;
 /// How often the node is sampled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cadence {
+    /// While a quarter of what is left above each threshold lasts as long, however fast it goes.
+    pub far: Duration,
     /// While nothing is near a threshold.
     pub calm: Duration,
     /// While something is, or is short.
@@ -23,9 +25,10 @@ pub struct Cadence {
 }
 
 impl Default for Cadence {
-    /// A second, 250 ms, 100 ms, 25 ms.
+    /// Three seconds, one, 250 ms, 100 ms, 25 ms.
     fn default() -> Self {
         Self {
+            far: Duration::from_secs(3),
             calm: Duration::from_secs(1),
             near: Duration::from_millis(250),
             fastest: Duration::from_millis(100),
@@ -69,9 +72,11 @@ impl Cadence {
         let pressed = rule.zip(now.get(memory)).map(|(below, observed)| {
             let limit = below.of(observed.capacity).value();
             let before = before.get(memory);
-            self.for_one(&observed, before.as_ref(), limit, apart, Resource::Memory)
+            let next = self.for_one(&observed, before.as_ref(), limit, apart, Resource::Memory);
+            // Its share of waits counts from one sample to the next.
+            next.min(self.calm)
         });
-        let most = if waited < self.near { waited.saturating_mul(2) } else { self.calm };
+        let most = if waited < self.near { waited.saturating_mul(2) } else { self.far };
         soonest.into_iter().chain(pressed).min().unwrap_or(self.calm).min(most)
     }
 
@@ -92,15 +97,30 @@ impl Cadence {
             (Ok(left), Ok(fallen)) if fallen > 0 => {
                 let apart = between(before, now).unwrap_or(apart);
                 let quarter = apart.as_nanos().saturating_mul(left) / fallen / 4;
-                u64::try_from(quarter).map_or(self.calm, Duration::from_nanos)
+                u64::try_from(quarter).map_or(self.far, Duration::from_nanos)
             }
-            _ => self.calm,
+            _ => self.far,
         };
         // Memory can be gone within a second; disks and tasks are sampled as they fall.
         let is_near = left < (now.capacity / 20).min(limit.max(1) / 2);
-        let standing = if is_near && resource == Resource::Memory { self.near } else { self.calm };
+        let standing = match resource {
+            Resource::Memory if is_near => self.near,
+            _ => Duration::from_millis(
+                left.unsigned_abs().saturating_mul(250) / fastest_use(resource),
+            )
+            .clamp(self.calm, self.far),
+        };
         let fastest = if resource == Resource::Memory { self.memory } else { self.fastest };
         paced.min(standing).max(fastest)
+    }
+}
+
+/// What of a resource is taken in a second at the most: several processors that fault memory in, a fast disk, a fork bomb.
+const fn fastest_use(resource: Resource) -> u64 {
+    match resource {
+        Resource::Memory | Resource::EphemeralStorage => 1 << 30,
+        Resource::Inodes => 50_000,
+        Resource::Pids => 5_000,
     }
 }
 

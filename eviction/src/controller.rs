@@ -239,13 +239,20 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
             self.act(&act).await;
         }
         let cadence = &self.parts.cadence;
-        self.waited =
-            cadence.next(&self.policy, &before, &snapshot.observations, apart, self.waited);
+        let next = cadence.next(&self.policy, &before, &snapshot.observations, apart, self.waited);
+        self.waited = if self.is_settled() { next } else { next.min(cadence.calm) };
         self.next_look = started + self.waited;
         if self.waited < self.parts.cadence.calm {
             self.follow_growth().await;
         }
         self.shown.looked(&self.policy, &self.memory, &self.readmission);
+    }
+
+    /// Nothing ends or is given back, no condition is to be lifted, and no pod is to come back.
+    fn is_settled(&self) -> bool {
+        *self.conditions.borrow() == Conditions::NONE
+            && self.under_way.is_empty()
+            && self.readmission.evicted().next().is_none()
     }
 
     async fn act(&mut self, act: &Act) {

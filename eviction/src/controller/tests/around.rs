@@ -13,13 +13,28 @@ fn hard() -> Policy {
 }
 
 #[tokio::test(start_paused = true)]
-async fn ten_calm_minutes_end_no_pod_measure_no_pod_and_sample_once_a_second() {
+async fn ten_calm_minutes_end_no_pod_measure_no_pod_and_sample_every_two_seconds() {
     let world = World::new(policy(json!({"evictionHard": crate::default_hard()})), memory_pods());
     world.is(left("8Gi"), 10 * MINUTE).await;
     assert_eq!(world.killed(), []);
     assert_eq!(world.node.state().measured, []);
-    assert!((595..=602).contains(&world.looks()), "{}", world.looks());
+    assert!((300..=305).contains(&world.looks()), "{}", world.looks());
     assert_eq!(world.recorder.events(), []);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_under_pressure_is_sampled_once_a_second_until_the_condition_is_over() {
+    let mut policy = hard();
+    policy.transition_period = 5 * MINUTE;
+    let world = World::new(policy, memory_pods());
+    world.is(left("500Mi"), secs(10)).await;
+    let looks = world.looks();
+    world.is(left("12Gi"), secs(60)).await;
+    assert!(world.looks() - looks >= 59, "{}", world.looks() - looks);
+    tokio::time::sleep(10 * MINUTE).await;
+    let looks = world.looks();
+    tokio::time::sleep(MINUTE).await;
+    assert!(world.looks() - looks <= 31, "{}", world.looks() - looks);
 }
 
 #[tokio::test(start_paused = true)]

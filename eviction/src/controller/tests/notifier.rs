@@ -75,7 +75,7 @@ fn update_threshold() {
         Cadence::default().next(&policy, before, now, secs(1), secs(1)).as_millis()
     };
     let calm = observed("6Gi", "6Gi");
-    assert_eq!(next(&calm, &calm), 1000);
+    assert_eq!(next(&calm, &calm), 1250);
     assert_eq!(next(&observed("4Gi", "6Gi"), &observed("3Gi", "6Gi")), 500, "2 GiB last for 2 s");
     assert_eq!(next(&observed("6Gi", "4Gi"), &observed("6Gi", "2Gi")), 125, "1 GiB for half a one");
 }
