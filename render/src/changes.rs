@@ -61,7 +61,7 @@ fn shutdown(status: &Status) -> Vec<String> {
     let phase = match shutdown.phase {
         Phase::Idle => return vec!["shutdown none".to_owned()],
         Phase::Running => "running",
-        Phase::Cancelled => "cancelled",
+        Phase::Cancelled => "called off",
         Phase::Done => "done",
         Phase::Unknown => "unknown",
     };

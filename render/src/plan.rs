@@ -182,7 +182,7 @@ fn pod_table(group: &PlannedGroup, view: &View) -> String {
         Column::words("NAME"),
         Column::numbers("PRIORITY"),
         Column::numbers("GRACE"),
-        Column::numbers("OWN"),
+        Column::numbers("OWN GRACE"),
     ]);
     for pod in &group.pods {
         let own = pod.own_grace_seconds.map_or_else(|| "-".to_owned(), seconds);

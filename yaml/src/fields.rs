@@ -34,13 +34,13 @@ pub(crate) fn suggestion(key: &str, known: &[&str]) -> String {
     }
 }
 
-/// How many letters differ, case ignored.
+/// How many letters differ, case ignored; two that changed places count as one.
 fn distance(a: &str, b: &str) -> usize {
     // Names are short; text that is not is no misspelt name.
     if a.len() > 64 {
         return usize::MAX;
     }
-    strsim::levenshtein(&a.to_ascii_lowercase(), &b.to_ascii_lowercase())
+    strsim::osa_distance(&a.to_ascii_lowercase(), &b.to_ascii_lowercase())
 }
 
 // === impl Fields ===
@@ -262,4 +262,18 @@ fn mapping<T>(
     let result = read(&mut fields);
     fields.finish();
     result
+}
+
+#[cfg(test)]
+mod tests {
+    use super::suggestion;
+
+    #[test]
+    fn letters_that_changed_places_are_one_mistake() {
+        let known = ["mode", "runtime", "nodeName"];
+        for (written, meant) in [("mdoe", "mode"), ("Mode", "mode"), ("nodename", "nodeName")] {
+            assert_eq!(suggestion(written, &known), format!(": did you mean `{meant}`?"));
+        }
+        assert_eq!(suggestion("note", &known[1..]), ": remove it");
+    }
 }

@@ -228,10 +228,7 @@ pub(super) fn severity(pod: &PodReport) -> u8 {
 
 /// How a group went, beside its name.
 pub(super) fn group_facts(group: &GroupReport) -> String {
-    let mut said = match &group.name {
-        Some(_) => format!("priority {} · {}", group.priority, pod_count(group.pods.len())),
-        None => pod_count(group.pods.len()),
-    };
+    let mut said = pod_count(group.pods.len());
     match (group.started, group.ended) {
         (Some(started), Some(ended)) => {
             let took = ended.saturating_sub(started);
