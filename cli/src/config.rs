@@ -5,7 +5,7 @@ use std::path::Path;
 use winddown_shared::display::clean;
 
 use super::{CommandError, ConfigArgs, ConfigCommand, Exit, GlobalArgs, Output, ask, status};
-use winddown_config::{Config, DEFAULT_FILE, Mode, Warning, default_yaml};
+use winddown_config::{Config, ConfigError, DEFAULT_FILE, Mode, Warning, default_yaml};
 use winddown_control::Client;
 use winddown_control::api::ConfigView;
 
@@ -50,6 +50,25 @@ pub(super) fn configured(global: &GlobalArgs) -> Result<(Config, Vec<Warning>), 
     match Config::load(Path::new(DEFAULT_FILE)) {
         Err(error) if error.is_missing() => Ok((Config::default(), Vec::new())),
         read => Ok(read?),
+    }
+}
+
+/// What tells where reports are. Where the file is not valid, they are looked for at their usual place, and that is said:
+/// reports are read when something went wrong.
+pub(super) fn of_reports(global: &GlobalArgs, out: &mut Output) -> Result<Config, CommandError> {
+    let file = global.config.as_deref().unwrap_or(Path::new(DEFAULT_FILE));
+    match Config::load(file) {
+        Ok((config, _)) => Ok(config),
+        Err(ConfigError::Invalid(_)) => {
+            let usual = Config::default();
+            let (file, place) = (file.display(), usual.state_directory.display());
+            out.progress(&format!(
+                "warning: {file} is not valid, and reports are looked for in {place}\n  next: winddown config check"
+            ));
+            Ok(usual)
+        }
+        Err(error) if error.is_missing() && global.config.is_none() => Ok(Config::default()),
+        Err(error) => Err(error.into()),
     }
 }
 

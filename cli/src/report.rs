@@ -1,11 +1,13 @@
 //! `winddown report`.
 
+use std::cell::OnceCell;
 use std::io::Read;
 use std::path::Path;
 
 use super::{
     CommandError, Exit, GlobalArgs, Output, ReportArgs, ReportFormat, ask, config, status,
 };
+use winddown_config::Config;
 use winddown_control::api::{Envelope, ReportEntry, ReportList};
 use winddown_control::{Client, ClientError};
 use winddown_node::reports;
@@ -17,7 +19,7 @@ pub(super) fn run(
     args: &ReportArgs,
     out: &mut Output,
 ) -> Result<Exit, CommandError> {
-    let source = Source { client: Client::new(&global.socket), global };
+    let source = Source { client: Client::new(&global.socket), global, config: OnceCell::new() };
     if args.list {
         let list = source.list(out)?;
         return print_list(&list, args.output, out);
@@ -70,16 +72,26 @@ pub(super) fn run(
 struct Source<'a> {
     client: Client,
     global: &'a GlobalArgs,
+    /// Read once: what is wrong with it is said once.
+    config: OnceCell<Config>,
 }
 
 impl Source<'_> {
-    fn store(&self) -> Result<ReportStore, CommandError> {
-        Ok(reports::store(&config::configured(self.global)?.0))
+    fn config(&self, out: &mut Output) -> Result<&Config, CommandError> {
+        if let Some(config) = self.config.get() {
+            return Ok(config);
+        }
+        let config = config::of_reports(self.global, out)?;
+        Ok(self.config.get_or_init(|| config))
+    }
+
+    fn store(&self, out: &mut Output) -> Result<ReportStore, CommandError> {
+        Ok(reports::store(self.config(out)?))
     }
 
     fn list(&self, out: &mut Output) -> Result<ReportList, CommandError> {
         match in_runtime(out, self.client.reports())? {
-            Err(error) if asks_disk(&error) => Ok(reports::list(&self.store()?)?),
+            Err(error) if asks_disk(&error) => Ok(reports::list(&self.store(out)?)?),
             answer => Ok(answer?),
         }
     }
@@ -87,10 +99,9 @@ impl Source<'_> {
     fn report(&self, id: &str, out: &mut Output) -> Result<serde_json::Value, CommandError> {
         match in_runtime(out, self.client.report(id))? {
             Err(error) if asks_disk(&error) && id == reports::OF_START => {
-                let config = config::configured(self.global)?.0;
-                Ok(reports::of_start(None, &config.state_directory)?)
+                Ok(reports::of_start(None, &self.config(out)?.state_directory)?)
             }
-            Err(error) if asks_disk(&error) => Ok(reports::find(&self.store()?, id)?),
+            Err(error) if asks_disk(&error) => Ok(reports::find(&self.store(out)?, id)?),
             answer => Ok(answer?),
         }
     }
