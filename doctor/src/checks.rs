@@ -31,7 +31,7 @@ struct Check {
 type Run = fn(&Facts) -> Option<Finding>;
 
 /// In the order in which they are shown among findings of one severity.
-const CHECKS: [Run; 30] = [
+const CHECKS: [Run; 31] = [
     shutdown::agent,
     shutdown::periods,
     shutdown::lock,
@@ -46,6 +46,7 @@ const CHECKS: [Run; 30] = [
     unit::stop_time,
     unit::crash,
     containers::runtime,
+    containers::admission,
     containers::starts,
     containers::scopes,
     containers::slice,

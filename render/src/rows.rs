@@ -180,7 +180,7 @@ const fn closed_by(by: ClosedBy) -> &'static str {
         ClosedBy::Shutdown => "the node is shutting down",
         ClosedBy::UnitStop => "the agent's unit is being stopped",
         ClosedBy::Notice => "a notice is in force",
-        ClosedBy::Drain => "an operator drains the node",
+        ClosedBy::Drain => "an operator drained the node (winddown undrain lets pods in again)",
         ClosedBy::Unknown => "a reason that this version does not know",
     }
 }

@@ -99,7 +99,7 @@ impl Page<'_> {
         }
         if status.pods.is_empty() {
             self.line("no pods", None);
-            if !status.manifests.directory.is_empty() {
+            if !status.manifests.directory.is_empty() && !status.admission_closed {
                 let directory = clean(&status.manifests.directory);
                 self.note(&format!("put a pod's manifest into {directory} to run it"));
             }

@@ -10,7 +10,7 @@ use crate::facts::{
 };
 use crate::finding::{Area, Finding};
 use winddown_config::{Mode, RuntimeKind};
-use winddown_control::api::{PodState, PodStatus, Status};
+use winddown_control::api::{ClosedBy, PodState, PodStatus, Status};
 use winddown_shared::display;
 
 /// What runs containers can be reached.
@@ -298,6 +298,28 @@ pub(super) fn api(facts: &Facts) -> Option<Finding> {
                 true => "kubectl apply -f cluster-mode.yaml",
                 false => "kubectl apply -f companion-mode.yaml -f own-node.yaml",
             })
+    })
+}
+
+/// What keeps new pods out until it is lifted; none where nothing does.
+pub(super) fn admission(facts: &Facts) -> Option<Finding> {
+    const CHECK: Check = Check::new(
+        "admission",
+        Area::Containers,
+        "a drain or a notice keeps new pods out until it is lifted, over restarts of the agent, too",
+    );
+    let closed = &facts.agent.known()?.admission_closed_by;
+    if closed.contains(&ClosedBy::Drain) {
+        return Some(
+            CHECK.warning("the node is drained, and no pod starts").fix("winddown undrain"),
+        );
+    }
+    let notice = closed.contains(&ClosedBy::Notice);
+    notice.then(|| {
+        let title = "a notice says that the node goes away, and no pod starts";
+        CHECK
+            .warning(title)
+            .fix("winddown status    # says who gave it; it ends when they withdraw it")
     })
 }
 

@@ -109,6 +109,7 @@ fn row(
 fn none(status: &Status) -> String {
     match status.manifests.directory.as_str() {
         _ if status.pods_unknown => PODS_UNKNOWN.to_owned(),
+        _ if status.admission_closed => "no pods".to_owned(),
         "" => "no pods".to_owned(),
         directory => format!("no pods; put a pod's manifest into {directory} to run it"),
     }

@@ -4,7 +4,7 @@ use super::super::*;
 use super::Severity::{Info, Ok as Well, Problem, Warning};
 use super::check;
 use winddown_config::Mode;
-use winddown_control::api::{ContainerStatus, Decision, PodState, PodStatus};
+use winddown_control::api::{ClosedBy, ContainerStatus, Decision, PodState, PodStatus};
 
 #[test]
 fn what_is_wrong_with_containers_is_found() {
@@ -258,6 +258,21 @@ fn pods_that_cannot_start_are_named_with_the_cause() {
             "shop/imageless: container app: ImagePullBackOff: no such image",
         ]
     );
+}
+
+#[test]
+fn a_drained_node_and_one_that_was_given_notice_start_no_pod() {
+    let closed = |by: &[ClosedBy]| {
+        let mut facts = healthy();
+        known(&mut facts.agent).admission_closed_by = by.to_vec();
+        finding(&facts, "admission").map(|found| (found.severity, found.fix))
+    };
+    assert_eq!(closed(&[]), None);
+    assert_eq!(closed(&[ClosedBy::Startup, ClosedBy::Shutdown]), None, "it ends by itself");
+    let (severity, fix) = closed(&[ClosedBy::Notice, ClosedBy::Drain]).unwrap();
+    assert_eq!(severity, Warning);
+    assert!(fix[0].contains("winddown undrain"), "{fix:?}");
+    assert!(closed(&[ClosedBy::Notice]).unwrap().1[0].contains("winddown status"));
 }
 
 #[test]
