@@ -8,7 +8,9 @@
 mod api;
 mod clock;
 mod fault;
+mod feature;
 mod judge;
+mod peer;
 mod plan;
 mod record;
 mod seen;
@@ -29,6 +31,7 @@ use crate::scenario::TestResult;
 use crate::{Base, Flavour, Suite, base_or_skip};
 
 pub use fault::{Fault, Phase};
+pub use feature::Feature;
 pub use judge::Violation;
 pub use plan::{Runtime, Schedule, Strike};
 use stage::Stage;

@@ -19,8 +19,9 @@ logs=/var/log/pods-under-test
 log=$logs/$1 stop=$2
 # The path matters: the shell of busybox would take its own date, which counts seconds.
 say() { echo "$1 $(/bin/date +%s%N) $$" >>"$log"; }
+read_its_notice() { [ ! -e "$WINDDOWN_NOTICE" ] || say TOLD; }
 until_it_may() { while [ -e $logs/.hold ]; do sleep 0.05; done; }
-trap 'say TERM; kill $child $hog; sleep "$stop"; until_it_may; say EXIT; exit 0' TERM
+trap 'say TERM; kill $child $hog; sleep "$stop"; until_it_may; read_its_notice; say EXIT; exit 0' TERM
 [ "$3" != hog ] || trap 'dd if=/dev/zero bs=250M count=1 | sleep 3600 & hog=$!; kill $child' USR1
 [ "$3" != deaf ] || trap 'say TERM' TERM
 say START
@@ -69,6 +70,8 @@ pub enum Manner {
     NeverReady,
     /// It ends, and holds shutdowns where it may.
     Holding,
+    /// It ends, and stays on the node over a reboot where it may.
+    Staying,
 }
 
 /// What a pod wrote down. Times are nanoseconds since 1970, by the clock that node and host share.
@@ -78,6 +81,8 @@ pub struct PodLog {
     pub starts: Vec<(u64, u32)>,
     /// Each SIGTERM.
     pub terms: Vec<u64>,
+    /// Each end of its own accord at which there was an end notice.
+    pub told: Vec<u64>,
     /// Each exit of its own accord; a pod that was killed has fewer of these than of the others.
     pub exits: Vec<u64>,
 }
@@ -111,7 +116,7 @@ impl TestPod {
     pub fn command(&self) -> [String; 5] {
         let seconds = f64::from(self.stop_ms) / 1000.0;
         let manner = match self.manner {
-            Manner::Willing | Manner::NeverReady | Manner::Holding => "willing",
+            Manner::Willing | Manner::NeverReady | Manner::Holding | Manner::Staying => "willing",
             Manner::Deaf => "deaf",
             Manner::Stuck => "stuck",
             Manner::Hog => "hog",
@@ -157,6 +162,9 @@ impl TestPod {
         if self.manner == Manner::Holding {
             metadata["labels"] = serde_json::json!({ "winddown.dev/shutdown-guard": "true" });
         }
+        if self.manner == Manner::Staying {
+            metadata["annotations"] = serde_json::json!({ "winddown.dev/on-reboot": "restart" });
+        }
         serde_json::json!({
             "apiVersion": "v1",
             "kind": "Pod",
@@ -183,6 +191,7 @@ impl PodLog {
                     log.starts.push((at, pid));
                 }
                 "TERM" => log.terms.push(at),
+                "TOLD" => log.told.push(at),
                 "EXIT" => log.exits.push(at),
                 _ => {}
             }
@@ -251,8 +260,16 @@ mod tests {
 
     #[test]
     fn a_log_is_read_and_a_torn_line_is_passed_over() {
-        let log = PodLog::parse("START 5 17\nTERM 7 17\nSTART 9 18\nEXIT 10 18\nEXI");
-        assert_eq!(log, PodLog { starts: vec![(5, 17), (9, 18)], terms: vec![7], exits: vec![10] });
+        let log = PodLog::parse("START 5 17\nTERM 7 17\nTOLD 8 17\nSTART 9 18\nEXIT 10 18\nEXI");
+        assert_eq!(
+            log,
+            PodLog {
+                starts: vec![(5, 17), (9, 18)],
+                terms: vec![7],
+                told: vec![8],
+                exits: vec![10]
+            }
+        );
     }
 
     #[test]

@@ -2,15 +2,15 @@
 
 use std::sync::atomic::AtomicBool;
 
-use winddown_node_tests::chaos::{Outcome, run};
+use winddown_node_tests::chaos::{Feature, Outcome, Schedule, run};
 use winddown_node_tests::reboots::Chance;
 use winddown_node_tests::scenario::TestResult;
 
-/// Chosen so that every phase, every runtime, both releases of Debian and nearly every fault are there. A
+/// Chosen so that every phase, every runtime, both releases of Debian, all that is switched on and nearly every fault are there. A
 /// seed that failed is added. Those that take longest come first.
-const SEEDS: [u64; 14] = [
+const SEEDS: [u64; 15] = [
     41285, 41015, 41060, 41098, 41221, 41233, 41026, 41012, 41072, 41086, 41154, 41047, 41117,
-    41074,
+    41074, 90007,
 ];
 /// Other tests have the machine too.
 const AT_ONCE: usize = 4;
@@ -35,4 +35,12 @@ fn faults_at_random_times_violate_nothing() -> TestResult {
     run(test, &seeds, AT_ONCE, &AtomicBool::new(false), told)?;
     assert!(violated.is_empty(), "play one alone with `chaos --seed S`: {violated:?}");
     Ok(())
+}
+
+#[test]
+fn everything_that_can_be_switched_on_is_in_one_of_them() {
+    let schedules = SEEDS.map(Schedule::draw);
+    for feature in Feature::ALL {
+        assert!(schedules.iter().any(|schedule| schedule.is_on(feature)), "{feature}");
+    }
 }

@@ -95,9 +95,11 @@ fn tell(number: usize, outcome: &Outcome, journal: &str, logs: &Path) {
     let faults: Vec<String> =
         schedule.strikes.iter().map(|strike| strike.fault.to_string()).collect();
     let (seed, phase, faults) = (schedule.seed, schedule.phase, faults.join(", "));
+    let on: Vec<String> = schedule.features.iter().map(ToString::to_string).collect();
+    let on = if on.is_empty() { String::new() } else { format!(" [{}]", on.join("; ")) };
     let took = outcome.took.as_secs_f64();
     eprintln!(
-        "{number}: seed {seed}, {phase}, {} pods: {faults}: {took:.1} s",
+        "{number}: seed {seed}, {phase}, {} pods: {faults}{on}: {took:.1} s",
         schedule.pods.len()
     );
     if outcome.violations.is_empty() {

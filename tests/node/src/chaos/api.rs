@@ -16,9 +16,16 @@ pub(super) struct Api {
 }
 
 impl Api {
-    /// An API server that the node, which is on, reaches and has access to.
-    pub(super) async fn start(node: &Node) -> TestResult<Self> {
+    /// An API server that the node, which is on, reaches and has access to; `with_worker` it knows another node,
+    /// which never goes down.
+    pub(super) async fn start(node: &Node, with_worker: bool) -> TestResult<Self> {
         let server = ApiServer::start().await?;
+        if with_worker {
+            server.apply(serde_json::json!({
+                "apiVersion": "v1", "kind": "Node",
+                "metadata": {"name": "worker", "labels": {"role": "worker"}},
+            }))?;
+        }
         node.write(KUBECONFIG, server.kubeconfig(), 0o600)?;
         let bridge = Bridge::open(node, server.address()).await?;
         Ok(Self { server, bridge: RefCell::new(Some(bridge)) })

@@ -4,6 +4,7 @@ mod lock;
 mod order;
 mod pods;
 mod report;
+mod switched_on;
 #[cfg(test)]
 mod tests;
 
@@ -27,7 +28,7 @@ pub struct Violation {
 }
 
 /// All of them.
-const INVARIANTS: [Invariant; 10] = [
+const INVARIANTS: [Invariant; 13] = [
     ("order", order::groups_end_one_after_the_other),
     ("budget", order::the_budget_is_kept),
     ("grace", order::nobody_is_killed_before_the_grace),
@@ -38,6 +39,9 @@ const INVARIANTS: [Invariant; 10] = [
     ("lock kept", lock::the_lock_is_there_within_a_second),
     ("lock released", lock::the_lock_goes_with_the_last_pod),
     ("report", report::the_report_is_complete),
+    ("told", switched_on::pods_are_told),
+    ("called off", switched_on::a_notice_goes_when_it_is_called_off),
+    ("switched on", switched_on::what_is_switched_on_works),
 ];
 
 /// Every invariant that does not hold.

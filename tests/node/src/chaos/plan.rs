@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Fault, Phase};
+use super::{Fault, Feature, Phase};
 use crate::Suite;
 use crate::reboots::Chance;
 use crate::{Manner, TestPod};
@@ -57,6 +57,8 @@ pub struct Schedule {
     pub strikes: Vec<Strike>,
     /// Whether the node may come to rest between the faults and the power-off.
     pub rests: bool,
+    /// What is switched on.
+    pub features: Vec<Feature>,
 }
 
 // === impl Schedule ===
@@ -80,20 +82,20 @@ impl Schedule {
             (Runtime::Containerd, _) | (_, Phase::Eviction) => Suite::Bookworm,
             _ => chance.one_of([Suite::Bookworm, Suite::Trixie]),
         };
-        let mut pods = pods(chance, phase, runtime);
+        let pods = pods(chance, phase, runtime);
         let strikes = strikes(chance, (phase, runtime, suite));
         // A shutdown is its own rest, and pods that were never started have nothing to come to.
         let rests = matches!(phase, Phase::Idle | Phase::Shutdown) || !chance.one_in(4);
-        // Drawn last, so that a seed stands for the same faults as before there was this one.
-        if phase != Phase::Eviction && chance.one_in(4) {
-            pods.push(never_ready(runtime));
+        let features = Vec::new();
+        let mut schedule = Self { seed, phase, runtime, suite, pods, strikes, rests, features };
+        // Drawn last, so that a seed stands for the same faults as before there was one more.
+        for feature in Feature::ALL {
+            if feature.fits(&schedule) && chance.one_in(feature.rarity()) {
+                schedule.features.push(feature);
+                schedule.pods.extend(pod_of(feature).map(|pod| placed(pod, runtime)));
+            }
         }
-        // A later systemd would refuse the power-off.
-        if phase != Phase::Eviction && suite == Suite::Bookworm && chance.one_in(3) {
-            let pod = TestPod { manner: Manner::Holding, ..TestPod::new("holding", CRITICAL, 100) };
-            pods.push(placed(pod, runtime));
-        }
-        Self { seed, phase, runtime, suite, pods, strikes, rests }
+        schedule
     }
 
     /// The pod that comes to a full node and asks for `cpu`.
@@ -103,14 +105,10 @@ impl Schedule {
         placed(pod, self.runtime)
     }
 
-    /// Whether the pods start in order, the first group with one that is never ready.
-    pub(super) fn starts_in_order(&self) -> bool {
-        self.pods.iter().any(|pod| pod.manner == Manner::NeverReady)
-    }
-
-    /// Whether a pod holds shutdowns. That of the schedule does not ask.
-    pub(super) fn is_held(&self) -> bool {
-        self.pods.iter().any(|pod| pod.manner == Manner::Holding)
+    /// Whether this is switched on.
+    #[must_use]
+    pub fn is_on(&self, feature: Feature) -> bool {
+        self.features.contains(&feature)
     }
 
     /// Whether one of the faults is `fault`.
@@ -127,9 +125,15 @@ impl Schedule {
     }
 }
 
-fn never_ready(runtime: Runtime) -> TestPod {
-    let pod = TestPod { manner: Manner::NeverReady, ..TestPod::new("never-ready", CRITICAL, 100) };
-    placed(pod, runtime)
+/// The pod that abuses what is switched on, or needs it.
+fn pod_of(feature: Feature) -> Option<TestPod> {
+    let (manner, name) = match feature {
+        Feature::StartInOrder => (Manner::NeverReady, "never-ready"),
+        Feature::Guard => (Manner::Holding, "holding"),
+        Feature::RebootInPlace => (Manner::Staying, "staying"),
+        Feature::AfterNodes | Feature::InhibitorSocket | Feature::FarNotice => return None,
+    };
+    Some(TestPod { manner, ..TestPod::new(name, CRITICAL, 100) })
 }
 
 fn placed(pod: TestPod, runtime: Runtime) -> TestPod {
@@ -209,7 +213,7 @@ fn strikes(chance: &mut Chance, (phase, runtime, suite): (Phase, Runtime, Suite)
 mod tests {
     use std::collections::BTreeSet;
 
-    use super::{Runtime, Schedule};
+    use super::{Feature, Runtime, Schedule};
     use crate::Suite;
     use crate::chaos::{Fault, Phase};
 
@@ -244,13 +248,18 @@ mod tests {
     }
 
     #[test]
-    fn pods_start_in_order_or_hold_shutdowns_in_every_phase_but_that_of_eviction() {
-        for is_so in [Schedule::starts_in_order, Schedule::is_held] {
-            let drawn: BTreeSet<_> = many().filter(is_so).map(|s| (s.phase, s.runtime)).collect();
-            let runtimes = [Runtime::Process, Runtime::Cluster, Runtime::Containerd];
-            let phases = Phase::ALL.into_iter().filter(|phase| *phase != Phase::Eviction);
-            assert_eq!(drawn, phases.flat_map(|p| runtimes.map(|r| (p, r))).collect());
+    fn everything_is_switched_on_in_every_phase_and_runtime_that_it_fits() {
+        let fits = |schedule: &Schedule| Feature::ALL.map(|feature| feature.fits(schedule));
+        let (mut drawn, mut fitting) = (BTreeSet::new(), BTreeSet::new());
+        for schedule in many() {
+            let place = |feature| (feature, schedule.phase, schedule.runtime);
+            drawn.extend(schedule.features.iter().map(|feature| place(*feature)));
+            let all = Feature::ALL.into_iter().zip(fits(&schedule));
+            fitting.extend(all.filter(|(_, fits)| *fits).map(|(feature, _)| place(feature)));
         }
+        assert_eq!(drawn, fitting);
+        let all: BTreeSet<_> = drawn.into_iter().map(|(feature, _, _)| feature).collect();
+        assert_eq!(all, Feature::ALL.into());
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use super::strike::breakable;
-use super::{Fault, Runtime};
+use super::{Fault, Feature, Runtime};
 use crate::{PodLog, TestPod};
 
 /// Times are nanoseconds since 1970, by the clock that node and host share.
@@ -15,6 +15,12 @@ pub(super) type At = u64;
 #[derive(Debug, Clone)]
 pub(super) struct Record {
     pub(super) runtime: Runtime,
+    /// What was switched on.
+    pub(super) features: Vec<Feature>,
+    /// When the program with a lock was told that it is its turn.
+    pub(super) turns: Vec<At>,
+    /// End notices that pods had while the node was at rest.
+    pub(super) untimely: Vec<String>,
     /// The pods, with those that came later.
     pub(super) pods: Vec<TestPod>,
     /// What they wrote down.

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::witness::processes;
 use crate::scenario::{Scenario, TestResult};
-use crate::{Manner, PodLog, TestPod};
+use crate::{Manner, Node, PodLog, TestPod};
 
 /// What systemd says of each process that a unit leaves behind.
 pub(super) const REMAINS: &str = "remains running";
@@ -97,6 +97,22 @@ fn of<'a>(status: &'a Value, pod: &TestPod) -> Option<&'a Value> {
 /// Whether a static pod of this name belongs to the manifest of that one.
 pub(super) fn is_called(name: &str, manifest: &str) -> bool {
     name.strip_prefix(manifest) == Some("-winddown-node")
+}
+
+/// The pods that have an end notice and are not being ended: those read why the node ends.
+pub(super) fn end_notices(node: &Node) -> TestResult<Vec<String>> {
+    let all = node.host_path("/run/winddown/end-notices");
+    let mut told = Vec::new();
+    for pod in std::fs::read_dir(all).into_iter().flatten() {
+        let pod = pod?;
+        // It may go meanwhile.
+        let notice = std::fs::read(pod.path().join("notice.json")).unwrap_or_default();
+        let notice: Value = serde_json::from_slice(&notice).unwrap_or_default();
+        if notice["stopping"] == false {
+            told.push(pod.file_name().to_string_lossy().into_owned());
+        }
+    }
+    Ok(told)
 }
 
 /// The reports in a folder, the oldest first by the file system's own clock, which never jumped.

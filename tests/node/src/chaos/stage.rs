@@ -7,10 +7,12 @@ use serde_json::Value;
 use tokio::time::{Instant, sleep};
 
 use super::api::Api;
+use super::feature::FAR_OFF;
+use super::peer::Peer;
 use super::record::{Harm, Record};
 use super::strike::{NOTICE, OTHER_DELAY, Target, breakable, prepare};
 use super::witness::{LockWatch, PodWatch, now};
-use super::{Fault, Parts, Phase, Runtime, Schedule, seen};
+use super::{Fault, Feature, Parts, Phase, Runtime, Schedule, seen};
 use crate::installation::Installation;
 use crate::scenario::{SOON, Scenario, Setup, TestResult, logind_property};
 use crate::{Disk, Manner, Node, TestPod, install_pods};
@@ -41,6 +43,7 @@ pub(super) struct Stage<'a> {
     pub(super) scenario: Scenario,
     disk: Option<Disk>,
     api: Option<Api>,
+    peer: Option<Peer>,
     lock: LockWatch,
     pods: PodWatch,
     harms: RefCell<Vec<Harm>>,
@@ -48,6 +51,7 @@ pub(super) struct Stage<'a> {
     victims: Vec<String>,
     drained: Option<u64>,
     at_rest: Option<std::collections::BTreeMap<String, usize>>,
+    untimely: Vec<String>,
 }
 
 /// What a shutdown came to.
@@ -80,7 +84,7 @@ impl<'a> Stage<'a> {
             node.import_images().await?;
         }
         let api = match schedule.runtime {
-            Runtime::Cluster => Some(Api::start(&node).await?),
+            Runtime::Cluster => Some(Api::start(&node, schedule.is_on(Feature::AfterNodes)).await?),
             Runtime::Process | Runtime::Containerd => None,
         };
         let disk = has_disk.then(|| node.disk()).transpose()?;
@@ -91,12 +95,18 @@ impl<'a> Stage<'a> {
         install_pods(&node, &pods)?;
         let scenario = Scenario { node, pods };
         prepare(&scenario, &schedule.strikes, &parts.clock)?;
+        let on = |feature| schedule.is_on(feature);
+        if on(Feature::FarNotice) {
+            scenario.node.write(NOTICE, FAR_OFF, 0o644)?;
+        }
+        let peer = on(Feature::InhibitorSocket).then(|| Peer::start(&scenario.node));
         let lock = LockWatch::start(&scenario.node).await?;
         Ok(Self {
             schedule,
             scenario,
             disk,
             api,
+            peer,
             lock,
             pods: PodWatch::default(),
             harms: RefCell::default(),
@@ -104,6 +114,7 @@ impl<'a> Stage<'a> {
             victims: Vec::new(),
             drained: None,
             at_rest: None,
+            untimely: Vec::new(),
         })
     }
 
@@ -227,9 +238,10 @@ impl<'a> Stage<'a> {
         self.pods.add(&self.scenario.node, &self.scenario.pods)?;
         self.delay_is_kept().await?;
         self.asked.push(now());
-        let past_the_guard = self.schedule.is_held().then_some("--ignore-inhibitors");
-        let asked: Vec<&str> =
-            ["systemctl", "poweroff"].into_iter().chain(past_the_guard).collect();
+        let on = |feature| self.schedule.is_on(feature);
+        let way = if on(Feature::RebootInPlace) { "reboot" } else { "poweroff" };
+        let past_the_guard = on(Feature::Guard).then_some("--ignore-inhibitors");
+        let asked: Vec<&str> = ["systemctl", way].into_iter().chain(past_the_guard).collect();
         self.scenario.node.run(&asked).await?;
         Ok(())
     }
@@ -293,6 +305,7 @@ impl<'a> Stage<'a> {
         self.wait_until("every pod to be as it should", at_rest).await?;
         let pods = &self.scenario.pods;
         self.at_rest = Some(super::witness::processes(&self.scenario.node, pods));
+        self.untimely.extend(seen::end_notices(&self.scenario.node)?);
         Ok(())
     }
 
@@ -321,6 +334,9 @@ impl<'a> Stage<'a> {
         };
         Ok(Record {
             runtime: self.schedule.runtime,
+            features: self.schedule.features.clone(),
+            turns: self.peer.as_ref().map(Peer::turns).unwrap_or_default(),
+            untimely: self.untimely.clone(),
             pods: self.scenario.pods.clone(),
             logs: self.scenario.logs(),
             lives: self.pods.seen(),
@@ -342,12 +358,7 @@ impl<'a> Stage<'a> {
 /// Installs winddown in a node that is off. It does not start at boot.
 async fn install(node: &Node, schedule: &Schedule) -> TestResult {
     let mut more = format!("shutdownNotices:\n  file: {NOTICE}\n");
-    if schedule.starts_in_order() {
-        more.push_str("startGroupTimeout: 1s\n");
-    }
-    if schedule.is_held() {
-        more.push_str("shutdownGuard: [{namespace: default, timeout: 1h}]\n");
-    }
+    more.extend(schedule.features.iter().map(|feature| feature.config()));
     if schedule.runtime == Runtime::Cluster {
         more.push_str(&format!("mode: cluster\nkubeconfig: {KUBECONFIG}\n"));
     }
@@ -356,6 +367,7 @@ async fn install(node: &Node, schedule: &Schedule) -> TestResult {
         Runtime::Process | Runtime::Cluster => "process",
         Runtime::Containerd => "cri",
     };
-    let config = Setup { seconds: SECONDS, more, ..Setup::default() }.config(unit);
+    let seconds = Feature::seconds(&schedule.features);
+    let config = Setup { seconds, more, ..Setup::default() }.config(unit);
     Installation::of(unit, &config).await?.lay_into(node)
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use super::{Fault, Outcome, Phase, Runtime};
+use super::{Fault, Feature, Outcome, Phase, Runtime};
 use crate::Suite;
 
 /// The line before the table, where it stands in a document.
@@ -39,6 +39,11 @@ pub fn table(first: u64, outcomes: &[Outcome]) -> String {
         }
         text.push('\n');
     }
+    text.push_str("\n| switched on | schedules |\n|---|--:|\n");
+    for feature in Feature::ALL {
+        let cell = count_of(outcomes, |outcome| outcome.schedule.is_on(feature));
+        let _ = writeln!(text, "| {feature} | {cell} |");
+    }
     let mut kinds: BTreeMap<&str, Vec<u64>> = BTreeMap::new();
     for outcome in outcomes {
         for violation in &outcome.violations {
@@ -52,9 +57,14 @@ pub fn table(first: u64, outcomes: &[Outcome]) -> String {
     text
 }
 
-/// How many schedules had the fault in the phase, and how many of them violated something.
+/// How many schedules had the fault in the phase.
 fn cell(fault: Fault, phase: Phase, outcomes: &[Outcome]) -> String {
-    let had = |outcome: &&Outcome| outcome.schedule.phase == phase && outcome.schedule.has(fault);
+    count_of(outcomes, |outcome| outcome.schedule.phase == phase && outcome.schedule.has(fault))
+}
+
+/// How many schedules are such, and how many of them violated something.
+fn count_of(outcomes: &[Outcome], is: impl Fn(&Outcome) -> bool) -> String {
+    let had = |outcome: &&Outcome| is(outcome);
     let all = outcomes.iter().filter(had).count();
     let bad = outcomes.iter().filter(had).filter(|outcome| !outcome.violations.is_empty()).count();
     match (all, bad) {

@@ -93,7 +93,11 @@ fn reported(round: &Round, setup: &Setup, report: &Value) -> TestResult {
             continue;
         }
         let expected = match pod.manner {
-            Manner::Willing | Manner::Hog | Manner::NeverReady | Manner::Holding => "exited",
+            Manner::Willing
+            | Manner::Hog
+            | Manner::NeverReady
+            | Manner::Holding
+            | Manner::Staying => "exited",
             Manner::Deaf | Manner::Stuck => {
                 outcome = "forced";
                 "killed"
@@ -119,7 +123,12 @@ mod tests {
     fn a_group_that_is_asked_too_early_is_noticed() {
         let pods = vec![TestPod::new("low", 0, 0), TestPod::new("high", 1000, 0)];
         let round = Round { pods, fault: Fault::None, way: Way::Systemctl };
-        let log = |asked, gone| PodLog { starts: vec![], terms: vec![asked], exits: vec![gone] };
+        let log = |asked, gone| PodLog {
+            starts: vec![],
+            terms: vec![asked],
+            told: vec![],
+            exits: vec![gone],
+        };
         let logs = |high_asked| {
             [("low".to_owned(), log(1, 5)), ("high".to_owned(), log(high_asked, 9))].into()
         };

@@ -5,7 +5,10 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use winddown_node_tests::scenario::{GROUPS, SOON, Scenario, Setup, TestResult, seven_pods};
+use winddown_node_tests::typed::{Typed, enter};
 use winddown_node_tests::{Suite, TestPod, on_each_release};
+
+use crate::typed_pages::marked;
 
 on_each_release!(since 257, a_soft_reboot_ends_all_pods_in_order_and_they_come_back: announced);
 on_each_release!(since 257, a_soft_reboot_past_logind_ends_all_pods_in_order: past_logind);
@@ -54,13 +57,15 @@ async fn survives(test: &str, suite: Suite) -> TestResult {
     install_survivor(&scenario, &db)?;
     scenario.node.run(&["systemctl", "enable", "winddown"]).await?;
     scenario.start().await?;
-    let plan = scenario.text(&["plan", "shutdown"]).await?;
-    assert!(plan.contains("a soft-reboot these survive: default/db-"), "{plan}");
+    println!("{}", scenario.text(&["plan", "shutdown"]).await?);
+    let [before_it, reboot, after_it] = page()?;
+    enter(&mut scenario.node, &before_it).await?;
     let pid = scenario.logs()["db"].starts[0].1.to_string();
     // Its start in clock ticks since the boot of the kernel.
     let started = ["cut", "-d", " ", "-f", "22", &format!("/proc/{pid}/stat")];
     let before = scenario.node.run(&started).await?;
 
+    assert_eq!(reboot.line, "sudo systemctl soft-reboot");
     scenario.node.run(&["systemctl", "soft-reboot"]).await?;
     let again = async || scenario.logs()["web"].starts.len() == 2;
     let waited = scenario.node.wait_until("the other pod to be back", SOON * 2, again).await;
@@ -91,8 +96,8 @@ async fn survives(test: &str, suite: Suite) -> TestResult {
         (&report["nodeAction"], &report["outcome"]),
         (&"softReboot".into(), &"clean".into())
     );
+    enter(&mut scenario.node, &after_it).await?;
     let text = scenario.text(&["report"]).await?;
-    println!("{plan}\n{text}");
     assert!(text.contains("survived the soft-reboot"), "{text}");
     // What it says still gets into its log, in which no second is missing.
     let seconds = "cat /var/log/winddown/default_db*/clock/0.log | cut -d ' ' -f 4";
@@ -108,6 +113,15 @@ async fn survives(test: &str, suite: Suite) -> TestResult {
     let log = scenario.logs()["db"].clone();
     assert_eq!((log.starts.len(), log.terms.len(), log.exits.len()), (1, 1, 1), "{log:?}");
     Ok(())
+}
+
+/// What docs/reference/reboot.md shows, of this test's pod: before the reboot, the reboot, after it.
+fn page() -> TestResult<[Typed; 3]> {
+    let mut typed = marked("docs/reference/reboot.md", "reboot");
+    for line in typed.iter_mut().flat_map(|command| &mut command.shown) {
+        *line = line.replace("databases/db-edge-1", "default/db-winddown-node");
+    }
+    Ok(typed.try_into().map_err(|typed| format!("three commands: {typed:?}"))?)
 }
 
 #[tokio::test]

@@ -1,9 +1,8 @@
 //! Who is asked when, and by when all is over.
 
 use super::{SECOND, SLACK, Verdict, grace_of, group_of, period_of, seconds, within};
-use crate::chaos::Fault;
 use crate::chaos::record::{At, Record};
-use crate::chaos::stage::SECONDS;
+use crate::chaos::{Fault, Feature};
 use crate::{Manner, TestPod};
 
 /// What logind gives beyond the budget.
@@ -49,7 +48,8 @@ pub(super) fn the_budget_is_kept(record: &Record) -> Verdict {
     let ended = record.lives.iter().filter_map(|life| life.ended);
     let over = ended.chain(record.released()).max().unwrap_or(0);
     let took = over.saturating_sub(record.last_asked());
-    let budget = SECONDS.iter().map(|s| At::from(*s) * SECOND).sum::<At>() + RESERVE;
+    let seconds_of_groups = Feature::seconds(&record.features);
+    let budget = seconds_of_groups.iter().map(|s| At::from(*s) * SECOND).sum::<At>() + RESERVE;
     match took > budget {
         true => Err(format!("it took {} of {}", seconds(took), seconds(budget))),
         false => Ok(()),
@@ -74,7 +74,11 @@ pub(super) fn nobody_is_killed_before_the_grace(record: &Record) -> Verdict {
             Manner::Deaf => within(&log.terms, lived).next(),
             // One that stands still writes nothing down; it is asked no sooner than the first shutdown.
             Manner::Stuck => Some(first.max(lived.0)),
-            Manner::Willing | Manner::Hog | Manner::NeverReady | Manner::Holding => None,
+            Manner::Willing
+            | Manner::Hog
+            | Manner::NeverReady
+            | Manner::Holding
+            | Manner::Staying => None,
         };
         let Some(asked) = asked else { continue };
         let had = ended.saturating_sub(asked);

@@ -86,7 +86,10 @@ pub(super) fn a_drained_node_starts_nothing(record: &Record) -> Verdict {
 /// A pod that ends when asked is never killed.
 pub(super) fn who_can_end_alone_does(record: &Record) -> Verdict {
     let can = |pod: &&TestPod| {
-        matches!(pod.manner, Manner::Willing | Manner::NeverReady | Manner::Holding)
+        matches!(
+            pod.manner,
+            Manner::Willing | Manner::NeverReady | Manner::Holding | Manner::Staying
+        )
     };
     for pod in record.pods.iter().filter(can) {
         let log = &record.logs[&pod.name];

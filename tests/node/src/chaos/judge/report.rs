@@ -40,7 +40,9 @@ pub(super) fn the_report_is_complete(record: &Record) -> Verdict {
         }
         let end = said["end"].as_str().unwrap_or_default();
         let expected = match pod.manner {
-            Manner::Willing | Manner::NeverReady | Manner::Holding => end == "exited",
+            Manner::Willing | Manner::NeverReady | Manner::Holding | Manner::Staying => {
+                end == "exited"
+            }
             Manner::Deaf | Manner::Stuck => end == "killed",
             Manner::Hog => matches!(end, "exited" | "killed"),
         };
@@ -56,7 +58,7 @@ pub(super) fn the_report_is_complete(record: &Record) -> Verdict {
 }
 
 /// Whether the pod ran when the last shutdown was asked for.
-fn ran(record: &Record, pod: &TestPod) -> bool {
+pub(super) fn ran(record: &Record, pod: &TestPod) -> bool {
     let asked = record.last_asked();
     let log = &record.logs[&pod.name];
     let before = (0, asked);
@@ -70,7 +72,7 @@ fn ran(record: &Record, pod: &TestPod) -> bool {
     !was_ending && within(&log.exits, since).chain(within(&ended, since)).next().is_none()
 }
 
-fn of<'a>(report: &'a Value, pod: &TestPod) -> Option<&'a Value> {
+pub(super) fn of<'a>(report: &'a Value, pod: &TestPod) -> Option<&'a Value> {
     let is = |said: &&Value| said["name"].as_str().is_some_and(|name| is_called(name, &pod.name));
     all(report).find(is)
 }

@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::{SECOND, judge};
 use crate::chaos::record::{At, Harm, Life, Record};
-use crate::chaos::{Fault, Runtime};
+use crate::chaos::{Fault, Feature, Runtime};
 use crate::{Manner, PodLog, TestPod};
 
 /// When the shutdown is asked for.
@@ -24,6 +24,7 @@ fn well() -> Record {
     let log = |term, exits: &[At]| PodLog {
         starts: vec![(ASKED - 10 * SECOND, 7)],
         terms: vec![ms(term)],
+        told: exits.to_vec(),
         exits: exits.to_vec(),
     };
     let logs: BTreeMap<String, PodLog> = [
@@ -46,6 +47,9 @@ fn well() -> Record {
     });
     Record {
         runtime: Runtime::Process,
+        features: vec![],
+        turns: vec![],
+        untimely: vec![],
         at_rest: Some(pods.iter().map(|pod| (pod.name.clone(), 1)).collect()),
         pods,
         logs,
@@ -157,6 +161,7 @@ fn a_pod_that_is_started_again_is_noticed() {
     let again = |r: &mut Record| {
         log(r, "low").starts.push((ASKED - SECOND, 9));
         log(r, "low").exits.push(ASKED - 2 * SECOND);
+        log(r, "low").told.push(ASKED - 2 * SECOND);
     };
     assert_eq!(broken(again), ["once"]);
     // After a shutdown that came to nothing it has to be; then not beside itself.
@@ -238,4 +243,54 @@ fn a_report_may_be_missing_from_a_full_disk_if_the_agent_says_so() {
         r.excuses.push(ms(2940));
     };
     assert!(broken(said).is_empty());
+}
+
+#[test]
+fn a_pod_that_is_not_told_or_that_keeps_its_notice_is_noticed() {
+    assert_eq!(broken(|r| log(r, "low").told.clear()), ["told"]);
+    assert_eq!(broken(|r| r.untimely.push("uid".into())), ["called off"]);
+}
+
+/// As [`broken`], with this switched on.
+fn broken_with(feature: Feature, change: impl FnOnce(&mut Record)) -> Vec<&'static str> {
+    broken(|r| {
+        r.features = vec![feature];
+        change(r);
+    })
+}
+
+#[test]
+fn what_is_switched_on_and_does_nothing_is_noticed() {
+    let guard = |r: &mut Record| r.pods[2].manner = Manner::Holding;
+    assert_eq!(broken_with(Feature::Guard, guard), ["switched on"]);
+    let named = |r: &mut Record| {
+        guard(r);
+        r.reports[0]["warnings"] = json!(["default/high-winddown-node held shutdowns"]);
+    };
+    assert!(broken_with(Feature::Guard, named).is_empty());
+
+    let stays = |r: &mut Record| r.pods[2].manner = Manner::Staying;
+    assert_eq!(broken_with(Feature::RebootInPlace, stays), ["switched on"]);
+    let stayed = |r: &mut Record| {
+        stays(r);
+        r.reports[0]["groups"][2]["pods"][0]["stays"] = true.into();
+    };
+    assert!(broken_with(Feature::RebootInPlace, stayed).is_empty());
+
+    let wait = |outcome: &'static str| {
+        move |r: &mut Record| {
+            let what = "wait for the nodes that go down first";
+            r.reports[0]["work"] = json!([{"what": what, "outcome": outcome}]);
+        }
+    };
+    assert_eq!(broken_with(Feature::AfterNodes, |_| ()), ["switched on"]);
+    assert_eq!(broken_with(Feature::AfterNodes, wait("done")), ["switched on"]);
+    assert!(broken_with(Feature::AfterNodes, wait("timedOut")).is_empty());
+
+    assert_eq!(broken_with(Feature::InhibitorSocket, |_| ()), ["switched on"]);
+    assert_eq!(broken_with(Feature::InhibitorSocket, |r| r.turns = vec![ms(900)]), ["switched on"]);
+    assert!(broken_with(Feature::InhibitorSocket, |r| r.turns = vec![ms(5)]).is_empty());
+
+    let ended = |r: &mut Record| r.reports.insert(0, json!({"trigger": "notice"}));
+    assert_eq!(broken_with(Feature::FarNotice, ended), ["switched on"]);
 }

@@ -1,0 +1,70 @@
+//! A program of the node that delays shutdowns, and never lets its lock go.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::net::UnixStream;
+use tokio::task::JoinHandle;
+
+use super::feature::INHIBITORS;
+use super::record::At;
+use super::witness::now;
+use crate::Node;
+use crate::scenario::TestResult;
+
+const INHIBIT: &str = "{\"apiVersion\": \"winddown.dev/v1alpha1\", \"kind\": \"Inhibit\", \
+                       \"who\": \"keeper\", \"why\": \"never ends\", \"turn\": \"beforePods\"}\n";
+/// How soon it comes back to an agent that is gone.
+const AGAIN: Duration = Duration::from_millis(50);
+
+/// The program. Dropping it ends it.
+#[derive(Debug)]
+pub(super) struct Peer {
+    turns: Arc<Mutex<Vec<At>>>,
+    task: JoinHandle<()>,
+}
+
+// === impl Peer ===
+
+impl Peer {
+    /// Asks for a lock from now on, again and again where it is refused or lost.
+    pub(super) fn start(node: &Node) -> Self {
+        let socket = node.host_path(INHIBITORS);
+        let turns: Arc<Mutex<Vec<At>>> = Arc::default();
+        let told = Arc::clone(&turns);
+        let task = tokio::spawn(async move {
+            loop {
+                // That there is no agent, or that it says no, is part of the schedule.
+                let _ = hold(&socket, &told).await;
+                tokio::time::sleep(AGAIN).await;
+            }
+        });
+        Self { turns, task }
+    }
+
+    /// When it was told that it is its turn.
+    pub(super) fn turns(&self) -> Vec<At> {
+        self.turns.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+impl Drop for Peer {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+async fn hold(socket: &PathBuf, turns: &Mutex<Vec<At>>) -> TestResult {
+    let mut agent = BufReader::new(UnixStream::connect(socket).await?);
+    agent.write_all(INHIBIT.as_bytes()).await?;
+    let mut said = String::new();
+    while agent.read_line(&mut said).await? > 0 {
+        if said.contains("\"Turn\"") {
+            turns.lock().unwrap_or_else(PoisonError::into_inner).push(now());
+        }
+        said.clear();
+    }
+    Ok(())
+}
