@@ -14,6 +14,7 @@ mod down;
 mod emulated;
 mod guard;
 mod notice;
+mod power_supply;
 mod scheduled;
 mod socket;
 mod soft_reboot;
