@@ -13,7 +13,7 @@ use super::signals::{Ends, Reloads};
 use super::{ServiceNode, ServiceOptions, status_line, unit_stop};
 use winddown_config::Config;
 use winddown_control::AgentApi;
-use winddown_node::{Configured, ShutdownHandle, policy_of};
+use winddown_node::{Configuration, Configured, ShutdownHandle, policy_of};
 
 /// A login manager that has not been reached for this long counts as not available for now. The
 /// agent is then ready without the lock, says so, and goes on trying.
@@ -103,8 +103,8 @@ impl ControlLoop {
     fn take_over(&self, loaded: Loaded) {
         let old = self.configured.configuration();
         match loaded {
-            Err(error) => refused(&error),
-            Ok(Err(error)) => refused(&error),
+            Err(error) => self.keep(old, &error),
+            Ok(Err(error)) => self.keep(old, &error),
             Ok(Ok(mut new)) => {
                 for warning in &new.warnings {
                     tracing::warn!("reload: {warning}");
@@ -118,6 +118,7 @@ impl ControlLoop {
                         field = change.field,
                         "reload: this field stays as it was until `systemctl restart winddown`"
                     );
+                    new.warnings.push(at_restart(&change.field));
                 }
                 if changes.is_empty() {
                     tracing::info!("reload: nothing has changed");
@@ -129,9 +130,28 @@ impl ControlLoop {
             }
         }
     }
+
+    /// Goes on with the configuration that is in force, and has status say so.
+    fn keep(&self, mut configuration: Configuration, error: &(dyn std::error::Error + 'static)) {
+        let error = error_chain(error);
+        tracing::error!("reload: {error}; the configuration stays as it was");
+        configuration.warnings.retain(|warning| !warning.starts_with(KEPT));
+        configuration.warnings.push(format!("{KEPT}{error}"));
+        self.configured.replace(configuration);
+    }
 }
 
-fn refused(error: &(dyn std::error::Error + 'static)) {
-    let error = error_chain(error);
-    tracing::error!("reload: {error}; the configuration stays as it was");
+/// How the warning begins that status shows of a reload that failed.
+const KEPT: &str =
+    "the configuration was read again and is not valid, so the one before it is in force: ";
+
+fn at_restart(field: &str) -> String {
+    let then = match field {
+        // The units of a runtime differ, and a restart would leave its pods to the other.
+        "runtime" => {
+            "`winddown drain`, `winddown install --runtime …`, `systemctl restart winddown`, `winddown undrain`"
+        }
+        _ => "`systemctl restart winddown`",
+    };
+    format!("{field} was changed, which takes effect after {then}")
 }
