@@ -12,7 +12,8 @@ mod tests;
 /// How often the node is sampled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cadence {
-    /// While a quarter of what is left above each threshold lasts as long, however fast it goes.
+    /// While a quarter of what is left above each threshold lasts as long, however fast it goes. At
+    /// least `calm`.
     pub far: Duration,
     /// While nothing is near a threshold.
     pub calm: Duration,
@@ -76,8 +77,12 @@ impl Cadence {
             // Its share of waits counts from one sample to the next.
             next.min(self.calm)
         });
-        let most = if waited < self.near { waited.saturating_mul(2) } else { self.far };
+        let most = if waited < self.near { waited.saturating_mul(2) } else { self.longest() };
         soonest.into_iter().chain(pressed).min().unwrap_or(self.calm).min(most)
+    }
+
+    fn longest(&self) -> Duration {
+        self.far.max(self.calm)
     }
 
     fn for_one(
@@ -97,9 +102,9 @@ impl Cadence {
             (Ok(left), Ok(fallen)) if fallen > 0 => {
                 let apart = between(before, now).unwrap_or(apart);
                 let quarter = apart.as_nanos().saturating_mul(left) / fallen / 4;
-                u64::try_from(quarter).map_or(self.far, Duration::from_nanos)
+                u64::try_from(quarter).map_or(self.longest(), Duration::from_nanos)
             }
-            _ => self.far,
+            _ => self.longest(),
         };
         // Memory can be gone within a second; disks and tasks are sampled as they fall.
         let is_near = left < (now.capacity / 20).min(limit.max(1) / 2);
@@ -108,7 +113,7 @@ impl Cadence {
             _ => Duration::from_millis(
                 left.unsigned_abs().saturating_mul(250) / fastest_use(resource),
             )
-            .clamp(self.calm, self.far),
+            .clamp(self.calm, self.longest()),
         };
         let fastest = if resource == Resource::Memory { self.memory } else { self.fastest };
         paced.min(standing).max(fastest)

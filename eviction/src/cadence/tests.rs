@@ -45,6 +45,15 @@ fn a_calm_node_is_looked_at_every_one_to_three_seconds_as_a_quarter_of_what_is_l
 }
 
 #[test]
+fn a_calm_wait_that_is_longer_than_the_far_one_holds() {
+    let hour = Duration::from_secs(3600);
+    let cadence = Cadence { calm: hour, ..Cadence::default() };
+    let plenty = left(15_000 * MI);
+    let second = Duration::from_secs(1);
+    assert_eq!(cadence.next(&policy(), &plenty, &plenty, second, second), hour);
+}
+
+#[test]
 fn what_falls_fast_is_looked_at_before_it_gets_there() {
     // 1100 MiB are left and 500 go in a second.
     assert_eq!(after(1700, 1200, 1000), 550);
