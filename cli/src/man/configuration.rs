@@ -10,8 +10,8 @@ use winddown_config::{API_VERSION, KIND};
 const DESCRIPTION: &str = "\
 The agent reads one YAML file, `/etc/winddown/config.yaml` unless it is told otherwise. It is read \
 strictly: a field that is not known, a value that is out of range or two fields that contradict each \
-other are errors, and all of them are reported together with line and column. Every field may be left \
-out.
+other are errors, and all of them are reported together with line and column. All fields but `apiVersion` \
+and `kind` are optional.
 
 `winddown config check` tests a file, `winddown config show` prints what is in effect, `winddown config \
 default` prints a commented file to start from, `winddown config schema` a JSON schema for editors. \

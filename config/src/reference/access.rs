@@ -21,16 +21,16 @@ pub(super) fn section() -> Section {
         Top::new("containerLogMaxFiles", |c| &mut c.container_log_max_files, Kind::integer(2, 1000))
             .doc("How many log files of a container are kept, the current one included."),
         Top::new("stateDirectory", |c| &mut c.state_directory, Kind::PATH).doc(
-            "What has to survive a restart: which processes belong to which pod, reports of past \
-             shutdowns.",
+            "The directory for what has to survive a restart: which processes belong to which \
+             pod, and reports of past shutdowns.",
         ),
         Top::new("controlSocket", |c| &mut c.control_socket, Kind::PATH)
-            .doc("The socket the commands talk to. Root may do everything.")
+            .doc("The socket that commands connect to. Root may do everything.")
             .check(socket),
         Top::new("controlSocketGroup", |c| &mut c.control_socket_group, GROUP)
             .doc(
-                "A group that has to exist, and whose members may do everything as well. Unset, or \
-                 with group 0: only root may, mode 0600.",
+                "An existing group whose members may do everything as well. Unset, or with group \
+                 0: only root may, mode 0600.",
             )
             .check(group)
             .example("winddown"),

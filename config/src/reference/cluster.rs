@@ -35,18 +35,18 @@ pub(super) fn section() -> Section {
             )
             .example("/etc/winddown/bootstrap-kubeconfig"),
         Top::new("registerNode", |c| &mut c.cluster.register_node, Kind::Flag)
-            .doc("Make the Node object of this machine at the start."),
+            .doc("Create this machine's Node object when the agent starts."),
         Top::new("recreateNode", |c| &mut c.cluster.recreate_node, Kind::Flag)
-            .doc("Make it again when it is deleted while the agent runs."),
+            .doc("Create the Node object again when it is deleted while the agent runs."),
         Top::new(
             "registerWithTaints",
             |c| &mut c.cluster.register_with_taints,
             Kind::list::<NodeTaint>(),
         )
-        .doc("Taints that the node gets when its object is made.")
+        .doc("Taints that the Node object is created with.")
         .example("- key: example.com/edge\n  value: here\n  effect: NoSchedule"),
         Top::new("providerID", |c| &mut c.cluster.provider_id, Kind::ANY_TEXT)
-            .doc("What the cloud calls the machine; set when the object is made.")
+            .doc("The cloud's identifier of the machine, set when the Node object is created.")
             .example("example://machine-1"),
         Top::new("nodeIP", |c| &mut c.cluster.node_ips, Kind::Address("IP address"))
             .doc(
@@ -78,14 +78,14 @@ pub(super) fn section() -> Section {
             |c| &mut c.cluster.node_lease_duration,
             Kind::seconds(4, 86_400),
         )
-        .doc("How long the cluster waits for a sign of life.")
+        .doc("How long the cluster waits for the node's next heartbeat.")
         .zero_is_unset_for_kubelets(),
         Top::new(
             "nodeStatusReportFrequency",
             |c| &mut c.cluster.node_status_report_frequency,
             Kind::INTERVAL,
         )
-        .doc("How often a status that has not changed is written all the same.")
+        .doc("How often the status is written although it has not changed.")
         .zero_is_unset(),
         Top::new("cordonOnShutdown", |c| &mut c.cluster.cordon_on_shutdown, Kind::Flag).doc(
             "Make the node unschedulable when it goes down, and beside a kubelet taint it as well. Both \
@@ -118,19 +118,19 @@ pub(super) fn section() -> Section {
              2000001001 is the control plane; where they are priorities, it is the highest group.",
         ),
         Top::new("endedPods", |c| &mut c.cluster.ended_pods, ENDED_PODS).doc(
-            "What becomes of the API objects of pods that this node has ended (shutdown, drain, \
-             eviction, preemption): `keep`; `delete`, after the next boot; or `ttl` and how long after \
-             they ended, 1s to 720h (`ttl 24h`).",
+            "What happens to the API objects of pods that this node has ended (shutdown, drain, \
+             eviction, preemption): `keep`; `delete`, after the next boot; or `ttl` and how long \
+             after they ended, 1s to 720h (`ttl 24h`).",
         ),
         Top::choice("orphanedPods", |c| &mut c.cluster.orphaned_pods).doc(
-            "What becomes of pods that run when the agent starts and that the API server does not \
-             have: `stop` (with their grace), `adopt` (they run on), or `report` (the same, and each is \
-             named in the log).",
+            "What happens to pods that run when the agent starts but are unknown to the API \
+             server: `stop` (with their grace), `adopt` (they run on), or `report` (the same, and \
+             each is named in the log).",
         ),
         Top::new("nodeApiAddress", |c| &mut c.cluster.node_api_address, Kind::Address("IP and port"))
             .doc(
-                "Where the API server asks this node for logs and the like; the port is usually 10250. With \
-                 `mode: cluster`. Unset: disabled.",
+                "The address at which the API server asks this node for logs and the like; the \
+                 port is usually 10250. With `mode: cluster`. Unset: disabled.",
             )
             .example("0.0.0.0:10250"),
         Top::new("clientCAFile", |c| &mut c.cluster.client_ca_file, FILE)

@@ -85,16 +85,16 @@ pub(super) fn section() -> Section {
             Kind::object::<PressureRule>(),
         )
         .doc(
-            "End a pod as soon as tasks lose time waiting for memory, before any threshold is met. All \
-             of it has to hold: the share of the last 10 s in which some or all tasks waited, that it \
-             does not fall, and that less memory than `below` is available. Then no other pod is ended \
-             for `coolDown`. Off unless it is here.",
+            "End a pod as soon as tasks lose time waiting for memory, before any threshold is \
+             met. All of it has to hold: the share of the last 10 s in which some or all tasks \
+             waited, that it does not fall, and that less memory than `below` is available. After \
+             that no other pod is ended for `coolDown`. Off unless set.",
         ),
         Top::new("evictionMemoryTie", |c| &mut c.eviction.memory_tie, Kind::Size { least: "4Ki" })
             .doc(
-                "Pods of one priority whose memory beyond the request differs by less, rounded down to \
-                 multiples of this, are alike, and the one that grows faster ends first. Off unless it \
-                 is here: then the larger one ends first, to the byte, as with the kubelet.",
+                "Pods of one priority whose memory beyond the request differs by less, rounded \
+                 down to multiples of this, are alike, and the one that grows faster ends first. \
+                 Unset: the larger one ends first, to the byte, as with the kubelet.",
             )
             .example("16Mi"),
         Top::choice("evictStaticPods", |c| &mut c.eviction.static_pods).doc(
@@ -103,7 +103,8 @@ pub(super) fn section() -> Section {
              back when the pressure is over.",
         ),
         Top::new("evictionShadow", |c| &mut c.eviction.shadow, Kind::Flag).doc(
-            "Decide and record only: no pod is ended, nothing is given back, no condition is reported.",
+            "Decide and record only: no pod is ended, nothing is reclaimed, no condition is \
+             reported.",
         ),
         Top::new(
             "imageMinimumGCAge",

@@ -28,10 +28,10 @@ const NAME: Kind = Kind::Text { pattern: "^[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?$
 pub(super) fn section() -> Section {
     let rows = vec![
         Top::choice("mode", |c| &mut c.mode).doc(
-            "Who says which pods run here. `standalone`: the manifests directory alone. `cluster`: an \
-             API server as well; this agent registers the machine as a node and runs the pods that are \
-             bound to it. `companion`: a kubelet runs the pods, and this agent ends them when the node \
-             goes down.",
+            "Where this node's pods come from. `standalone`: the manifests directory alone. \
+             `cluster`: an API server as well; the agent registers the machine as a node and runs \
+             the pods that are bound to it. `companion`: a kubelet runs the pods, and the agent \
+             ends them when the node goes down.",
         ),
         Top::choice("runtime", |c| &mut c.runtime).doc(
             "What runs the containers: `process` (supervised processes on this host, no images), `cri` \
@@ -44,7 +44,7 @@ pub(super) fn section() -> Section {
             .check(endpoint),
         Top::new("nodeName", |c| &mut c.node_name, NAME)
             .doc(
-                "The node's name. It ends the name of every pod that comes from a manifest. Unset: \
+                "The node's name, with which the name of every pod from a manifest ends. Unset: \
                  the host name in lower case.",
             )
             .check(node_name)
@@ -55,8 +55,8 @@ pub(super) fn section() -> Section {
             .live(),
         Top::new("systemReserved", |c| &mut c.system_reserved, RESERVED)
             .doc(
-                "What is kept from the pods for the system: cpu, memory, ephemeral-storage, pid. Unset: \
-                 nothing.",
+                "Resources that are reserved for the system: cpu, memory, ephemeral-storage, pid. \
+                 Unset: none.",
             )
             .check(reserved)
             .example("cpu: 200m\nmemory: 256Mi")
@@ -85,17 +85,17 @@ pub(super) fn section() -> Section {
             .live(),
         Top::new("allowedUnsafeSysctls", |c| &mut c.allowed_unsafe_sysctls, SYSCTLS)
             .doc(
-                "Kernel parameters that pods may set beside the safe ones, each for itself alone: names, or \
-                 beginnings with `*` behind them. With `runtime: cri`.",
+                "Kernel parameters that pods may set for themselves in addition to the safe ones: \
+                 names, or prefixes followed by `*`. Only with `runtime: cri`.",
             )
             .check(sysctl)
             .example("[net.core.somaxconn, 'kernel.msg*']")
             .live(),
         Top::choice("preemptionStrategy", |c| &mut c.preemption_strategy)
             .doc(
-                "How the pods are chosen that end so that a critical pod fits. `distance` chooses as \
-                 the kubelet does. `minimal` ends the least important pods, and as few as there can \
-                 be.",
+                "How the agent chooses which pods to end so that a critical pod fits. `distance` \
+                 chooses as the kubelet does. `minimal` ends the least important pods, and as few \
+                 as possible.",
             )
             .live(),
         Top::new(
@@ -103,7 +103,7 @@ pub(super) fn section() -> Section {
             |c| &mut c.node_status_update_frequency,
             Kind::INTERVAL,
         )
-        .doc("How often the node's status is looked at where there is an API server.")
+        .doc("How often the node's status is checked for changes where there is an API server.")
         .zero_is_unset()
         .live(),
     ];

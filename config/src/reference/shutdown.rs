@@ -94,12 +94,12 @@ pub(super) fn section() -> Section {
              at most.",
         ),
         Top::new("shutdownNotices", |c| &mut c.notices, Kind::object::<NoticesConfig>()).doc(
-            "Who may give notice that this node ends at a certain time, beside the login manager and \
-             an operator (`winddown drain --deadline`). The pods are then ended in the same order, in \
+            "Who may announce when this node goes away, apart from the login manager and an operator \
+             (`winddown drain --deadline`). The pods are then ended in the same order, in \
              the time that the notice leaves.",
         ),
         Top::new("reportsKept", |c| &mut c.reports_kept, Kind::integer(1, 1000))
-            .doc("Of how many shutdowns the report is kept."),
+            .doc("How many shutdown reports are kept."),
         Top::new("shutdownGuard", |c| &mut c.shutdown_guard, Kind::list::<GuardedNamespace>())
             .doc(
                 "Namespaces whose pods may hold shutdowns: while one runs with the label \
