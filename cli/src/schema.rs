@@ -4,6 +4,7 @@
 //! be forgotten. Fields beside those that are named are allowed: a later version may add some.
 
 mod lines;
+mod socket;
 
 use clap::ValueEnum;
 use schemars::generate::SchemaSettings;
@@ -48,6 +49,7 @@ pub fn of(name: SchemaName) -> Value {
         SchemaName::Kill => made::<api::Envelope<api::KillAnswer>>(name),
         SchemaName::Release => made::<api::Envelope<api::ReleaseAnswer>>(name),
         SchemaName::EndNotice => made::<winddown_shared::EndNotice>(name),
+        SchemaName::ShutdownSocket => socket::lines(),
         SchemaName::Version => made::<api::Envelope<api::VersionAnswer>>(name),
     }
 }

@@ -144,7 +144,7 @@ fn line(name: SchemaName, title: &str, required: &[&str], properties: &Value) ->
     schema
 }
 
-fn object(description: &str, required: &[&str], properties: &Value) -> Value {
+pub(super) fn object(description: &str, required: &[&str], properties: &Value) -> Value {
     json!({
         "description": description,
         "type": "object",
@@ -157,7 +157,7 @@ fn echoed() -> Value {
     json!({"description": "The case's own `id`, whatever it is; absent when it has none."})
 }
 
-fn field(kind: &str, description: &str) -> Value {
+pub(super) fn field(kind: &str, description: &str) -> Value {
     json!({"type": kind, "description": description})
 }
 

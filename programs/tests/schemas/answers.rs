@@ -1,5 +1,7 @@
 //! An agent that has something to say about everything that there is a schema of.
 
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::os::unix::net::UnixStream;
 use std::process::Command;
 use std::time::Duration;
 
@@ -11,7 +13,8 @@ use crate::agent::{Bed, LIMIT, manifest};
 const CONFIG: &str = "shutdownGracePeriod: 20s\nstartGroupTimeout: 5s\n\
                       shutdownGuard: [{namespace: default, timeout: 1h}]\nrebootInPlace: [{namespace: default}]\nevictionShadow: true\n\
                       evictionHard: {memory.available: 1Ki, nodefs.available: 99.9999%}\n\
-                      shutdownNotices: {file: /run/winddown/notice}\n";
+                      shutdownNotices: {file: /run/winddown/notice}\n\
+                      inhibitorSocket: /run/winddown/inhibitors.sock\n";
 
 const KEEPS: &str = "lifecycle: {preStop: {exec: {command: [sh, -c, \
     'cp $WINDDOWN_NOTICE ${WINDDOWN_NOTICE%/*}/../../told-of-$WINDDOWN_REASON']}}}";
@@ -21,6 +24,33 @@ pub(crate) fn end_notice(bed: &Bed, reason: &str) -> Vec<Value> {
     let path = bed.root().join("run/winddown").join(format!("told-of-{reason}"));
     let text = std::fs::read_to_string(path).expect("a pod kept it");
     vec![serde_json::from_str(&text).expect("JSON")]
+}
+
+/// Every line that examples/shutdown-socket shows, and what the agent says on its own socket.
+pub(crate) fn socket_lines(bed: &Bed) -> Vec<Value> {
+    let page = include_str!("../../../examples/shutdown-socket/README.md");
+    let json = page.split("```json\n").skip(1).filter_map(|rest| rest.split("```").next());
+    let of = |text: &str| -> Vec<Value> {
+        let lines = serde_json::Deserializer::from_str(text).into_iter();
+        lines.collect::<Result<_, _>>().expect("JSON")
+    };
+    let mut lines: Vec<Value> = json.flat_map(of).collect();
+    let wanted = r#"{"apiVersion":"winddown.dev/v1alpha1","kind":"Inhibit","who":"queue","turn":"beforePods"}"#;
+    let watch = r#"{"apiVersion":"winddown.dev/v1alpha1","kind":"Watch"}"#;
+    let broken = r#"{"apiVersion":"winddown.dev/v1alpha1","kind":"Inhibit","who":""}"#;
+    lines.extend([wanted, watch].into_iter().flat_map(of));
+    // The lock is held while the rest is asked.
+    let mut open = Vec::new();
+    for asked in [wanted, watch, broken] {
+        let socket = bed.root().join("run/winddown/inhibitors.sock");
+        let mut socket = BufReader::new(UnixStream::connect(socket).expect("the socket is there"));
+        writeln!(socket.get_mut(), "{asked}").expect("written");
+        let mut said = String::new();
+        socket.read_line(&mut said).expect("an answer");
+        lines.extend(of(&said));
+        open.push(socket);
+    }
+    lines
 }
 
 /// What a command prints, one JSON value after the other.
