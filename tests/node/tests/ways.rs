@@ -16,6 +16,6 @@ mod guard;
 mod notice;
 mod power_supply;
 mod scheduled;
-mod socket;
+pub(crate) mod socket;
 mod soft_reboot;
 mod start;

@@ -2,10 +2,11 @@
 
 use serde_json::{Value, json};
 use winddown_node_tests::scenario::{SOON, Setup, TestResult};
-use winddown_node_tests::{Suite, TestPod, on_each_release, read_pod_log};
+use winddown_node_tests::{Manner, Node, Suite, TestPod, on_each_release, read_pod_log};
 
 use crate::cluster::bed::{Bed, is, setup};
 use crate::cluster::power_off::DOWN;
+use crate::ways::socket::{Program, SOCKET};
 
 on_each_release!(since 257, a_pod_that_may_stay_starts_again_after_a_reboot_under_its_uid: reboots);
 
@@ -55,4 +56,76 @@ async fn reboots(test: &str, suite: Suite) -> TestResult {
     assert_eq!(bed.scenario.logs()["web"].starts.len(), 1);
     println!("{}", bed.scenario.text(&["report"]).await?);
     Ok(())
+}
+
+/// systemd 252, on the node with containerd, does not say that it reboots; a program in place of logind does.
+#[tokio::test]
+async fn a_container_that_may_stay_has_its_uid_and_its_volume_again_after_a_reboot() -> TestResult {
+    let test = "a_container_that_may_stay_has_its_uid_and_its_volume_again_after_a_reboot";
+    let staying = TestPod { manner: Manner::Staying, ..TestPod::new("staying", 0, 100) };
+    let pods = vec![staying.in_container(), TestPod::new("going", 0, 100).in_container()];
+    let Some(mut bed) = Bed::joined_with_containerd(test, pods.clone()).await? else {
+        return Ok(());
+    };
+    let more = format!("rebootInPlace: [{{namespace: default}}]\nshutdownSocket: {SOCKET}");
+    let add = format!("echo '{more}' >>/etc/winddown/config.yaml");
+    bed.scenario.node.run(&["sh", "-c", &add]).await?;
+    let program = Program::on(&bed.scenario.node).await?;
+    bed.scenario.node.run(&["systemctl", "restart", "winddown"]).await?;
+    program.has_given(&bed.scenario.node, 1).await?;
+    for pod in &pods {
+        bed.bind_as(pod, |object| keep_starts(pod, object))?;
+    }
+    bed.pods_run(&pods).await?;
+    let uid = bed.pod("staying")?["metadata"]["uid"].clone();
+    assert_eq!(starts(&bed.scenario.node, "staying").await?, "1");
+
+    program.announce_reboot();
+    program.has_given(&bed.scenario.node, 0).await?;
+    assert_eq!(bed.pod("going")?["status"]["phase"], "Failed");
+    assert_eq!(bed.pod("staying")?["status"]["phase"], "Running");
+    // It asks logind, which is masked, and then systemd; the machine's end may reach the command itself.
+    let _ = bed.scenario.node.exec(&["systemctl", "reboot"], SOON).await?;
+    bed.scenario.node.wait_off(DOWN).await?;
+
+    bed.scenario.node.start().await?;
+    let program = Program::on(&bed.scenario.node).await?;
+    bed.scenario.node.run(&["systemctl", "start", "winddown"]).await?;
+    bed.connect().await?;
+    let again = async || bed.scenario.logs()["staying"].starts.len() == 2;
+    bed.scenario.node.wait_until("the pod to start again", SOON * 2, again).await?;
+    program.has_given(&bed.scenario.node, 1).await?;
+    let heard = bed.server.within(SOON * 2, "the pod to be ready", |all| {
+        is(&*all.get("pods/default/staying")?, "Ready", "True").then_some(())
+    });
+    heard.await?;
+    assert_eq!(bed.pod("staying")?["metadata"]["uid"], uid, "it is the same pod");
+    assert_eq!(starts(&bed.scenario.node, "staying").await?, "2", "its volume has what it wrote");
+    assert_eq!(bed.scenario.logs()["going"].starts.len(), 1);
+    Ok(())
+}
+
+/// Gives the pod a volume in which each start leaves a line.
+fn keep_starts(pod: &TestPod, object: &mut Value) {
+    let notes = format!("echo start >>/data/{}; exec \"$@\"", pod.name);
+    let mut command = ["/bin/sh", "-c", &notes, "sh"].map(str::to_owned).to_vec();
+    command.extend(pod.command());
+    let spec = &mut object["spec"];
+    spec["containers"][0]["command"] = json!(command);
+    let lists = [
+        ("/containers/0/volumeMounts", json!({"name": "data", "mountPath": "/data"})),
+        ("/volumes", json!({"name": "data", "emptyDir": {}})),
+    ];
+    for (list, one) in lists {
+        spec.pointer_mut(list)
+            .and_then(Value::as_array_mut)
+            .into_iter()
+            .for_each(|l| l.push(one.clone()));
+    }
+}
+
+/// How many starts the pod's volume knows.
+async fn starts(node: &Node, pod: &str) -> TestResult<String> {
+    let count = format!("find /var/lib/winddown -name {pod} -type f -exec cat {{}} + | wc -l");
+    Ok(node.run(&["sh", "-c", &count]).await?.trim().to_owned())
 }

@@ -6,18 +6,43 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::watch;
+use winddown_node_tests::Node;
 use winddown_node_tests::scenario::{SOON, Scenario, Setup, TestResult, seven_pods};
 
-const SOCKET: &str = "/run/node-agent/shutdown.sock";
+/// Where the program is in the node.
+pub(crate) const SOCKET: &str = "/run/node-agent/shutdown.sock";
 
 /// What the program says, and how many locks it has handed out that are still held.
 #[derive(Clone)]
-struct Program {
+pub(crate) struct Program {
     said: watch::Sender<Value>,
     held: watch::Sender<usize>,
 }
 
 impl Program {
+    /// In place of logind, which is masked.
+    pub(crate) async fn on(node: &Node) -> TestResult<Self> {
+        node.run(&["systemctl", "mask", "--now", "systemd-logind.service"]).await?;
+        node.run(&["mkdir", "/run/node-agent"]).await?;
+        Ok(Self::serve(UnixListener::bind(node.host_path(SOCKET))?))
+    }
+
+    /// Waits until so many locks are held.
+    pub(crate) async fn has_given(&self, node: &Node, locks: usize) -> TestResult {
+        let is = async || *self.held.borrow() == locks;
+        node.wait_until(&format!("{locks} locks to be held"), SOON, is).await?;
+        Ok(())
+    }
+
+    /// Says that the node reboots.
+    pub(crate) fn announce_reboot(&self) {
+        self.said.send_modify(|said| {
+            said["preparing"] = json!(true);
+            said["type"] = json!("reboot");
+            said["message"] = json!("a new image");
+        });
+    }
+
     fn serve(listener: UnixListener) -> Self {
         let said = json!({
             "apiVersion": "winddown.dev/v1alpha1", "kind": "Shutdown", "preparing": false, "delaySeconds": 60,
@@ -101,23 +126,16 @@ async fn without_logind_the_pods_end_in_order_when_a_program_of_the_node_says_so
         return Ok(());
     };
     let node = &scenario.node;
-    node.run(&["systemctl", "mask", "--now", "systemd-logind.service"]).await?;
-    node.run(&["mkdir", "/run/node-agent"]).await?;
-    let program = Program::serve(UnixListener::bind(node.host_path(SOCKET))?);
+    let program = Program::on(node).await?;
     node.run(&["systemctl", "start", "winddown"]).await?;
     scenario.wait_started(scenario.pods.len()).await?;
-    let is = async |locks: usize| *program.held.borrow() == locks;
-    node.wait_until("the lock to be taken", SOON, async || is(1).await).await?;
+    program.has_given(node, 1).await?;
     let doctor = node.exec(&["winddown", "doctor"], SOON).await?.stdout;
     assert!(doctor.contains("a program of this node announces shutdowns, not logind"), "{doctor}");
     assert!(doctor.contains("the shutdown lock is held"), "{doctor}");
 
-    program.said.send_modify(|said| {
-        said["preparing"] = json!(true);
-        said["type"] = json!("reboot");
-        said["message"] = json!("a new image");
-    });
-    node.wait_until("the lock to be given back", SOON, async || is(0).await).await?;
+    program.announce_reboot();
+    program.has_given(node, 0).await?;
     scenario.assert_ended_in_order()?;
     let text = scenario.text(&["report"]).await?;
     for said in ["Clean shutdown", "reboot", "a new image"] {
