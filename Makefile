@@ -29,7 +29,7 @@ PROFILE := dist
 BENCH = $(or $(CARGO_TARGET_DIR),target)/dist/winddown-bench
 
 .DEFAULT_GOAL := help
-.PHONY: help build manual demo demo-node test test-all took reboots chaos platforms pod-fields conformance beside-kubelet bench bench-cri fuzz mutants calm pressure earlyoom packages cross checksums pictures crates lint fmt node-base clean-cache
+.PHONY: help build manual demo demo-node test test-all took reboots chaos platforms pod-fields conformance beside-kubelet bench bench-cri fuzz mutants calm pressure beside-oom-killers packages cross checksums pictures crates lint fmt node-base clean-cache
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -142,10 +142,10 @@ pressure: ## Let a memory hog loose N times (10): the right pod gets SIGTERM wit
 		WINDDOWN_PROGRAMS=$(abspath $(TARGET))/dist \
 		$(CARGO) test --quiet --package winddown-node-tests --test pressure a_memory_hog -- --nocapture
 
-earlyoom: ## The same hog with earlyoom in winddown's place, N times (10), to compare (needs root)
+beside-oom-killers: ## Write the table of docs/explanation/comparison.md: winddown, earlyoom, nohang, systemd-oomd (root)
 	@tests/node/packages.sh test
-	@earlyoom=$$(tests/node/packages.sh earlyoom) && $(CARGO) run --quiet \
-		--package winddown-node-tests --bin beside-earlyoom -- "$$earlyoom" $(or $(N),10)
+	@WINDDOWN_LONG=1 $(CARGO) run --quiet --package winddown-node-tests --bin beside-oom-killers -- \
+		--into docs/explanation/comparison.md
 
 mutants: $(CARGO_MUTANTS) ## Change the planners in every small way: does a test fail? (hours; FILES="eviction/src/rank.rs")
 	@tests/node/packages.sh build

@@ -1,11 +1,10 @@
 #!/bin/sh
 # Installs the Debian packages that a target needs and this machine lacks.
 #
-#   tests/node/packages.sh build|lint|test|packages|cross|fuzz|earlyoom|promtool|nut
+#   tests/node/packages.sh build|lint|test|packages|cross|fuzz|promtool
 #
-# `earlyoom` and `promtool` unpack a package outside git, without installing it, and print where the
-# program is: installed, earlyoom would watch over this machine, and Prometheus would listen on it. `nut` makes
-# an archive of the Network UPS Tools of Debian 13 for a node, and prints where it is.
+# `promtool` unpacks a package outside git, without installing it, and prints where the program is: installed,
+# Prometheus would listen on this machine.
 #
 # It says first what it is about to install. Without root, or on a machine without apt, it says what
 # is missing and exits 0: the tests that need it will skip, or fail where nothing may be skipped.
@@ -32,28 +31,7 @@ unpacked() {
     echo "$program"
 }
 
-# ups_tools: prints where the archive is: what a node lacks of the packages, which nothing configures.
-ups_tools() {
-    tools=${XDG_CACHE_HOME:-$HOME/.cache}/winddown/tools
-    archive=$tools/nut-trixie.tar
-    if [ ! -e "$archive" ]; then
-        temp=$(mktemp -d)
-        trap 'rm -rf "$temp"' EXIT
-        mmdebstrap --quiet --mode=root --variant=extract --include=nut-server,nut-client trixie "$temp/root" \
-            "${WINDDOWN_DEBIAN_MIRROR:-http://deb.debian.org/debian}" >&2
-        mkdir -p "$tools"
-        (cd "$temp/root" && tar --create --file "$archive.$$" usr/bin/upsc usr/sbin/ups* usr/lib/nut/ups* \
-            usr/lib/nut/dummy-ups usr/libexec/nut-* usr/lib/systemd/system/nut* usr/lib/tmpfiles.d/nut* \
-            usr/lib/*/libupsclient.so* usr/lib/*/libns*.so usr/lib/*/libpl*4.so usr/lib/*/libssl3.so \
-            usr/lib/*/libsoftokn3.* usr/lib/*/libfreebl*3.* usr/lib/*/libsqlite3.so*)
-        mv -T "$archive.$$" "$archive"
-    fi
-    echo "$archive"
-}
-
 case ${1:-} in
-nut) ups_tools; exit ;;
-earlyoom) unpacked earlyoom earlyoom && exit 0 ;;
 promtool) unpacked promtool prometheus && exit 0 ;;
 esac
 

@@ -32,6 +32,7 @@ mod installation;
 mod journal;
 pub mod kubelet;
 mod node;
+pub mod oom_killers;
 pub mod packages;
 pub mod platforms;
 mod pods;

@@ -1,11 +1,11 @@
-//! Packages made for a test.
+//! Packages made for a test, and Debian's own.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use crate::scenario::TestResult;
-use crate::{in_long_form, programs};
+use crate::{Node, in_long_form, programs};
 use tempfile::TempDir;
 
 /// Packages of the workspace's own program, in a folder that goes with them.
@@ -93,6 +93,20 @@ pub fn are_here(test: &str, tools: &[(&str, &str)]) -> TestResult<bool> {
 pub fn is_here(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path).any(|dir| dir.join(program).is_file())
+}
+
+/// Puts Debian packages into a node that is on. None of their services starts by itself, and systemd has yet to read
+/// their units.
+///
+/// # Errors
+/// They cannot be fetched or unpacked.
+pub fn add_packages(node: &Node, packages: &[&str]) -> TestResult {
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/added-packages.sh");
+    let archive = text_of(Command::new(script).arg(node.base().root()).args(packages))?;
+    let mut unpack = Command::new("tar");
+    unpack.args(["--extract", "--keep-directory-symlink", "--file", archive.trim(), "--directory"]);
+    text_of(unpack.arg(node.host_path("/")))?;
+    Ok(())
 }
 
 /// What a program of the host prints, which must succeed.

@@ -1,11 +1,8 @@
 //! Debian's Network UPS Tools on a node, with the driver that plays a power supply: what its battery lasts is the
 //! deadline of the pods.
 
-use std::path::Path;
-
 use serde_json::Value;
-use tokio::process::Command;
-use winddown_node_tests::packages::repository;
+use winddown_node_tests::packages::add_packages;
 use winddown_node_tests::scenario::{SOON, Scenario, Setup, TestResult, seven_pods};
 use winddown_node_tests::{Node, Suite, in_long_form};
 
@@ -27,10 +24,7 @@ const NUT: [(&str, &str); 5] = [
     ),
 ];
 
-/// What the packages' own scripts would do.
-const SET_UP: &str = "tar xf /root/nut.tar -C / && ldconfig
-echo 'nut:x:150:150::/run/nut:/usr/sbin/nologin' >>/etc/passwd && echo 'nut:x:150:' >>/etc/group
-chown root:nut /etc/nut/* && chmod 640 /etc/nut/*
+const SET_UP: &str = "chown root:nut /etc/nut/* && chmod 640 /etc/nut/*
 systemctl daemon-reload && systemd-tmpfiles --create /usr/lib/tmpfiles.d/nut-*.conf
 upsdrvctl start && systemctl start nut-server nut-monitor";
 
@@ -80,12 +74,7 @@ async fn the_pods_end_while_the_battery_lasts_and_come_back_with_the_power() -> 
 
 /// Lays the tools out, as examples/nut/README.md has it, and starts them.
 async fn install(node: &Node) -> TestResult {
-    let made =
-        Command::new(repository().join("tests/node/packages.sh")).arg("nut").output().await?;
-    if !made.status.success() {
-        return Err(String::from_utf8_lossy(&made.stderr).into());
-    }
-    node.install(Path::new(String::from_utf8(made.stdout)?.trim()), "/root/nut.tar")?;
+    add_packages(node, &["nut-server", "nut-client"])?;
     node.write("/usr/lib/winddown/winddown-ups", HOOK, 0o755)?;
     for (name, text) in NUT {
         node.write(&format!("/etc/nut/{name}"), text, 0o640)?;
