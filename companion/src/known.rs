@@ -148,7 +148,7 @@ impl Known {
         pods.retain(|_, entry| entry.published || !entry.gone);
         pods.values_mut().for_each(|entry| entry.published = true);
         let here = pods.values().filter(|entry| !entry.gone).map(|entry| entry.planned.clone());
-        let desired = DesiredPods { pods: here.collect(), complete: true };
+        let desired = DesiredPods::all(here.collect());
         drop(pods);
         self.desired.send_replace(Some(Arc::new(desired)));
     }

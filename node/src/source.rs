@@ -62,20 +62,21 @@ impl Source {
 
     /// Adds what is wanted to `all`. False: it is not known yet.
     fn add_to(&mut self, all: &mut DesiredPods) -> bool {
-        let (pods, complete) = match &mut self.from {
+        let (pods, waiting, complete) = match &mut self.from {
             From::Manifests(manifests) => {
                 let now = manifests.borrow_and_update();
                 if now.generation == 0 {
                     return false;
                 }
-                (now.pods.clone(), now.complete)
+                (now.pods.clone(), Vec::new(), now.complete)
             }
             From::Pods(pods) => match &*pods.borrow_and_update() {
-                Some(now) => (now.pods.clone(), now.complete),
+                Some(now) => (now.pods.clone(), now.waiting.clone(), now.complete),
                 None => return false,
             },
         };
         all.pods.extend(pods);
+        all.waiting.extend(waiting);
         all.complete &= complete;
         true
     }
@@ -102,12 +103,12 @@ pub(crate) async fn merge(
     wanted: watch::Sender<Option<Arc<DesiredPods>>>,
 ) {
     if sources.is_empty() {
-        wanted.send_replace(Some(Arc::new(DesiredPods { pods: Vec::new(), complete: true })));
+        wanted.send_replace(Some(Arc::new(DesiredPods::all(Vec::new()))));
         return std::future::pending().await;
     }
     let (until, mut is_late) = (Instant::now() + PATIENCE, false);
     loop {
-        let mut all = DesiredPods { pods: Vec::new(), complete: true };
+        let mut all = DesiredPods::all(Vec::new());
         let spoken = sources.iter_mut().filter_map(|source| source.add_to(&mut all).then_some(()));
         let spoken = spoken.count();
         let silent = sources.len() - spoken;
@@ -146,7 +147,7 @@ mod tests {
             Some((names.join(" "), now.complete))
         };
 
-        own.send_replace(Some(Arc::new(DesiredPods { pods: vec![pod("a")], complete: true })));
+        own.send_replace(Some(Arc::new(DesiredPods::all(vec![pod("a")]))));
         tokio::task::yield_now().await;
         assert!(seen.borrow_and_update().is_none(), "the directory was not read yet");
         let pods = vec![pod("m")];
@@ -156,7 +157,7 @@ mod tests {
         assert_eq!(names(&now), Some(("m a".into(), false)));
         // A source that has ended wants what it wanted last.
         drop(manifests);
-        own.send_replace(Some(Arc::new(DesiredPods { pods: vec![pod("b")], complete: true })));
+        own.send_replace(Some(Arc::new(DesiredPods::all(vec![pod("b")]))));
         seen.changed().await.unwrap();
         assert_eq!(names(&seen.borrow().clone()), Some(("m b".into(), false)));
     }
@@ -168,8 +169,7 @@ mod tests {
         let mut seen = wanted.subscribe();
         let sources = vec![own.subscribe().into(), silent.subscribe().into()];
         tokio::spawn(merge(sources, wanted));
-        let says =
-            |name: &str| Some(Arc::new(DesiredPods { pods: vec![pod(name)], complete: true }));
+        let says = |name: &str| Some(Arc::new(DesiredPods::all(vec![pod(name)])));
         own.send_replace(says("a"));
         tokio::time::sleep(PATIENCE - Duration::from_secs(1)).await;
         assert!(seen.borrow().is_none());

@@ -52,7 +52,7 @@ impl AdmitHandler for Closed {
 /// Whether a pod that was refused while the plug-in was closed runs a second after it opened.
 async fn runs_after_opening(retryable: bool) -> bool {
     let (runtime, web) = (FakeRuntime::default(), pod("web"));
-    let wanted = DesiredPods { pods: vec![web.clone()], complete: true };
+    let wanted = DesiredPods::all(vec![web.clone()]);
     let wanted = watch::Sender::new(Some(Arc::new(wanted)));
     let closed = watch::Sender::new(true);
     let node = Node::builder(Arc::new(runtime.clone()))

@@ -132,7 +132,7 @@ pub async fn run() -> Result<Vec<(String, Option<String>)>, Box<dyn std::error::
             "spec": { "priority": priority, "containers": [{ "name": "main" }] },
         }))?)?);
     }
-    desired.send_replace(Some(Arc::new(DesiredPods { pods, complete: true })));
+    desired.send_replace(Some(Arc::new(DesiredPods::all(pods))));
     statuses.changes().wait_for(|_| statuses.all().len() == 3).await?;
 
     keep_at_most(2, &workers).await;

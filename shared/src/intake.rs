@@ -87,6 +87,9 @@ pub struct Intake<R: Runtime> {
 pub struct DesiredPods {
     /// The pods. An unchanged pod is the same object as before.
     pub pods: Vec<Pod>,
+    /// Pods that the source wants too, and cannot hand over yet, such as for want of a Secret. What runs of them is
+    /// left alone, and what is left of them, such as volumes, stays.
+    pub waiting: Vec<PodUid>,
     /// The source could be read whole. While it could not, a pod that runs and is not listed may be
     /// wanted all the same (its manifest is broken, its directory away): it is left alone.
     pub complete: bool,
@@ -310,7 +313,8 @@ impl<R: Runtime> Intake<R> {
     }
 
     async fn apply(&mut self, wanted: &DesiredPods) {
-        let uids: HashSet<PodUid> = wanted.pods.iter().map(|p| p.uid().clone()).collect();
+        let pods = wanted.pods.iter().map(Pod::uid);
+        let uids: HashSet<PodUid> = pods.chain(&wanted.waiting).cloned().collect();
         self.drop_undesired(&uids);
         // First, so that a static pod waits for what an older manifest of its name has left.
         self.end_strays(&uids, wanted.complete);
@@ -323,7 +327,7 @@ impl<R: Runtime> Intake<R> {
             self.list(&tracked).await;
             self.end_strays(&uids, wanted.complete);
         }
-        self.forget_remains(&tracked, wanted.complete).await;
+        self.forget_remains(&uids, &tracked, wanted.complete).await;
     }
 
     /// Asks for everything that is to start, and hands it to the workers. Returns what they know then.
@@ -479,6 +483,14 @@ impl<R: Runtime> Intake<R> {
             let Some(pod) = pod.pod else { continue };
             self.workers.update(UpdateKind::Create, pod, None);
         }
+    }
+}
+
+impl DesiredPods {
+    /// These pods, and no other.
+    #[must_use]
+    pub fn all(pods: Vec<Pod>) -> Self {
+        Self { pods, waiting: Vec::new(), complete: true }
     }
 }
 

@@ -160,7 +160,7 @@ fn start(pods: &[Pod]) -> Option<usize> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().ok()?;
     let policy = Policy::by_role(Duration::from_secs(30), Duration::from_secs(10)).ok()?;
     let statuses = StatusStore::default();
-    let wanted = DesiredPods { pods: pods.to_vec(), complete: true };
+    let wanted = DesiredPods::all(pods.to_vec());
     let parts = StartParts {
         wanted: watch::Sender::new(Some(Arc::new(wanted))).subscribe(),
         statuses: statuses.clone(),

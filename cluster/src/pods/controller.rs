@@ -47,7 +47,7 @@ pub(crate) struct Setup<T, R> {
 pub struct EarlierPods {
     /// The pods.
     pub pods: Vec<Pod>,
-    /// None is missing.
+    /// None is missing, because the API was listed in this boot.
     pub complete: bool,
 }
 

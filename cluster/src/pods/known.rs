@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use winddown_shared::{DesiredPods, Pod, PodUid, PodUidMap, WallTime};
 
 use super::deletion::Grace;
-use super::equality;
+use super::equality::{self, is_terminal};
 
 #[cfg(test)]
 mod tests;
@@ -271,9 +271,7 @@ impl KnownPods {
             return None;
         }
         let Some(known) = inner.pods.remove(uid) else { return Some(Vec::new()) };
-        if known.given.is_some() {
-            self.publish(&inner);
-        }
+        self.publish(&inner);
         let name = (known.pod.namespace().clone(), known.pod.name().clone());
         let Some(uids) = inner.by_name.get_mut(&name) else { return Some(Vec::new()) };
         uids.retain(|other| other != uid);
@@ -321,11 +319,15 @@ impl Inner {
     }
 
     fn wanted(&self) -> DesiredPods {
-        let given = self.pods.values().filter_map(|known| known.given.as_ref());
-        DesiredPods {
-            pods: given.map(|given| given.pod.clone()).collect(),
-            complete: self.complete,
+        let mut all = DesiredPods { complete: self.complete, ..DesiredPods::default() };
+        for (uid, known) in &self.pods {
+            match &known.given {
+                Some(given) => all.pods.push(given.pod.clone()),
+                None if known.is_wanted() => all.waiting.push(uid.clone()),
+                None => {}
+            }
         }
+        all
     }
 }
 
@@ -364,6 +366,11 @@ impl Known {
         } else {
             Change::Nothing
         }
+    }
+
+    /// The API has it, and neither wants it to end nor takes it for over.
+    fn is_wanted(&self) -> bool {
+        self.presence != ApiPresence::Gone && !self.is_deleting() && !is_terminal(&self.pod)
     }
 
     /// The API wants it to end.

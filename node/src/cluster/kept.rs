@@ -1,7 +1,8 @@
 //! Which pods of the API run here, for the next agent of this boot.
 //!
 //! One file for each pod, in a directory that is lost with the boot: after a boot nothing runs, and the
-//! API server says what should. The files hold what pods were given from Secrets, so only root reads
+//! API server says what should. Until it has, no agent takes the pods there for all: those of before the boot that
+//! are to start again find their volumes as they left them. The files hold what pods were given from Secrets, so only root reads
 //! them.
 
 use std::io;
@@ -19,6 +20,8 @@ use crate::kept_file;
 
 /// Of a file that could not be read.
 const SET_ASIDE: &str = "bad";
+/// The file that says that no pod is missing.
+const ALL: &str = "all";
 
 /// The directory. Cheap to clone. What goes wrong is logged once, and costs only what it says.
 #[derive(Clone, Debug)]
@@ -60,7 +63,7 @@ impl KeptPods {
         let entries = match std::fs::read_dir(directory) {
             Ok(entries) => entries,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                return EarlierPods::default();
+                return EarlierPods { complete: false, ..EarlierPods::default() };
             }
             Err(error) => {
                 tracing::warn!(
@@ -70,7 +73,8 @@ impl KeptPods {
                 return EarlierPods { complete: false, ..EarlierPods::default() };
             }
         };
-        let mut found = EarlierPods::default();
+        let complete = directory.join(ALL).exists();
+        let mut found = EarlierPods { complete, ..EarlierPods::default() };
         for path in entries.flatten().map(|entry| entry.path()) {
             if has_ending(&path, SET_ASIDE) {
                 // An earlier agent of this boot could not read it, and it was not reported since.
@@ -115,6 +119,7 @@ impl Keep for KeptPods {
                 kept_file::write(&kept_file::path(&inner.directory, pod.uid())?, pod.object())
             });
             let Err(error) = written.await else { return };
+            let _ = self.blocking(|inner| std::fs::remove_file(inner.directory.join(ALL))).await;
             if !self.0.refused.swap(true, Ordering::Relaxed) {
                 tracing::warn!(
                     directory = %self.0.directory.display(), error = error_chain(&error),
@@ -137,15 +142,19 @@ impl Keep for KeptPods {
 
     fn all_known(&self) -> BoxFuture<'_, ()> {
         async move {
-            let removed = self.blocking(|inner| {
-                let entries =
-                    std::fs::read_dir(&inner.directory)?.flatten().map(|entry| entry.path());
+            if self.0.refused.load(Ordering::Relaxed) {
+                return;
+            }
+            let noted = self.blocking(|inner| {
+                kept_file::write(&inner.directory.join(ALL), &())?;
+                let entries = std::fs::read_dir(&inner.directory)?.flatten();
                 entries
+                    .map(|entry| entry.path())
                     .filter(|path| has_ending(path, SET_ASIDE))
                     .try_for_each(std::fs::remove_file)
             });
-            // One that stays has the next agent wait for the API server once more.
-            let _ = removed.await;
+            // Without it the next agent waits for the API server once more.
+            let _ = noted.await;
         }
         .boxed()
     }

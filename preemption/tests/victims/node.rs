@@ -45,7 +45,7 @@ impl Node {
 
     async fn want(&self, pods: &[&Pod]) {
         let pods = pods.iter().copied().cloned().collect();
-        self.desired.send_replace(Some(Arc::new(DesiredPods { pods, complete: true })));
+        self.desired.send_replace(Some(Arc::new(DesiredPods::all(pods))));
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
 

@@ -142,11 +142,13 @@ impl<R: Runtime> Intake<R> {
     /// may be wanted, and finds its volumes as it left them.
     pub(super) async fn forget_remains(
         &mut self,
+        desired: &HashSet<PodUid>,
         tracked: &HashMap<PodUid, Lifecycle>,
         complete: bool,
     ) {
         let gone = |uid: &PodUid| {
             !self.desired.contains_key(uid)
+                && !desired.contains(uid)
                 && !tracked.contains_key(uid)
                 && self.workers.lifecycle(uid).is_none()
         };

@@ -94,7 +94,8 @@ impl Node {
 
     async fn want_of(&self, pods: &[&Pod], complete: bool) {
         let pods = pods.iter().copied().cloned().collect();
-        self.desired.send_replace(Some(Arc::new(DesiredPods { pods, complete })));
+        self.desired
+            .send_replace(Some(Arc::new(DesiredPods { complete, ..DesiredPods::all(pods) })));
         settle().await;
     }
 
@@ -393,6 +394,27 @@ async fn what_a_pod_left_is_kept_until_its_source_has_said_that_it_is_not_wanted
     node.want(&[&db]).await;
     tokio::time::sleep(Duration::from_secs(60)).await;
     assert_eq!(node.runtime.forgotten(), [gone.uid().clone()]);
+}
+
+/// Its Secret is not there, for example.
+#[tokio::test(start_paused = true)]
+async fn what_runs_or_is_left_of_a_pod_that_its_source_cannot_hand_over_yet_stays() {
+    let runtime = FakeRuntime::default();
+    let (db, web) = (pod("db", "Always"), pod("web", "Always"));
+    for pod in [&db, &web] {
+        runtime.sync_pod(pod).await.unwrap();
+    }
+    runtime.exit(db.uid(), 0);
+    let node = node(runtime);
+    let waiting = [&db, &web].map(|pod| pod.uid().clone());
+    let wanted = DesiredPods { waiting: waiting.into(), ..DesiredPods::all(Vec::new()) };
+    node.desired.send_replace(Some(Arc::new(wanted)));
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert!(node.runtime.runs(web.uid()) && node.runtime.forgotten().is_empty());
+    node.want(&[&db]).await;
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert!(!node.runtime.runs(web.uid()));
+    assert_eq!(node.runtime.forgotten(), [web.uid().clone()]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -67,7 +67,7 @@ pub(crate) fn node_with(
 impl Node {
     pub(crate) async fn want(&self, pods: &[&Pod]) {
         let pods = pods.iter().copied().cloned().collect();
-        self.desired.send_replace(Some(Arc::new(DesiredPods { pods, complete: true })));
+        self.desired.send_replace(Some(Arc::new(DesiredPods::all(pods))));
         settle().await;
     }
 

@@ -53,7 +53,8 @@ fn bench() -> Bench {
 impl Bench {
     async fn want(&self, pods: &[&Pod], complete: bool) {
         let pods = pods.iter().copied().cloned().collect();
-        self.wanted.send_replace(Some(Arc::new(DesiredPods { pods, complete })));
+        self.wanted
+            .send_replace(Some(Arc::new(DesiredPods { complete, ..DesiredPods::all(pods) })));
         after(0).await;
     }
 
@@ -228,7 +229,7 @@ async fn the_next_agent_of_this_boot_goes_on_and_one_of_the_next_boot_begins_ane
     let (first, wanted, _gate) = parts();
     let (dns, web) = (pod("dns", 2_000_000_000), pod("web", 0));
     let pods = vec![dns.clone(), web.clone()];
-    wanted.send_replace(Some(Arc::new(DesiredPods { pods, complete: true })));
+    wanted.send_replace(Some(Arc::new(DesiredPods::all(pods))));
     let boot = first.boot.clone();
     let again = |boot_id: &str, system_start: u64| StartParts {
         wanted: wanted.subscribe(),

@@ -179,24 +179,32 @@ fn a_pod_is_wanted_from_when_it_is_given_until_it_is_forgotten() {
     let mut wanted = known.wanted();
     let mut names = || {
         let now = wanted.borrow_and_update().clone().unwrap();
-        (now.pods.len(), now.complete)
+        (now.pods.len(), now.waiting.len(), now.complete)
     };
-    assert_eq!(names(), (0, true));
-    apply(&known, &pod("a", "u1"));
-    assert_eq!(names(), (0, true), "it is not literal yet");
+    assert_eq!(names(), (0, 0, true));
+    for (name, uid) in [("a", "u1"), ("b", "u2")] {
+        apply(&known, &pod(name, uid));
+    }
+    assert_eq!(names(), (0, 0, true), "they are not literal yet");
     let uid = PodUid::new("u1");
     known.give(&uid, pod("a", "u1"));
-    assert_eq!(names(), (1, true));
+    assert_eq!(names(), (1, 1, true));
     assert!(known.forget(&uid).is_none());
     known.gone(&uid, None, Instant::now(), wall(1000));
     known.forget(&uid);
-    assert_eq!(names(), (0, true));
+    assert_eq!(names(), (0, 1, true));
+    let mut over = pod("b", "u2").object().clone();
+    over.status.get_or_insert_default().phase = Some("Failed".into());
+    apply(&known, &Pod::new(over).unwrap());
+    assert_eq!(known.lock().wanted().waiting, [], "it does not start again");
 
     let known = KnownPods::of_earlier(vec![pod("a", "u1")], false);
+    apply(&known, &pod("b", "u2"));
     let missing = |known: &KnownPods| !known.wanted().borrow().clone().unwrap().complete;
     assert!(missing(&known), "a record could not be read");
     assert!(known.all_known() && !known.all_known());
     assert!(!missing(&known));
+    assert_eq!(known.wanted().borrow().clone().unwrap().waiting, [PodUid::new("u2")]);
 }
 
 #[test]

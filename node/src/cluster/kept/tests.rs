@@ -27,11 +27,13 @@ fn found(parent: &Path, boot: &str) -> (Vec<String>, bool) {
 async fn the_next_agent_of_the_boot_finds_what_was_kept_and_only_root_reads_it() {
     let dir = tempfile::tempdir().unwrap();
     let kept = KeptPods::of_boot(dir.path(), "b1");
-    assert_eq!(found(dir.path(), "b1"), (vec![], true), "nothing was ever kept");
+    assert_eq!(found(dir.path(), "b1"), (vec![], false), "the API was never listed");
     for uid in ["u1", "u2", "u3"] {
         keep(&kept, uid).await;
     }
     kept.remove(&PodUid::new("u2")).await;
+    assert_eq!(found(dir.path(), "b1"), (vec!["u1".into(), "u3".into()], false));
+    kept.all_known().await;
     assert_eq!(found(dir.path(), "b1"), (vec!["u1".into(), "u3".into()], true));
     let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
     assert_eq!(mode(&dir.path().join("b1")), 0o700);
@@ -42,7 +44,7 @@ async fn the_next_agent_of_the_boot_finds_what_was_kept_and_only_root_reads_it()
 async fn after_a_boot_nothing_of_before_is_found_or_left() {
     let dir = tempfile::tempdir().unwrap();
     keep(&KeptPods::of_boot(dir.path(), "b1"), "u1").await;
-    assert_eq!(found(dir.path(), "b2"), (vec![], true));
+    assert_eq!(found(dir.path(), "b2"), (vec![], false), "what starts again has volumes");
     assert!(!dir.path().join("b1").exists());
 }
 
@@ -93,9 +95,24 @@ async fn links_in_place_of_kept_pods_reach_no_other_file() {
     }
     keep(&kept, "u1").await;
     assert_eq!(std::fs::read_to_string(&victim).unwrap(), "precious");
+    kept.all_known().await;
     assert_eq!(found(dir.path(), "b1"), (vec!["u1".into()], true));
     // Nor is one read without end.
     std::fs::remove_file(dir.path().join("b1/u1.json")).unwrap();
     symlink("/dev/zero", dir.path().join("b1/u1.json")).unwrap();
+    assert_eq!(found(dir.path(), "b1"), (vec![], false));
+}
+
+#[tokio::test]
+async fn what_could_not_be_kept_is_missing() {
+    let dir = tempfile::tempdir().unwrap();
+    let kept = KeptPods::of_boot(dir.path(), "b1");
+    kept.all_known().await;
+    assert_eq!(found(dir.path(), "b1"), (vec![], true));
+    std::fs::create_dir(dir.path().join("b1/u1.json")).unwrap();
+    keep(&kept, "u1").await;
+    std::fs::remove_dir(dir.path().join("b1/u1.json")).unwrap();
+    assert_eq!(found(dir.path(), "b1"), (vec![], false));
+    kept.all_known().await;
     assert_eq!(found(dir.path(), "b1"), (vec![], false));
 }

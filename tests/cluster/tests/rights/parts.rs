@@ -144,7 +144,7 @@ pub(crate) async fn mirrors_and_leftovers() -> BTreeSet<Right> {
     });
     let pod = Pod::new(serde_json::from_value(object).unwrap()).unwrap();
     for (pods, shown) in [(vec![pod], true), (Vec::new(), false)] {
-        desired.send_replace(Some(Arc::new(DesiredPods { pods, complete: true })));
+        desired.send_replace(Some(Arc::new(DesiredPods::all(pods))));
         let is = |found: Option<Arc<Value>>| (found.is_some() == shown).then_some(());
         let path = "pods/kube-system/web-node-1";
         server.until("the mirror comes and goes", |all| is(all.get(path))).await.unwrap();

@@ -43,7 +43,7 @@ impl Node {
     }
 
     fn want(&self, pods: &[Pod]) {
-        let pods = DesiredPods { pods: pods.to_vec(), complete: true };
+        let pods = DesiredPods::all(pods.to_vec());
         self.desired.send_replace(Some(Arc::new(pods)));
     }
 
