@@ -15,7 +15,7 @@ const SLICE: &str = "[Slice]\nManagedOOMMemoryPressure=kill\nManagedOOMSwap=kill
 /// One of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Killer {
-    /// winddown, with pods that are services.
+    /// winddown, whose pods are processes here.
     Winddown,
     /// earlyoom.
     Earlyoom,

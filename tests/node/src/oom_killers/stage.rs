@@ -24,7 +24,7 @@ pub async fn run(killer: Killer) -> TestResult<Vec<Row>> {
         more: format!("evictionHard: {{{thresholds}, nodefs.available: 50Mi}}\n"),
         ..Setup::default()
     };
-    let scenario = Scenario::with_services_as(killer.name(), Vec::new(), &setup).await?;
+    let scenario = Scenario::installed_as(killer.name(), Vec::new(), &setup).await?;
     let scenario = scenario.ok_or("there is no emulated machine here")?;
     let node = &scenario.node;
     let own = std::env::current_exe()?;
