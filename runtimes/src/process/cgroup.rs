@@ -269,8 +269,8 @@ fn make_way(hierarchy: &Hierarchy, unit: &Path, error: io::Error) -> io::Result<
     if error.kind() != io::ErrorKind::ResourceBusy || !own.exists() {
         return Err(error);
     }
-    // A process may have forked while it was moved.
-    for _ in 0..3 {
+    // A process may have forked while it was moved, on a slow machine time and again.
+    for _ in 0..100 {
         for pid in fs::read_to_string(unit.join(PROCS))?.lines() {
             // One that cannot be moved has ended.
             let _ = put(&own, pid);

@@ -202,12 +202,12 @@ async fn real_containers_are_measured_in_their_cgroups_and_their_layers() {
     let Some(stage) = set("real containers are measured").await else { return };
     let runtime = stage.open_now().await;
     // Some 30 MB of one shell, and 3 MB in its root file system.
-    let script = "x=0123456789abcdef; i=0; while [ $i -lt 20 ]; do x=$x$x; i=$((i+1)); done; \
-        echo $x > /file; echo up; while :; do sleep 1; done";
+    let script = "trap 'exit 0' TERM; x=0123456789abcdef; i=0; \
+        while [ $i -lt 20 ]; do x=$x$x; i=$((i+1)); done; \
+        echo $x > /file; echo up; while :; do sleep 100 & wait $!; done";
     let mut main = container_of("main", POLITE);
     main["command"] = json!(["/bin/sh", "-c", script]);
-    let spec = json!({"containers": [main, container_of("other", POLITE)],
-        "terminationGracePeriodSeconds": 1});
+    let spec = json!({"containers": [main, container_of("other", POLITE)]});
     let pod = pod("web", &spec);
     run(&runtime, &pod).await;
     eventually("the file is written", || stage.log("web", "main", 0).contains("F up\n")).await;
@@ -233,7 +233,7 @@ async fn real_containers_are_measured_in_their_cgroups_and_their_layers() {
     }
     let freed = runtime.remove_unused_images(Duration::ZERO).await.unwrap();
     assert_eq!(freed.items, 0, "both images are in use: {IMAGE} and that of the sandbox");
-    stop(&runtime, &pod, 1).await;
+    stop(&runtime, &pod, 60).await;
     assert_eq!(
         exit_of(&runtime.pod_status(pod.uid()).await.unwrap().containers[1]).unwrap().exit_code,
         0
