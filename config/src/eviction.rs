@@ -1,10 +1,11 @@
 //! When pods end because the node runs short of something.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use winddown_eviction::{
-    MemoryAvailable, Policy, PressureRule, StaticPods, ThresholdConfig, default_hard,
+    HookRule, MemoryAvailable, Policy, PressureRule, StaticPods, ThresholdConfig, default_hard,
 };
 use winddown_shared::{GoDuration, error_chain};
 
@@ -36,6 +37,8 @@ pub struct EvictionSettings {
     pub memory_tie: Option<u64>,
     /// `memoryPressure`; none unless it is configured.
     pub memory_pressure: Option<PressureRule>,
+    /// `evictionHook`; none unless it is configured.
+    pub hook: Option<HookRule>,
     /// `evictStaticPods`.
     pub static_pods: StaticPods,
     /// `evictionShadow`.
@@ -61,6 +64,7 @@ impl Default for EvictionSettings {
             memory_available: MemoryAvailable::default(),
             memory_tie: None,
             memory_pressure: None,
+            hook: None,
             static_pods: StaticPods::ByPriority,
             shadow: false,
             image_minimum_gc_age: Duration::from_secs(2 * 60),
@@ -96,6 +100,7 @@ impl EvictionSettings {
         policy.memory_available = self.memory_available;
         policy.memory_tie = self.memory_tie;
         policy.memory_pressure = self.memory_pressure;
+        policy.hook = self.hook.clone().map(Arc::new);
         policy.static_pods = self.static_pods;
         policy.shadow = self.shadow;
         policy.local_storage_limits = self.local_storage_limits;

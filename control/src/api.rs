@@ -33,8 +33,8 @@ pub use preemption::{
     ConsideredPod, Lacking, NodeResource, PreemptionCase, PreemptionPlan, RoomVerdict, WaitingPod,
 };
 pub use pressure::{
-    AwayStatus, EvictionPlan, EvictionRecord, MemoryCurve, PressureStatus, RankedPodStatus,
-    SwapStatus, ThresholdStatus,
+    AwayStatus, EvictionHookRun, EvictionPlan, EvictionRecord, MemoryCurve, PressureStatus,
+    RankedPodStatus, SwapStatus, ThresholdStatus,
 };
 pub use report::{ReportEntry, ReportList};
 pub use request::{

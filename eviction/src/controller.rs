@@ -19,6 +19,7 @@ use crate::condition::Conditions;
 use crate::decide::{Act, Snapshot, decide};
 use crate::growth::Growth;
 use crate::history::{Outcome, Record};
+use crate::hook::Hook;
 use crate::memory::Memory;
 use crate::observation::Observations;
 use crate::pending_reclaim::PendingReclaim;
@@ -52,6 +53,8 @@ pub struct EvictionParts<K, S, R> {
     pub recorder: Arc<dyn Recorder>,
     /// Shared with other controllers that choose victims.
     pub victims: VictimLock,
+    /// Runs what is configured before a pod ends.
+    pub hook: Arc<dyn Hook>,
     /// Starts static pods anew.
     pub static_pods: Arc<dyn Readmit>,
     /// Labels the history.

@@ -11,6 +11,7 @@ use winddown_shared::{PodLabel, WallTime};
 use crate::choose::{Considered, Verdict};
 use crate::curve::{Curve, Samples};
 use crate::decide::Act;
+use crate::hook::HookRun;
 use crate::seams::Reclaimed;
 use crate::signal::Cause;
 
@@ -45,6 +46,9 @@ pub struct Record {
     pub victim: Option<PodName>,
     /// What came of it.
     pub outcome: Outcome,
+    /// What ran before the pod was asked to end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hook: Option<HookRun>,
     /// The first ten pods in the order in which they would have been ended.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub ranking: Vec<RankedPod>,
@@ -158,6 +162,13 @@ impl History {
         }
     }
 
+    /// Records what ran before the pod was asked to end, if the decision is still kept.
+    pub(crate) fn note_hook(&mut self, id: u64, run: HookRun) {
+        if let Some(record) = self.records.iter_mut().rev().find(|record| record.id == id) {
+            record.hook = Some(run);
+        }
+    }
+
     /// Adds the sample of `now` to the curves that are not complete.
     pub(crate) fn follow(&mut self, now: Instant, samples: &Samples) {
         let curves = self.records.iter_mut().filter_map(|record| record.curve.as_mut());
@@ -184,6 +195,7 @@ impl Record {
             short_for_ms: None,
             victim: None,
             outcome,
+            hook: None,
             ranking: Vec::new(),
             curve: None,
             times: 1,

@@ -7,14 +7,14 @@
 //! and the node is measured again.
 //!
 //! # Time
-//! [`Cadence`]: a look a second on a calm node, more as a threshold comes near, at once when the kernel
-//! says that tasks wait for memory; never more than ten a second.
+//! [`Cadence`]: a look every one to three seconds on a calm node, more as a threshold comes near, at once when the
+//! kernel says that tasks wait for memory; never more than ten a second, or forty while memory is about to run out.
 //!
 //! # Design
 //! [`decide`] and [`choose`] are pure: what was measured, a [`Policy`] and a [`Memory`] in, what to do
 //! out. [`EvictionController`] carries it out, one task on tokio's clock; it measures through
 //! [`Signals`], gives back through [`Reclaim`] and ends pods through
-//! [`PodKiller`](winddown_shared::PodKiller), so it is tested without a machine. [`EvictionView`] is
+//! [`PodKiller`](winddown_shared::PodKiller) after a [`Hook`] has run, so it is tested without a machine. [`EvictionView`] is
 //! what others see of it: conditions, history, thresholds, and who would be ended.
 
 mod admit;
@@ -26,6 +26,7 @@ mod curve;
 mod decide;
 mod growth;
 mod history;
+mod hook;
 mod limits;
 mod memory;
 mod message;
@@ -53,6 +54,7 @@ pub use controller::{
 pub use curve::Curve;
 pub use decide::{Act, Decision, FORGIVEN, Snapshot, decide};
 pub use history::{Outcome, PodName, RankedPod, Record};
+pub use hook::{Hook, HookCall, HookCommand, HookRule, HookRun};
 pub use limits::{OverLimit, has_local_limits, over_limit};
 pub use memory::Memory;
 pub use message::{

@@ -1,9 +1,11 @@
 //! What is configured.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use winddown_shared::{FsLayout, Pod};
 
+use crate::hook::HookRule;
 use crate::observation::MemoryAvailable;
 use crate::threshold::{
     Overwritten, Threshold, ThresholdValue, with_allocatable, with_container_fs,
@@ -31,6 +33,8 @@ pub struct Policy {
     pub local_storage_limits: bool,
     /// How static pods are treated.
     pub static_pods: StaticPods,
+    /// What runs before a pod is asked to end; none: it is asked at once.
+    pub hook: Option<Arc<HookRule>>,
     /// Decide and record, touch nothing.
     pub shadow: bool,
 }
@@ -106,6 +110,7 @@ impl Policy {
             memory_pressure: None,
             local_storage_limits: true,
             static_pods: StaticPods::default(),
+            hook: None,
             shadow: false,
         }
     }

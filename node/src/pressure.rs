@@ -16,8 +16,8 @@ use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use tokio::sync::{Notify, watch};
 use winddown_eviction::{
-    Cadence, Condition, Conditions, EvictionController, EvictionParts, EvictionView, Policy,
-    Readmit, Signal,
+    Cadence, Condition, Conditions, EvictionController, EvictionParts, EvictionView, HookCommand,
+    Policy, Readmit, Signal,
 };
 use winddown_machine::UsagePlaces;
 use winddown_shared::{DesiredPods, Pod, PodWorkers, Runtime, RuntimeSyncer, critical};
@@ -111,6 +111,7 @@ impl<R: Runtime> NodePlugin<R> for Eviction {
             reclaim: Arc::new(GiveBack { runtime, image_age }),
             recorder: core.recorder(),
             victims: core.fit.victim_lock(),
+            hook: Arc::new(HookCommand),
             static_pods: Arc::new(static_pods),
             wall: core.wall.clone(),
             policy: policy.clone(),

@@ -9,7 +9,8 @@ use super::paint::{BAD, DIM, GOOD, HEAD, Paint, WARN};
 use super::preemption::byte_text;
 use super::{Column, Table, View, hanging};
 use winddown_control::api::{
-    EvictionPlan, EvictionRecord, PressureStatus, RankedPodStatus, SwapStatus, ThresholdStatus,
+    EvictionHookRun, EvictionPlan, EvictionRecord, PressureStatus, RankedPodStatus, SwapStatus,
+    ThresholdStatus,
 };
 
 /// Decisions shown unless the view is wide.
@@ -45,6 +46,9 @@ pub fn eviction(plan: &EvictionPlan, view: &View) -> String {
         let first = plan.history.len().saturating_sub(shown);
         for record in plan.history.iter().skip(first) {
             text.push_str(&hanging(&one(record), view.width, "  ", 4));
+            if let Some(run) = &record.hook {
+                text.push_str(&hook(run, view));
+            }
             let room = view.width.map(|width| width.saturating_sub(4));
             let curve = record.curve.as_ref().and_then(|curve| curve::lines(curve, room));
             if let Some([blocks, mark, said]) = curve {
@@ -188,6 +192,17 @@ fn one(record: &EvictionRecord) -> String {
     if record.times > 1 {
         text.push_str(&format!(" ({} times)", record.times));
     }
+    text
+}
+
+/// What ran before the pod was asked to end, and what it wrote.
+fn hook(run: &EvictionHookRun, view: &View) -> String {
+    let came_of_it = match &run.error {
+        None => format!("hook: done in {} ms", run.took_ms),
+        Some(error) => format!("hook, after {} ms: {}", run.took_ms, clean(error)),
+    };
+    let mut text = hanging(&came_of_it, view.width, "    ", 4);
+    text.extend(run.output.lines().map(|line| hanging(&clean(line), view.width, "      ", 2)));
     text
 }
 

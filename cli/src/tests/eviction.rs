@@ -6,7 +6,8 @@ use super::commands::with_agent;
 use super::world::run;
 use crate::Exit;
 use winddown_control::api::{
-    EvictionPlan, EvictionRecord, MemoryCurve, PressureStatus, RankedPodStatus, ThresholdStatus,
+    EvictionHookRun, EvictionPlan, EvictionRecord, MemoryCurve, PressureStatus, RankedPodStatus,
+    ThresholdStatus,
 };
 
 /// What an agent says that is short of memory.
@@ -51,6 +52,11 @@ pub(super) fn asked(signal: Option<&str>) -> EvictionPlan {
             short_for_ms: Some(0),
             victim: Some("default/hog".to_owned()),
             outcome: "asked to end".to_owned(),
+            hook: Some(EvictionHookRun {
+                took_ms: 12,
+                error: Some("it failed: exit status: 1".to_owned()),
+                output: "no room\non /var".to_owned(),
+            }),
             ranking: Vec::new(),
             curve: Some(MemoryCurve {
                 seconds_each: 3,
@@ -72,7 +78,8 @@ fn the_running_agent_says_how_near_it_is_and_who_would_end() {
         assert!(ran.out.contains("WOULD END FOR memory.available"), "{}", ran.out);
         assert!(ran.out.contains("default/hog"), "{}", ran.out);
         assert!(!ran.out.contains("default/dns"), "it stays:\n{}", ran.out);
-        let said = "90Mi of 100Mi, default/hog: asked to end\n    █▃▁\n      ^ chosen\n    9s of";
+        let said = "90Mi of 100Mi, default/hog: asked to end\n    \
+                    hook, after 12 ms: it failed: exit status: 1\n      no room\n      on /var\n    █▃▁\n      ^ chosen\n    9s of";
         assert!(ran.out.contains(said), "{}", ran.out);
         let ran = run(&format!("winddown {socket} plan eviction -o svg"));
         assert!(ran.out.starts_with("<svg ") && ran.out.contains("default/hog"), "{}", ran.out);

@@ -135,6 +135,20 @@ pub struct RankedPodStatus {
     pub verdict: String,
 }
 
+/// What ran before a pod was asked to end.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct EvictionHookRun {
+    /// How long the pod's end waited for it, in ms.
+    pub took_ms: u64,
+    /// Why it did not succeed; absent if it did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+    /// The first 4 KiB of what it wrote.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub output: String,
+}
+
 /// One decision.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -163,6 +177,9 @@ pub struct EvictionRecord {
     /// What came of it, for people.
     #[serde(default)]
     pub outcome: String,
+    /// What ran before the pod was asked to end; absent where nothing is configured to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hook: Option<EvictionHookRun>,
     /// The first ten pods in the order in which they would have ended.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ranking: Vec<RankedPodStatus>,

@@ -16,6 +16,7 @@ use crate::choose::{Candidate, Choice, Ending, choose, comes_in_time};
 use crate::condition::Condition;
 use crate::decide::Act;
 use crate::history::{Outcome, Record, first_of};
+use crate::hook::{HookCall, HookRun};
 use crate::message::{EVICTED, node_was_low};
 use crate::pending_reclaim::Amounts;
 use crate::policy::{BEYOND_GRACE, HARD_GRACE};
@@ -147,9 +148,15 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
             grace: allowed,
         });
         let due = now + allowed + BEYOND_GRACE;
+        let call = HookCall {
+            pod: pod.label().clone(),
+            cause: cause.as_str(),
+            message: Arc::clone(&message),
+        };
+        let hook = self.policy.hook.clone().map(|rule| self.parts.hook.run(rule, call));
         let disruption = disruption.then(|| message.clone());
         let status = StatusOverride::failed(EVICTED, message, disruption);
-        let request = KillRequest {
+        let mut request = KillRequest {
             grace,
             evict: true,
             status: Some(status),
@@ -167,7 +174,14 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
         }
         self.pending_reclaim.ask(condition, &order.leaves, now, &self.memory.last);
         let (killer, recorder) = (self.parts.killer.clone(), self.parts.recorder.clone());
+        let shown = Arc::clone(&self.shown);
         let kill = async move {
+            if let Some(hook) = hook {
+                let run = hook.await;
+                log_hook(&pod, &run);
+                shown.note_hook(record, run);
+                request.deadline = Some(Instant::now() + allowed + BEYOND_GRACE);
+            }
             let outcome = end(&*killer, &*recorder, &pod, cause, request, now).await;
             if outcome.is_ok() && condition == Condition::Disk {
                 killer.volumes_released(pod.uid(), Instant::now() + FILES).await;
@@ -175,7 +189,7 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
             Happened::Ended(Ended { pod, condition, record, outcome })
         };
         let mut kill = kill.boxed();
-        // The first poll asks.
+        // The first poll asks, unless something runs before.
         match (&mut kill).now_or_never() {
             Some(over) => self.under_way.push(std::future::ready(over).boxed()),
             None => self.under_way.push(kill),
@@ -239,7 +253,9 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
         self.endings.retain(|uid, _| active.contains(uid));
         let here = measured.iter().enumerate().filter(|(_, pod)| active.contains(pod.uid()));
         let candidates = here.map(|(place, pod)| {
-            let ending = (!staying.contains(pod.uid())).then(|| {
+            let (uid, asked) = (pod.uid(), self.endings.contains_key(pod.uid()));
+            // What runs before the end of one that was chosen may not be over.
+            let ending = (asked || !staying.contains(uid)).then(|| {
                 *self.endings.entry(pod.uid().clone()).or_insert_with(|| ending_of(pod, now))
             });
             Candidate {
@@ -303,6 +319,19 @@ async fn end<K: PodKiller>(
             recorder.record(&Event::EvictionFailed { pod: label, signal, error: text });
             Err(error)
         }
+    }
+}
+
+fn log_hook(pod: &Pod, run: &HookRun) {
+    let HookRun { took_ms, error, output } = run;
+    match error {
+        None => {
+            tracing::info!(pod = %pod.label(), took_ms, output, "the hook ran before this pod's eviction");
+        }
+        Some(error) => tracing::warn!(
+            pod = %pod.label(), took_ms, output, error,
+            "the hook before this pod's eviction did not succeed; the pod ends all the same"
+        ),
     }
 }
 

@@ -14,6 +14,7 @@ use crate::condition::Conditions;
 use crate::curve::{Curve, Samples};
 use crate::decide::Act;
 use crate::history::{History, Outcome, PodName, RankedPod, Record};
+use crate::hook::HookRun;
 use crate::memory::Memory;
 use crate::observation::{MemoryAvailable, Observations};
 use crate::policy::Policy;
@@ -256,6 +257,10 @@ impl Shown {
 
     pub(super) fn note(&self, record: Record) -> u64 {
         self.lock().history.note(record)
+    }
+
+    pub(super) fn note_hook(&self, record: u64, run: HookRun) {
+        self.lock().history.note_hook(record, run);
     }
 
     pub(super) fn conclude(&self, record: u64, outcome: Outcome) {

@@ -190,6 +190,7 @@ impl World {
             }),
             recorder: Arc::new(FakeRecorder::default()),
             victims: VictimLock::new(),
+            hook: Arc::new(HookCommand),
             static_pods: Arc::new(Brought),
             wall: WallClock::fixed(WallTime::UNIX_EPOCH),
             policy: policy.subscribe(),

@@ -1,10 +1,12 @@
 //! What eviction says, as the control API shows it.
 
 use winddown_control::api::{
-    AwayStatus, EvictionPlan, EvictionRecord, MemoryCurve, PressureStatus, RankedPodStatus,
-    SwapStatus, ThresholdStatus,
+    AwayStatus, EvictionHookRun, EvictionPlan, EvictionRecord, MemoryCurve, PressureStatus,
+    RankedPodStatus, SwapStatus, ThresholdStatus,
 };
-use winddown_eviction::{AwayPod, Curve, Explanation, Outcome, RankedPod, Record, ThresholdView};
+use winddown_eviction::{
+    AwayPod, Curve, Explanation, HookRun, Outcome, RankedPod, Record, ThresholdView,
+};
 use winddown_shared::SwapStats;
 
 /// What an explanation says.
@@ -74,10 +76,15 @@ pub(super) fn record(record: Record) -> EvictionRecord {
         short_for_ms: record.short_for_ms,
         victim: record.victim.map(|pod| format!("{}/{}", pod.namespace, pod.name)),
         outcome: outcome(&record.outcome),
+        hook: record.hook.map(hook),
         ranking: record.ranking.into_iter().map(ranked).collect(),
         curve: record.curve.map(curve),
         times: record.times,
     }
+}
+
+fn hook(run: HookRun) -> EvictionHookRun {
+    EvictionHookRun { took_ms: run.took_ms, error: run.error, output: run.output }
 }
 
 fn curve(curve: Curve) -> MemoryCurve {

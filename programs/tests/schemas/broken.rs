@@ -19,6 +19,7 @@ pub(crate) const GOOD: &[&str] = &[
     "evictionSoft: {memory.available: 50%}\nevictionSoftGracePeriod: {memory.available: 1m30s}",
     "evictionMinimumReclaim: {nodefs.available: 0}",
     "memoryPressure: {some: 40%, below: 512Mi, coolDown: 0s}",
+    "evictionHook: {command: [/usr/local/sbin/dump, '--short'], timeout: 500ms}",
     "memoryAvailable: memAvailableAndSwap\nevictionMemoryTie: 16Mi",
     "enforceNodeAllocatable: []",
     "shutdownGracePeriodByPodPriority: [{priority: -2147483648, shutdownGracePeriodSeconds: 0}]",

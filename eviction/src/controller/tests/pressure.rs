@@ -1,11 +1,13 @@
 //! Memory that runs short, and pods that do not end as they should.
 
+use std::sync::Arc;
+
 use serde_json::json;
-use winddown_shared::{Event, PressureStats};
+use winddown_shared::{Event, GateReason, GateReasons, PressureStats};
 
 use super::*;
 use crate::tests::processes;
-use crate::{Condition, Outcome, PressureRule};
+use crate::{Condition, HookRule, Outcome, PressureRule};
 
 fn hard() -> Policy {
     policy(json!({"evictionHard": {"memory.available": "1Gi"}}))
@@ -17,6 +19,12 @@ fn soft() -> Policy {
         "evictionSoft": {"memory.available": "2Gi"},
         "evictionSoftGracePeriod": {"memory.available": "10s"},
     }))
+}
+
+fn with_hook(timeout: u64) -> Policy {
+    let mut policy = hard();
+    policy.hook = Some(Arc::new(HookRule { timeout: secs(timeout), ..HookRule::default() }));
+    policy
 }
 
 fn names(world: &World) -> Vec<String> {
@@ -36,6 +44,35 @@ async fn a_pod_is_asked_to_end_within_250_ms_of_the_crossing() {
         let late = world.killer.calls()[0].at.saturating_duration_since(crossed);
         assert!(late < Duration::from_millis(250), "{rate} in a second: {late:?} late");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_to_run_before_an_eviction_runs_before_the_pod_is_asked() {
+    let world = World::new(with_hook(2), memory_pods());
+    world.is(left("12Gi"), secs(10)).await;
+    world.helps(LOWEST, left("4Gi"));
+    let since = tokio::time::Instant::now();
+    world.is(left("500Mi"), secs(60)).await;
+    assert_eq!(names(&world), [LOWEST], "and no other pod meanwhile");
+    let waited = world.killer.calls()[0].at.saturating_duration_since(since);
+    assert!(waited >= secs(1) && waited < secs(3), "{waited:?}");
+    let calls = std::mem::take(&mut world.node.state().hooks);
+    let told = calls.iter().map(|call| (&*call.pod.name, call.cause)).collect::<Vec<_>>();
+    assert_eq!(told, [(LOWEST, "memory.available")]);
+    assert!(calls[0].message.starts_with("The node was low on resource: memory."));
+    let record = &world.view.history()[0];
+    assert_eq!(record.hook.as_ref().map(|run| &*run.output), Some("dumped"));
+    assert!(matches!(record.outcome, Outcome::Evicted { .. }));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shutdown_does_not_wait_for_what_runs_before_an_eviction() {
+    let world = World::new(with_hook(10), memory_pods());
+    world.is(left("500Mi"), secs(2)).await;
+    assert_eq!(world.node.state().hooks.len(), 1);
+    world.still.send_replace(GateReasons::from_iter([GateReason::Shutdown]));
+    tokio::time::sleep(secs(60)).await;
+    assert_eq!(names(&world), [""; 0], "the shutdown ends it");
 }
 
 #[tokio::test(start_paused = true)]

@@ -4,6 +4,8 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
@@ -14,8 +16,9 @@ use winddown_shared::{
 };
 
 use crate::{
-    Cadence, Condition, EvictionController, EvictionParts, EvictionView, MeasureError, Policy,
-    Readmit, Reclaim, ReclaimError, Reclaimable, Reclaimed, Signals, Wanted,
+    Cadence, Condition, EvictionController, EvictionParts, EvictionView, Hook, HookCall, HookRule,
+    HookRun, MeasureError, Policy, Readmit, Reclaim, ReclaimError, Reclaimable, Reclaimed, Signals,
+    Wanted,
 };
 
 pub(super) struct World {
@@ -52,6 +55,7 @@ pub(super) struct State {
     pub(super) after_giving_back: Option<NodeStats>,
     pub(super) giving_back_takes: Duration,
     pub(super) brought_back: Vec<Pod>,
+    pub(super) hooks: Vec<HookCall>,
 }
 
 impl World {
@@ -73,6 +77,7 @@ impl World {
             reclaim: node.clone(),
             recorder: Arc::new(recorder.clone()),
             victims: victims.clone(),
+            hook: node.clone(),
             static_pods: node.clone(),
             wall: WallClock::fixed(jiff::Timestamp::UNIX_EPOCH),
             policy: policies,
@@ -174,6 +179,18 @@ impl Reclaim for Node {
             state.stats = stats;
         }
         Ok(Reclaimed { items: 1, bytes: 1 })
+    }
+}
+
+impl Hook for Node {
+    fn run(&self, rule: Arc<HookRule>, call: HookCall) -> BoxFuture<'static, HookRun> {
+        self.state().hooks.push(call);
+        let takes = rule.timeout / 2;
+        async move {
+            sleep(takes).await;
+            HookRun { took_ms: 1, error: None, output: "dumped".to_owned() }
+        }
+        .boxed()
     }
 }
 

@@ -8,8 +8,9 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::sync::watch;
 use tokio::time::timeout;
 use winddown_eviction::{
-    Cadence, EvictionController, EvictionParts, MeasureError, Policy, Readmit, Reclaim,
-    ReclaimError, Reclaimable, Reclaimed, Signal, Signals, Threshold, ThresholdValue, Wanted,
+    Cadence, EvictionController, EvictionParts, HookCommand, MeasureError, Policy, Readmit,
+    Reclaim, ReclaimError, Reclaimable, Reclaimed, Signal, Signals, Threshold, ThresholdValue,
+    Wanted,
 };
 use winddown_fakes::{FakeKiller, FakeRecorder};
 use winddown_shared::{GateReasons, MemoryStats, NodeStats, Pod, PodStats, VictimLock, WallClock};
@@ -229,6 +230,7 @@ async fn a_real_stall_wakes_a_loop_that_would_look_again_in_an_hour() {
         reclaim: Arc::clone(&plenty),
         recorder: Arc::new(FakeRecorder::default()),
         victims: VictimLock::new(),
+        hook: Arc::new(HookCommand),
         static_pods: Arc::<Plenty>::clone(&plenty),
         wall: WallClock::fixed(winddown_shared::WallTime::UNIX_EPOCH),
         policy: policy.subscribe(),

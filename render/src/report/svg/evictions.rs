@@ -150,6 +150,7 @@ mod tests {
             available: Some("90Mi".to_owned()),
             hard: true,
             short_for_ms: None,
+            hook: None,
             victim: Some((*name).to_owned()),
             outcome: "ended in 12 ms".to_owned(),
             ranking: Vec::new(),
