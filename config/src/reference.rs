@@ -115,6 +115,8 @@ pub enum Kind {
     Addresses,
     /// A list of texts of the form that this regular expression describes roughly.
     Texts(&'static str),
+    /// A program, by its whole path, and its arguments.
+    Command,
     /// A mapping from names to values.
     Map { names: Names, value: &'static Kind },
     /// A mapping with these fields.
@@ -342,6 +344,7 @@ impl Kind {
             Self::Words(_) => "list of words",
             Self::Addresses => "list of addresses",
             Self::Texts(_) => "list of texts",
+            Self::Command => "command",
             Self::Map { .. } => "mapping from names to values",
             Self::Object(_) => "mapping",
             Self::List(_) => "list of mappings",

@@ -78,6 +78,10 @@ fn of_kind(kind: &Kind) -> Value {
         Kind::Texts(pattern) => {
             json!({"type": "array", "items": {"type": "string", "pattern": pattern}})
         }
+        Kind::Command => json!({
+            "type": "array", "minItems": 1, "items": {"type": "string"},
+            "prefixItems": [{"type": "string", "pattern": "^/"}],
+        }),
         Kind::Map { names, value } => {
             let names = match names {
                 Names::Words(words) => json!({"enum": words}),

@@ -18,7 +18,6 @@ const HARD: &str = "evictionHard";
 const SOFT: &str = "evictionSoft";
 const GRACE: &str = "evictionSoftGracePeriod";
 const RECLAIM: &str = "evictionMinimumReclaim";
-const HOOK: &str = "evictionHook";
 
 const SIGNALS: Names = Names::Words(&[
     "memory.available",
@@ -98,7 +97,7 @@ pub(super) fn section() -> Section {
                  Unset: the larger one ends first, to the byte, as with the kubelet.",
             )
             .example("16Mi"),
-        Top::new(HOOK, |c| &mut c.eviction.hook, Kind::object::<HookRule>()).doc(
+        Top::new("evictionHook", |c| &mut c.eviction.hook, Kind::object::<HookRule>()).doc(
             "A command that runs as root before each evicted pod is asked to end, and delays that: for \
              example, to dump what uses the memory. It reads the pod and the reason from `WINDDOWN_POD_NAMESPACE`, \
              `WINDDOWN_POD_NAME`, `WINDDOWN_POD_UID`, `WINDDOWN_SIGNAL` and `WINDDOWN_MESSAGE`; \
@@ -190,8 +189,8 @@ impl Options for PressureRule {
 impl Options for HookRule {
     fn rows() -> Vec<Row<Self>> {
         vec![
-            Row::<Self>::new("command", |rule| &mut rule.command, Kind::Texts(""))
-                .doc("The program, with its whole path, and its arguments. No shell sees them.")
+            Row::<Self>::new("command", |rule| &mut rule.command, Kind::Command)
+                .doc("The program, by its whole path, and its arguments. No shell sees them.")
                 .required()
                 .example("[/usr/local/sbin/dump-memory, --short]"),
             Row::<Self>::new("timeout", |rule| &mut rule.timeout, Kind::duration("10ms", "5s"))
@@ -234,14 +233,6 @@ fn reclaim(name: &str, text: &str) -> Option<String> {
 }
 
 fn relate(fields: &mut Fields<'_, '_>, config: &mut Config, reading: &mut Reading) {
-    let command = config.eviction.hook.as_ref().map(|hook| hook.command.first());
-    let is_absolute = |program: Option<&String>| program.is_some_and(|p| p.starts_with('/'));
-    if let Some(at) = fields.entry_at(HOOK, "command").filter(|_| !command.is_some_and(is_absolute))
-    {
-        let what =
-            "names no program: write its whole path first, such as [/usr/local/sbin/dump-memory]";
-        fields.fail_below(HOOK, "command", at, what);
-    }
     let EvictionSettings { hard, soft, soft_grace_period: graces, .. } = &config.eviction;
     for (signal, text) in soft {
         let Some(at) = fields.entry_at(SOFT, signal) else { continue };

@@ -37,6 +37,7 @@ fn with(path: &[&Field], value: &str) -> String {
             Kind::Choice(words) => words[0].to_owned(),
             Kind::Integer { least, .. } => least.max(&0).to_string(),
             Kind::Duration { most, .. } => (*most).to_owned(),
+            Kind::Command => other.example.to_owned(),
             _ => "a".to_owned(),
         };
         entry.push_str(&format!(", {}: {value}", other.name));
@@ -76,6 +77,7 @@ fn another_value(field: &Field) -> String {
         Kind::Path { .. } => "/a/b".to_owned(),
         Kind::Object(_) => match field.name {
             "memoryPressure" => "{}".to_owned(),
+            "evictionHook" => "{command: [/bin/dump, -v], timeout: 3s}".to_owned(),
             _ => "{file: /a/b}".to_owned(),
         },
         _ if field.name == "evictionHard" => "{memory.available: 7Mi}".to_owned(),
@@ -267,6 +269,10 @@ fn the_reader_accepts_the_bounds_and_nothing_beyond() {
             Kind::Texts(_) => {
                 good = vec![path[0].example.to_owned(), "[]".to_owned()];
                 bad.extend(["[a b]", "a", "[[a]]"].map(str::to_owned));
+            }
+            Kind::Command => {
+                good = vec![path[path.len() - 1].example.to_owned()];
+                bad.extend(["[]", "[dump]", "/bin/dump", "[[/bin/dump]]"].map(str::to_owned));
             }
             Kind::Address(_) => bad.push("nowhere".to_owned()),
             Kind::Words(words) => good = vec![format!("[{}]", words.join(", ")), "[]".to_owned()],

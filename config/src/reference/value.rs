@@ -353,6 +353,12 @@ impl Value for Vec<String> {
                 Err(what) => fields.fail(field.name, item.at, format!("`{text}` {what}")),
             }
         }
+        if matches!(field.kind, Kind::Command) && !all.first().is_some_and(|p| p.starts_with('/')) {
+            let what =
+                format!("names no program by its whole path: write such as {}", field.example);
+            let at = fields.node(field.name)?.at;
+            fields.fail(field.name, at, what);
+        }
         Some(all)
     }
 
