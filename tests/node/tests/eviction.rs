@@ -101,9 +101,13 @@ async fn on_cgroup_v2_tasks_that_wait_for_memory_wake_the_agent() -> TestResult 
     each_shortage_ends_who_made_it(&scenario).await
 }
 
+/// What it writes shows that the sandbox of the unit lets it run.
+const HOOK: &str = "evictionHook:\n  command: \
+                    [/bin/sh, -c, 'echo for want of $WINDDOWN_SIGNAL: $WINDDOWN_POD_NAME']\n";
+
 fn setup(needs: &'static [Need], thresholds: &str) -> Setup {
     let more = format!(
-        "evictionHard: {{{thresholds}, nodefs.available: 50Mi}}\ncontainerLogMaxSize: 1Gi\n"
+        "evictionHard: {{{thresholds}, nodefs.available: 50Mi}}\ncontainerLogMaxSize: 1Gi\n{HOOK}"
     );
     Setup { needs, more, ..Setup::default() }
 }
@@ -173,6 +177,11 @@ async fn each_shortage_ends_who_made_it(scenario: &Scenario) -> TestResult {
             thresholds.is_some_and(|all| all.iter().all(|one| one["metSeconds"].is_null()))
         };
         until(scenario, "the shortage to be over", is_over).await?;
+    }
+    let plan = scenario.text(&["plan", "eviction"]).await?;
+    // Where no task can be started, none is.
+    for told in ["for want of memory.available: hog-", "for want of nodefs.available: talker-"] {
+        assert!(plan.contains(told), "{plan}");
     }
     if evicted(scenario).await?.len() != resources.len() {
         return Err(known(scenario, "one followed that had taken nothing").await);
