@@ -42,8 +42,8 @@ pub(crate) struct Setup<T, R> {
     queues: Queues,
 }
 
-/// What an earlier agent of this boot gave to the node, as [`Keep`] was told.
-#[derive(Clone, Debug)]
+/// What an earlier agent of this boot gave to the node, as [`Keep`] was told. By default nothing is known of it.
+#[derive(Clone, Debug, Default)]
 pub struct EarlierPods {
     /// The pods.
     pub pods: Vec<Pod>,
@@ -148,13 +148,6 @@ impl<T: StatusSide, R: Prepare> PodController<T, R> {
     pub async fn run(self, node: NodeSide, cancel: CancellationToken) -> Result<(), RunError> {
         let name = self.setup.config.node_name.clone();
         self.setup.run(KubePods::new(self.client, name), node, cancel).await
-    }
-}
-
-impl Default for EarlierPods {
-    /// There was no earlier agent.
-    fn default() -> Self {
-        Self { pods: Vec::new(), complete: true }
     }
 }
 

@@ -2,8 +2,8 @@
 //!
 //! One file for each pod, in a directory that is lost with the boot: after a boot nothing runs, and the
 //! API server says what should. Until it has, no agent takes the pods there for all: those of before the boot that
-//! are to start again find their volumes as they left them. The files hold what pods were given from Secrets, so only root reads
-//! them.
+//! are to start again find their volumes as they left them. The files hold what pods were given from Secrets, so
+//! only root reads them.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -63,14 +63,14 @@ impl KeptPods {
         let entries = match std::fs::read_dir(directory) {
             Ok(entries) => entries,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                return EarlierPods { complete: false, ..EarlierPods::default() };
+                return EarlierPods::default();
             }
             Err(error) => {
                 tracing::warn!(
                     directory = %directory.display(), error = error_chain(&error),
                     "which pods of the API run here is not known until the API server answers"
                 );
-                return EarlierPods { complete: false, ..EarlierPods::default() };
+                return EarlierPods::default();
             }
         };
         let complete = directory.join(ALL).exists();
