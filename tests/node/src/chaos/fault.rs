@@ -198,6 +198,11 @@ impl Fault {
         matches!(self, Self::ClockForward | Self::ClockBack)
     }
 
+    /// Whether it ends the agent at once.
+    pub(super) fn kills_the_agent(self) -> bool {
+        matches!(self, Self::AgentKilled | Self::ManifestBroken)
+    }
+
     /// Whether the lock cannot be taken while it lasts.
     pub(super) fn keeps_the_lock_away(self) -> bool {
         matches!(

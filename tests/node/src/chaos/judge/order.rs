@@ -57,12 +57,13 @@ pub(super) fn the_budget_is_kept(record: &Record) -> Verdict {
 }
 
 /// In a shutdown. Whom eviction ends for want of memory gets a second. What an agent that was killed has
-/// promised its successor keeps to the nearest second.
+/// promised its successor keeps to the nearest second; the time in which none could run is lost.
 pub(super) fn nobody_is_killed_before_the_grace(record: &Record) -> Verdict {
     let first = record.asked.first().copied().unwrap_or(At::MAX);
-    let is_killed = |fault| matches!(fault, Fault::AgentKilled | Fault::ManifestBroken);
-    let early =
-        if record.was_harmed(is_killed, first, At::MAX) { EARLY + SECOND / 2 } else { EARLY };
+    let early = match record.was_harmed(Fault::kills_the_agent, first, At::MAX) {
+        true => EARLY + SECOND / 2 + time_without_agent(record, first),
+        false => EARLY,
+    };
     for life in &record.lives {
         let Some(pod) = record.pods.iter().find(|pod| pod.name == life.pod) else { continue };
         let Some(ended) = life.ended.filter(|ended| *ended > record.last_asked()) else { continue };
@@ -88,6 +89,19 @@ pub(super) fn nobody_is_killed_before_the_grace(record: &Record) -> Verdict {
         }
     }
     Ok(())
+}
+
+/// How long a killed agent was kept from starting: it is ordered after containerd, so it waits for a start of
+/// containerd that is under way, and such a start for the pause before containerd's own restart.
+fn time_without_agent(record: &Record, first: At) -> At {
+    let starts = |fault| matches!(fault, Fault::ContainerdKilled | Fault::ContainerdRestarted);
+    let kills = record.harms.iter().filter(|harm| harm.fault.kills_the_agent() && harm.to >= first);
+    let kept = kills.flat_map(|kill| {
+        let meanwhile =
+            record.harms.iter().filter(|harm| starts(harm.fault) && harm.from <= kill.to);
+        meanwhile.map(|harm| harm.to.saturating_sub(kill.from))
+    });
+    kept.max().unwrap_or(0)
 }
 
 /// How much longer than usual the end of things may take, for what struck near it.

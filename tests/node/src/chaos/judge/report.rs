@@ -91,8 +91,7 @@ fn may_be_unknown(record: &Record) -> bool {
         let away = [Fault::ContainerdKilled, Fault::ContainerdStopped, Fault::ContainerdRestarted];
         away.contains(&fault)
     };
-    let is_killed = |fault| matches!(fault, Fault::AgentKilled | Fault::ManifestBroken);
-    record.was_harmed(is_killed, asked, At::MAX)
+    record.was_harmed(Fault::kills_the_agent, asked, At::MAX)
         || record.runtime == Runtime::Containerd && record.was_harmed(containerd, asked, At::MAX)
 }
 

@@ -141,6 +141,21 @@ fn a_pod_killed_before_its_grace_is_noticed() {
 }
 
 #[test]
+fn the_time_in_which_a_killed_agent_waits_for_containerd_to_start_is_lost() {
+    let harm = |fault, from, to| Harm { fault, from: ms(from), to: ms(to) };
+    let cut = |harms: Vec<Harm>| {
+        broken(|r| {
+            r.lives[1].ended = Some(ms(1000));
+            r.harms = harms;
+        })
+    };
+    let killed = || harm(Fault::AgentKilled, 100, 150);
+    assert_eq!(cut(vec![killed()]), ["grace"]);
+    assert!(cut(vec![harm(Fault::ContainerdKilled, 50, 5300), killed()]).is_empty());
+    assert_eq!(cut(vec![harm(Fault::ContainerdKilled, 200, 5300), killed()]), ["grace"]);
+}
+
+#[test]
 fn a_process_that_is_left_or_one_too_many_is_noticed() {
     assert_eq!(broken(|r| r.lives[1].ended = None), ["no orphan"]);
     assert_eq!(
