@@ -1,11 +1,12 @@
 //! Combines the notices of all sources into the one that is in force.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep_until};
-use winddown_shared::{LONGEST_NOTICE, Notice, Notices, WallTime};
+use winddown_shared::{LONGEST_NOTICE, Notice, NoticeState, Notices, WallTime};
 
 use crate::{Announcement, When};
 
@@ -42,7 +43,7 @@ pub struct SourceStatus {
 #[derive(Debug)]
 struct Inner {
     slots: Mutex<Vec<Slot>>,
-    in_force: watch::Sender<Option<Arc<Notice>>>,
+    state: watch::Sender<NoticeState>,
     /// Counts up with everything that [`SourceStatus`] shows.
     changes: watch::Sender<u64>,
     /// There may be another notice that is held back.
@@ -53,6 +54,8 @@ struct Inner {
 struct Slot {
     source: Arc<str>,
     lead: Option<Duration>,
+    /// It has been read, whatever it announces.
+    heard: bool,
     published: Option<Published>,
     problem: Option<Arc<str>>,
 }
@@ -70,7 +73,7 @@ impl NoticeAggregator {
     pub fn new() -> Self {
         Self(Arc::new(Inner {
             slots: Mutex::default(),
-            in_force: watch::Sender::new(None),
+            state: watch::Sender::default(),
             changes: watch::Sender::new(0),
             published: Notify::new(),
         }))
@@ -80,13 +83,19 @@ impl NoticeAggregator {
     /// deadline on, or at once when there is no lead.
     pub fn publisher(&self, source: &'static str, lead: Option<Duration>) -> NoticePublisher {
         let mut slots = self.slots();
-        slots.push(Slot { source: source.into(), lead, published: None, problem: None });
+        slots.push(Slot {
+            source: source.into(),
+            lead,
+            heard: false,
+            published: None,
+            problem: None,
+        });
         NoticePublisher { aggregator: self.clone(), slot: slots.len() - 1 }
     }
 
-    /// The notice in force.
+    /// The notice in force, and which sources have been read.
     pub fn notices(&self) -> Notices {
-        self.0.in_force.subscribe()
+        self.0.state.subscribe()
     }
 
     /// Changes whenever [`source_statuses`](Self::source_statuses) answers differently.
@@ -125,14 +134,14 @@ impl NoticeAggregator {
     fn refresh(&self) -> Option<Instant> {
         let slots = self.slots();
         let now = Instant::now();
-        let winner = in_force(&slots, now).cloned();
+        let state = NoticeState { in_force: in_force(&slots, now).cloned(), heard: heard(&slots) };
         // Sent under the lock, or an older answer could overtake a newer one.
-        self.0.in_force.send_if_modified(|current| {
-            let changed = *current != winner;
-            if changed {
-                log_change(current.as_deref(), winner.as_deref(), now);
-                *current = winner;
+        self.0.state.send_if_modified(|current| {
+            let changed = *current != state;
+            if current.in_force != state.in_force {
+                log_change(current.in_force.as_deref(), state.in_force.as_deref(), now);
             }
+            *current = state;
             changed
         });
         self.0.changes.send_modify(|n| *n += 1);
@@ -159,14 +168,14 @@ impl NoticePublisher {
     ///
     /// Publishing the same again changes nothing, unless that clock was set meanwhile.
     pub fn publish(&self, announced: &Announcement, now: WallTime) {
-        if self.change(|slot| slot.take(announced, now, Instant::now())) {
+        if self.change(|slot| slot.hear() | slot.take(announced, now, Instant::now())) {
             self.refreshed();
         }
     }
 
     /// Publishes that nothing is announced (any more).
     pub fn withdraw(&self) {
-        if self.change(|slot| slot.published.take().is_some()) {
+        if self.change(|slot| slot.hear() | slot.published.take().is_some()) {
             self.refreshed();
         }
     }
@@ -212,6 +221,11 @@ impl NoticePublisher {
 }
 
 impl Slot {
+    /// Notes that the source was read. Returns false if it had been before.
+    fn hear(&mut self) -> bool {
+        !std::mem::replace(&mut self.heard, true)
+    }
+
     /// Takes an announcement received at `heard`. Returns false if nothing changed.
     fn take(&mut self, announced: &Announcement, now: WallTime, heard: Instant) -> bool {
         let before = self.published.as_ref();
@@ -255,6 +269,13 @@ fn in_force(slots: &[Slot], now: Instant) -> Option<&Arc<Notice>> {
     let counting = slots.iter().filter(|slot| slot.counts_from().is_some_and(|f| f <= now));
     let notices = counting.filter_map(|slot| Some(&slot.published.as_ref()?.notice));
     notices.min_by_key(|notice| notice.deadline)
+}
+
+/// The sources that were read; one with several publishers when all of them were.
+fn heard(slots: &[Slot]) -> BTreeSet<Arc<str>> {
+    let all_heard = |source: &str| slots.iter().all(|slot| slot.heard || *slot.source != *source);
+    let sources = slots.iter().map(|slot| &slot.source);
+    sources.filter(|source| all_heard(source)).cloned().collect()
 }
 
 /// Two that are over are the same, however far the clock has gone on since.

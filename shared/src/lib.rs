@@ -92,7 +92,7 @@ pub use kill::{
 };
 pub use mounts::{Mount, mounts};
 pub use node_ending::{EndNotice, NodeEnding};
-pub use notice::{LONGEST_NOTICE, Notice, Notices};
+pub use notice::{LONGEST_NOTICE, Notice, NoticeState, Notices};
 pub use on_reboot::{ON_REBOOT_ANNOTATION, OnReboot};
 pub use plugin::{
     Counter, Ending, Gauge, Listed, Measured, NodeHandle, NodeHandleParts, NodePod, Plugin,

@@ -1,6 +1,7 @@
 //! The seam to sources of notices that the node ends at a certain time: a cloud's metadata service,
 //! a battery, an operator.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -26,5 +27,15 @@ pub struct Notice {
     pub deadline: Instant,
 }
 
-/// The notice in force, if any. The earliest deadline wins when several are.
-pub type Notices = watch::Receiver<Option<Arc<Notice>>>;
+/// What the sources of notices say.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NoticeState {
+    /// The notice in force, if any. The earliest deadline wins when several are.
+    pub in_force: Option<Arc<Notice>>,
+    /// The sources that were read since the agent started, whatever they announce. Of others it is
+    /// unknown whether they announce anything.
+    pub heard: BTreeSet<Arc<str>>,
+}
+
+/// Follows what the sources of notices say.
+pub type Notices = watch::Receiver<NoticeState>;

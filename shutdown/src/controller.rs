@@ -145,7 +145,7 @@ impl<K: PodKiller> ShutdownParts<K> {
         Self {
             killer,
             inhibitor,
-            notices: watch::Sender::new(None).subscribe(),
+            notices: watch::Sender::default().subscribe(),
             gate: AdmissionGate::new(),
             policy: watch::Sender::new(Arc::new(policy)).subscribe(),
             reports: Arc::new(()),

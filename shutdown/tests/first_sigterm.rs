@@ -57,7 +57,7 @@ async fn first_request(pods: usize) -> Duration {
     let controller = ShutdownController::new(ShutdownParts {
         killer: Arc::new(killer.clone()),
         inhibitor: Arc::new(login.clone()),
-        notices: watch::channel(None).1,
+        notices: watch::Sender::default().subscribe(),
         gate: AdmissionGate::new(),
         policy: watch::channel(Arc::new(policy)).1,
         reports: Arc::new(ReportStore::new(directory.path())),

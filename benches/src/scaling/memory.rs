@@ -93,7 +93,7 @@ impl InMemory {
         let controller = ShutdownController::new(ShutdownParts {
             killer: Arc::new(self.workers.clone()),
             inhibitor: Arc::new(login.clone()),
-            notices: watch::channel(None).1,
+            notices: watch::Sender::default().subscribe(),
             gate: AdmissionGate::new(),
             policy: watch::channel(Arc::new(policy)).1,
             reports: Arc::new(ReportStore::new(self.state.path())),

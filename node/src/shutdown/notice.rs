@@ -177,7 +177,7 @@ impl<R: Runtime> Joined<R> {
         let mut reasons = self.core.gate.changes();
         let notices = self.notices.notices();
         let followed = reasons.wait_for(|reasons| {
-            !reasons.contains(GateReason::Notice) || notices.borrow().is_some()
+            !reasons.contains(GateReason::Notice) || notices.borrow().in_force.is_some()
         });
         // It is busy with a disk that does not answer: the answer says what holds by then.
         let _ = timeout(FOLLOWED_WITHIN, followed).await;
@@ -195,7 +195,7 @@ impl<R: Runtime> Joined<R> {
             GateReason::Startup => "the agent is starting".to_owned(),
             GateReason::Shutdown => "the node is shutting down".to_owned(),
             GateReason::UnitStop => "the agent's unit is being stopped".to_owned(),
-            GateReason::Notice => match self.notices.notices().borrow().as_ref() {
+            GateReason::Notice => match &self.notices.notices().borrow().in_force {
                 Some(notice) => {
                     format!("a notice is in force ({}): {}", notice.source, notice.text)
                 }

@@ -158,7 +158,7 @@ impl<R: Runtime> Shows<NodeEnd> for End<R> {
     fn now(&mut self) -> NodeEnd {
         let known = *self.known.borrow_and_update();
         let said = self.inhibitor.borrow_and_update().clone();
-        let announced = said.preparing || self.notices.borrow_and_update().is_some();
+        let announced = said.preparing || self.notices.borrow_and_update().in_force.is_some();
         let runs = matches!(
             self.progress.borrow_and_update().phase,
             ProgressPhase::Ending | ProgressPhase::Ended | ProgressPhase::Released

@@ -22,8 +22,8 @@ const fn secs(seconds: u64) -> Duration {
 
 fn in_force(aggregator: &NoticeAggregator) -> Option<(String, Duration)> {
     let notices = aggregator.notices();
-    let notice = notices.borrow();
-    notice.as_ref().map(|n| (n.source.to_string(), n.deadline - Instant::now()))
+    let state = notices.borrow();
+    state.in_force.as_ref().map(|n| (n.source.to_string(), n.deadline - Instant::now()))
 }
 
 #[tokio::test(start_paused = true)]
@@ -40,6 +40,31 @@ async fn the_earliest_deadline_wins_and_the_next_one_follows_when_it_is_withdraw
     file.withdraw();
     assert_eq!(in_force(&aggregator), None);
     file.withdraw();
+}
+
+#[test]
+fn a_source_was_heard_once_each_of_its_publishers_has_said_what_it_announces() {
+    let aggregator = NoticeAggregator::new();
+    let (file, preempted, maintenance) = (
+        aggregator.publisher("file", None),
+        aggregator.publisher("gcp", Some(secs(600))),
+        aggregator.publisher("gcp", Some(secs(600))),
+    );
+    let mut notices = aggregator.notices();
+    let mut heard = || {
+        let state = notices.borrow_and_update();
+        state.heard.iter().map(ToString::to_string).collect::<Vec<_>>()
+    };
+    file.problem(Some("it cannot be read"));
+    assert!(heard().is_empty());
+    preempted.withdraw();
+    assert!(heard().is_empty(), "the other publisher may announce something");
+    maintenance.publish(&at(86_400), noon());
+    assert_eq!(heard(), ["gcp"], "though the notice is held back");
+    file.withdraw();
+    assert_eq!(heard(), ["file", "gcp"]);
+    file.withdraw();
+    assert!(!notices.has_changed().expect("alive"));
 }
 
 #[tokio::test(start_paused = true)]
@@ -69,7 +94,7 @@ async fn a_wall_clock_that_is_set_moves_the_deadline_but_not_the_beginning() {
     advance(secs(10)).await;
     // The clock was nine minutes late.
     publisher.publish(&at(600), noon().checked_add(secs(550)).expect("in range"));
-    let notice = aggregator.notices().borrow().clone().expect("a notice");
+    let notice = aggregator.notices().borrow().in_force.clone().expect("a notice");
     assert_eq!(notice.since, begun);
     assert_eq!(notice.deadline - Instant::now(), secs(50));
     // It was a day ahead: the deadline is over, but never before now.
@@ -83,13 +108,13 @@ async fn a_deadline_that_is_over_stays_where_it_was() {
     let publisher = aggregator.publisher("aws", None);
     publisher.publish(&at(5), noon());
     let mut notices = aggregator.notices();
-    let before = notices.borrow_and_update().clone();
+    let before = notices.borrow_and_update().in_force.clone();
     for _ in 0..10 {
         advance(secs(5)).await;
         publisher.publish(&at(5), noon().checked_add(secs(50)).expect("in range"));
     }
     assert!(!notices.has_changed().expect("alive"));
-    assert_eq!(*notices.borrow(), before);
+    assert_eq!(notices.borrow().in_force, before);
 }
 
 #[tokio::test(start_paused = true)]
@@ -104,9 +129,9 @@ async fn a_notice_far_ahead_is_held_back_until_its_lead() {
     assert!(status.notice.is_some() && !status.effective);
     let mut notices = aggregator.notices();
     let begun = Instant::now();
-    notices.wait_for(Option::is_some).await.expect("alive");
+    notices.wait_for(|state| state.in_force.is_some()).await.expect("alive");
     assert_eq!(begun.elapsed(), secs(3000));
-    let notice = notices.borrow().clone().expect("a notice");
+    let notice = notices.borrow().in_force.clone().expect("a notice");
     assert_eq!((notice.since, notice.deadline), (Instant::now(), begun + secs(3600)));
     assert!(aggregator.source_statuses().pop().expect("a place").effective);
     task.abort();
@@ -206,7 +231,7 @@ proptest! {
                     from.is_none_or(|from| from <= Instant::now()).then_some(deadline)
                 };
                 let expected = published.into_iter().zip(leads).filter_map(counts).min();
-                let told = aggregator.notices().borrow().as_ref().map(|notice| notice.deadline);
+                let told = aggregator.notices().borrow().in_force.as_ref().map(|notice| notice.deadline);
                 let close = |a: Instant, b: Instant| apart(a, b) < SAME;
                 let agrees = match (expected, told) {
                     (Some(expected), Some(told)) => close(expected, told),

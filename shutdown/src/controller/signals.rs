@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
-use winddown_shared::{InhibitorState, Notice, Notices, ShutdownKind};
+use winddown_shared::{InhibitorState, Notice, NoticeState, Notices, ShutdownKind};
 
 use crate::run_context::RunContext;
 use crate::{Budget, NoticeReport, Policy, RunRecord};
@@ -23,9 +23,8 @@ pub(super) struct ShutdownSignals {
     states: watch::Receiver<InhibitorState>,
     /// None once all sources of notices are gone.
     notices: Option<Notices>,
-    /// A notice that an earlier agent received. It stays in force until another notice arrives or
-    /// it expires: after a restart, a notice that is not repeated yet looks like one that was
-    /// withdrawn.
+    /// A notice that an earlier agent received. It stays in force until its source has been read again,
+    /// another notice arrives, or it expires.
     kept: Option<Arc<Notice>>,
     closed: bool,
 }
@@ -122,10 +121,12 @@ impl ShutdownSignals {
     /// The current state.
     pub(super) fn current(&mut self) -> SignalState {
         let login = self.states.borrow_and_update().clone();
-        let notice = self.notices.as_mut().and_then(|signal| signal.borrow_and_update().clone());
-        let over = |kept: &Arc<Notice>| notice.is_some() || kept.deadline <= Instant::now();
-        self.kept.take_if(|kept| over(kept));
-        SignalState { login, notice: notice.or_else(|| self.kept.clone()) }
+        let notices = self.notices.as_mut().map(|notices| notices.borrow_and_update().clone());
+        let NoticeState { in_force, heard } = notices.unwrap_or_default();
+        self.kept.take_if(|kept| {
+            in_force.is_some() || heard.contains(&kept.source) || kept.deadline <= Instant::now()
+        });
+        SignalState { login, notice: in_force.or_else(|| self.kept.clone()) }
     }
 
     /// Resolves when the state may have changed; never, once the login manager's channel is gone.

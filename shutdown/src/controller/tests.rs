@@ -162,7 +162,7 @@ impl Setup {
             killer: Arc::new(killer),
             inhibitor: Arc::new(login.clone()),
             // Nobody is left who could give notice, which is no reason to be deaf to logind.
-            notices: watch::channel(None).1,
+            notices: watch::Sender::default().subscribe(),
             gate: gate.clone(),
             policy: policy_reader,
             reports: sink,

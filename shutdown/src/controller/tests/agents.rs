@@ -10,7 +10,9 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 use winddown_fakes::{FakeInhibitor, FakeRecorder};
-use winddown_shared::{GateReason, Inhibitor, InhibitorState, Notice, ShutdownWork, WallClock};
+use winddown_shared::{
+    GateReason, Inhibitor, InhibitorState, Notice, NoticeState, ShutdownWork, WallClock,
+};
 
 use super::world::{Disk, Fault, Reports, World};
 use crate::tests::secs;
@@ -50,7 +52,7 @@ pub(super) struct Site {
     pub(super) disk: Arc<Disk>,
     pub(super) places: Vec<Arc<dyn RecordPlace>>,
     pub(super) reports: Arc<Reports>,
-    pub(super) notices: watch::Sender<Option<Arc<Notice>>>,
+    pub(super) notices: watch::Sender<NoticeState>,
     pub(super) policy: watch::Sender<Arc<Policy>>,
     pub(super) recorder: FakeRecorder,
     pub(super) work: Vec<ShutdownWork>,
@@ -82,7 +84,7 @@ impl Site {
             places: vec![Arc::clone(&disk) as Arc<dyn RecordPlace>],
             disk,
             reports: Reports::of(&world),
-            notices: watch::Sender::new(None),
+            notices: watch::Sender::default(),
             policy: watch::Sender::new(Arc::new(policy)),
             recorder: FakeRecorder::default(),
             work: Vec::new(),
@@ -158,7 +160,12 @@ impl Site {
         self.start = Instant::now();
         let (since, deadline) = (self.start, self.start + left);
         let notice = Notice { source: "aws".into(), text: "spot".into(), since, deadline };
-        self.notices.send_replace(Some(Arc::new(notice)));
+        self.notices.send_modify(|state| state.in_force = Some(Arc::new(notice)));
+    }
+
+    /// The source of [`give_notice`](Self::give_notice) announces nothing any more.
+    pub(super) fn withdraw_notice(&self) {
+        self.notices.send_replace(NoticeState { in_force: None, heard: ["aws".into()].into() });
     }
 
     pub(super) async fn until(&self, offset: Duration) {

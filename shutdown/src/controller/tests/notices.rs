@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use winddown_shared::GateReason;
+use winddown_shared::{GateReason, NoticeState};
 
 use super::agents::{Agent, Site};
 use super::world::World;
@@ -150,7 +150,7 @@ async fn a_notice_that_is_withdrawn_spares_the_groups_not_started() {
     let (mut site, agent) = started(stubborn(20, 10)).await;
     site.give_notice(secs(120));
     site.until(secs(5)).await;
-    site.notices.send_replace(None);
+    site.withdraw_notice();
     site.reach(&agent, ProgressPhase::Cancelled).await;
     settle().await;
     assert!(!agent.gate.is_shut());
@@ -170,7 +170,7 @@ async fn a_notice_that_is_withdrawn_while_the_login_manager_shuts_down_calls_not
     site.prepare();
     site.start = start;
     settle().await;
-    site.notices.send_replace(None);
+    site.withdraw_notice();
     assert_eq!(site.reach(&agent, ProgressPhase::Released).await, secs(30));
     assert_eq!((site.locks_gone(), site.reports.all().len()), (1, 1));
 }
@@ -209,7 +209,7 @@ async fn a_notice_that_is_withdrawn_after_its_run_opens_the_gate_and_the_next_on
     let (mut site, agent) = started(stubborn(1, 1)).await;
     site.give_notice(secs(120));
     site.reach(&agent, ProgressPhase::Released).await;
-    site.notices.send_replace(None);
+    site.withdraw_notice();
     settle().await;
     assert!(!agent.gate.is_shut());
     site.world.add(pod("back", None, Some(1)), NEVER);
@@ -225,7 +225,7 @@ async fn an_agent_killed_under_a_notice_is_replaced_before_anybody_repeats_the_n
     site.give_notice(secs(120));
     site.until(secs(5)).await;
     site.kill(agent).await;
-    site.notices.send_replace(None);
+    site.notices.send_replace(NoticeState::default());
     let agent = site.agent();
     assert!(agent.gate.is_shut());
     let took = site.reach(&agent, ProgressPhase::Released).await;
@@ -238,6 +238,25 @@ async fn an_agent_killed_under_a_notice_is_replaced_before_anybody_repeats_the_n
     assert!(agent.gate.is_shut());
     site.until(secs(121)).await;
     assert!(!agent.gate.is_shut());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_notice_withdrawn_while_no_agent_ran_is_dropped_when_its_source_is_read_and_not_before() {
+    let (mut site, agent) = started(stubborn(20, 10)).await;
+    site.give_notice(secs(120));
+    site.until(secs(5)).await;
+    site.kill(agent).await;
+    let heard = |source: &str| NoticeState { in_force: None, heard: [source.into()].into() };
+    site.notices.send_replace(heard("operator"));
+    let agent = site.agent();
+    site.until(secs(7)).await;
+    assert!(agent.gate.is_shut(), "another source cannot withdraw it");
+    site.notices.send_replace(heard("aws"));
+    site.reach(&agent, ProgressPhase::Cancelled).await;
+    settle().await;
+    assert!(!agent.gate.is_shut());
+    let report = &site.reports.all()[0];
+    assert_eq!((report.count(PodEnd::Ending), report.count(PodEnd::Spared)), (1, 1));
 }
 
 #[tokio::test(start_paused = true)]
@@ -262,7 +281,7 @@ async fn the_gate_says_whether_a_notice_or_the_login_manager_keeps_it_shut() {
     site.prepare();
     settle().await;
     assert_eq!(reasons(&agent), [GateReason::Shutdown, GateReason::Notice]);
-    site.notices.send_replace(None);
+    site.withdraw_notice();
     settle().await;
     assert_eq!(reasons(&agent), [GateReason::Shutdown]);
     site.lock.fake.cancel();
@@ -277,7 +296,7 @@ async fn a_notice_that_is_withdrawn_ends_neither_the_drain_nor_its_lame_duck() {
     site.world.lame_duck_for(GateReason::Drain);
     site.give_notice(secs(120));
     site.until(secs(5)).await;
-    site.notices.send_replace(None);
+    site.withdraw_notice();
     site.reach(&agent, ProgressPhase::Cancelled).await;
     settle().await;
     assert_eq!(agent.gate.reasons().iter().collect::<Vec<_>>(), [GateReason::Drain]);
