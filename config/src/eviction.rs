@@ -35,6 +35,8 @@ pub struct EvictionSettings {
     pub memory_available: MemoryAvailable,
     /// `evictionMemoryTie`, in bytes; none unless it is configured.
     pub memory_tie: Option<u64>,
+    /// `evictionMemoryReclaim`; none unless it is configured.
+    pub memory_reclaim: Option<Duration>,
     /// `memoryPressure`; none unless it is configured.
     pub memory_pressure: Option<PressureRule>,
     /// `evictionHook`; none unless it is configured.
@@ -63,6 +65,7 @@ impl Default for EvictionSettings {
             max_pod_grace_period: 0,
             memory_available: MemoryAvailable::default(),
             memory_tie: None,
+            memory_reclaim: None,
             memory_pressure: None,
             hook: None,
             static_pods: StaticPods::ByPriority,
@@ -99,6 +102,7 @@ impl EvictionSettings {
         };
         policy.memory_available = self.memory_available;
         policy.memory_tie = self.memory_tie;
+        policy.memory_reclaim = self.memory_reclaim;
         policy.memory_pressure = self.memory_pressure;
         policy.hook = self.hook.clone().map(Arc::new);
         policy.static_pods = self.static_pods;

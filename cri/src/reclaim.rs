@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use winddown_engine::files;
-use winddown_engine::stats::remove_rotated_logs;
-use winddown_shared::{Freed, Garbage, RuntimeError};
+use winddown_engine::stats::{reclaim_memory, remove_rotated_logs};
+use winddown_shared::{Freed, Garbage, MemoryFigure, PodUid, RuntimeError};
 
 use super::client::CallError;
 use super::pod::{self, PodEntry};
@@ -96,6 +96,16 @@ impl Garbage for CriRuntime {
         let entries = self.context.pods.all();
         remove_rotated_logs(entries.iter().filter_map(|entry| stats::places(&self.context, entry)))
             .await
+    }
+
+    async fn reclaim_memory(
+        &self,
+        uid: &PodUid,
+        figure: MemoryFigure,
+        bytes: u64,
+    ) -> Result<Freed, RuntimeError> {
+        let find = stats::cgroup_of(&self.context, uid);
+        reclaim_memory(move || find().into_iter().collect(), figure, bytes).await
     }
 }
 

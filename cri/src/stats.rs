@@ -146,19 +146,44 @@ fn measure(proc: &Path, mount: &Path, pods: Vec<(PodUid, Vec<Running>)>) -> Vec<
             tasks = tasks.zip(used).map(|(sum, one)| sum.saturating_add(one));
             stats.containers.push(ContainerStats {
                 name: container.name,
-                memory_working_set: dirs.as_ref().and_then(CgroupDirs::working_set),
+                memory_working_set: dirs.as_ref().and_then(working_set),
                 cpu_time: dirs.as_ref().and_then(CgroupDirs::cpu_time),
                 ..ContainerStats::default()
             });
             ids.push(container.id);
         }
         (stats.swap, stats.zswap) = around.as_ref().map(CgroupDirs::swap).unwrap_or_default();
-        let pod_memory = around.as_ref().and_then(CgroupDirs::working_set);
+        let pod_memory = around.as_ref().and_then(working_set);
+        let to_take = around.as_ref().filter(|dirs| dirs.can_reclaim());
+        if let Some(memory) = to_take.and_then(CgroupDirs::memory) {
+            stats.active_file = Some(memory.active_file);
+            stats.anonymous = Some(memory.anonymous);
+        }
         let pod_tasks = around.as_ref().and_then(CgroupDirs::tasks).or(tasks);
         let pod_cpu = around.as_ref().and_then(CgroupDirs::cpu_time);
         Measured { uid, ids, stats, pod_memory, pod_tasks, pod_cpu }
     };
     pods.into_iter().map(one).collect()
+}
+
+fn working_set(dirs: &CgroupDirs) -> Option<u64> {
+    dirs.memory().map(|memory| memory.working_set())
+}
+
+/// The cgroup of a running pod, if it has one.
+pub(super) fn cgroup_of(
+    context: &Context,
+    uid: &PodUid,
+) -> impl Fn() -> Option<CgroupDirs> + use<> {
+    let containers = context.pods.get(uid).map(|entry| running(&entry.lock()));
+    let (uid, config) = (uid.clone(), &context.config);
+    let (proc, mount) = (config.proc_root.clone(), config.cgroup_mount.clone());
+    move || {
+        let with_pid = containers.iter().flatten().find_map(|c| Some((c.pid?, &c.id)));
+        let (pid, id) = with_pid?;
+        let own = CgroupDirs::of_process((&proc, &mount), pid, id)?;
+        pod_cgroup(&own, &uid)
+    }
 }
 
 /// The cgroup around a container's, if it is its pod's: its name has the UID, where systemd keeps the

@@ -31,10 +31,12 @@ use crate::signal::{Cause, Signal};
 mod evict;
 mod limits;
 mod reclaiming;
+mod reclaiming_memory;
 #[cfg(test)]
 mod tests;
 mod view;
 
+use reclaiming_memory::MemoryReclaim;
 use view::Shown;
 pub use view::{AwayPod, EvictionView, Explanation, ThresholdView};
 
@@ -96,6 +98,7 @@ pub struct EvictionController<K, S, R> {
     reclaiming: bool,
     /// After a reclaim that hung, the next attempt is not before this.
     reclaim_hangs_until: Option<Instant>,
+    memory_reclaim: MemoryReclaim,
     next_limits: Instant,
     under_way: FuturesUnordered<BoxFuture<'static, Happened>>,
     conditions: watch::Sender<Conditions>,
@@ -117,6 +120,7 @@ struct Hold {
 enum Happened {
     Ended(evict::Ended),
     Reclaimed(reclaiming::Over),
+    ReclaimedMemory(reclaiming_memory::Over),
 }
 
 impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
@@ -144,6 +148,7 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
             reclaimed: [None; Signal::COUNT],
             reclaiming: false,
             reclaim_hangs_until: None,
+            memory_reclaim: MemoryReclaim::default(),
             next_limits: now,
             under_way: FuturesUnordered::new(),
             conditions,
@@ -178,6 +183,7 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
         self.endings.clear();
         self.pending_reclaim = PendingReclaim::default();
         self.reclaiming = false;
+        self.memory_reclaim = MemoryReclaim::default();
         let opened = self.parts.still.wait_for(|reasons| reasons.is_empty()).await.is_ok();
         self.memory = Memory::default();
         self.next_look = Instant::now();
@@ -230,6 +236,7 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
             pressure: self.pressure(&stats),
         };
         self.shown.measured(now, &snapshot.observations, stats.swap);
+        self.memory_reclaim.swap_free = stats.swap.map_or(0, |swap| swap.free);
         let decision = decide(&snapshot, &self.policy, &self.memory);
         let before = std::mem::replace(&mut self.memory, decision.memory).last;
         self.pending_reclaim.observe(&snapshot.observations);
@@ -260,7 +267,8 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
 
     async fn act(&mut self, act: &Act) {
         let now = Instant::now();
-        if self.is_held(act, now) || self.waits_for_a_victim(act, now) {
+        if self.is_held(act, now) || self.waits_for_a_victim(act, now) || self.waits_for_memory(act)
+        {
             return;
         }
         if act.signal.file_system().is_some() && self.reclaiming {
@@ -278,6 +286,7 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
         match happened {
             Happened::Ended(ended) => self.note_end(ended),
             Happened::Reclaimed(over) => self.note_given_back(&over),
+            Happened::ReclaimedMemory(over) => self.note_reclaimed_memory(over),
         }
     }
 

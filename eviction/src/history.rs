@@ -69,6 +69,21 @@ pub enum Outcome {
     Reclaiming,
     /// Reclaim finished; the next decision shows whether it was enough.
     Reclaimed(Reclaimed),
+    /// The kernel takes back memory of the pod that would be ended.
+    ReclaimingMemory {
+        /// Which.
+        from: PodName,
+    },
+    /// It has; the next decision shows whether it was enough.
+    #[serde(rename_all = "camelCase")]
+    ReclaimedMemory {
+        /// Of which pod.
+        from: PodName,
+        /// By how much its figure has fallen.
+        bytes: u64,
+        /// In ms.
+        took_ms: u64,
+    },
     /// The pod was asked to end.
     Evicting,
     /// It has ended.
@@ -226,6 +241,10 @@ impl Record {
 impl Outcome {
     pub(crate) fn evicted(took: Duration) -> Self {
         Self::Evicted { took_ms: millis(took) }
+    }
+
+    pub(crate) fn reclaimed_memory(from: PodName, bytes: u64, took: Duration) -> Self {
+        Self::ReclaimedMemory { from, bytes, took_ms: millis(took) }
     }
 }
 

@@ -67,7 +67,7 @@ pub use plan_json::{PlanLineError, plan_json_line};
 pub use policy::{Policy, PressureRule, PressureScope, StaticPods};
 pub use rank::{Ranked, rank};
 pub use readmission::Readmission;
-pub use reclaim::{Reclaimable, reclaimable};
+pub use reclaim::{Reclaimable, reclaimable, reclaimable_memory};
 pub use seams::{MeasureError, Readmit, Reclaim, ReclaimError, Reclaimed, Signals, Wanted};
 pub use signal::{Cause, FileSystem, Resource, Signal, UnknownSignal};
 pub use threshold::{

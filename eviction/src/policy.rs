@@ -27,6 +27,9 @@ pub struct Policy {
     /// Pods whose memory beyond the request is in the same multiple of so many bytes are alike, and the one that grows
     /// faster is ended first. None: to the byte, and growth is not measured.
     pub memory_tie: Option<u64>,
+    /// For how long the kernel may take back memory of the pod that would be ended, where that can be enough; none: the
+    /// pod ends.
+    pub memory_reclaim: Option<Duration>,
     /// Whether memory stalls evict pods, in addition to waking the loop.
     pub memory_pressure: Option<PressureRule>,
     /// Whether pods are ended that have more on the disks than they may.
@@ -107,6 +110,7 @@ impl Policy {
             max_pod_grace: None,
             memory_available: MemoryAvailable::default(),
             memory_tie: None,
+            memory_reclaim: None,
             memory_pressure: None,
             local_storage_limits: true,
             static_pods: StaticPods::default(),

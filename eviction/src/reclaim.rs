@@ -1,7 +1,8 @@
 //! What can be reclaimed before a pod has to end.
 
-use winddown_shared::FsLayout;
+use winddown_shared::{FsLayout, MemoryFigure, PodStats};
 
+use crate::observation::MemoryAvailable;
 use crate::signal::{FileSystem, Signal};
 
 /// Disk space that no pod needs.
@@ -33,5 +34,25 @@ pub const fn reclaimable(signal: Signal, layout: FsLayout) -> &'static [Reclaima
         (FsLayout::Split, FileSystem::Node | FileSystem::Container) => {
             &[DeadContainers, RotatedLogs]
         }
+    }
+}
+
+/// How much of a pod's memory the kernel can take back so that more counts as available, in bytes, and by which figure
+/// that is seen. None where it cannot be asked, or where nothing is gained.
+#[must_use]
+pub fn reclaimable_memory(
+    counted: MemoryAvailable,
+    pod: &PodStats,
+    swap_free: u64,
+) -> Option<(MemoryFigure, u64)> {
+    let to_swap = pod.anonymous?.min(swap_free);
+    match counted {
+        // File cache is available already.
+        MemoryAvailable::MemAvailable => Some((MemoryFigure::Anonymous, to_swap)),
+        MemoryAvailable::WorkingSet => {
+            Some((MemoryFigure::WorkingSet, to_swap.saturating_add(pod.active_file?)))
+        }
+        // So is free swap.
+        MemoryAvailable::MemAvailableAndSwap => None,
     }
 }

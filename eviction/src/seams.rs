@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use winddown_shared::{NodeStats, Pod, PodStats};
+use winddown_shared::{MemoryFigure, NodeStats, Pod, PodStats, PodUid};
 
 use crate::reclaim::Reclaimable;
 use crate::signal::Resource;
@@ -49,6 +49,18 @@ pub trait Reclaim: Send + Sync + 'static {
         &self,
         what: Reclaimable,
     ) -> impl Future<Output = Result<Reclaimed, ReclaimError>> + Send;
+
+    /// Has the kernel take back memory of a running pod until `figure` has fallen by `bytes`; answers by how much it
+    /// has. Dropping the future stops it after a few MiB.
+    ///
+    /// # Errors
+    /// The kernel cannot.
+    fn reclaim_memory(
+        &self,
+        pod: &PodUid,
+        figure: MemoryFigure,
+        bytes: u64,
+    ) -> impl Future<Output = Result<u64, ReclaimError>> + Send;
 }
 
 /// What was reclaimed.

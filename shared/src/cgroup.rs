@@ -4,6 +4,8 @@
 
 use std::time::Duration;
 
+use crate::MemoryFigure;
+
 /// The memory of one cgroup, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CgroupMemory {
@@ -13,6 +15,8 @@ pub struct CgroupMemory {
     pub inactive_file: u64,
     /// The page cache that was used lately.
     pub active_file: u64,
+    /// Memory without a file behind it; version 1 does not tell.
+    pub anonymous: u64,
     /// Kernel objects that can be dropped; version 1 does not tell.
     pub slab_reclaimable: u64,
     /// What it may not go above; none without a limit.
@@ -45,6 +49,7 @@ impl CgroupMemory {
             usage: cgroup_number(usage)?,
             inactive_file: stat.inactive_file?,
             active_file: stat.active_file.unwrap_or(0),
+            anonymous: stat.anonymous.unwrap_or(0),
             slab_reclaimable: stat.slab_reclaimable.unwrap_or(0),
             limit: limit.and_then(cgroup_number).filter(|&limit| limit < UNLIMITED),
         })
@@ -54,6 +59,14 @@ impl CgroupMemory {
     /// lately. The kubelet's measure.
     pub fn working_set(&self) -> u64 {
         self.usage.saturating_sub(self.inactive_file)
+    }
+
+    /// One of its figures, in bytes.
+    pub fn figure(&self, figure: MemoryFigure) -> u64 {
+        match figure {
+            MemoryFigure::WorkingSet => self.working_set(),
+            MemoryFigure::Anonymous => self.anonymous,
+        }
     }
 
     /// What the kernel can give back under pressure: the whole page cache and droppable objects. Never
@@ -71,6 +84,8 @@ pub struct MemoryStat {
     pub inactive_file: Option<u64>,
     /// The page cache that was used lately, in bytes.
     pub active_file: Option<u64>,
+    /// Memory without a file behind it, in bytes; version 1 does not tell.
+    pub anonymous: Option<u64>,
     /// Kernel objects that can be dropped, in bytes.
     pub slab_reclaimable: Option<u64>,
 }
@@ -83,6 +98,7 @@ impl MemoryStat {
             let place = match key {
                 b"inactive_file" => &mut own.inactive_file,
                 b"active_file" => &mut own.active_file,
+                b"anon" => &mut own.anonymous,
                 b"slab_reclaimable" => &mut own.slab_reclaimable,
                 b"total_inactive_file" => &mut total.inactive_file,
                 b"total_active_file" => &mut total.active_file,
@@ -93,6 +109,7 @@ impl MemoryStat {
         Self {
             inactive_file: total.inactive_file.or(own.inactive_file),
             active_file: total.active_file.or(own.active_file),
+            anonymous: own.anonymous,
             slab_reclaimable: own.slab_reclaimable,
         }
     }

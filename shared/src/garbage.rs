@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use crate::RuntimeError;
+use crate::{PodUid, RuntimeError};
 
-/// Gives back what no running pod needs. A runtime implements it beside [`Runtime`](crate::Runtime).
+/// Gives back what no running pod needs, or can do without. A runtime implements it beside [`Runtime`](crate::Runtime).
 ///
 /// One call at a time; each is bounded in time, and dropping its future leaves the rest undone.
 pub trait Garbage: Send + Sync + 'static {
@@ -32,6 +32,30 @@ pub trait Garbage: Send + Sync + 'static {
     /// # Errors
     /// One could not be removed; the others are.
     fn remove_rotated_logs(&self) -> impl Future<Output = Result<Freed, RuntimeError>> + Send;
+
+    /// Has the kernel take back memory of a running pod until `figure` has fallen by `bytes`, or no more can be had. A
+    /// runtime that knows no cgroups takes none.
+    ///
+    /// # Errors
+    /// The kernel cannot: version 1 of cgroups, or Linux before 5.19.
+    fn reclaim_memory(
+        &self,
+        uid: &PodUid,
+        figure: MemoryFigure,
+        bytes: u64,
+    ) -> impl Future<Output = Result<Freed, RuntimeError>> + Send {
+        let _ = (uid, figure, bytes);
+        async { Ok(Freed::default()) }
+    }
+}
+
+/// Which figure of a pod's memory is to fall.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MemoryFigure {
+    /// All but the file cache that was not used lately.
+    WorkingSet,
+    /// Memory without a file behind it.
+    Anonymous,
 }
 
 /// What was given back.

@@ -78,7 +78,7 @@ pub use clock::{BootClock, WallClock, WallTime};
 pub use consent::{Consent, DisruptionBudget};
 pub use error_chain::error_chain;
 pub use event::{Event, PodLabel, Recorder};
-pub use garbage::{Freed, Garbage};
+pub use garbage::{Freed, Garbage, MemoryFigure};
 pub use gate_reason::{GateReason, GateReasons};
 pub use grace::{Grace, GraceSender};
 pub use guests::{Guests, Seat};

@@ -47,8 +47,10 @@ in_base() {
 }
 if [ -x "$dir/root/usr/bin/linux.uml" ]; then
     in_base
+    # /dev/ubda: swap cannot be on the root's file system. It takes room as it is written to.
+    truncate -s 400M "$base/tmp/disk"
     exec chroot "$base" env -i PATH=/usr/bin HOME=/tmp TMPDIR=/tmp LD_PRELOAD=/usr/lib/xstate.so \
-        linux.uml mem=1G umid=node noreboot root=/dev/root rootfstype=hostfs rootflags=/mnt rw \
+        linux.uml mem=1G umid=node noreboot root=/dev/root rootfstype=hostfs rootflags=/mnt rw ubd0=/tmp/disk \
         con=null con0=null,fd:2 ssl=null ssl0=fd:0,fd:0 console=tty0 selinux=0 quiet
 fi
 if [ -x "$dir/root/usr/bin/qemu-system-x86_64" ]; then

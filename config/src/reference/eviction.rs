@@ -97,6 +97,18 @@ pub(super) fn section() -> Section {
                  Unset: the larger one ends first, to the byte, as with the kubelet.",
             )
             .example("16Mi"),
+        Top::new(
+            "evictionMemoryReclaim",
+            |c| &mut c.eviction.memory_reclaim,
+            Kind::duration("10ms", "5s"),
+        )
+        .doc(
+            "Before a pod ends for memory, have the kernel take back some of that pod's memory, for this long \
+             at most: what can be swapped out and, with `memoryAvailable: workingSet`, file cache. No pod \
+             ends if that is enough; where it cannot be, it is not tried, nor twice within 10 s. \
+             Wants cgroup v2 and Linux 5.19. Off unless set.",
+        )
+        .example("500ms"),
         Top::new("evictionHook", |c| &mut c.eviction.hook, Kind::object::<HookRule>()).doc(
             "A command that runs as root before each evicted pod is asked to end, and delays that: for \
              example, to dump what uses the memory. It reads the pod and the reason from `WINDDOWN_POD_NAMESPACE`, \

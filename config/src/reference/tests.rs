@@ -70,6 +70,7 @@ fn another_value(field: &Field) -> String {
         Kind::Choice(words) => (*words.last().unwrap()).to_owned(),
         Kind::Words(_) => "[]".to_owned(),
         Kind::Integer { most, .. } => most.to_string(),
+        Kind::Duration { most: "5s", .. } => "3s".to_owned(),
         Kind::Duration { .. } => {
             "20s".replace("20", if field.doc.contains("looked") { "30" } else { "11" })
         }

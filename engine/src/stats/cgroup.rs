@@ -1,10 +1,16 @@
 //! Memory, tasks and processor time of a cgroup, of version 1 or 2.
 
-use std::fs;
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use winddown_shared::{CgroupMemory, cgroup_cpu_time, cgroup_number, cgroup_of_process};
+use winddown_shared::{
+    CgroupMemory, MemoryFigure, cgroup_cpu_time, cgroup_number, cgroup_of_process,
+};
+
+/// The kernel is asked for so many bytes at a time, which takes a moment even where they go to a slow disk.
+const SOME: u64 = 4 << 20;
 
 /// Where the files of one cgroup are.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,12 +68,63 @@ impl CgroupDirs {
         })
     }
 
-    /// The working set, in bytes. Blocks for as long as the kernel takes to add up.
-    pub fn working_set(&self) -> Option<u64> {
+    /// Its memory. Blocks for as long as the kernel takes to add up.
+    pub fn memory(&self) -> Option<CgroupMemory> {
         let usage = if self.is_v2 { "memory.current" } else { "memory.usage_in_bytes" };
         let usage = fs::read(self.memory.join(usage)).ok()?;
         let stat = fs::read(self.memory.join("memory.stat")).ok()?;
-        CgroupMemory::parse(&usage, &stat, None).map(|memory| memory.working_set())
+        CgroupMemory::parse(&usage, &stat, None)
+    }
+
+    /// Whether the kernel can be asked to take back memory of it: version 2, since Linux 5.19.
+    pub fn can_reclaim(&self) -> bool {
+        self.is_v2 && self.memory.join("memory.reclaim").exists()
+    }
+
+    /// Has the kernel take back memory until `figure` has fallen by `bytes`, no more can be had, or `goes_on` says no.
+    /// Answers by how much it has fallen, in bytes. Blocks.
+    ///
+    /// # Errors
+    /// The kernel cannot, see [`can_reclaim`](Self::can_reclaim), or the agent may not.
+    pub fn reclaim(
+        &self,
+        figure: MemoryFigure,
+        bytes: u64,
+        goes_on: impl Fn() -> bool,
+    ) -> io::Result<u64> {
+        let now = || self.memory().map(|memory| memory.figure(figure)).unwrap_or_default();
+        let before = now();
+        let fallen = || before.saturating_sub(now());
+        // File cache that was not used lately goes first, and does not count.
+        let mut asked = 0;
+        let most = self.memory().map_or(0, |memory| memory.usage);
+        while asked < most && fallen() < bytes && goes_on() {
+            if !self.reclaim_some(figure)? {
+                break;
+            }
+            asked += SOME;
+        }
+        Ok(fallen())
+    }
+
+    /// Whether as much was taken back as was asked for.
+    fn reclaim_some(&self, figure: MemoryFigure) -> io::Result<bool> {
+        let ask = |text: &str| -> io::Result<()> {
+            let file = self.memory.join("memory.reclaim");
+            OpenOptions::new().write(true).open(file)?.write_all(text.as_bytes())
+        };
+        let asked = match figure {
+            MemoryFigure::WorkingSet => ask(&SOME.to_string()),
+            // Linux before 6.8 does not know the word, and drops file cache first.
+            MemoryFigure::Anonymous => match ask(&format!("{SOME} swappiness=200")) {
+                Err(error) if error.kind() == io::ErrorKind::InvalidInput => ask(&SOME.to_string()),
+                asked => asked,
+            },
+        };
+        match asked {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(false),
+            asked => asked.map(|()| true),
+        }
     }
 
     /// What of it is in swap, and the memory that its compressed pages take, in bytes. Version 2 tells, if the kernel
@@ -112,6 +169,10 @@ mod tests {
         fs::write(path, text).unwrap();
     }
 
+    fn working_set(dirs: &CgroupDirs) -> Option<u64> {
+        dirs.memory().map(|memory| memory.working_set())
+    }
+
     #[test]
     fn a_process_is_measured_in_its_cgroup_on_version_1() {
         let root = tempfile::tempdir().unwrap();
@@ -128,18 +189,50 @@ mod tests {
         write(mount.join("cpuacct/pod-u/c1/cpuacct.usage"), "1500000000\n");
         write(mount.join("cpuacct/pod-u/cpuacct.usage"), "2500000000\n");
         let found = CgroupDirs::of_process((&proc, &mount), 42, "c1").unwrap();
-        assert_eq!((found.working_set(), found.tasks()), (Some(3000), Some(7)));
+        assert_eq!((working_set(&found), found.tasks()), (Some(3000), Some(7)));
         assert_eq!(found.swap(), (None, None), "version 1 does not tell");
         assert_eq!(found.cpu_time(), Some(Duration::from_millis(1500)));
         assert_eq!(found.parent("-u").unwrap().cpu_time(), Some(Duration::from_millis(2500)));
         let pod = found.parent("-u").unwrap();
-        assert_eq!((pod.working_set(), pod.tasks()), (None, Some(9)));
+        assert_eq!((pod.memory(), pod.tasks()), (None, Some(9)));
         assert_eq!(found.parent("other"), None);
         let dirs = [dir, mount.join("pids/pod-u/c1"), mount.join("cpuacct/pod-u/c1")];
         assert_eq!(CgroupDirs::among(&dirs), Some(found));
         assert_eq!(CgroupDirs::among(&[]), None);
         assert_eq!(CgroupDirs::of_process((&proc, &mount), 42, "c2"), None, "another's now");
         assert_eq!(CgroupDirs::of_process((&proc, &mount), 43, "c1"), None);
+    }
+
+    #[test]
+    fn memory_is_asked_for_until_it_came_back_or_all_was_asked_for_or_it_may_not_go_on() {
+        let root = tempfile::tempdir().unwrap();
+        let dir = root.path().join("c1");
+        write(dir.join("memory.current"), "20000000\n");
+        write(dir.join("memory.stat"), "anon 9000000\ninactive_file 0\n");
+        let found = CgroupDirs::among(std::slice::from_ref(&dir)).unwrap();
+        assert!(!found.can_reclaim());
+        let missing = found.reclaim(MemoryFigure::WorkingSet, 1, || true).unwrap_err();
+        assert_eq!(missing.kind(), io::ErrorKind::NotFound);
+
+        write(dir.join("memory.reclaim"), "");
+        let asked = || fs::read_to_string(dir.join("memory.reclaim")).unwrap();
+        assert_eq!(found.reclaim(MemoryFigure::WorkingSet, 1, || false).unwrap(), 0);
+        assert_eq!(asked(), "");
+        let turns = std::cell::Cell::new(0);
+        let counted = |last: u32| {
+            turns.set(turns.get() + 1);
+            if turns.get() == last {
+                write(dir.join("memory.stat"), "anon 1000000\ninactive_file 0\n");
+            }
+            true
+        };
+        assert_eq!(
+            found.reclaim(MemoryFigure::Anonymous, 7_000_000, || counted(2)).unwrap(),
+            8_000_000
+        );
+        assert_eq!((turns.replace(0), &*asked()), (2, "4194304 swappiness=200"));
+        assert_eq!(found.reclaim(MemoryFigure::Anonymous, 7_000_000, || counted(0)).unwrap(), 0);
+        assert_eq!(turns.get(), 5, "20 MB, 4 MiB at a time");
     }
 
     #[test]
@@ -154,7 +247,7 @@ mod tests {
         write(mount.join("pod-u/c1/pids.current"), "7\n");
         write(mount.join("pod-u/c1/cpu.stat"), "usage_usec 1500000\nuser_usec 7\n");
         let found = CgroupDirs::of_process((&proc, &mount), 42, "c1").unwrap();
-        assert_eq!((found.working_set(), found.tasks()), (Some(3000), Some(7)));
+        assert_eq!((working_set(&found), found.tasks()), (Some(3000), Some(7)));
         assert_eq!(found.cpu_time(), Some(Duration::from_millis(1500)));
         assert_eq!(found.swap(), (Some(4096), None), "a kernel without zswap");
         assert_eq!(Some(found), CgroupDirs::among(&[mount.clone(), mount.join("pod-u/c1")]));

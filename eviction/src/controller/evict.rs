@@ -211,6 +211,10 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
             return;
         };
         let stats = candidates.iter().find(|c| c.pod.uid() == victim.uid()).and_then(|c| c.stats);
+        let attempt = self.memory_to_reclaim(act, stats, now).filter(|_| !policy.shadow);
+        if let Some(attempt) = attempt {
+            return self.begin_reclaiming_memory(act, victim, attempt);
+        }
         let met = (act.threshold, act.available);
         let said = node_was_low(act.resource(), met, victim, stats);
         let message: Arc<str> = said.text.into();

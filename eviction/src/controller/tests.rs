@@ -13,6 +13,7 @@ mod disks;
 mod limits;
 mod notifier;
 mod pressure;
+mod reclaiming_memory;
 mod reference;
 mod world;
 

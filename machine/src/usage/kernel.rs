@@ -191,6 +191,7 @@ impl CgroupFiles {
                 .inactive_file
                 .ok_or_else(|| self.stat.odd("has no line inactive_file"))?,
             active_file: stat.active_file.unwrap_or(0),
+            anonymous: stat.anonymous.unwrap_or(0),
             slab_reclaimable: stat.slab_reclaimable.unwrap_or(0),
             limit,
         })

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 use winddown_eviction::{Reclaim, ReclaimError, Reclaimable, Reclaimed};
+use winddown_shared::{MemoryFigure, PodUid};
 
 use super::RuntimeFigures;
 
@@ -25,6 +26,19 @@ impl Reclaim for GiveBack {
                 source: Some(Arc::new(error)),
             }),
         }
+    }
+
+    async fn reclaim_memory(
+        &self,
+        pod: &PodUid,
+        figure: MemoryFigure,
+        bytes: u64,
+    ) -> Result<u64, ReclaimError> {
+        let freed = self.runtime.reclaim_memory(pod, figure, bytes).await;
+        freed.map(|freed| freed.bytes).map_err(|error| ReclaimError {
+            what: format!("taking back memory of pod {pod}"),
+            source: Some(Arc::new(error)),
+        })
     }
 }
 

@@ -6,7 +6,7 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use winddown_eviction::Reclaimable;
 use winddown_shared::{
-    Freed, Garbage, ImagePlaces, PodStats, PodStatsSource, PodUid, RuntimeError,
+    Freed, Garbage, ImagePlaces, MemoryFigure, PodStats, PodStatsSource, PodUid, RuntimeError,
 };
 
 /// Figures of the pods.
@@ -33,6 +33,17 @@ pub trait RuntimeFigures: Send + Sync + 'static {
         what: Reclaimable,
         image_age: Duration,
     ) -> BoxFuture<'_, Result<Freed, RuntimeError>>;
+
+    /// See [`Garbage::reclaim_memory`].
+    fn reclaim_memory<'a>(
+        &'a self,
+        uid: &'a PodUid,
+        figure: MemoryFigure,
+        bytes: u64,
+    ) -> BoxFuture<'a, Result<Freed, RuntimeError>> {
+        let _ = (uid, figure, bytes);
+        std::future::ready(Ok(Freed::default())).boxed()
+    }
 }
 
 impl<T: PodStatsSource + Garbage> RuntimeFigures for T {
@@ -58,5 +69,14 @@ impl<T: PodStatsSource + Garbage> RuntimeFigures for T {
             Reclaimable::RotatedLogs => self.remove_rotated_logs().boxed(),
             Reclaimable::UnusedImages => self.remove_unused_images(image_age).boxed(),
         }
+    }
+
+    fn reclaim_memory<'a>(
+        &'a self,
+        uid: &'a PodUid,
+        figure: MemoryFigure,
+        bytes: u64,
+    ) -> BoxFuture<'a, Result<Freed, RuntimeError>> {
+        Garbage::reclaim_memory(self, uid, figure, bytes).boxed()
     }
 }

@@ -21,6 +21,7 @@ pub(crate) const GOOD: &[&str] = &[
     "memoryPressure: {some: 40%, below: 512Mi, coolDown: 0s}",
     "evictionHook: {command: [/usr/local/sbin/dump, '--short'], timeout: 500ms}",
     "memoryAvailable: memAvailableAndSwap\nevictionMemoryTie: 16Mi",
+    "evictionMemoryReclaim: 500ms",
     "enforceNodeAllocatable: []",
     "shutdownGracePeriodByPodPriority: [{priority: -2147483648, shutdownGracePeriodSeconds: 0}]",
     "containerLogMaxSize: 1048576",

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use winddown_engine::files;
-use winddown_engine::stats::{CgroupDirs, PodPlaces, remove_rotated_logs};
+use winddown_engine::stats::{CgroupDirs, PodPlaces, reclaim_memory, remove_rotated_logs};
 use winddown_shared::{
-    ContainerStats, Freed, Garbage, PodStats, PodStatsSource, PodUid, RuntimeError,
+    ContainerStats, Freed, Garbage, MemoryFigure, PodStats, PodStatsSource, PodUid, RuntimeError,
 };
 
 use super::config::ProcessConfig;
@@ -84,6 +84,19 @@ impl<D: ProgramDriver> Garbage for ProgramRuntime<D> {
         remove_rotated_logs(entries.iter().filter_map(|entry| places(&self.context.config, entry)))
             .await
     }
+
+    async fn reclaim_memory(
+        &self,
+        uid: &PodUid,
+        figure: MemoryFigure,
+        bytes: u64,
+    ) -> Result<Freed, RuntimeError> {
+        let Some(entry) = self.context.pods.get(uid) else { return Ok(Freed::default()) };
+        let running = running(&self.context, uid, &entry.lock());
+        let proc_root = self.context.config.proc_root.clone();
+        let find = move || running.iter().filter_map(|(_, t)| cgroup_of(&proc_root, t)).collect();
+        reclaim_memory(find, figure, bytes).await
+    }
 }
 
 fn places(config: &ProcessConfig, entry: &PodEntry) -> Option<PodPlaces> {
@@ -129,6 +142,14 @@ fn running<D: ProgramDriver>(context: &Context<D>, uid: &PodUid, state: &PodStat
     state.running().into_iter().filter_map(one).collect()
 }
 
+fn cgroup_of(proc_root: &Path, traces: &Traces) -> Option<CgroupDirs> {
+    let of_unit = |(pid, unit): &(i32, String)| {
+        CgroupDirs::of_process((proc_root, Path::new(CGROUPS)), *pid, unit)
+    };
+    let own = CgroupDirs::among(&traces.cgroups);
+    own.or_else(|| traces.unit.as_ref().and_then(of_unit))
+}
+
 /// Reads what the containers use: of their cgroups, and what those do not tell of their processes.
 fn measure(proc_root: &Path, pods: Vec<(PodUid, Running)>) -> Vec<(PodUid, PodStats)> {
     // One look at all processes serves all containers, and is not taken if no one needs it.
@@ -138,14 +159,13 @@ fn measure(proc_root: &Path, pods: Vec<(PodUid, Running)>) -> Vec<(PodUid, PodSt
         let mut stats = PodStats::default();
         let (mut memory, mut tasks, mut cpu) = (Some(0_u64), Some(0_u64), Some(Duration::ZERO));
         let (mut swap, mut zswap) = (Some(0_u64), Some(0_u64));
+        let (mut active_file, mut anonymous) = (Some(0_u64), Some(0_u64));
         for (name, traces) in containers {
-            let of_unit = |(pid, unit): &(i32, String)| {
-                CgroupDirs::of_process((proc_root, Path::new(CGROUPS)), *pid, unit)
-            };
-            let dirs = CgroupDirs::among(&traces.cgroups);
-            let dirs = dirs.or_else(|| traces.unit.as_ref().and_then(of_unit));
+            let dirs = cgroup_of(proc_root, &traces);
             let dirs = dirs.as_ref();
-            let mut own_memory = dirs.and_then(CgroupDirs::working_set);
+            let in_cgroup = dirs.and_then(CgroupDirs::memory);
+            let mut own_memory = in_cgroup.map(|memory| memory.working_set());
+            let to_take = in_cgroup.filter(|_| dirs.is_some_and(CgroupDirs::can_reclaim));
             let mut own_tasks = dirs.and_then(CgroupDirs::tasks);
             let mut own_cpu = dirs.and_then(CgroupDirs::cpu_time);
             let (own_swap, own_zswap) = dirs.map(CgroupDirs::swap).unwrap_or_default();
@@ -158,6 +178,9 @@ fn measure(proc_root: &Path, pods: Vec<(PodUid, Running)>) -> Vec<(PodUid, PodSt
                 own_cpu = own_cpu.or(used.and_then(|used| used.cpu));
             }
             memory = memory.zip(own_memory).map(|(sum, one)| sum.saturating_add(one));
+            active_file =
+                active_file.zip(to_take).map(|(sum, m)| sum.saturating_add(m.active_file));
+            anonymous = anonymous.zip(to_take).map(|(sum, m)| sum.saturating_add(m.anonymous));
             swap = swap.zip(own_swap).map(|(sum, one)| sum.saturating_add(one));
             zswap = zswap.zip(own_zswap).map(|(sum, one)| sum.saturating_add(one));
             tasks = tasks.zip(own_tasks).map(|(sum, one)| sum.saturating_add(one));
@@ -171,6 +194,7 @@ fn measure(proc_root: &Path, pods: Vec<(PodUid, Running)>) -> Vec<(PodUid, PodSt
         }
         (stats.memory_working_set, stats.processes, stats.cpu_time) = (memory, tasks, cpu);
         (stats.swap, stats.zswap) = (swap, zswap);
+        (stats.active_file, stats.anonymous) = (active_file, anonymous);
         measured.push((uid, stats));
     }
     measured

@@ -26,6 +26,8 @@ const OTHERS: [Taker; 2] = [
 const HOG: Taker = Taker { name: "hog", priority: 0, does: ("memory", 40), limit: None };
 const BOMB: Taker = Taker { name: "bomb", priority: 0, does: ("fork", 50), limit: None };
 const TALKER: Taker = Taker { name: "talker", priority: 0, does: ("log", 4), limit: None };
+/// It takes a lot once and does nothing with it.
+const SLEEPER: Taker = Taker { name: "sleeper", priority: 0, does: ("hold", 250), limit: None };
 /// They read what does not fit into their own limits, again and again: they wait for memory, and the node
 /// does not. Several, because an emulated processor lets one wait too seldom.
 const READERS: [Taker; 4] =
@@ -99,6 +101,40 @@ async fn on_cgroup_v2_tasks_that_wait_for_memory_wake_the_agent() -> TestResult 
     said(&scenario, woken, "").await?;
     assert_eq!(evicted(&scenario).await?, Vec::<Value>::new(), "it met its own limit");
     each_shortage_ends_who_made_it(&scenario).await
+}
+
+#[tokio::test]
+async fn on_cgroup_v2_a_pod_that_can_go_to_swap_does_not_end() -> TestResult {
+    let test = "on_cgroup_v2_a_pod_that_can_go_to_swap_does_not_end";
+    if !in_long_form(test, "a whole machine is tried, which takes half a minute of a processor") {
+        return Ok(());
+    }
+    let mut setup = setup(&[Need::Controllers], "memory.available: 650Mi");
+    setup.more.push_str("evictionMemoryReclaim: 5s\n");
+    let Some(scenario) = Scenario::with_services_as(test, Vec::new(), &setup).await? else {
+        return Ok(());
+    };
+    scenario.node.run(&["sh", "-c", "mkswap /dev/ubda && swapon /dev/ubda"]).await?;
+    start(&scenario, &[SLEEPER]).await?;
+    go(&scenario, SLEEPER)?;
+    let took_back = async || {
+        let plan = scenario.text(&["plan", "eviction"]).await.unwrap_or_default();
+        plan.contains("the kernel took back")
+    };
+    until(&scenario, "memory to be taken back", took_back).await?;
+    let is_over = async || {
+        let status = scenario.status().await.unwrap_or_default();
+        status["pressure"]["thresholds"][0]["metSeconds"].is_null()
+    };
+    until(&scenario, "the shortage to be over", is_over).await?;
+    assert_eq!(evicted(&scenario).await?, Vec::<Value>::new());
+    let plan: Value =
+        serde_json::from_str(&scenario.text(&["plan", "eviction", "-o", "json"]).await?)?;
+    let pods = plan["pods"].as_array().ok_or("no pods")?;
+    let sleeper = pods.iter().find(|pod| pod["name"] == "sleeper-winddown-node");
+    let in_swap = sleeper.and_then(|pod| pod["swap"].as_u64());
+    assert!(in_swap.is_some_and(|bytes| bytes > 32 << 20), "{plan:#}");
+    Ok(())
 }
 
 /// What it writes shows that the sandbox of the unit lets it run.

@@ -11,8 +11,8 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 use winddown_fakes::{FakeKiller, FakeRecorder, KillCall};
 use winddown_shared::{
-    Event, FsLayout, FsStats, GateReasons, MemoryStats, NodeStats, Pod, PodKiller, PodStats,
-    PodUid, VictimLock, WallClock,
+    Event, FsLayout, FsStats, GateReasons, MemoryFigure, MemoryStats, NodeStats, Pod, PodKiller,
+    PodStats, PodUid, VictimLock, WallClock,
 };
 
 use crate::{
@@ -54,6 +54,8 @@ pub(super) struct State {
     /// What is left after things were given back, and how long that takes.
     pub(super) after_giving_back: Option<NodeStats>,
     pub(super) giving_back_takes: Duration,
+    /// Of whom memory was to be taken back, by which figure and how much.
+    pub(super) memory_asked: Vec<(String, MemoryFigure, u64)>,
     pub(super) brought_back: Vec<Pod>,
     pub(super) hooks: Vec<HookCall>,
 }
@@ -179,6 +181,22 @@ impl Reclaim for Node {
             state.stats = stats;
         }
         Ok(Reclaimed { items: 1, bytes: 1 })
+    }
+
+    async fn reclaim_memory(
+        &self,
+        pod: &PodUid,
+        figure: MemoryFigure,
+        bytes: u64,
+    ) -> Result<u64, ReclaimError> {
+        self.state().memory_asked.push((pod.to_string(), figure, bytes));
+        let takes = self.state().giving_back_takes;
+        sleep(takes).await;
+        let mut state = self.state();
+        if let Some(stats) = state.after_giving_back {
+            state.stats = stats;
+        }
+        Ok(bytes)
     }
 }
 

@@ -13,7 +13,9 @@ use winddown_eviction::{
     Wanted,
 };
 use winddown_fakes::{FakeKiller, FakeRecorder};
-use winddown_shared::{GateReasons, MemoryStats, NodeStats, Pod, PodStats, VictimLock, WallClock};
+use winddown_shared::{
+    GateReasons, MemoryFigure, MemoryStats, NodeStats, Pod, PodStats, PodUid, VictimLock, WallClock,
+};
 
 use super::*;
 
@@ -203,6 +205,15 @@ impl Signals for Plenty {
 impl Reclaim for Plenty {
     async fn reclaim(&self, _: Reclaimable) -> Result<Reclaimed, ReclaimError> {
         Ok(Reclaimed::default())
+    }
+
+    async fn reclaim_memory(
+        &self,
+        _: &PodUid,
+        _: MemoryFigure,
+        _: u64,
+    ) -> Result<u64, ReclaimError> {
+        Ok(0)
     }
 }
 

@@ -6,8 +6,8 @@ use serde_json::json;
 use winddown_cri::CriRuntime;
 use winddown_runtimes_tests::Fault;
 use winddown_shared::{
-    ContainerState, DiskUse, Garbage as _, Pod, PodStats, PodStatsSource as _, Runtime as _,
-    error_chain,
+    ContainerState, DiskUse, Garbage as _, MemoryFigure, Pod, PodStats, PodStatsSource as _,
+    Runtime as _, error_chain,
 };
 
 use crate::bed::{Act, POLITE, eventually, exit_of, forget, pod, run, stop, sync_until};
@@ -219,6 +219,13 @@ async fn real_containers_are_measured_in_their_cgroups_and_their_layers() {
     let cpu: Vec<Duration> = stats.containers.iter().map(|c| c.cpu_time.unwrap()).collect();
     assert!(cpu[0] > Duration::ZERO && stats.cpu_time.unwrap() >= cpu[0], "{cpu:?}");
     assert!(stats.processes.unwrap() >= 3);
+    let taken = runtime.reclaim_memory(pod.uid(), MemoryFigure::WorkingSet, 64 << 20).await;
+    println!("{taken:?}");
+    match stats.anonymous {
+        // Without swap the kernel has file cache to take back, and there may be little.
+        Some(bytes) => assert!(bytes > 16_000_000 && taken.is_ok(), "{bytes}"),
+        None => assert_eq!(stats.active_file, None, "version 1"),
+    }
     let places = runtime.image_places().await.unwrap();
     assert!(places.images.is_some_and(|path| path.is_dir()));
     // containerd measures layers every ten seconds.

@@ -1,0 +1,108 @@
+//! Has the kernel take back memory of the pod that would be ended.
+
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use tokio::time::{Instant, timeout};
+use winddown_shared::{MemoryFigure, Pod, PodKiller, PodStats, error_chain};
+
+use super::{EvictionController, Happened};
+use crate::decide::Act;
+use crate::history::{Outcome, PodName, Record};
+use crate::reclaim::reclaimable_memory;
+use crate::seams::{Reclaim, Signals};
+use crate::signal::Resource;
+
+/// The pause between two attempts: a pod that needs its memory has it back by then.
+const AGAIN: Duration = Duration::from_secs(10);
+
+/// How much of a pod's memory is to be taken back, and how long that may take.
+#[derive(Clone, Copy)]
+pub(super) struct Attempt {
+    figure: MemoryFigure,
+    bytes: u64,
+    time: Duration,
+}
+
+/// It is over.
+pub(super) struct Over {
+    record: u64,
+    outcome: Outcome,
+}
+
+/// What the loop keeps of it.
+#[derive(Default)]
+pub(super) struct MemoryReclaim {
+    is_under_way: bool,
+    last: Option<Instant>,
+    /// The node's free swap at the last sample, in bytes.
+    pub(super) swap_free: u64,
+}
+
+impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
+    /// Whether memory is being taken back, which may save the pod that would be ended.
+    pub(super) fn waits_for_memory(&self, act: &Act) -> bool {
+        act.resource() == Resource::Memory && self.memory_reclaim.is_under_way
+    }
+
+    /// What to take back of the victim before it ends; none where that cannot be enough, or was tried lately.
+    pub(super) fn memory_to_reclaim(
+        &self,
+        act: &Act,
+        victim: Option<&PodStats>,
+        now: Instant,
+    ) -> Option<Attempt> {
+        let time = self.policy.memory_reclaim?;
+        let MemoryReclaim { is_under_way, last, swap_free } = self.memory_reclaim;
+        let lately = last.is_some_and(|last| now.saturating_duration_since(last) < AGAIN);
+        if act.resource() != Resource::Memory || is_under_way || lately {
+            return None;
+        }
+        let (figure, most) = reclaimable_memory(self.policy.memory_available, victim?, swap_free)?;
+        let deficit = u64::try_from(act.deficit).ok().filter(|deficit| *deficit <= most)?;
+        // A pod that still grows would bring the shortage back at once.
+        let margin = u64::try_from(act.threshold.value() / 2).unwrap_or(0);
+        let bytes = deficit.saturating_add(margin).min(most);
+        Some(Attempt { figure, bytes, time })
+    }
+
+    /// Runs concurrently with the loop. No pod ends for memory meanwhile.
+    pub(super) fn begin_reclaiming_memory(&mut self, act: &Act, victim: &Pod, attempt: Attempt) {
+        self.log_met(act);
+        self.memory_reclaim.is_under_way = true;
+        let from = PodName::from(victim.label());
+        let outcome = Outcome::ReclaimingMemory { from: from.clone() };
+        let record = self.shown.note(Record::about(act, self.parts.wall.now(), outcome));
+        let (reclaim, uid, pod) =
+            (self.parts.reclaim.clone(), victim.uid().clone(), victim.label().clone());
+        let Attempt { figure, bytes, time } = attempt;
+        let work = async move {
+            let begun = Instant::now();
+            let taken = timeout(time, reclaim.reclaim_memory(&uid, figure, bytes)).await;
+            let took = begun.elapsed();
+            let outcome = match taken {
+                Ok(Ok(taken)) => {
+                    tracing::info!(%pod, bytes = taken, ?took, "the kernel took back memory of this pod");
+                    Outcome::reclaimed_memory(from, taken, took)
+                }
+                Ok(Err(error)) => {
+                    let error = error_chain(&error);
+                    tracing::warn!(%pod, error, "no memory of this pod could be taken back");
+                    Outcome::Failed { error }
+                }
+                Err(_) => {
+                    tracing::warn!(%pod, ?took, "taking back memory of this pod takes too long");
+                    Outcome::Failed { error: format!("memory not taken back within {time:?}") }
+                }
+            };
+            Happened::ReclaimedMemory(Over { record, outcome })
+        };
+        self.under_way.push(work.boxed());
+    }
+
+    pub(super) fn note_reclaimed_memory(&mut self, over: Over) {
+        self.memory_reclaim.is_under_way = false;
+        self.memory_reclaim.last = Some(Instant::now());
+        self.shown.conclude(over.record, over.outcome);
+    }
+}

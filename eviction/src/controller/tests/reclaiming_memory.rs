@@ -1,0 +1,109 @@
+//! Memory that the kernel takes back of a pod before that has to end.
+
+use serde_json::json;
+use winddown_shared::{MemoryFigure, SwapStats};
+
+use super::*;
+use crate::{MemoryAvailable, Outcome};
+
+const HALF: Duration = Duration::from_millis(500);
+
+fn reclaims() -> Policy {
+    let mut policy = policy(json!({"evictionHard": {"memory.available": "1Gi"}}));
+    policy.memory_reclaim = Some(HALF);
+    policy
+}
+
+/// One pod with so much in file cache that it used lately, and in memory without a file.
+fn pods_with(active_file: &str, anonymous: &str) -> Vec<(Pod, PodStats)> {
+    let stats = PodStats {
+        active_file: Some(bytes(active_file)),
+        anonymous: Some(bytes(anonymous)),
+        ..memory("900Mi")
+    };
+    vec![(pod("web", 0, &[]), stats)]
+}
+
+fn with_swap(available: &str, free: &str) -> NodeStats {
+    let swap = SwapStats { total: bytes("4Gi"), free: bytes(free), ..SwapStats::default() };
+    NodeStats { swap: Some(swap), ..left(available) }
+}
+
+fn outcomes(world: &World) -> Vec<Outcome> {
+    world.view.history().into_iter().map(|record| record.outcome).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_can_go_to_swap_does_not_end() {
+    let world = World::new(reclaims(), pods_with("0", "800Mi"));
+    world.node.state().after_giving_back = Some(with_swap("2Gi", "3Gi"));
+    world.is(with_swap("512Mi", "4Gi"), MINUTE).await;
+    assert!(world.killed().is_empty(), "{:?}", world.killed());
+    let asked = world.node.state().memory_asked.clone();
+    let wanted = bytes("800Mi");
+    assert_eq!(asked, [("web".to_owned(), MemoryFigure::Anonymous, wanted)], "all it has");
+    let all = outcomes(&world);
+    assert!(
+        matches!(&all[..], [Outcome::ReclaimedMemory { bytes, .. }] if *bytes == wanted),
+        "{all:?}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn half_the_threshold_is_taken_back_beyond_what_is_lacking() {
+    let world = World::new(reclaims(), pods_with("0", "900Mi"));
+    world.node.state().after_giving_back = Some(with_swap("2Gi", "3Gi"));
+    world.is(with_swap("1000Mi", "4Gi"), MINUTE).await;
+    assert_eq!(world.node.state().memory_asked[0].2, bytes("24Mi") + bytes("512Mi"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn file_cache_is_taken_back_where_it_counts_as_used() {
+    let mut policy = reclaims();
+    policy.memory_available = MemoryAvailable::WorkingSet;
+    let world = World::new(policy, pods_with("600Mi", "0"));
+    world.node.state().after_giving_back = Some(left("2Gi"));
+    world.is(left("512Mi"), MINUTE).await;
+    assert!(world.killed().is_empty());
+    assert_eq!(world.node.state().memory_asked[0].1, MemoryFigure::WorkingSet);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_ends_at_once_where_too_little_can_be_taken_back() {
+    let no_swap = with_swap("512Mi", "0");
+    let little_swap = with_swap("512Mi", "500Mi");
+    for (pods, node) in [
+        (pods_with("800Mi", "800Mi"), no_swap),
+        (pods_with("800Mi", "800Mi"), little_swap),
+        (pods_with("0", "500Mi"), with_swap("512Mi", "4Gi")),
+        (vec![(pod("web", 0, &[]), memory("900Mi"))], with_swap("512Mi", "4Gi")),
+    ] {
+        let world = World::new(reclaims(), pods);
+        world.helps("web", left("4Gi"));
+        world.is(node, secs(1)).await;
+        assert_eq!(world.killed().len(), 1);
+        assert!(world.node.state().memory_asked.is_empty());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_ends_when_taking_back_takes_too_long() {
+    let world = World::new(reclaims(), pods_with("0", "800Mi"));
+    world.node.state().giving_back_takes = MINUTE;
+    world.helps("web", left("4Gi"));
+    let begun = tokio::time::Instant::now();
+    world.is(with_swap("512Mi", "4Gi"), MINUTE).await;
+    let asked = world.killer.calls()[0].at - begun;
+    assert!(asked >= HALF && asked < HALF * 2, "{asked:?}");
+    let all = outcomes(&world);
+    assert!(matches!(&all[..], [Outcome::Failed { .. }, Outcome::Evicted { .. }]), "{all:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_takes_its_memory_again_ends_and_not_twice_in_ten_seconds_is_it_asked_for() {
+    let world = World::new(reclaims(), pods_with("0", "800Mi"));
+    world.helps("web", left("4Gi"));
+    // The kernel says that it took it, and memory is as short as before.
+    world.is(with_swap("512Mi", "4Gi"), secs(1)).await;
+    assert_eq!((world.killed().len(), world.node.state().memory_asked.len()), (1, 1));
+}
