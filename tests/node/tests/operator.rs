@@ -6,3 +6,4 @@ mod after_boot;
 mod doctor;
 mod logs;
 mod notice;
+mod reload;
