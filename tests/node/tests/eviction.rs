@@ -214,7 +214,8 @@ async fn each_shortage_ends_who_made_it(scenario: &Scenario) -> TestResult {
         };
         until(scenario, "the shortage to be over", is_over).await?;
     }
-    let plan = scenario.text(&["plan", "eviction"]).await?;
+    // The text has the last few decisions only.
+    let plan = scenario.text(&["plan", "eviction", "-o", "json"]).await?;
     // Where no task can be started, none is.
     for told in ["for want of memory.available: hog-", "for want of nodefs.available: talker-"] {
         assert!(plan.contains(told), "{plan}");
