@@ -1,6 +1,5 @@
 //! What an operator says, kept over a restart of the agent.
 
-use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -108,12 +107,9 @@ impl Operator {
             let is_of_system = given.is_none_or(|given| given >= boot.system_start());
             version == 1 && of_boot == boot_id && !boot_id.is_empty() && is_of_system
         };
-        let read_notice = read::<Kept>(&file, "give the notice again if there was one");
-        let is_known = read_notice.is_some();
-        let kept = read_notice.flatten();
+        let kept = read::<Kept>(&file, "give the notice again if there was one");
         let kept = kept.filter(|kept| is_ours(kept.version, &kept.boot_id, kept.given_boot_ms));
         let drain = read::<KeptDrain>(&drain_file, "drain the node again if it was drained");
-        let drain = drain.flatten();
         let drain = drain.filter(|d| is_ours(d.version, &d.boot_id, Some(d.given_boot_ms)));
         let found_drain = drain.map(|drain| Drain {
             time: drain.time_seconds.map(Duration::from_secs),
@@ -122,10 +118,9 @@ impl Operator {
         let given = Mutex::default();
         let mut inner =
             Inner { publisher, file, drain_file, found_drain, boot_id, wall, boot, given };
-        match &kept {
-            Some(kept) => inner.publish(kept),
-            None if is_known => inner.publisher.withdraw(),
-            None => {}
+        // No file is not a word of the operator's: the disk may have refused it.
+        if let Some(kept) = &kept {
+            inner.publish(kept);
         }
         inner.given = Mutex::new(kept);
         Self(Arc::new(inner))
@@ -222,12 +217,12 @@ impl Inner {
     }
 }
 
-/// What is in `file`, if anything; none at all if it cannot be read. Then the log says what to do.
-fn read<T: DeserializeOwned>(file: &KeptFile, next: &str) -> Option<Option<T>> {
-    let warn = |error: &io::Error| {
+/// What is in `file`; if that cannot be read, the log says what to do.
+fn read<T: DeserializeOwned>(file: &KeptFile, next: &str) -> Option<T> {
+    file.read().unwrap_or_else(|error| {
         tracing::warn!("{} cannot be read: {error}; {next}", file.path().display());
-    };
-    file.read().inspect_err(warn).ok()
+        None
+    })
 }
 
 fn not_kept(file: &KeptFile, why: &str) {

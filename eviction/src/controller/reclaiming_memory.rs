@@ -15,6 +15,8 @@ use crate::signal::Resource;
 
 /// The pause between two attempts: a pod that needs its memory has it back by then.
 const AGAIN: Duration = Duration::from_secs(10);
+/// The same after one that took too long: the disk with the swap may hang.
+const AFTER_HANGING: Duration = Duration::from_secs(5 * 60);
 
 /// How much of a pod's memory is to be taken back, and how long that may take.
 #[derive(Clone, Copy)]
@@ -28,13 +30,14 @@ pub(super) struct Attempt {
 pub(super) struct Over {
     record: u64,
     outcome: Outcome,
+    pause: Duration,
 }
 
 /// What the loop keeps of it.
 #[derive(Default)]
 pub(super) struct MemoryReclaim {
     is_under_way: bool,
-    last: Option<Instant>,
+    not_before: Option<Instant>,
     /// The node's free swap at the last sample, in bytes.
     pub(super) swap_free: u64,
 }
@@ -53,8 +56,8 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
         now: Instant,
     ) -> Option<Attempt> {
         let time = self.policy.memory_reclaim?;
-        let MemoryReclaim { is_under_way, last, swap_free } = self.memory_reclaim;
-        let lately = last.is_some_and(|last| now.saturating_duration_since(last) < AGAIN);
+        let MemoryReclaim { is_under_way, not_before, swap_free } = self.memory_reclaim;
+        let lately = not_before.is_some_and(|not_before| now < not_before);
         if act.resource() != Resource::Memory || is_under_way || lately {
             return None;
         }
@@ -80,6 +83,7 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
             let begun = Instant::now();
             let taken = timeout(time, reclaim.reclaim_memory(&uid, figure, bytes)).await;
             let took = begun.elapsed();
+            let pause = if taken.is_ok() { AGAIN } else { AFTER_HANGING };
             let outcome = match taken {
                 Ok(Ok(taken)) => {
                     tracing::info!(%pod, bytes = taken, ?took, "the kernel took back memory of this pod");
@@ -95,14 +99,14 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
                     Outcome::Failed { error: format!("memory not taken back within {time:?}") }
                 }
             };
-            Happened::ReclaimedMemory(Over { record, outcome })
+            Happened::ReclaimedMemory(Over { record, outcome, pause })
         };
         self.under_way.push(work.boxed());
     }
 
     pub(super) fn note_reclaimed_memory(&mut self, over: Over) {
         self.memory_reclaim.is_under_way = false;
-        self.memory_reclaim.last = Some(Instant::now());
+        self.memory_reclaim.not_before = Some(Instant::now() + over.pause);
         self.shown.conclude(over.record, over.outcome);
     }
 }

@@ -78,6 +78,19 @@ async fn a_withdrawn_notice_is_gone_for_good() {
 }
 
 #[tokio::test]
+async fn an_operator_is_heard_who_has_said_something_to_this_agent_or_one_before_it() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let is_heard = |aggregator: &NoticeAggregator| !aggregator.notices().borrow().heard.is_empty();
+    let (aggregator, operator) = open(directory.path(), "boot-1");
+    assert!(!is_heard(&aggregator), "a run may go on for a notice that no disk took");
+    operator.withdraw().await;
+    assert!(is_heard(&aggregator));
+    operator.give(after(60), "").await;
+    let (aggregator, _) = open(directory.path(), "boot-1");
+    assert!(is_heard(&aggregator));
+}
+
+#[tokio::test]
 async fn a_disk_that_refuses_costs_only_the_memory_of_it() {
     let (aggregator, operator) = open(Path::new("/proc/no/such/place"), "boot-1");
     operator.give(after(60), "x").await;

@@ -97,6 +97,12 @@ async fn a_pod_ends_when_taking_back_takes_too_long() {
     assert!(asked >= HALF && asked < HALF * 2, "{asked:?}");
     let all = outcomes(&world);
     assert!(matches!(&all[..], [Outcome::Failed { .. }, Outcome::Evicted { .. }]), "{all:?}");
+    let (_, stats) = pods_with("0", "800Mi").remove(0);
+    world.add(pod("next", 0, &[]), stats);
+    world.helps("next", left("4Gi"));
+    world.is(with_swap("512Mi", "4Gi"), secs(1)).await;
+    assert_eq!(world.killed().len(), 2);
+    assert_eq!(world.node.state().memory_asked.len(), 1, "not again for five minutes");
 }
 
 #[tokio::test(start_paused = true)]
