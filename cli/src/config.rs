@@ -74,9 +74,16 @@ pub(super) fn of_reports(global: &GlobalArgs, out: &mut Output) -> Result<Config
 
 fn load(file: Option<&Path>) -> Result<ConfigView, CommandError> {
     let path = file.unwrap_or(Path::new(DEFAULT_FILE));
-    let (config, warnings) = Config::load(path)?;
-    let file = path.display().to_string();
-    let mut warnings: Vec<String> = warnings.iter().map(ToString::to_string).collect();
+    let shown = path.display().to_string();
+    let (config, mut warnings) = match Config::load(path) {
+        Ok((config, warnings)) => (config, warnings.iter().map(ToString::to_string).collect()),
+        // The agent starts without it, too.
+        Err(error) if file.is_none() && error.is_missing() => {
+            (Config::default(), vec![format!("{shown} is not there: the defaults are in force")])
+        }
+        Err(error) => return Err(error.into()),
+    };
+    let file = shown;
     let cluster = &config.cluster;
     let is_alone = config.mode == Mode::Standalone;
     if !is_alone && cluster.kubeconfig.is_none() && cluster.bootstrap_kubeconfig.is_none() {

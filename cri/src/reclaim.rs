@@ -103,9 +103,10 @@ impl Garbage for CriRuntime {
         uid: &PodUid,
         figure: MemoryFigure,
         bytes: u64,
+        time: Duration,
     ) -> Result<Freed, RuntimeError> {
         let find = stats::cgroup_of(&self.context, uid);
-        reclaim_memory(move || find().into_iter().collect(), figure, bytes).await
+        reclaim_memory(move || find().into_iter().collect(), figure, bytes, time).await
     }
 }
 

@@ -137,6 +137,7 @@ fn measure(proc: &Path, mount: &Path, pods: Vec<(PodUid, Vec<Running>)>) -> Vec<
     let one = |(uid, containers): (PodUid, Vec<Running>)| {
         let mut stats = PodStats::default();
         let (mut ids, mut tasks, mut around) = (Vec::new(), Some(0_u64), None);
+        let mut swappable = 0;
         for container in containers {
             let dirs = container
                 .pid
@@ -144,30 +145,32 @@ fn measure(proc: &Path, mount: &Path, pods: Vec<(PodUid, Vec<Running>)>) -> Vec<
             around = around.or_else(|| dirs.as_ref().and_then(|dirs| pod_cgroup(dirs, &uid)));
             let used = dirs.as_ref().and_then(CgroupDirs::tasks);
             tasks = tasks.zip(used).map(|(sum, one)| sum.saturating_add(one));
+            let memory = dirs.as_ref().and_then(CgroupDirs::memory);
+            if let Some((dirs, memory)) = dirs.as_ref().zip(memory) {
+                swappable += dirs.swappable(&memory);
+            }
             stats.containers.push(ContainerStats {
                 name: container.name,
-                memory_working_set: dirs.as_ref().and_then(working_set),
+                memory_working_set: memory.map(|memory| memory.working_set()),
                 cpu_time: dirs.as_ref().and_then(CgroupDirs::cpu_time),
                 ..ContainerStats::default()
             });
             ids.push(container.id);
         }
         (stats.swap, stats.zswap) = around.as_ref().map(CgroupDirs::swap).unwrap_or_default();
-        let pod_memory = around.as_ref().and_then(working_set);
-        let to_take = around.as_ref().filter(|dirs| dirs.can_reclaim());
-        if let Some(memory) = to_take.and_then(CgroupDirs::memory) {
+        let in_pod = around.as_ref().and_then(CgroupDirs::memory);
+        let pod_memory = in_pod.map(|memory| memory.working_set());
+        if let Some((dirs, memory)) = around.as_ref().filter(|dirs| dirs.can_reclaim()).zip(in_pod)
+        {
             stats.active_file = Some(memory.active_file);
-            stats.anonymous = Some(memory.anonymous);
+            // Limits on swap are the containers'.
+            stats.swappable = Some(swappable.min(dirs.swappable(&memory)));
         }
         let pod_tasks = around.as_ref().and_then(CgroupDirs::tasks).or(tasks);
         let pod_cpu = around.as_ref().and_then(CgroupDirs::cpu_time);
         Measured { uid, ids, stats, pod_memory, pod_tasks, pod_cpu }
     };
     pods.into_iter().map(one).collect()
-}
-
-fn working_set(dirs: &CgroupDirs) -> Option<u64> {
-    dirs.memory().map(|memory| memory.working_set())
 }
 
 /// The cgroup of a running pod, if it has one.
@@ -179,10 +182,11 @@ pub(super) fn cgroup_of(
     let (uid, config) = (uid.clone(), &context.config);
     let (proc, mount) = (config.proc_root.clone(), config.cgroup_mount.clone());
     move || {
-        let with_pid = containers.iter().flatten().find_map(|c| Some((c.pid?, &c.id)));
-        let (pid, id) = with_pid?;
-        let own = CgroupDirs::of_process((&proc, &mount), pid, id)?;
-        pod_cgroup(&own, &uid)
+        let of_pod = |container: &Running| {
+            let own = CgroupDirs::of_process((&proc, &mount), container.pid?, &container.id)?;
+            pod_cgroup(&own, &uid)
+        };
+        containers.iter().flatten().find_map(of_pod)
     }
 }
 

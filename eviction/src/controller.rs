@@ -183,7 +183,7 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
         self.endings.clear();
         self.pending_reclaim = PendingReclaim::default();
         self.reclaiming = false;
-        self.memory_reclaim = MemoryReclaim::default();
+        self.memory_reclaim.is_under_way = false;
         let opened = self.parts.still.wait_for(|reasons| reasons.is_empty()).await.is_ok();
         self.memory = Memory::default();
         self.next_look = Instant::now();

@@ -69,7 +69,7 @@ pub enum Outcome {
     Reclaiming,
     /// Reclaim finished; the next decision shows whether it was enough.
     Reclaimed(Reclaimed),
-    /// The kernel takes back memory of the pod that would be ended.
+    /// The kernel takes memory back from the pod that would be ended.
     ReclaimingMemory {
         /// Which.
         from: PodName,
@@ -77,12 +77,15 @@ pub enum Outcome {
     /// It has; the next decision shows whether it was enough.
     #[serde(rename_all = "camelCase")]
     ReclaimedMemory {
-        /// Of which pod.
+        /// From which pod.
         from: PodName,
         /// By how much its figure has fallen.
         bytes: u64,
         /// In ms.
         took_ms: u64,
+        /// Why it could not be done.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        error: Option<String>,
     },
     /// The pod was asked to end.
     Evicting,
@@ -243,8 +246,13 @@ impl Outcome {
         Self::Evicted { took_ms: millis(took) }
     }
 
-    pub(crate) fn reclaimed_memory(from: PodName, bytes: u64, took: Duration) -> Self {
-        Self::ReclaimedMemory { from, bytes, took_ms: millis(took) }
+    pub(crate) fn reclaimed_memory(
+        from: PodName,
+        taken: Result<u64, String>,
+        took: Duration,
+    ) -> Self {
+        let (bytes, error) = taken.map_or_else(|error| (0, Some(error)), |bytes| (bytes, None));
+        Self::ReclaimedMemory { from, bytes, took_ms: millis(took), error }
     }
 }
 

@@ -45,7 +45,7 @@ pub fn reclaimable_memory(
     pod: &PodStats,
     swap_free: u64,
 ) -> Option<(MemoryFigure, u64)> {
-    let to_swap = pod.anonymous?.min(swap_free);
+    let to_swap = pod.swappable?.min(swap_free);
     match counted {
         // File cache is available already.
         MemoryAvailable::MemAvailable => Some((MemoryFigure::Anonymous, to_swap)),

@@ -1,6 +1,7 @@
 //! What the loop needs from the machine, the runtimes and the agent.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use winddown_shared::{MemoryFigure, NodeStats, Pod, PodStats, PodUid};
 
@@ -50,8 +51,8 @@ pub trait Reclaim: Send + Sync + 'static {
         what: Reclaimable,
     ) -> impl Future<Output = Result<Reclaimed, ReclaimError>> + Send;
 
-    /// Has the kernel take back memory of a running pod until `figure` has fallen by `bytes`; answers by how much it
-    /// has. Dropping the future stops it after a few MiB.
+    /// Has the kernel take memory back from a running pod until `figure` has fallen by `bytes` or `time` is over; answers
+    /// by how much it has. Dropping the future stops it after a few MiB.
     ///
     /// # Errors
     /// The kernel cannot.
@@ -60,6 +61,7 @@ pub trait Reclaim: Send + Sync + 'static {
         pod: &PodUid,
         figure: MemoryFigure,
         bytes: u64,
+        time: Duration,
     ) -> impl Future<Output = Result<u64, ReclaimError>> + Send;
 }
 

@@ -27,7 +27,8 @@ pub fn usage(signal: Signal, pod: &Pod, stats: &PodStats, layout: FsLayout) -> i
 }
 
 /// The same; none if no part was measured: an unknown usage is not a small one.
-/// Where free swap counts as available memory, used swap counts as used.
+/// Where free swap counts as available memory, or pods are swapped out before one ends, used swap counts as used: what
+/// a pod was spared for does not put another one in its place.
 #[must_use]
 pub(crate) fn measured(
     signal: Signal,
@@ -41,7 +42,8 @@ pub(crate) fn measured(
         (None, Resource::Pids) => stats.processes.is_some(),
         (None, _) => stats.memory_working_set.is_some(),
     };
-    let counts_swap = policy.memory_available == MemoryAvailable::MemAvailableAndSwap;
+    let counts_swap = policy.memory_available == MemoryAvailable::MemAvailableAndSwap
+        || policy.memory_reclaim.is_some();
     let swap = stats.swap.filter(|_| counts_swap && signal.resource() == Resource::Memory);
     is_known
         .then(|| usage(signal, pod, stats, layout).saturating_add(signed(swap.unwrap_or_default())))

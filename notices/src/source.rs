@@ -10,6 +10,7 @@ pub type Uptime = fn() -> Option<Duration>;
 /// Something that knows when the node ends.
 pub trait NoticeSource: Send + 'static {
     /// Follows whatever the source reads and says each change through `publisher`. Never returns; it is
-    /// ended by dropping the future, which leaves what was said last in force.
+    /// ended by dropping the future, which leaves what was said last in force. A source that announces nothing
+    /// [withdraws](NoticePublisher::withdraw) once it knows: until then a notice of an earlier agent holds.
     fn watch(self, publisher: NoticePublisher) -> impl Future<Output = ()> + Send;
 }

@@ -15,7 +15,8 @@ pub struct CgroupMemory {
     pub inactive_file: u64,
     /// The page cache that was used lately.
     pub active_file: u64,
-    /// Memory without a file behind it; version 1 does not tell.
+    /// What can be swapped out: memory without a file behind it, and what is on its way to swap. Version 1 is not
+    /// asked.
     pub anonymous: u64,
     /// Kernel objects that can be dropped; version 1 does not tell.
     pub slab_reclaimable: u64,
@@ -84,7 +85,7 @@ pub struct MemoryStat {
     pub inactive_file: Option<u64>,
     /// The page cache that was used lately, in bytes.
     pub active_file: Option<u64>,
-    /// Memory without a file behind it, in bytes; version 1 does not tell.
+    /// Memory without a file behind it that is not locked, with what is on its way to swap, in bytes.
     pub anonymous: Option<u64>,
     /// Kernel objects that can be dropped, in bytes.
     pub slab_reclaimable: Option<u64>,
@@ -96,9 +97,14 @@ impl MemoryStat {
         let (mut own, mut total) = (Self::default(), Self::default());
         for (key, value) in keyed(stat) {
             let place = match key {
+                // Not `anon`, which has locked memory and lacks tmpfs, and falls before the swap is written.
+                b"inactive_anon" | b"active_anon" => {
+                    let sum = own.anonymous.unwrap_or(0).saturating_add(value);
+                    own.anonymous = Some(sum);
+                    continue;
+                }
                 b"inactive_file" => &mut own.inactive_file,
                 b"active_file" => &mut own.active_file,
-                b"anon" => &mut own.anonymous,
                 b"slab_reclaimable" => &mut own.slab_reclaimable,
                 b"total_inactive_file" => &mut total.inactive_file,
                 b"total_active_file" => &mut total.active_file,

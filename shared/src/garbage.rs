@@ -33,8 +33,8 @@ pub trait Garbage: Send + Sync + 'static {
     /// One could not be removed; the others are.
     fn remove_rotated_logs(&self) -> impl Future<Output = Result<Freed, RuntimeError>> + Send;
 
-    /// Has the kernel take back memory of a running pod until `figure` has fallen by `bytes`, or no more can be had. A
-    /// runtime that knows no cgroups takes none.
+    /// Has the kernel take memory back from a running pod until `figure` has fallen by `bytes`, no more can be had, or
+    /// `time` is over. A runtime that knows no cgroups takes none.
     ///
     /// # Errors
     /// The kernel cannot: version 1 of cgroups, or Linux before 5.19.
@@ -43,8 +43,9 @@ pub trait Garbage: Send + Sync + 'static {
         uid: &PodUid,
         figure: MemoryFigure,
         bytes: u64,
+        time: Duration,
     ) -> impl Future<Output = Result<Freed, RuntimeError>> + Send {
-        let _ = (uid, figure, bytes);
+        let _ = (uid, figure, bytes, time);
         async { Ok(Freed::default()) }
     }
 }
@@ -54,7 +55,7 @@ pub trait Garbage: Send + Sync + 'static {
 pub enum MemoryFigure {
     /// All but the file cache that was not used lately.
     WorkingSet,
-    /// Memory without a file behind it.
+    /// What can be swapped out.
     Anonymous,
 }
 

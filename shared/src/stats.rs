@@ -125,8 +125,8 @@ pub struct PodStats {
     /// The file cache in its working set, which was used lately, in bytes; none where the kernel cannot be asked to
     /// take it back.
     pub active_file: Option<u64>,
-    /// Memory without a file behind it, which only swap can take, in bytes; none as before.
-    pub anonymous: Option<u64>,
+    /// What swap may take by the pod's own limits on it, in bytes; none as before.
+    pub swappable: Option<u64>,
     /// What of it is in swap, in bytes, zswap included; version 1 does not tell.
     pub swap: Option<u64>,
     /// The memory that its compressed pages take, in bytes.

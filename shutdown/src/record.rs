@@ -1,5 +1,6 @@
 //! The record of a run, which survives an agent that is killed in the middle.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -161,14 +162,21 @@ impl RunRecord {
     }
 
     /// Whether the run may continue when the clock of the record reads `now`. It continues if
-    /// `ends_the_node`, and until the notice that began or shortened it expires: after a restart, a
-    /// notice that is not repeated yet looks like one that was withdrawn. It may also continue
-    /// while the login manager has `not_spoken` and the run has time left. Otherwise it was called
+    /// `ends_the_node`, and until the notice that began or shortened it expires, unless its source was `heard` again. It
+    /// may also continue while the login manager has `not_spoken` and the run has time left. Otherwise it was called
     /// off.
-    pub fn may_go_on(&self, now: Duration, ends_the_node: bool, not_spoken: bool) -> bool {
+    pub fn may_go_on(
+        &self,
+        now: Duration,
+        ends_the_node: bool,
+        heard: &BTreeSet<Arc<str>>,
+        not_spoken: bool,
+    ) -> bool {
         let offset = now.saturating_sub(Duration::from_millis(self.started_boot_ms));
         let notice = self.report.notice.as_ref();
-        let is_noticed = notice.is_some_and(|notice| offset < notice.deadline);
+        let is_noticed = notice.is_some_and(|notice| {
+            offset < notice.deadline && !heard.contains(notice.source.as_str())
+        });
         let budget = self.budget();
         let has_time = offset < budget.pods.saturating_add(budget.reserve);
         ends_the_node || is_noticed || (not_spoken && has_time)

@@ -103,10 +103,10 @@ pub(super) fn section() -> Section {
             Kind::duration("10ms", "5s"),
         )
         .doc(
-            "Before a pod ends for memory, have the kernel take back some of that pod's memory, for this long \
+            "Before a pod ends for memory, have the kernel take some of that pod's memory back, for this long \
              at most: what can be swapped out and, with `memoryAvailable: workingSet`, file cache. No pod \
-             ends if that is enough; where it cannot be, it is not tried, nor twice within 10 s. \
-             Wants cgroup v2 and Linux 5.19. Off unless set.",
+             ends if that is enough. It is not tried where it could not be enough, nor twice within 10 s. \
+             Wants cgroup v2 and Linux 5.19; does nothing with `memAvailableAndSwap`. Off unless set.",
         )
         .example("500ms"),
         Top::new("evictionHook", |c| &mut c.eviction.hook, Kind::object::<HookRule>()).doc(

@@ -5,11 +5,12 @@ use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use nix::unistd::{AccessFlags, access};
 use winddown_shared::{
     CgroupMemory, MemoryFigure, cgroup_cpu_time, cgroup_number, cgroup_of_process,
 };
 
-/// The kernel is asked for so many bytes at a time, which takes a moment even where they go to a slow disk.
+/// The kernel is asked for this many bytes at a time, which takes a moment even where they go to a slow disk.
 const SOME: u64 = 4 << 20;
 
 /// Where the files of one cgroup are.
@@ -76,54 +77,64 @@ impl CgroupDirs {
         CgroupMemory::parse(&usage, &stat, None)
     }
 
-    /// Whether the kernel can be asked to take back memory of it: version 2, since Linux 5.19.
+    /// Whether the kernel can be asked to take memory back from it: version 2, since Linux 5.19, and where the agent may.
     pub fn can_reclaim(&self) -> bool {
-        self.is_v2 && self.memory.join("memory.reclaim").exists()
+        self.is_v2 && access(&self.memory.join("memory.reclaim"), AccessFlags::W_OK).is_ok()
     }
 
-    /// Has the kernel take back memory until `figure` has fallen by `bytes`, no more can be had, or `goes_on` says no.
-    /// Answers by how much it has fallen, in bytes. Blocks.
+    /// What of `memory` may still go to swap by its own limit, in bytes.
+    pub fn swappable(&self, memory: &CgroupMemory) -> u64 {
+        let number =
+            |file: &str| cgroup_number(&fs::read(self.memory.join(file)).unwrap_or_default());
+        let left = number("memory.swap.max")
+            .map(|most| most.saturating_sub(number("memory.swap.current").unwrap_or(0)));
+        memory.anonymous.min(left.unwrap_or(u64::MAX))
+    }
+
+    /// Has the kernel take memory back until `figure` has fallen by `bytes`, no more can be had, or `goes_on` says no.
+    /// Answers by how much it has fallen, in bytes; nothing for a cgroup that is gone. Blocks.
     ///
     /// # Errors
-    /// The kernel cannot, see [`can_reclaim`](Self::can_reclaim), or the agent may not.
+    /// The kernel cannot, see [`can_reclaim`](Self::can_reclaim).
     pub fn reclaim(
         &self,
         figure: MemoryFigure,
         bytes: u64,
         goes_on: impl Fn() -> bool,
     ) -> io::Result<u64> {
-        let now = || self.memory().map(|memory| memory.figure(figure)).unwrap_or_default();
-        let before = now();
-        let fallen = || before.saturating_sub(now());
+        let Some(before) = self.memory() else { return Ok(0) };
         // File cache that was not used lately goes first, and does not count.
-        let mut asked = 0;
-        let most = self.memory().map_or(0, |memory| memory.usage);
-        while asked < most && fallen() < bytes && goes_on() {
-            if !self.reclaim_some(figure)? {
+        let (mut asked, mut fallen) = (0, 0);
+        let mut words = Words::of(figure);
+        while asked < before.usage && fallen < bytes && goes_on() {
+            let all = self.reclaim_some(&mut words)?;
+            let Some(now) = self.memory() else { return Ok(0) };
+            let last = std::mem::replace(
+                &mut fallen,
+                before.figure(figure).saturating_sub(now.figure(figure)),
+            );
+            // On a slow disk the kernel gives up although it gets on.
+            if !all && fallen <= last {
                 break;
             }
             asked += SOME;
         }
-        Ok(fallen())
+        Ok(fallen)
     }
 
     /// Whether as much was taken back as was asked for.
-    fn reclaim_some(&self, figure: MemoryFigure) -> io::Result<bool> {
-        let ask = |text: &str| -> io::Result<()> {
-            let file = self.memory.join("memory.reclaim");
-            OpenOptions::new().write(true).open(file)?.write_all(text.as_bytes())
-        };
-        let asked = match figure {
-            MemoryFigure::WorkingSet => ask(&SOME.to_string()),
-            // Linux before 6.8 does not know the word, and drops file cache first.
-            MemoryFigure::Anonymous => match ask(&format!("{SOME} swappiness=200")) {
-                Err(error) if error.kind() == io::ErrorKind::InvalidInput => ask(&SOME.to_string()),
-                asked => asked,
-            },
-        };
-        match asked {
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(false),
-            asked => asked.map(|()| true),
+    fn reclaim_some(&self, words: &mut Words) -> io::Result<bool> {
+        loop {
+            let text = format!("{SOME}{}", words.first());
+            let file = OpenOptions::new().write(true).open(self.memory.join("memory.reclaim"));
+            return match file.and_then(|mut file| file.write_all(text.as_bytes())) {
+                Ok(()) => Ok(true),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(false),
+                Err(error) if error.kind() == io::ErrorKind::InvalidInput && words.next() => {
+                    continue;
+                }
+                Err(error) => Err(error),
+            };
         }
     }
 
@@ -148,6 +159,29 @@ impl CgroupDirs {
         // Version 1 has a file of the other's name, too, which does not tell.
         let of_v2 = |_| fs::read(dir.join("cpu.stat"));
         cgroup_cpu_time(&fs::read(dir.join("cpuacct.usage")).or_else(of_v2).ok()?)
+    }
+}
+
+/// What the kernel is told of what to take, the best word first: older ones do not know them all.
+struct Words(&'static [&'static str]);
+
+impl Words {
+    fn of(figure: MemoryFigure) -> Self {
+        Self(match figure {
+            MemoryFigure::WorkingSet => &[""],
+            MemoryFigure::Anonymous => &[" swappiness=max", " swappiness=200", ""],
+        })
+    }
+
+    fn first(&self) -> &'static str {
+        self.0.first().copied().unwrap_or_default()
+    }
+
+    /// Whether there is another one.
+    fn next(&mut self) -> bool {
+        let Some((_, others @ [_, ..])) = self.0.split_first() else { return false };
+        self.0 = others;
+        true
     }
 }
 
@@ -208,11 +242,18 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let dir = root.path().join("c1");
         write(dir.join("memory.current"), "20000000\n");
-        write(dir.join("memory.stat"), "anon 9000000\ninactive_file 0\n");
+        write(
+            dir.join("memory.stat"),
+            "inactive_anon 4000000\nactive_anon 5000000\ninactive_file 0\n",
+        );
         let found = CgroupDirs::among(std::slice::from_ref(&dir)).unwrap();
         assert!(!found.can_reclaim());
         let missing = found.reclaim(MemoryFigure::WorkingSet, 1, || true).unwrap_err();
         assert_eq!(missing.kind(), io::ErrorKind::NotFound);
+        assert_eq!(found.swappable(&found.memory().unwrap()), 9_000_000);
+        write(dir.join("memory.swap.max"), "5000000\n");
+        write(dir.join("memory.swap.current"), "4000000\n");
+        assert_eq!(found.swappable(&found.memory().unwrap()), 1_000_000);
 
         write(dir.join("memory.reclaim"), "");
         let asked = || fs::read_to_string(dir.join("memory.reclaim")).unwrap();
@@ -222,7 +263,7 @@ mod tests {
         let counted = |last: u32| {
             turns.set(turns.get() + 1);
             if turns.get() == last {
-                write(dir.join("memory.stat"), "anon 1000000\ninactive_file 0\n");
+                write(dir.join("memory.stat"), "inactive_anon 1000000\ninactive_file 0\n");
             }
             true
         };
@@ -230,7 +271,7 @@ mod tests {
             found.reclaim(MemoryFigure::Anonymous, 7_000_000, || counted(2)).unwrap(),
             8_000_000
         );
-        assert_eq!((turns.replace(0), &*asked()), (2, "4194304 swappiness=200"));
+        assert_eq!((turns.replace(0), &*asked()), (2, "4194304 swappiness=max"));
         assert_eq!(found.reclaim(MemoryFigure::Anonymous, 7_000_000, || counted(0)).unwrap(), 0);
         assert_eq!(turns.get(), 5, "20 MB, 4 MiB at a time");
     }

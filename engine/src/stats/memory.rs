@@ -1,15 +1,17 @@
 //! Takes memory back from running pods.
 
 use std::io;
+use std::sync::Arc;
+use std::time::Duration;
 
-use tokio_util::sync::CancellationToken;
+use tokio::time::Instant;
 use winddown_shared::{Freed, MemoryFigure, RuntimeError};
 
 use super::CgroupDirs;
 use crate::failure::{blocking, caused};
 
-/// Has the kernel take back memory of these cgroups, one after the other, until `figure` has fallen by `bytes`. Dropping
-/// the future ends it after a few MiB.
+/// Has the kernel take memory back from these cgroups, the largest first, until `figure` has fallen by `bytes` or `time`
+/// is over. Dropping the future ends it after a few MiB.
 ///
 /// # Errors
 /// The kernel cannot, see [`CgroupDirs::reclaim`].
@@ -17,17 +19,26 @@ pub async fn reclaim_memory(
     find: impl FnOnce() -> Vec<CgroupDirs> + Send + 'static,
     figure: MemoryFigure,
     bytes: u64,
+    time: Duration,
 ) -> Result<Freed, RuntimeError> {
-    let stop = CancellationToken::new();
-    let _stops = stop.clone().drop_guard();
-    blocking(move || {
-        let fallen = find().iter().try_fold(0, |fallen: u64, dirs| {
-            let left = bytes.saturating_sub(fallen);
-            let more = dirs.reclaim(figure, left, || !stop.is_cancelled())?;
-            io::Result::Ok(fallen.saturating_add(more))
-        });
-        let what = "having the kernel take back memory";
-        fallen.map(|bytes| Freed { items: 0, bytes }).map_err(|error| caused(what, error))
-    })
-    .await
+    let (waits, until) = (Arc::new(()), Instant::now() + time);
+    let is_waited_for = Arc::downgrade(&waits);
+    let goes_on = move || is_waited_for.strong_count() > 0 && Instant::now() < until;
+    let taken = blocking(move || {
+        let mut all = find();
+        all.sort_by_cached_key(|dirs| std::cmp::Reverse(dirs.memory().map(|m| m.figure(figure))));
+        let mut fallen = 0_u64;
+        for dirs in &all {
+            match dirs.reclaim(figure, bytes.saturating_sub(fallen), &goes_on) {
+                Ok(more) => fallen = fallen.saturating_add(more),
+                // The container has ended meanwhile.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => return Err(caused("having the kernel take memory back", error)),
+            }
+        }
+        Ok(Freed { items: 0, bytes: fallen })
+    });
+    let taken = taken.await;
+    drop(waits);
+    taken
 }

@@ -211,7 +211,7 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
             return;
         };
         let stats = candidates.iter().find(|c| c.pod.uid() == victim.uid()).and_then(|c| c.stats);
-        let attempt = self.memory_to_reclaim(act, stats, now).filter(|_| !policy.shadow);
+        let attempt = self.memory_to_reclaim(act, stats, now);
         if let Some(attempt) = attempt {
             return self.begin_reclaiming_memory(act, victim, attempt);
         }

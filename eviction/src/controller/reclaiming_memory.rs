@@ -1,4 +1,4 @@
-//! Has the kernel take back memory of the pod that would be ended.
+//! Has the kernel take memory back from the pod that would be ended.
 
 use std::time::Duration;
 
@@ -10,13 +10,15 @@ use super::{EvictionController, Happened};
 use crate::decide::Act;
 use crate::history::{Outcome, PodName, Record};
 use crate::reclaim::reclaimable_memory;
-use crate::seams::{Reclaim, Signals};
+use crate::seams::{Reclaim, ReclaimError, Signals};
 use crate::signal::Resource;
 
 /// The pause between two attempts: a pod that needs its memory has it back by then.
 const AGAIN: Duration = Duration::from_secs(10);
-/// The same after one that took too long: the disk with the swap may hang.
+/// The same after one that did not end in time: the disk with the swap hangs.
 const AFTER_HANGING: Duration = Duration::from_secs(5 * 60);
+/// How much longer than its time one is waited for.
+const PATIENCE: Duration = Duration::from_millis(500);
 
 /// How much of a pod's memory is to be taken back, and how long that may take.
 #[derive(Clone, Copy)]
@@ -36,7 +38,7 @@ pub(super) struct Over {
 /// What the loop keeps of it.
 #[derive(Default)]
 pub(super) struct MemoryReclaim {
-    is_under_way: bool,
+    pub(super) is_under_way: bool,
     not_before: Option<Instant>,
     /// The node's free swap at the last sample, in bytes.
     pub(super) swap_free: u64,
@@ -58,7 +60,7 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
         let time = self.policy.memory_reclaim?;
         let MemoryReclaim { is_under_way, not_before, swap_free } = self.memory_reclaim;
         let lately = not_before.is_some_and(|not_before| now < not_before);
-        if act.resource() != Resource::Memory || is_under_way || lately {
+        if act.resource() != Resource::Memory || is_under_way || lately || self.policy.shadow {
             return None;
         }
         let (figure, most) = reclaimable_memory(self.policy.memory_available, victim?, swap_free)?;
@@ -81,24 +83,24 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
         let Attempt { figure, bytes, time } = attempt;
         let work = async move {
             let begun = Instant::now();
-            let taken = timeout(time, reclaim.reclaim_memory(&uid, figure, bytes)).await;
+            let reclaimed = reclaim.reclaim_memory(&uid, figure, bytes, time);
+            let taken = timeout(time + PATIENCE, reclaimed).await;
             let took = begun.elapsed();
             let pause = if taken.is_ok() { AGAIN } else { AFTER_HANGING };
-            let outcome = match taken {
-                Ok(Ok(taken)) => {
-                    tracing::info!(%pod, bytes = taken, ?took, "the kernel took back memory of this pod");
-                    Outcome::reclaimed_memory(from, taken, took)
+            let taken = taken.unwrap_or_else(|_| {
+                Err(ReclaimError { what: format!("still not done after {took:?}"), source: None })
+            });
+            let took_ms = took.as_millis();
+            let taken = taken.map_err(|error| error_chain(&error));
+            match &taken {
+                Ok(bytes) => {
+                    tracing::info!(%pod, bytes, took_ms, "the kernel took memory back from this pod");
                 }
-                Ok(Err(error)) => {
-                    let error = error_chain(&error);
-                    tracing::warn!(%pod, error, "no memory of this pod could be taken back");
-                    Outcome::Failed { error }
+                Err(error) => {
+                    tracing::warn!(%pod, error, took_ms, "no memory could be taken back from this pod");
                 }
-                Err(_) => {
-                    tracing::warn!(%pod, ?took, "taking back memory of this pod takes too long");
-                    Outcome::Failed { error: format!("memory not taken back within {time:?}") }
-                }
-            };
+            }
+            let outcome = Outcome::reclaimed_memory(from, taken, took);
             Happened::ReclaimedMemory(Over { record, outcome, pause })
         };
         self.under_way.push(work.boxed());

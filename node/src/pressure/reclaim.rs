@@ -33,10 +33,11 @@ impl Reclaim for GiveBack {
         pod: &PodUid,
         figure: MemoryFigure,
         bytes: u64,
+        time: Duration,
     ) -> Result<u64, ReclaimError> {
-        let freed = self.runtime.reclaim_memory(pod, figure, bytes).await;
+        let freed = self.runtime.reclaim_memory(pod, figure, bytes, time).await;
         freed.map(|freed| freed.bytes).map_err(|error| ReclaimError {
-            what: format!("taking back memory of pod {pod}"),
+            what: format!("taking memory back from pod {pod}"),
             source: Some(Arc::new(error)),
         })
     }

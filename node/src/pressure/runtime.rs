@@ -40,8 +40,9 @@ pub trait RuntimeFigures: Send + Sync + 'static {
         uid: &'a PodUid,
         figure: MemoryFigure,
         bytes: u64,
+        time: Duration,
     ) -> BoxFuture<'a, Result<Freed, RuntimeError>> {
-        let _ = (uid, figure, bytes);
+        let _ = (uid, figure, bytes, time);
         std::future::ready(Ok(Freed::default())).boxed()
     }
 }
@@ -76,7 +77,8 @@ impl<T: PodStatsSource + Garbage> RuntimeFigures for T {
         uid: &'a PodUid,
         figure: MemoryFigure,
         bytes: u64,
+        time: Duration,
     ) -> BoxFuture<'a, Result<Freed, RuntimeError>> {
-        Garbage::reclaim_memory(self, uid, figure, bytes).boxed()
+        Garbage::reclaim_memory(self, uid, figure, bytes, time).boxed()
     }
 }

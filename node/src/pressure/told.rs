@@ -101,11 +101,14 @@ fn outcome(outcome: &Outcome) -> String {
         Outcome::Reclaiming => "giving back what no pod misses".to_owned(),
         Outcome::Reclaimed(back) => format!("gave back {} items, {} bytes", back.items, back.bytes),
         Outcome::ReclaimingMemory { from } => {
-            format!("the kernel takes back memory of {}/{}", from.namespace, from.name)
+            format!("the kernel takes memory back from {}/{}", from.namespace, from.name)
         }
-        Outcome::ReclaimedMemory { from, bytes, took_ms } => {
+        Outcome::ReclaimedMemory { from, error: Some(error), .. } => {
+            format!("no memory taken back from {}/{}: {error}", from.namespace, from.name)
+        }
+        Outcome::ReclaimedMemory { from, bytes, took_ms, error: None } => {
             let pod = format!("{}/{}", from.namespace, from.name);
-            format!("the kernel took back {bytes} bytes of {pod} in {took_ms} ms")
+            format!("the kernel took back {bytes} bytes from {pod} in {took_ms} ms")
         }
         Outcome::Evicting => "asked to end".to_owned(),
         Outcome::Evicted { took_ms } => format!("ended in {took_ms} ms"),

@@ -70,7 +70,8 @@ impl<R: Runtime> Joined<R> {
         // What is ending is not started again before it has ended.
         let now = self.core.boot_clock.now();
         let Some(run) = carried else { return PodUidMap::default() };
-        let goes_on = run.may_go_on(now, ends_early, !has_spoken);
+        let heard = self.notices.notices().borrow().heard.clone();
+        let goes_on = run.may_go_on(now, ends_early, &heard, !has_spoken);
         run.asked(now, !goes_on).collect()
     }
 

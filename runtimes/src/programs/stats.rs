@@ -90,12 +90,13 @@ impl<D: ProgramDriver> Garbage for ProgramRuntime<D> {
         uid: &PodUid,
         figure: MemoryFigure,
         bytes: u64,
+        time: Duration,
     ) -> Result<Freed, RuntimeError> {
         let Some(entry) = self.context.pods.get(uid) else { return Ok(Freed::default()) };
         let running = running(&self.context, uid, &entry.lock());
         let proc_root = self.context.config.proc_root.clone();
         let find = move || running.iter().filter_map(|(_, t)| cgroup_of(&proc_root, t)).collect();
-        reclaim_memory(find, figure, bytes).await
+        reclaim_memory(find, figure, bytes, time).await
     }
 }
 
@@ -159,13 +160,13 @@ fn measure(proc_root: &Path, pods: Vec<(PodUid, Running)>) -> Vec<(PodUid, PodSt
         let mut stats = PodStats::default();
         let (mut memory, mut tasks, mut cpu) = (Some(0_u64), Some(0_u64), Some(Duration::ZERO));
         let (mut swap, mut zswap) = (Some(0_u64), Some(0_u64));
-        let (mut active_file, mut anonymous) = (Some(0_u64), Some(0_u64));
+        let (mut active_file, mut swappable) = (Some(0_u64), Some(0_u64));
         for (name, traces) in containers {
             let dirs = cgroup_of(proc_root, &traces);
             let dirs = dirs.as_ref();
             let in_cgroup = dirs.and_then(CgroupDirs::memory);
             let mut own_memory = in_cgroup.map(|memory| memory.working_set());
-            let to_take = in_cgroup.filter(|_| dirs.is_some_and(CgroupDirs::can_reclaim));
+            let to_take = dirs.filter(|dirs| dirs.can_reclaim()).zip(in_cgroup);
             let mut own_tasks = dirs.and_then(CgroupDirs::tasks);
             let mut own_cpu = dirs.and_then(CgroupDirs::cpu_time);
             let (own_swap, own_zswap) = dirs.map(CgroupDirs::swap).unwrap_or_default();
@@ -179,8 +180,10 @@ fn measure(proc_root: &Path, pods: Vec<(PodUid, Running)>) -> Vec<(PodUid, PodSt
             }
             memory = memory.zip(own_memory).map(|(sum, one)| sum.saturating_add(one));
             active_file =
-                active_file.zip(to_take).map(|(sum, m)| sum.saturating_add(m.active_file));
-            anonymous = anonymous.zip(to_take).map(|(sum, m)| sum.saturating_add(m.anonymous));
+                active_file.zip(to_take).map(|(sum, (_, m))| sum.saturating_add(m.active_file));
+            swappable = swappable
+                .zip(to_take)
+                .map(|(sum, (dirs, m))| sum.saturating_add(dirs.swappable(&m)));
             swap = swap.zip(own_swap).map(|(sum, one)| sum.saturating_add(one));
             zswap = zswap.zip(own_zswap).map(|(sum, one)| sum.saturating_add(one));
             tasks = tasks.zip(own_tasks).map(|(sum, one)| sum.saturating_add(one));
@@ -194,7 +197,7 @@ fn measure(proc_root: &Path, pods: Vec<(PodUid, Running)>) -> Vec<(PodUid, PodSt
         }
         (stats.memory_working_set, stats.processes, stats.cpu_time) = (memory, tasks, cpu);
         (stats.swap, stats.zswap) = (swap, zswap);
-        (stats.active_file, stats.anonymous) = (active_file, anonymous);
+        (stats.active_file, stats.swappable) = (active_file, swappable);
         measured.push((uid, stats));
     }
     measured

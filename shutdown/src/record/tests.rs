@@ -1,3 +1,4 @@
+use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::sync::Arc;
@@ -324,10 +325,15 @@ fn a_run_may_go_on_while_it_cannot_be_known_to_be_called_off() {
     let mut plain = noticed.clone();
     plain.report.notice = None;
     let secs = Duration::from_secs;
-    assert!(noticed.may_go_on(secs(2), false, false), "the source has not repeated it yet");
-    assert!(!noticed.may_go_on(secs(122), false, false), "its time is over");
-    assert!(plain.may_go_on(secs(2), false, true), "the login manager has not spoken");
-    assert!(!plain.may_go_on(secs(2), false, false), "the login manager says that it is over");
-    assert!(!plain.may_go_on(secs(60), false, true), "its time is over");
-    assert!(plain.may_go_on(secs(600), true, false));
+    let (none, its_own) = (BTreeSet::new(), BTreeSet::from(["aws".into()]));
+    assert!(noticed.may_go_on(secs(2), false, &none, false), "the source has not repeated it yet");
+    assert!(!noticed.may_go_on(secs(2), false, &its_own, false), "the source says nothing more");
+    assert!(!noticed.may_go_on(secs(122), false, &none, false), "its time is over");
+    assert!(plain.may_go_on(secs(2), false, &none, true), "the login manager has not spoken");
+    assert!(
+        !plain.may_go_on(secs(2), false, &none, false),
+        "the login manager says that it is over"
+    );
+    assert!(!plain.may_go_on(secs(60), false, &none, true), "its time is over");
+    assert!(plain.may_go_on(secs(600), true, &none, false));
 }

@@ -54,7 +54,7 @@ pub(super) struct State {
     /// What is left after things were given back, and how long that takes.
     pub(super) after_giving_back: Option<NodeStats>,
     pub(super) giving_back_takes: Duration,
-    /// Of whom memory was to be taken back, by which figure and how much.
+    /// From whom memory was to be taken back, by which figure and how much.
     pub(super) memory_asked: Vec<(String, MemoryFigure, u64)>,
     pub(super) brought_back: Vec<Pod>,
     pub(super) hooks: Vec<HookCall>,
@@ -188,6 +188,7 @@ impl Reclaim for Node {
         pod: &PodUid,
         figure: MemoryFigure,
         bytes: u64,
+        _: Duration,
     ) -> Result<u64, ReclaimError> {
         self.state().memory_asked.push((pod.to_string(), figure, bytes));
         let takes = self.state().giving_back_takes;

@@ -212,6 +212,7 @@ impl Reclaim for Plenty {
         _: &PodUid,
         _: MemoryFigure,
         _: u64,
+        _: Duration,
     ) -> Result<u64, ReclaimError> {
         Ok(0)
     }

@@ -219,11 +219,12 @@ async fn real_containers_are_measured_in_their_cgroups_and_their_layers() {
     let cpu: Vec<Duration> = stats.containers.iter().map(|c| c.cpu_time.unwrap()).collect();
     assert!(cpu[0] > Duration::ZERO && stats.cpu_time.unwrap() >= cpu[0], "{cpu:?}");
     assert!(stats.processes.unwrap() >= 3);
-    let taken = runtime.reclaim_memory(pod.uid(), MemoryFigure::WorkingSet, 64 << 20).await;
-    println!("{taken:?}");
-    match stats.anonymous {
+    let taken = runtime
+        .reclaim_memory(pod.uid(), MemoryFigure::WorkingSet, 64 << 20, Duration::from_secs(60))
+        .await;
+    match stats.swappable {
         // Without swap the kernel has file cache to take back, and there may be little.
-        Some(bytes) => assert!(bytes > 16_000_000 && taken.is_ok(), "{bytes}"),
+        Some(_) => assert!(taken.is_ok(), "{taken:?}"),
         None => assert_eq!(stats.active_file, None, "version 1"),
     }
     let places = runtime.image_places().await.unwrap();

@@ -60,10 +60,7 @@ pub(super) fn the_budget_is_kept(record: &Record) -> Verdict {
 /// promised its successor keeps to the nearest second; the time in which none could run is lost.
 pub(super) fn nobody_is_killed_before_the_grace(record: &Record) -> Verdict {
     let first = record.asked.first().copied().unwrap_or(At::MAX);
-    let early = match record.was_harmed(Fault::kills_the_agent, first, At::MAX) {
-        true => EARLY + SECOND / 2 + time_without_agent(record, first),
-        false => EARLY,
-    };
+    let is_killed = record.was_harmed(Fault::kills_the_agent, first, At::MAX);
     for life in &record.lives {
         let Some(pod) = record.pods.iter().find(|pod| pod.name == life.pod) else { continue };
         let Some(ended) = life.ended.filter(|ended| *ended > record.last_asked()) else { continue };
@@ -83,6 +80,10 @@ pub(super) fn nobody_is_killed_before_the_grace(record: &Record) -> Verdict {
         };
         let Some(asked) = asked else { continue };
         let had = ended.saturating_sub(asked);
+        let early = match is_killed {
+            true => EARLY + SECOND / 2 + time_without_agent(record, (first, ended)),
+            false => EARLY,
+        };
         if had + early < grace_of(pod) {
             let grace = seconds(grace_of(pod));
             return Err(format!("{} was killed after {} of {grace}", pod.name, seconds(had)));
@@ -91,17 +92,18 @@ pub(super) fn nobody_is_killed_before_the_grace(record: &Record) -> Verdict {
     Ok(())
 }
 
-/// How long a killed agent was kept from starting: it is ordered after containerd, so it waits for a start of
+/// How long killed agents were kept from starting in that time: one is ordered after containerd, so it waits for a start of
 /// containerd that is under way, and such a start for the pause before containerd's own restart.
-fn time_without_agent(record: &Record, first: At) -> At {
+fn time_without_agent(record: &Record, (first, last): (At, At)) -> At {
     let starts = |fault| matches!(fault, Fault::ContainerdKilled | Fault::ContainerdRestarted);
     let kills = record.harms.iter().filter(|harm| harm.fault.kills_the_agent() && harm.to >= first);
-    let kept = kills.flat_map(|kill| {
+    let kept = kills.map(|kill| {
         let meanwhile =
             record.harms.iter().filter(|harm| starts(harm.fault) && harm.from <= kill.to);
-        meanwhile.map(|harm| harm.to.saturating_sub(kill.from))
+        let over = meanwhile.map(|harm| harm.to).filter(|to| *to <= last);
+        over.max().map_or(0, |to| to.saturating_sub(kill.from))
     });
-    kept.max().unwrap_or(0)
+    kept.sum()
 }
 
 /// How much longer than usual the end of things may take, for what struck near it.

@@ -151,8 +151,9 @@ fn the_time_in_which_a_killed_agent_waits_for_containerd_to_start_is_lost() {
     };
     let killed = || harm(Fault::AgentKilled, 100, 150);
     assert_eq!(cut(vec![killed()]), ["grace"]);
-    assert!(cut(vec![harm(Fault::ContainerdKilled, 50, 5300), killed()]).is_empty());
-    assert_eq!(cut(vec![harm(Fault::ContainerdKilled, 200, 5300), killed()]), ["grace"]);
+    assert!(cut(vec![harm(Fault::ContainerdKilled, 50, 900), killed()]).is_empty());
+    assert_eq!(cut(vec![harm(Fault::ContainerdKilled, 50, 5300), killed()]), ["grace"]);
+    assert_eq!(cut(vec![harm(Fault::ContainerdKilled, 200, 900), killed()]), ["grace"]);
 }
 
 #[test]
