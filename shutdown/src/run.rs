@@ -189,11 +189,20 @@ struct Run<'a, K> {
     work: Work,
     /// The end of the pods' time is so much sooner than the budget has it, for work after them.
     kept_after_pods: Duration,
+    /// The drivers that have their group's next round.
+    held_back: Option<HeldBack>,
     /// When an earlier agent's run was taken over.
     taken_over: Option<Duration>,
     /// When the next ends are persisted.
     note_at: Option<Instant>,
     noted: Instant,
+}
+
+/// Drivers that end after the other pods of their group.
+struct HeldBack {
+    group: usize,
+    /// What of the group's time is theirs.
+    kept: Duration,
 }
 
 // === impl Run ===
@@ -225,6 +234,7 @@ impl<'a, K: PodKiller> Run<'a, K> {
             more_known: killer.more_known(),
             has_waited: false,
             kept_after_pods: plan.kept_after_pods(),
+            held_back: None,
             plan,
             kills: JoinSet::new(),
             asked: HashMap::new(),
@@ -267,27 +277,26 @@ impl<'a, K: PodKiller> Run<'a, K> {
         self.wait_for_kind().await?;
         self.spare_survivors();
         self.work(WorkPlace::Before(0)).await?;
-        let (mut turn, mut held_back) = (0, None);
+        let mut turn = 0;
         loop {
             self.wait_as_lame_duck().await?;
             if let Some(group) = self.next_group(turn) {
                 self.work(WorkPlace::Before(group)).await?;
                 let mut batch = self.due(group);
-                let kept = match held_back == Some(group) {
-                    true => Duration::ZERO,
-                    false => self.hold_drivers_back(group, &mut batch),
-                };
+                if self.held_back.take().is_none_or(|drivers| drivers.group != group) {
+                    self.hold_drivers_back(group, &mut batch);
+                }
                 self.before_drivers(group, &batch).await;
-                self.round(group, batch, kept).await?;
+                self.round(group, batch).await?;
                 self.look_again();
-                held_back = Some(group).filter(|_| !kept.is_zero());
-                turn = if kept.is_zero() { group + 1 } else { group };
+                turn = if self.held_back.is_some() { group } else { group + 1 };
             } else if self.known || self.elapsed() >= self.plan.deadline {
                 break;
             } else {
                 self.wait_for_more().await?;
             }
         }
+        self.held_back = None;
         self.work(WorkPlace::Before(self.groups.len())).await?;
         self.overdue.clear();
         self.answers(Wait::End).await?;
@@ -330,31 +339,33 @@ impl<'a, K: PodKiller> Run<'a, K> {
         }
     }
 
-    /// Leaves the drivers of `batch` for a round of their own, and answers the time that is kept for it.
-    fn hold_drivers_back(&mut self, group: usize, batch: &mut Vec<(Place, Pod)>) -> Duration {
+    /// Leaves the drivers of `batch` for a round of their own, and keeps time for it.
+    fn hold_drivers_back(&mut self, group: usize, batch: &mut Vec<(Place, Pod)>) {
         let left = self.plan.groups[group].latest_end.saturating_sub(self.elapsed());
         let time = left.min(self.plan.groups[group].allowed);
         let kept = kept_for_drivers(batch.iter().map(|(_, pod)| pod), time);
         if !kept.is_zero() {
             let drivers = batch.extract_if(.., |(_, pod)| ends_with_drivers(pod));
             self.waiting[group].extend(drivers);
+            self.held_back = Some(HeldBack { group, kept });
         }
-        kept
     }
 
-    /// Ends `batch` as part of `group` and returns when it is gone or the group's time is over, of which
-    /// `kept` is for another round.
-    async fn round(
-        &mut self,
-        group: usize,
-        batch: Vec<(Place, Pod)>,
-        kept: Duration,
-    ) -> Result<(), Cancelled> {
+    /// When pods of `group` that were asked have to be gone: sooner than the group, where its drivers come
+    /// after them.
+    fn latest_end(&self, group: usize) -> Duration {
+        let drivers = self.held_back.as_ref().filter(|drivers| drivers.group == group);
+        let kept = drivers.map_or(Duration::ZERO, |drivers| drivers.kept);
+        self.plan.groups[group].latest_end.saturating_sub(kept)
+    }
+
+    /// Ends `batch` as part of `group` and returns when it is gone or its time is over.
+    async fn round(&mut self, group: usize, batch: Vec<(Place, Pod)>) -> Result<(), Cancelled> {
         if self.cancel.is_cancelled() {
             self.waiting[group].extend(batch);
             return Err(Cancelled);
         }
-        let latest_end = self.plan.groups[group].latest_end.saturating_sub(kept);
+        let latest_end = self.latest_end(group);
         let batch = self.schedule(group, batch, latest_end);
         self.note(RunPhase::Ending).await;
         if self.cancel.is_cancelled() {
@@ -385,7 +396,7 @@ impl<'a, K: PodKiller> Run<'a, K> {
             });
         }
 
-        let waited = self.answers(Wait::Group { index: group, begun, kept }).await;
+        let waited = self.answers(Wait::Group { index: group, begun }).await;
 
         let left = self.asked.len() - self.overdue.len();
         self.overdue.extend(self.asked.keys());

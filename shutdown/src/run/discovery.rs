@@ -62,6 +62,7 @@ impl<K: PodKiller> Run<'_, K> {
         let pods: Vec<Pod> = waiting.map(|(_, pod)| pod).collect();
         let now = self.elapsed();
         self.plan = self.plan.anew(&pods, now);
+        self.kept_after_pods = self.plan.kept_after_pods();
         self.first_group = now + self.plan.endpoint_drain;
         if let Some(journal) = &mut self.driven.journal {
             let drain = Some(self.plan.endpoint_drain).filter(|drain| !drain.is_zero());

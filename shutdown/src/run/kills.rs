@@ -38,8 +38,6 @@ pub(super) enum Wait {
         index: usize,
         /// When its round began.
         begun: Instant,
-        /// What of the group's time is for another round.
-        kept: Duration,
     },
     /// What pods that have ended hold, before the drivers that it needs are asked.
     Drivers {
@@ -176,9 +174,8 @@ impl<K: PodKiller> Run<'_, K> {
 
     pub(super) fn answered_until(&self, wait: Wait) -> Instant {
         match wait {
-            Wait::Group { index, begun, kept } => {
-                let latest_end = self.plan.groups[index].latest_end.saturating_sub(kept);
-                let end = self.order.started + latest_end;
+            Wait::Group { index, begun } => {
+                let end = self.order.started + self.latest_end(index);
                 if end > begun { end + REAPING } else { begun }
             }
             Wait::End => self.order.started + self.budget_of_pods().abandon_at(),

@@ -44,6 +44,10 @@ impl<K: PodKiller> Run<'_, K> {
         }
         self.plan.shorten(begin, deadline, &wants);
         self.kept_after_pods = self.plan.kept_after_pods();
+        if let Some(drivers) = &mut self.held_back {
+            let left = self.plan.groups[drivers.group].latest_end.saturating_sub(now);
+            drivers.kept = drivers.kept.min(left / 3);
+        }
         for (report, group) in self.groups.iter_mut().zip(&self.plan.groups) {
             if report.ended.is_none() {
                 report.allowed = group.allowed;
@@ -79,9 +83,8 @@ impl<K: PodKiller> Run<'_, K> {
 
     /// Asks pods again, with less grace, that would outlive their group's new end.
     fn hurry(&mut self, now: Duration) {
-        let groups = &self.plan.groups;
         let late = |asked: &Asked| {
-            let latest_end = groups[asked.place.group].latest_end;
+            let latest_end = self.latest_end(asked.place.group);
             self.kill_at(asked.place).is_some_and(|at| at > latest_end.max(now))
         };
         let late: Vec<_> = self
@@ -93,7 +96,7 @@ impl<K: PodKiller> Run<'_, K> {
         for id in late {
             let Some(Asked { place, pod, wait }) = self.asked.remove(&id) else { continue };
             wait.abort();
-            let latest_end = self.plan.groups[place.group].latest_end;
+            let latest_end = self.latest_end(place.group);
             let grace = whole_seconds(latest_end.saturating_sub(now)).max(Duration::from_secs(1));
             let report = &mut self.groups[place.group].pods[place.pod];
             let wanted = report.wanted_grace.unwrap_or(report.grace);

@@ -7,7 +7,7 @@ use winddown_shared::{GateReason, NoticeState};
 use super::agents::{Agent, Site};
 use super::world::World;
 use super::{settle, two_fields};
-use crate::tests::{pod, secs};
+use crate::tests::{pod, secs, with_role};
 use crate::{CRITICAL_PRIORITY, Outcome, PodEnd, Policy, ProgressPhase, Trigger};
 
 const CRITICAL: Option<i32> = Some(CRITICAL_PRIORITY);
@@ -101,6 +101,30 @@ async fn a_notice_in_the_middle_of_a_shutdown_shortens_what_is_left() {
     let app = report.pods().next().unwrap().1;
     assert_eq!((app.grace, app.wanted_grace), (secs(9), Some(secs(60))));
     assert!(!site.lock.fake.is_held());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_notice_in_the_middle_of_a_group_lets_its_drivers_end_last_all_the_same() {
+    let world = World::with([
+        (with_role(&pod("driver", CRITICAL, Some(30)), "driver"), secs(1)),
+        (pod("app", CRITICAL, Some(60)), NEVER),
+    ]);
+    let mut site = Site::new(world, two_fields(100, 90));
+    site.lock.fake.modify(|state| state.delay = Some(secs(120)));
+    let agent = site.agent();
+    settle().await;
+    site.prepare();
+    site.until(secs(5)).await;
+    let start = site.start;
+    site.give_notice(secs(20));
+    site.start = start;
+    let took = site.reach(&agent, ProgressPhase::Released).await;
+    assert!(took <= secs(25), "{took:?}");
+    let report = &site.reports.all()[0];
+    let of = |name: &str| report.pods().find(|(_, pod)| pod.name == name).unwrap().1;
+    let (app, driver) = (of("app"), of("driver"));
+    assert!(app.exit.is_some() && driver.asked >= app.exit, "{report:?}");
+    assert_eq!((app.end, driver.end), (PodEnd::Killed, PodEnd::Exited));
 }
 
 #[tokio::test(start_paused = true)]

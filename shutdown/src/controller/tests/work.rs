@@ -13,7 +13,7 @@ use super::agents::Site;
 use super::world::World;
 use super::{Setup, asked, settle, two_fields};
 use crate::tests::{pod, secs};
-use crate::{CRITICAL_PRIORITY, Outcome, ProgressPhase, ShutdownReport, WorkOutcome};
+use crate::{CRITICAL_PRIORITY, Outcome, PodEnd, ProgressPhase, ShutdownReport, WorkOutcome};
 
 const NAME: PluginName = PluginName::of("tester");
 
@@ -363,4 +363,25 @@ async fn a_shutdown_that_is_called_off_ends_the_wait_for_last_statuses() {
     node.login.fake.cancel();
     settle().await;
     assert!(node.gate.check().is_ok(), "at once");
+}
+
+/// The time for work is a part of the pods' time: less where a runtime that answers late has left less of it.
+#[tokio::test(start_paused = true)]
+async fn pods_that_are_known_late_have_their_grace_before_the_work_after_them() {
+    let log = Log::new();
+    let mut site =
+        Site::new(World::with([(pod("app", None, Some(60)), secs(100))]), two_fields(120, 10));
+    site.lock.fake.modify(|state| state.delay = Some(secs(120)));
+    site.work = vec![log.work("then", AfterPods, secs(25), secs(1))];
+    site.world.is_silent(true);
+    let agent = site.agent();
+    site.prepare();
+    site.until(secs(100)).await;
+    site.world.is_silent(false);
+    site.reach(&agent, ProgressPhase::Released).await;
+    let report = &site.reports.all()[0];
+    let (_, app) = report.pods().next().unwrap();
+    assert_eq!(app.end, PodEnd::Killed, "{report:?}");
+    assert!(app.exit >= app.asked.map(|asked| asked + app.grace), "{report:?}");
+    assert_eq!(outcomes(report), [("then", WorkOutcome::Done)]);
 }
