@@ -9,6 +9,8 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use winddown_shared::ShutdownKind;
 
+use crate::drop_in::INFINITY;
+
 pub(crate) use lines::{LineError, Lines};
 pub use server::{Accept, InhibitorSocket};
 
@@ -108,9 +110,9 @@ impl Turn {
 // === impl Shutdown ===
 
 impl Shutdown {
-    /// None if it is no length of time.
+    /// None if it is no length of time. A very long one is [`INFINITY`], which clocks can still count.
     pub(crate) fn delay(&self) -> Option<Duration> {
-        Duration::try_from_secs_f64(self.delay_seconds).ok()
+        Duration::try_from_secs_f64(self.delay_seconds).ok().map(|delay| delay.min(INFINITY))
     }
 
     pub(crate) fn kind(&self) -> ShutdownKind {

@@ -32,6 +32,7 @@ struct Told {
     held: BTreeMap<u64, String>,
     granted: u64,
     refuses: Option<&'static str>,
+    lists_none: bool,
 }
 
 impl Server {
@@ -98,8 +99,10 @@ async fn answer(client: UnixStream, told: watch::Sender<Told>) {
         loop {
             let now = told.borrow_and_update().clone();
             answer["kind"] = json!("Shutdown");
-            let held = now.held.iter().map(|(id, who)| json!({"id": id, "who": who}));
-            answer["inhibitors"] = held.collect();
+            if !now.lists_none {
+                let held = now.held.iter().map(|(id, who)| json!({"id": id, "who": who}));
+                answer["inhibitors"] = held.collect();
+            }
             for (name, value) in now.more {
                 answer[name] = value;
             }
@@ -194,6 +197,28 @@ async fn a_server_that_is_started_again_gets_the_lock_taken_anew() {
     until(&inhibitor, "lost", |state| !is_held(state)).await;
     until(&inhibitor, "held again", is_held).await;
     server.holds(1).await;
+}
+
+/// Its list of locks is optional: without it, whether the lock is still there cannot be asked.
+#[tokio::test]
+async fn a_server_that_lists_no_locks_gets_the_lock_taken_anew_too() {
+    let mut server = Server::start();
+    server.told.send_modify(|told| told.lists_none = true);
+    let inhibitor = server.inhibitor();
+    until(&inhibitor, "held", is_held).await;
+    server.serve();
+    server.holds(1).await;
+    until(&inhibitor, "held again", is_held).await;
+}
+
+#[tokio::test]
+async fn a_server_that_waits_without_a_limit_gives_a_time_that_clocks_can_count() {
+    let server = Server::start();
+    server.say(&[("delaySeconds", json!(i64::MAX))]);
+    let inhibitor = server.inhibitor();
+    let held = until(&inhibitor, "held", |state| is_held(state) && state.delay.is_some()).await;
+    let delay = held.delay.expect("known");
+    assert!(tokio::time::Instant::now().checked_add(delay * 2).is_some(), "{delay:?}");
 }
 
 #[tokio::test]

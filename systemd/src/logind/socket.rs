@@ -189,9 +189,12 @@ async fn shutdown(call: &'static str, lines: &mut Lines) -> Result<Shutdown, Cal
     }
 }
 
-/// Whether the lock with this id, or one that an earlier process of `who` took, is held.
+/// Whether the lock with this id, or one that an earlier process of `who` took, is held. A program that lists
+/// none may be another one than granted a lock of an earlier session, which had no id (0) in this.
 fn lists(shutdown: &Shutdown, who: &str, id: u64) -> Listed {
-    let Some(inhibitors) = &shutdown.inhibitors else { return Listed::Unknown };
+    let Some(inhibitors) = &shutdown.inhibitors else {
+        return if id == 0 { Listed::UnderAnotherPid } else { Listed::Unknown };
+    };
     let mut found = Listed::No;
     for holder in inhibitors.iter().filter(|holder| holder.who == who) {
         if holder.id == id {

@@ -99,8 +99,8 @@ impl Keeper {
         Self {
             facts: Facts::new(config.wanted_delay, held.is_some()),
             config,
-            // What came from the store is still in it.
-            stored: held.is_some(),
+            // What came from the store is still in it, and so is what could not be taken from there.
+            stored: true,
             held,
             fresh: None,
             delay: None,

@@ -264,6 +264,19 @@ async fn an_inherited_lock_is_used_when_the_agent_starts_in_the_middle_of_a_shut
     assert_eq!(rig.now().lock, LockState::Released);
 }
 
+/// A lock of an earlier process that could not be taken over, as one that is no FIFO, delays the shutdown for
+/// as long as the store holds it.
+#[tokio::test(start_paused = true)]
+async fn the_store_is_cleared_at_the_release_when_nothing_of_it_was_inherited_too() {
+    let store = Arc::new(NotedStore::default());
+    let login = Scripted::giving(secs(30));
+    login.set_preparing(true);
+    let mut rig = Rig::start_with(&login, secs(30), |config| config.store = store.clone());
+    rig.until("preparing", |state| state.preparing).await;
+    rig.inhibitor.release().await;
+    assert_eq!(store.notes(), ["clear"]);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_descriptor_that_came_as_a_lock_and_is_none_is_dropped() {
     let (mut other_end, lock) = inherited();
