@@ -121,15 +121,22 @@ impl FileSource {
             Look::Found { text, written } => {
                 last.empty = text.trim().is_empty();
                 let content = Some((text, written));
-                if content != last.content {
-                    last.content = content;
-                    self.read(last, now, publisher)
-                } else {
-                    // The same text against a wall clock that may have been set.
-                    if let Some(announced) = &last.announced {
+                let is_new = content != last.content;
+                last.content = content;
+                match &last.announced {
+                    // What is left of a time is counted from when it was first seen.
+                    Some(announced) if !is_new && matches!(announced.when, When::In(_)) => {
                         publisher.publish(announced, now);
+                        last.trouble.clone()
                     }
-                    last.trouble.clone()
+                    // A wall clock that was set since may have something else to say of the same text.
+                    _ => {
+                        let trouble = self.read(last, now, publisher);
+                        if let (Some(_), Some(announced)) = (&trouble, &last.announced) {
+                            publisher.publish(announced, now);
+                        }
+                        trouble
+                    }
                 }
             }
         };
@@ -192,8 +199,10 @@ impl Last {
     fn pause(&self) -> Duration {
         match &self.announced {
             _ if self.empty => SETTLE,
+            Some(Announcement { when: When::In(_), .. }) => LOOK,
             Some(Announcement { when: When::At(_), .. }) => COMPARE,
-            _ => LOOK,
+            None if self.content.is_some() => COMPARE,
+            None => LOOK,
         }
     }
 }

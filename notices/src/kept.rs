@@ -2,8 +2,8 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use serde::Serialize;
@@ -22,11 +22,13 @@ pub(crate) struct KeptFile {
     path: PathBuf,
     /// Counts changes; a slow write that is no longer the newest leaves the file alone.
     newest: Arc<AtomicU64>,
+    /// Held over each change: one that began before another is not the last to get there.
+    changing: Arc<Mutex<()>>,
 }
 
 impl KeptFile {
     pub(crate) fn at(path: impl Into<PathBuf>) -> Self {
-        Self { path: path.into(), newest: Arc::default() }
+        Self { path: path.into(), newest: Arc::default(), changing: Arc::default() }
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -59,9 +61,10 @@ impl KeptFile {
         content: Option<T>,
     ) -> Result<(), String> {
         let path = self.path.clone();
-        let newest = Arc::clone(&self.newest);
+        let (newest, changing) = (Arc::clone(&self.newest), Arc::clone(&self.changing));
         let turn = newest.fetch_add(1, Ordering::SeqCst) + 1;
         in_time(move || {
+            let _changing = changing.lock().unwrap_or_else(PoisonError::into_inner);
             if newest.load(Ordering::SeqCst) != turn {
                 return Ok(());
             }
@@ -102,3 +105,6 @@ fn remove(file: &Path) -> io::Result<()> {
 fn sync(directory: &Path) -> io::Result<()> {
     std::fs::File::open(directory)?.sync_all()
 }
+
+#[cfg(test)]
+mod tests;

@@ -233,25 +233,36 @@ async fn without_a_text_the_file_is_named() {
     rig.notice(&text).await;
 }
 
-/// Seconds that the wall clock of the next test is off.
-static OFF: AtomicI64 = AtomicI64::new(0);
+/// A source of a file with `content` whose wall clock shows noon of 20 November 2026 and so many seconds, which
+/// can be set, on a machine that has been up for an hour.
+async fn with_a_clock(content: &str, seconds: i64) -> (Rig, Arc<AtomicI64>) {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("notice");
+    fs::write(&path, content).expect("written");
+    let off = Arc::new(AtomicI64::new(seconds));
+    let seconds = Arc::clone(&off);
+    let wall = WallClock::new(move || {
+        let noon: WallTime = "2026-11-20T12:00:00Z".parse().expect("a time");
+        let off = jiff::SignedDuration::from_secs(seconds.load(Ordering::SeqCst));
+        noon.checked_add(off).expect("in range")
+    });
+    let source = FileSource::new(&path, wall, || Some(Duration::from_secs(3600)));
+    (Rig::follow(directory, path, source).await, off)
+}
+
+impl Rig {
+    /// Any event makes the source look; otherwise it does so after some seconds.
+    fn touch(&self) {
+        fs::File::options().write(true).open(&self.path).expect("opened");
+    }
+}
 
 #[tokio::test]
 async fn a_wall_clock_that_is_set_moves_the_deadline() {
-    let directory = tempfile::tempdir().expect("a directory");
-    let path = directory.path().join("notice");
-    fs::write(&path, "2026-11-20T13:00:00Z move").expect("written");
-    let wall = WallClock::new(|| {
-        let noon: WallTime = "2026-11-20T12:00:00Z".parse().expect("a time");
-        let off = jiff::SignedDuration::from_secs(OFF.load(Ordering::SeqCst));
-        noon.checked_add(off).expect("in range")
-    });
-    let source = FileSource::new(&path, wall, || None);
-    let mut rig = Rig::follow(directory, path, source).await;
+    let (mut rig, off) = with_a_clock("2026-11-20T13:00:00Z move", 0).await;
     let before = rig.notice("move").await;
-    OFF.store(3000, Ordering::SeqCst);
-    // Any event makes it look; otherwise it does so after some seconds.
-    fs::File::options().write(true).open(&rig.path).expect("opened");
+    off.store(3000, Ordering::SeqCst);
+    rig.touch();
     let moved =
         |state: &NoticeState| state.in_force.as_ref().is_some_and(|n| n.deadline < before.deadline);
     let after = tokio::time::timeout(LIMIT, rig.notices.wait_for(moved)).await;
@@ -259,4 +270,26 @@ async fn a_wall_clock_that_is_set_moves_the_deadline() {
     assert_eq!(after.since, before.since);
     let moved_by = before.deadline.duration_since(after.deadline).as_secs();
     assert!((2900..=3001).contains(&moved_by), "{moved_by}");
+}
+
+/// A machine without a clock of its own comes up in the past.
+#[tokio::test]
+async fn a_deadline_that_was_too_far_ahead_counts_once_the_clock_is_set() {
+    let (mut rig, off) = with_a_clock("2026-11-20T13:00:00Z move", -400 * 86_400).await;
+    rig.problem("more than 365 days ahead").await;
+    off.store(0, Ordering::SeqCst);
+    rig.touch();
+    let notice = rig.notice("move").await;
+    assert!(left(&notice) > Duration::from_secs(3500), "{notice:?}");
+    rig.status("well again", |status| status.problem.is_none()).await;
+}
+
+#[tokio::test]
+async fn a_deadline_of_an_earlier_boot_stops_counting_once_the_clock_is_set() {
+    let (mut rig, off) = with_a_clock("2026-11-20T13:00:00Z forgotten", 0).await;
+    rig.notice("forgotten").await;
+    off.store(86_400, Ordering::SeqCst);
+    rig.touch();
+    rig.withdrawn().await;
+    rig.problem("passed before the machine came up").await;
 }

@@ -1,0 +1,40 @@
+use std::sync::mpsc;
+
+use serde::Serializer;
+use serde::ser::Error as _;
+
+use super::*;
+
+/// Content that keeps the disk busy until it is let go.
+struct Slow {
+    begun: tokio::sync::mpsc::UnboundedSender<()>,
+    gate: Mutex<mpsc::Receiver<()>>,
+}
+
+impl Serialize for Slow {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.begun.send(()).map_err(S::Error::custom)?;
+        let gate = self.gate.lock().map_err(S::Error::custom)?;
+        gate.recv().map_err(S::Error::custom)?;
+        serializer.serialize_str("slow")
+    }
+}
+
+#[tokio::test]
+async fn a_slow_write_never_undoes_the_change_after_it() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let file = KeptFile::at(directory.path().join("kept"));
+    let (go, gate) = mpsc::channel();
+    let (begun, mut begins) = tokio::sync::mpsc::unbounded_channel();
+    let slow = file.store(Some(Slow { begun, gate: Mutex::new(gate) }));
+    let removed = async {
+        begins.recv().await.expect("it begins");
+        let remove = file.store(None::<String>);
+        let let_go = async { go.send(()).expect("it waits") };
+        tokio::join!(remove, let_go).0
+    };
+    let (slow, removed) = tokio::join!(slow, removed);
+    slow.expect("written");
+    removed.expect("removed");
+    assert!(!file.path().exists());
+}
