@@ -66,7 +66,8 @@ pub(super) struct Health {
 #[derive(Debug, Default)]
 struct Contact {
     last: Option<Instant>,
-    compared: Option<Instant>,
+    /// When the clocks were compared, and what the server's showed.
+    compared: Option<(Instant, Timestamp)>,
     skew: Option<SignedDuration>,
     warned: bool,
 }
@@ -126,9 +127,16 @@ impl Health {
         self.contact().last
     }
 
-    /// How far the API server's clock is ahead of this node's.
+    /// How far the API server's clock was ahead of this node's when they were compared.
     pub(super) fn skew(&self) -> Option<SignedDuration> {
         self.contact().skew
+    }
+
+    /// What the API server's clock shows now, once it was read. This node's wall clock has no part in it: a
+    /// step of that would end graces too soon until the next comparison.
+    pub(super) fn api_time(&self) -> Option<Timestamp> {
+        let (at, theirs) = self.contact().compared?;
+        theirs.checked_add(at.elapsed()).ok()
     }
 
     /// Notifies watchers and logs when the state changes its kind.
@@ -158,11 +166,11 @@ impl Health {
     pub(super) fn clock(&self, date: Option<&str>, wall: impl FnOnce() -> Timestamp) {
         let now = Instant::now();
         let mut contact = self.contact();
-        let due = contact.compared.is_none_or(|at| now.duration_since(at) >= COMPARE_EVERY);
+        let due = contact.compared.is_none_or(|(at, _)| now.duration_since(at) >= COMPARE_EVERY);
         let Some(theirs) = date.filter(|_| due).and_then(read_date) else {
             return;
         };
-        contact.compared = Some(now);
+        contact.compared = Some((now, theirs));
         let skew = theirs.duration_since(wall());
         contact.skew = Some(skew);
         let large = skew.abs() > SKEW_WORTH_SAYING;

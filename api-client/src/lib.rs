@@ -192,13 +192,13 @@ impl Connection {
         self.shared.health.last_contact()
     }
 
-    /// How far the API server's clock is ahead of this node's, to about a second.
+    /// How far the API server's clock was ahead of this node's when they were last compared, to about a second.
     pub fn clock_skew(&self) -> Option<SignedDuration> {
         self.shared.health.skew()
     }
 
-    /// The API server's clock, as well as it is known: this node's own, put right by
-    /// [`clock_skew`](Self::clock_skew). The ends of graces are stated by it.
+    /// The API server's clock, as its answers show it; this node's own before the first. A step of this node's
+    /// clock does not move it. The ends of graces are stated by it.
     pub fn api_clock(&self) -> WallClock {
         let shared = Arc::clone(&self.shared);
         WallClock::new(move || shared.api_time())

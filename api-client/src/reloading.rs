@@ -152,10 +152,9 @@ impl Shared {
         self.current.borrow().clone()
     }
 
-    /// This node's clock, put right by what the server's answers say of its own.
+    /// The server's clock as far as its answers tell of it; this node's before.
     pub(super) fn api_time(&self) -> WallTime {
-        let now = self.wall.now();
-        self.health.skew().and_then(|skew| now.checked_add(skew).ok()).unwrap_or(now)
+        self.health.api_time().unwrap_or_else(|| self.wall.now())
     }
 
     /// Reads the credentials, unless a command gives them: that is asked with the first request, so that

@@ -64,3 +64,14 @@ async fn the_clocks_are_compared_once_a_minute() {
     health.clock(Some("Sun, 06 Nov 1994 07:49:00 GMT"), || ours);
     assert_eq!(health.skew(), Some(SignedDuration::from_hours(-1)));
 }
+
+/// A step of this node's clock between two comparisons would end the graces of deleted pods at once.
+#[tokio::test(start_paused = true)]
+async fn the_servers_time_goes_on_from_the_comparison_whatever_this_node_s_clock_does() {
+    let health = Health::new(Instant::now());
+    assert_eq!(health.api_time(), None);
+    let behind: Timestamp = "1970-01-01T00:00:00Z".parse().unwrap();
+    health.clock(Some("Sun, 06 Nov 1994 08:49:37 GMT"), || behind);
+    tokio::time::advance(Duration::from_secs(20)).await;
+    assert_eq!(health.api_time(), Some("1994-11-06T08:49:57Z".parse().unwrap()));
+}
