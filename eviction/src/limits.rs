@@ -22,15 +22,13 @@ pub struct OverLimit {
 /// Whether the pod has any such limit, so that it has to be measured.
 #[must_use]
 pub fn has_local_limits(pod: &Pod) -> bool {
-    empty_dir_limits(pod).next().is_some()
-        || container_limits(pod).next().is_some()
-        || pod.accounted_limits().ephemeral_storage_bytes() != 0
+    empty_dir_limits(pod).next().is_some() || is_limited(pod)
 }
 
 /// The first limit that the pod exceeds: of its `emptyDir` volumes, of the whole pod, of its
 /// containers.
 ///
-/// The limit of the pod is the sum of its containers' limits, as soon as one of them has one.
+/// The limit of the pod is the sum of its containers' limits, as soon as one of them has one; it may be 0.
 #[must_use]
 pub fn over_limit(pod: &Pod, stats: &PodStats, layout: FsLayout) -> Option<OverLimit> {
     over_empty_dir(pod, stats)
@@ -49,9 +47,20 @@ fn over_empty_dir(pod: &Pod, stats: &PodStats) -> Option<OverLimit> {
 fn over_pod(pod: &Pod, stats: &PodStats) -> Option<OverLimit> {
     let limit = pod.accounted_limits().ephemeral_storage_bytes();
     let used = stats.ephemeral.unwrap_or_else(|| all_on_disk(pod, stats));
-    (limit != 0 && signed(used.bytes) > limit).then(|| OverLimit {
+    (is_limited(pod) && signed(used.bytes) > limit).then(|| OverLimit {
         cause: Cause::PodLimit,
         message: pod_over(Quantity::new(limit, format_of_limits(pod))),
+    })
+}
+
+/// Whether a container or an init container has such a limit.
+fn is_limited(pod: &Pod) -> bool {
+    let spec = pod.spec.as_ref();
+    let init = spec.and_then(|spec| spec.init_containers.as_ref()).into_iter().flatten();
+    let mut containers = spec.into_iter().flat_map(|spec| &spec.containers).chain(init);
+    containers.any(|container| {
+        let limits = container.resources.as_ref().and_then(|found| found.limits.as_ref());
+        limits.is_some_and(|limits| limits.contains_key("ephemeral-storage"))
     })
 }
 

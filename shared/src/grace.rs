@@ -55,7 +55,7 @@ impl Grace {
 
     /// A grace of `length` from now that will not be shortened.
     pub fn fixed(length: Duration) -> Grace {
-        Self::until(after(Instant::now(), length)).1
+        Self::until(instant_after(Instant::now(), length)).1
     }
 
     /// The same of a stop that was asked for, and why.
@@ -132,9 +132,10 @@ impl Shared {
     }
 }
 
-/// `at` plus `length`, as far as the clock goes.
-pub(crate) fn after(at: Instant, length: Duration) -> Instant {
-    at.checked_add(length).unwrap_or_else(|| at + FAR)
+/// `at` plus `length`, or 30 years if that is more: a pod may name more seconds than the clock can count.
+#[must_use]
+pub fn instant_after(at: Instant, length: Duration) -> Instant {
+    at + length.min(FAR)
 }
 
 #[cfg(test)]

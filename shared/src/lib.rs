@@ -80,7 +80,7 @@ pub use error_chain::error_chain;
 pub use event::{Event, PodLabel, Recorder};
 pub use garbage::{Freed, Garbage, MemoryFigure};
 pub use gate_reason::{GateReason, GateReasons};
-pub use grace::{Grace, GraceSender};
+pub use grace::{Grace, GraceSender, instant_after};
 pub use guests::{Guests, Seat};
 pub use inhibitor::{
     Inhibitor, InhibitorState, LockState, ShutdownBlock, ShutdownKind, ShutdownRequest,

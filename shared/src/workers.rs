@@ -423,5 +423,5 @@ fn start(name: &'static str, task: impl Future<Output = ()> + Send + 'static) {
 /// The grace, half as much again, and never less than ten seconds; saturating.
 fn default_deadline(begun: Instant, grace: Duration) -> Instant {
     let wait = grace.saturating_add(grace / 2).max(Duration::from_secs(10));
-    crate::grace::after(begun, wait)
+    crate::grace::instant_after(begun, wait)
 }

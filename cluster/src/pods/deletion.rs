@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1 as api;
 use tokio::time::Instant;
-use winddown_shared::WallTime;
+use winddown_shared::{WallTime, instant_after};
 
 #[cfg(test)]
 mod tests;
@@ -35,7 +35,7 @@ impl Grace {
     pub(crate) fn after_removal(pod: &api::Pod, now: Instant, api_time: WallTime) -> Instant {
         let own = || seconds(pod.spec.as_ref()?.termination_grace_period_seconds?);
         let left = Self::of_deletion(pod, api_time).or_else(own).unwrap_or(DEFAULT_GRACE);
-        now + left
+        instant_after(now, left)
     }
 }
 

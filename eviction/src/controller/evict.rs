@@ -8,7 +8,7 @@ use futures_util::FutureExt;
 use tokio::time::{Instant, timeout};
 use winddown_shared::{
     Event, KillError, KillReason, KillRequest, Pod, PodKiller, PodStats, PodUid, Recorder,
-    StatusOverride,
+    StatusOverride, instant_after,
 };
 
 use super::{EvictionController, Happened, Hold};
@@ -147,7 +147,7 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
             annotations,
             grace: allowed,
         });
-        let due = now + allowed + BEYOND_GRACE;
+        let due = instant_after(now, allowed) + BEYOND_GRACE;
         let call = HookCall {
             pod: pod.label().clone(),
             cause: cause.as_str(),
@@ -180,7 +180,7 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
                 let run = hook.await;
                 log_hook(&pod, &run);
                 shown.note_hook(record, run);
-                request.deadline = Some(Instant::now() + allowed + BEYOND_GRACE);
+                request.deadline = Some(instant_after(Instant::now(), allowed) + BEYOND_GRACE);
             }
             let outcome = end(&*killer, &*recorder, &pod, cause, request, now).await;
             if outcome.is_ok() && condition == Condition::Disk {
@@ -345,7 +345,7 @@ fn ending_of(pod: &Pod, now: Instant) -> Ending {
     let deleted = deleted.and_then(|seconds| u64::try_from(seconds).ok()).map(Duration::from_secs);
     let grace = deleted.or(pod.own_grace()).unwrap_or(DEFAULT_GRACE);
     Ending {
-        due: now + grace.max(HARD_GRACE) + BEYOND_GRACE,
+        due: instant_after(now, grace.max(HARD_GRACE)) + BEYOND_GRACE,
         hurried: grace <= HARD_GRACE,
         evicted_for: None,
     }

@@ -84,4 +84,15 @@ fn a_pod_without_limits_is_not_measured() {
     assert!(!has_local_limits(&with_volume(None, "0")));
     assert!(has_local_limits(&with_volume(None, "1Gi")));
     assert!(has_local_limits(&with_limits(&[None, Some("1")])));
+    assert!(has_local_limits(&with_limits(&[Some("0")])));
+}
+
+#[test]
+fn a_pod_that_is_allowed_nothing_is_over_its_limit_with_the_first_byte() {
+    let pod = with_limits(&[Some("0")]);
+    let mut stats = disk("0", "0");
+    assert_eq!(over_limit(&pod, &stats, FsLayout::One), None);
+    stats.ephemeral = Some(DiskUse { bytes: 1, inodes: 0 });
+    let over = over_limit(&pod, &stats, FsLayout::One).unwrap();
+    assert_eq!(over.cause, Cause::PodLimit);
 }

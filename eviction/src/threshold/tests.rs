@@ -81,7 +81,7 @@ fn a_percentage_has_the_32_bits_that_messages_show() {
 
 #[test]
 fn what_is_no_number_is_no_percentage() {
-    for text in ["NaN%", "nan%", "inf%", "foo%", "12%345", "blah", "%", "0x1p-2%"] {
+    for text in ["NaN%", "nan%", "inf%", "1e40%", "foo%", "12%345", "blah", "%", "0x1p-2%"] {
         assert!(parse_threshold(text).is_err(), "{text}");
         assert!(parse_minimum_reclaim(text).is_err(), "{text}");
     }

@@ -85,10 +85,12 @@ fn parse(text: &str) -> Result<ThresholdValue, ValueError> {
         };
     }
     let number = text.trim_end_matches('%');
-    // `NaN` and `inf` would pass every comparison.
+    // `NaN` and `inf` would pass every comparison, and a number that is too large is `inf`.
     let in_digits = number.bytes().all(|b| b.is_ascii_digit() || b"+-.eE".contains(&b));
     match number.parse::<f32>() {
-        Ok(percent) if in_digits => Ok(ThresholdValue::Share(percent / 100.0)),
+        Ok(percent) if in_digits && percent.is_finite() => {
+            Ok(ThresholdValue::Share(percent / 100.0))
+        }
         Ok(_) => Err(ValueError::Percentage { text: abbreviated(text), source: None }),
         Err(source) => {
             Err(ValueError::Percentage { text: abbreviated(text), source: Some(source) })

@@ -7,7 +7,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::completion::{CompletionReceiver, CompletionSender, EndSender};
-use crate::grace::after;
+use crate::grace::instant_after;
 use crate::kill::PodStopped;
 use crate::syncer::UpdateKind;
 use crate::{GraceSender, KillReason, Pod, RuntimePod, StatusOverride};
@@ -196,7 +196,7 @@ impl Record {
         let shorter = ending.grace.is_none_or(|g| grace < g);
         ending.grace = Some(grace);
         if let (true, Some(in_flight)) = (shorter, &ending.in_flight) {
-            in_flight.shorten_to(after(now, grace));
+            in_flight.shorten_to(instant_after(now, grace));
         }
     }
 

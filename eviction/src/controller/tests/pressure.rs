@@ -166,6 +166,24 @@ async fn a_hard_threshold_cuts_the_grace_of_a_pod_that_ends_for_a_soft_one() {
     assert_eq!(world.killed()[1..], [cut], "not a second pod");
 }
 
+/// The API takes any number of seconds.
+#[tokio::test(start_paused = true)]
+async fn a_pod_with_more_grace_than_the_clock_can_count_ends_like_any_other() {
+    let mut policy = soft();
+    policy.max_pod_grace = None;
+    let mut pods = memory_pods();
+    let (pod, _) = &mut pods[4];
+    let mut object = pod.object().clone();
+    object.spec.as_mut().unwrap().termination_grace_period_seconds = Some(i64::MAX);
+    *pod = Pod::new(object).unwrap();
+    let world = World::new(policy, pods);
+    world.killer.takes(memory_pods()[4].0.uid(), secs(25));
+    world.is(left("1500Mi"), secs(15)).await;
+    world.is(left("500Mi"), Duration::from_millis(300)).await;
+    let asked = [None, Some(1)].map(|grace| (LOWEST.to_owned(), grace));
+    assert_eq!(world.killed(), asked);
+}
+
 #[tokio::test(start_paused = true)]
 async fn memory_that_comes_back_with_pods_that_others_end_is_waited_for() {
     use winddown_shared::{KillReason, KillRequest, PodKiller};

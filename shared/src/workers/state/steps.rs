@@ -7,7 +7,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::{State, Wake, Work};
-use crate::grace::after;
+use crate::grace::instant_after;
 use crate::kill::PodStopped;
 use crate::syncer::{Retry, Stop, SyncUpdate, UpdateKind};
 use crate::workers::WorkerTimes;
@@ -77,12 +77,12 @@ impl State {
             Outcome::Synced { again_in } => {
                 let resync = self.jittered(times.resync);
                 let again_in = again_in.map_or(resync, |d| d.min(resync).max(SOONEST));
-                followup.earlier = self.rest(uid, generation, 0, after(now, again_in));
+                followup.earlier = self.rest(uid, generation, 0, instant_after(now, again_in));
             }
             Outcome::Failed(retry) => {
                 let failures = self.current(uid, generation).map_or(0, |r| r.failures);
                 followup.again_in = self.retry_in(retry, failures, times);
-                let at = after(now, followup.again_in);
+                let at = instant_after(now, followup.again_in);
                 followup.earlier = self.rest(uid, generation, failures.saturating_add(1), at);
             }
             Outcome::Completed(status) => self.completed(uid, generation, status, now),
@@ -286,7 +286,7 @@ fn sync_work(
 
 fn mop_up_work(record: &mut Record, now: Instant) -> Option<Work> {
     let pod = record.runtime_pod.clone()?;
-    let (sender, grace) = Grace::until(after(now, Grace::SHORTEST));
+    let (sender, grace) = Grace::until(instant_after(now, Grace::SHORTEST));
     record.ending.as_mut()?.in_flight = Some(sender);
     Some(Work::TerminateRuntime { pod, grace })
 }
@@ -300,7 +300,7 @@ fn terminate_work(record: &mut Record, now: Instant) -> Option<Work> {
         .or_else(|| record.active.as_ref().and_then(Pod::own_grace))
         .unwrap_or(Grace::SHORTEST)
         .max(Grace::SHORTEST);
-    let (sender, until) = Grace::until(after(now, length));
+    let (sender, until) = Grace::until(instant_after(now, length));
     let until = until.because(ending.reason);
     ending.in_flight = Some(sender);
     if let Some(pod) = record.active.clone() {
