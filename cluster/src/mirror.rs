@@ -157,9 +157,9 @@ impl Mirrors {
         self.0.changed.notify_one();
     }
 
-    fn lose(&self, uid: &PodUid) {
-        let lost = self.lock().lose(uid);
-        if lost {
+    fn forget(&self, uid: &PodUid) {
+        let forgotten = self.lock().forget(uid);
+        if forgotten {
             self.0.outbox.gone(uid);
             self.0.changed.notify_one();
         }
@@ -177,7 +177,8 @@ impl MirrorSide for Mirrors {
     }
 
     fn gone(&self, uid: &PodUid) {
-        self.lose(uid);
+        self.lock().note_gone(uid);
+        self.forget(uid);
     }
 
     fn relisted(&self, uids: &[PodUid]) {
@@ -187,8 +188,9 @@ impl MirrorSide for Mirrors {
             let listed: HashSet<&PodUid> = uids.iter().collect();
             known.by_uid.keys().filter(|uid| !listed.contains(uid)).cloned().collect()
         };
+        // Not noted as gone: a list that was asked for before a mirror was made does not have it.
         for uid in &gone {
-            self.lose(uid);
+            self.forget(uid);
         }
         self.0.changed.notify_one();
     }
@@ -197,13 +199,16 @@ impl MirrorSide for Mirrors {
 // === impl Known ===
 
 impl Known {
-    fn lose(&mut self, uid: &PodUid) -> bool {
+    fn note_gone(&mut self, uid: &PodUid) {
         if !self.gone.contains(uid) {
             self.gone.push_back(uid.clone());
             if self.gone.len() > MOST_GONE {
                 self.gone.pop_front();
             }
         }
+    }
+
+    fn forget(&mut self, uid: &PodUid) -> bool {
         let Some(name) = self.by_uid.remove(uid) else { return false };
         if self.seen.get(&name).is_some_and(|seen| seen.pod.uid == *uid) {
             self.seen.remove(&name);

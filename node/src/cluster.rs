@@ -19,6 +19,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::watch;
 use tokio::time::Instant;
+use winddown_api_client::node_pods::KubePods;
 use winddown_api_client::{ApiHealth, Connection};
 use winddown_cluster::after_boot::{AfterBootPolicy, EndedByUs};
 use winddown_cluster::after_nodes::{AfterNodes, Follower};
@@ -304,6 +305,7 @@ impl PodSide {
         let kept = KeptPods::of_boot(&volatile.join("api-pods"), boot_id);
         let found = kept.load();
         let earlier = found.pods.iter().map(|pod| pod.uid().clone()).collect();
+        let api_pods = KubePods::new(connection.client(), config.node_name.clone());
         let config = PodControllerConfig { orphans, ..config };
         let controller = PodController::new(connection.client(), Arc::new(outbox.clone()), config)
             .with_prepare(Arc::new(resolver.clone()))
@@ -317,6 +319,7 @@ impl PodSide {
             mirror_driver,
             freshener,
             policy,
+            api_pods,
             controller,
             earlier,
             runtime,

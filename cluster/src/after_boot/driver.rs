@@ -5,17 +5,15 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream;
-use k8s_openapi::api::core::v1 as api;
-use kube::api::{Api, DeleteParams, Preconditions};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
-use winddown_shared::{PodUid, WallClock, error_chain};
+use winddown_api_client::node_pods::{PodApi, Refused};
+use winddown_api_client::refusal;
+use winddown_shared::{Backoff, PodLabel, PodUid, WallClock, error_chain};
 
 use super::decide::by_time;
 use super::{AfterBootPolicy, Ended, EndedByUs, Verdict, decide};
-use winddown_api_client::refusal::{self, Refusal};
-use winddown_shared::Backoff;
 
 /// How long one request may take.
 const DEADLINE: Duration = Duration::from_secs(10);
@@ -52,7 +50,7 @@ impl AfterBoot {
     /// Begins once `ready` is true, and goes on until `cancel`led.
     pub async fn run(
         mut self,
-        client: kube::Client,
+        pods: impl PodApi,
         mut ready: watch::Receiver<bool>,
         cancel: CancellationToken,
     ) {
@@ -60,7 +58,7 @@ impl AfterBoot {
             if ready.wait_for(|ready| *ready).await.is_err() {
                 return;
             }
-            self.go_through(&client).await;
+            self.go_through(&pods).await;
         };
         tokio::select! {
             () = cancel.cancelled() => {}
@@ -68,7 +66,7 @@ impl AfterBoot {
         }
     }
 
-    async fn go_through(&mut self, client: &kube::Client) {
+    async fn go_through(&mut self, pods: &impl PodApi) {
         let mut reading = LOOK;
         while let Err(error) = self.ended.load().await {
             if reading.failures() == 0 {
@@ -92,9 +90,9 @@ impl AfterBoot {
             let (policy, wall) = (self.policy, &self.wall);
             let boot = self.ended.0.boot.clone();
             let looks = due.into_iter().map(|ended| {
-                let (boot, client) = (boot.clone(), client.clone());
+                let boot = boot.clone();
                 async move {
-                    let looked = look(&client, &ended, policy, boot.as_deref(), wall).await;
+                    let looked = look(pods, &ended, policy, boot.as_deref(), wall).await;
                     (ended, looked)
                 }
             });
@@ -171,40 +169,35 @@ impl AfterBoot {
 }
 
 async fn look(
-    client: &kube::Client,
+    pods: &impl PodApi,
     ended: &Ended,
     policy: AfterBootPolicy,
     boot: Option<&str>,
     wall: &WallClock,
 ) -> Looked {
-    let pods = Api::<api::Pod>::namespaced(client.clone(), &ended.namespace);
-    let pod = match timeout(DEADLINE, pods.get_opt(&ended.name)).await {
+    let Ended { namespace, name, uid, .. } = ended.clone();
+    let label = PodLabel { namespace, name, uid };
+    let pod = match timeout(DEADLINE, pods.get(&label)).await {
         Ok(Ok(pod)) => pod,
-        Ok(Err(error)) => return failed(&error),
+        Ok(Err(refused)) => return failed(refused),
         Err(_) => return late(),
     };
     let verdict = decide(ended, pod.as_ref(), policy, boot, wall.now());
     if verdict != Verdict::Delete {
         return Looked::Verdict(verdict);
     }
-    let only_this = DeleteParams {
-        grace_period_seconds: Some(0),
-        preconditions: Some(Preconditions {
-            uid: Some(ended.uid.to_string()),
-            resource_version: None,
-        }),
-        ..DeleteParams::default()
-    };
-    match timeout(DEADLINE, pods.delete(&ended.name, &only_this)).await {
-        Ok(Ok(_)) => Looked::Removed,
-        Ok(Err(error)) if Refusal::of(&error).is_gone() => Looked::Verdict(Verdict::Forget),
-        Ok(Err(error)) => failed(&error),
+    match timeout(DEADLINE, pods.delete(&label, Duration::ZERO)).await {
+        Ok(Ok(())) => Looked::Removed,
+        Ok(Err(refused)) if refused.refusal.is_gone() => Looked::Verdict(Verdict::Forget),
+        Ok(Err(refused)) => failed(refused),
         Err(_) => late(),
     }
 }
 
-fn failed(error: &kube::Error) -> Looked {
-    Looked::Failed { after: Refusal::of(error).retry_after(), error: refusal::text(error) }
+fn failed(refused: Refused) -> Looked {
+    let after = refused.refusal.retry_after();
+    let error = refused.source.as_ref().map_or_else(|| refused.to_string(), refusal::text);
+    Looked::Failed { after, error }
 }
 
 fn late() -> Looked {

@@ -184,6 +184,17 @@ fn a_static_pod_is_found_under_its_mirrors_name_until_that_is_gone() {
     assert_eq!((mirrors.of(a.uid()), mirrors.count()), (None, 0));
 }
 
+/// Two lists go on at a time, beside what makes mirrors.
+#[test]
+fn a_mirror_that_an_older_list_lacks_is_seen_again() {
+    let mirrors = mirrors();
+    let a = static_pod("h1", "a");
+    mirrors.api_saw(&in_api(&a, "u1", |_| {}));
+    mirrors.relisted(&[]);
+    mirrors.api_saw(&in_api(&a, "u1", |_| {}));
+    assert_eq!(mirrors.of(a.uid()).unwrap().uid, PodUid::new("u1"));
+}
+
 #[test]
 fn only_mirrors_count_as_mirrors() {
     let mirrors = mirrors();

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
+use winddown_api_client::node_pods::KubePods;
 use winddown_cluster::after_boot::{AfterBoot, AfterBootPolicy};
 use winddown_cluster::after_nodes::Follower;
 use winddown_cluster::events::EventWriter;
@@ -33,6 +34,7 @@ pub(super) struct PodsWork {
     pub(super) mirror_driver: MirrorDriver,
     pub(super) freshener: Freshener,
     pub(super) policy: AfterBootPolicy,
+    pub(super) api_pods: KubePods,
     pub(super) controller: PodController<Outbox, Resolver>,
     /// The pods that an earlier agent of this boot has left.
     pub(super) earlier: Vec<PodUid>,
@@ -91,7 +93,10 @@ impl PodsWork {
         remove_unknown_volumes(side, self.earlier);
         let (ready, is_ready) = watch::channel(false);
         let after_boot = AfterBoot::new(side.ended.clone(), self.policy, wall.clone());
-        critical::spawn("statuses after a boot", after_boot.run(client, is_ready, stop.clone()));
+        critical::spawn(
+            "statuses after a boot",
+            after_boot.run(self.api_pods, is_ready, stop.clone()),
+        );
         critical::spawn("state of the API server", follow_the_api(cluster.clone(), stop.clone()));
         tokio::spawn(
             stop.clone().run_until_cancelled_owned(tell_runtime(cluster.clone(), self.runtime)),

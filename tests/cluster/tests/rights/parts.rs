@@ -10,6 +10,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use winddown_api_client::ApiReviews;
+use winddown_api_client::node_pods::KubePods;
 use winddown_apiserver::ApiServer;
 use winddown_cluster::after_boot::{AfterBoot, AfterBootPolicy, EndedByUs};
 use winddown_cluster::events::{EventDraft, Events, NodeRef, Subject};
@@ -159,7 +160,8 @@ pub(crate) async fn mirrors_and_leftovers() -> BTreeSet<Right> {
     assert!(earlier.flush(Instant::now() + Duration::from_secs(30)).await);
     let cleanup = AfterBoot::new(ended("boot-2"), AfterBootPolicy::Delete, wall());
     let (_ready, is_ready) = watch::channel(true);
-    tokio::spawn(cleanup.run(status::client(&server).await, is_ready, stop));
+    let pods = KubePods::new(status::client(&server).await, "node-1".to_owned());
+    tokio::spawn(cleanup.run(pods, is_ready, stop));
     let gone = |all: &winddown_apiserver::Objects<'_>| {
         all.get("pods/default/ours").is_none().then_some(())
     };

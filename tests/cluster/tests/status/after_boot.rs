@@ -7,6 +7,7 @@ use tempfile::TempDir;
 use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+use winddown_api_client::node_pods::KubePods;
 use winddown_apiserver::{ApiServer, Fault};
 use winddown_cluster::after_boot::{AfterBoot, AfterBootPolicy, EndedByUs};
 use winddown_shared::{WallClock, WallTime};
@@ -62,7 +63,11 @@ async fn only_failed_pods_that_this_node_ended_are_removed_and_not_before_it_is_
     let driver = AfterBoot::new(ended.clone(), AfterBootPolicy::Delete, wall);
     let (ready, is_ready) = watch::channel(false);
     let cancel = CancellationToken::new();
-    let run = tokio::spawn(driver.run(client(&server).await, is_ready, cancel.clone()));
+    let run = tokio::spawn(driver.run(
+        KubePods::new(client(&server).await, "node-1".to_owned()),
+        is_ready,
+        cancel.clone(),
+    ));
     tokio::task::yield_now().await;
     assert_eq!(server.count("*", "pods"), 0);
     ready.send_replace(true);
@@ -103,7 +108,11 @@ async fn pods_are_kept_where_they_are_to_be_kept() {
     let driver = AfterBoot::new(ended.clone(), AfterBootPolicy::Keep, wall);
     let (_ready, is_ready) = watch::channel(true);
     let cancel = CancellationToken::new();
-    let run = tokio::spawn(driver.run(client(&server).await, is_ready, cancel.clone()));
+    let run = tokio::spawn(driver.run(
+        KubePods::new(client(&server).await, "node-1".to_owned()),
+        is_ready,
+        cancel.clone(),
+    ));
     ended.load().await.unwrap();
     for _ in 0..500 {
         if ended.all().is_empty() {
@@ -113,6 +122,36 @@ async fn pods_are_kept_where_they_are_to_be_kept() {
     }
     in_api(&server, "ours");
     assert_eq!(server.requests().len(), 0);
+    cancel.cancel();
+    run.await.unwrap();
+}
+
+/// A node that comes with its own name may only read pods that are bound to it: one that is gone is forbidden.
+#[tokio::test]
+async fn a_pod_that_others_have_removed_is_forgotten_by_a_node_that_may_not_ask_for_it() {
+    let home = TempDir::new().unwrap();
+    let server = ApiServer::start().await.unwrap();
+    let ours = make(&server, "ours", failed("TerminationByKubelet"));
+    let earlier = ended_in("boot-1", &home);
+    earlier.note(ours.label(), "shutdown");
+    assert!(earlier.flush(Instant::now() + LONG).await);
+    let ended = ended_in("boot-2", &home);
+    ended.load().await.unwrap();
+    server.remove("pods/default/ours");
+    server.fault(Fault::on("get", "pods").status(403));
+    let wall = WallClock::fixed(WallTime::UNIX_EPOCH);
+    let driver = AfterBoot::new(ended.clone(), AfterBootPolicy::Delete, wall);
+    let (_ready, is_ready) = watch::channel(true);
+    let cancel = CancellationToken::new();
+    let pods = KubePods::new(client(&server).await, "node-1".to_owned());
+    let run = tokio::spawn(driver.run(pods, is_ready, cancel.clone()));
+    for _ in 0..500 {
+        if ended.all().is_empty() {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    assert_eq!(ended.all(), [], "nothing is left to be done");
     cancel.cancel();
     run.await.unwrap();
 }

@@ -8,6 +8,7 @@ use tempfile::TempDir;
 use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+use winddown_api_client::node_pods::KubePods;
 use winddown_cluster::after_boot::{AfterBoot, AfterBootPolicy, EndedByUs};
 
 use super::agent::{Agent, LONG, Onlooker, until};
@@ -241,7 +242,8 @@ impl Boot {
         let _guard = stop.clone().drop_guard();
         let client = machine.api.node(machine.name).await.client();
         let driver = AfterBoot::new(self.ended.clone(), AfterBootPolicy::Delete, wall());
-        tokio::spawn(driver.run(client, is_ready, stop));
+        let pods = KubePods::new(client, machine.name.to_owned());
+        tokio::spawn(driver.run(pods, is_ready, stop));
         for name in PODS {
             machine.onlooker.gone(name).await;
         }
