@@ -97,9 +97,13 @@ async fn install(node: &Node) -> TestResult {
 
 /// Plays this from now on; returns the time, in nanoseconds since 1970.
 async fn plays(node: &Node, status: &str, lasts: u32) -> TestResult<u64> {
-    // Written into the same file, which the driver may read.
+    // Written into the same file, which the driver may read. It compares whole seconds of the file's time: two
+    // changes within one, or a look between the beginning and the end of this one, must not be the same to it.
     let text = supply(status, lasts);
-    node.run(&["sh", "-c", &format!("printf '{text}' >{SUPPLY}")]).await?;
+    let write = format!(
+        "now=$(stat -c %Y {SUPPLY}) && printf '{text}' >{SUPPLY} && touch -d @$((now + 3600)) {SUPPLY}"
+    );
+    node.run(&["sh", "-c", &write]).await?;
     Ok(node.run(&["date", "+%s%N"]).await?.trim().parse()?)
 }
 
