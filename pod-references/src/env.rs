@@ -172,11 +172,7 @@ fn value_of_key(
     Err(Problem::Missing {
         key: Key::new(kind, pod.namespace(), name),
         version: object.version.clone(),
-        message: format!(
-            "{} {name:?} doesn't contain the {key:?} key required by pod {}",
-            kind.lower(),
-            pod.name()
-        ),
+        message: format!("couldn't find key {key} in {} {}/{name}", kind.as_str(), pod.namespace()),
     })
 }
 

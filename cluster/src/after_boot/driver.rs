@@ -179,7 +179,7 @@ async fn look(
     let label = PodLabel { namespace, name, uid };
     let pod = match timeout(DEADLINE, pods.get(&label)).await {
         Ok(Ok(pod)) => pod,
-        Ok(Err(refused)) => return failed(refused),
+        Ok(Err(refused)) => return failed(&refused),
         Err(_) => return late(),
     };
     let verdict = decide(ended, pod.as_ref(), policy, boot, wall.now());
@@ -189,12 +189,12 @@ async fn look(
     match timeout(DEADLINE, pods.delete(&label, Duration::ZERO)).await {
         Ok(Ok(())) => Looked::Removed,
         Ok(Err(refused)) if refused.refusal.is_gone() => Looked::Verdict(Verdict::Forget),
-        Ok(Err(refused)) => failed(refused),
+        Ok(Err(refused)) => failed(&refused),
         Err(_) => late(),
     }
 }
 
-fn failed(refused: Refused) -> Looked {
+fn failed(refused: &Refused) -> Looked {
     let after = refused.refusal.retry_after();
     let error = refused.source.as_ref().map_or_else(|| refused.to_string(), refusal::text);
     Looked::Failed { after, error }

@@ -81,8 +81,7 @@ fn a_missing_key_is_skipped_where_it_is_optional_and_ends_it_where_it_is_not() {
         let (outcome, told_of) =
             api.resolve(&json!([reference("FOO", name, "k", false)]), &json!([]));
         let Err(Problem::Missing { message, .. }) = outcome else { panic!() };
-        let expected =
-            format!("{lower} {name:?} doesn't contain the \"k\" key required by pod web");
+        let expected = format!("couldn't find key k in {upper} shop/{name}");
         assert_eq!(message, expected);
         assert_eq!(told_of, [told(&format!("Mandatory{upper}KeyNotFound"), &lacks)]);
     }
