@@ -33,9 +33,14 @@ impl Grace {
     /// One that was deleted by force ends at once; one that was being deleted keeps what was left; one
     /// that vanished otherwise has its own grace.
     pub(crate) fn after_removal(pod: &api::Pod, now: Instant, api_time: WallTime) -> Instant {
-        let own = || seconds(pod.spec.as_ref()?.termination_grace_period_seconds?);
-        let left = Self::of_deletion(pod, api_time).or_else(own).unwrap_or(DEFAULT_GRACE);
+        let left = Self::of_deletion(pod, api_time).unwrap_or_else(|| Self::own(pod));
         instant_after(now, left)
+    }
+
+    /// The pod's own grace period.
+    pub(crate) fn own(pod: &api::Pod) -> Duration {
+        let own = pod.spec.as_ref().and_then(|spec| spec.termination_grace_period_seconds);
+        own.and_then(seconds).unwrap_or(DEFAULT_GRACE)
     }
 }
 

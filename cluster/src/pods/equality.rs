@@ -26,8 +26,8 @@ pub fn is_up_to_date(ours: &api::Pod, api: &api::Pod) -> bool {
 
 /// Whether the step from one object to the next of the same name is one to act upon.
 ///
-/// The status never is: the node alone reports what a pod does, also while it ends, so a status that
-/// another client writes decides nothing here.
+/// The status never is: the node alone reports what a pod does, also while it ends. What another client
+/// writes matters only where it takes a pod for over that runs, which [`KnownPods`](super::known::KnownPods) sees.
 pub fn matters(old: &api::Pod, new: &api::Pod) -> bool {
     old.metadata.uid != new.metadata.uid
         || old.metadata.deletion_timestamp != new.metadata.deletion_timestamp

@@ -8,7 +8,7 @@ use k8s_openapi::api::core::v1 as api;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use tokio::sync::watch;
 use tokio::time::Instant;
-use winddown_shared::{DesiredPods, Pod, PodUid, PodUidMap, WallTime};
+use winddown_shared::{DesiredPods, Pod, PodUid, PodUidMap, WallTime, instant_after};
 
 use super::deletion::Grace;
 use super::equality::{self, is_terminal};
@@ -139,7 +139,7 @@ impl KnownPods {
         let Some(known) = inner.pods.get_mut(pod.uid()) else {
             let mut known = Known::new(pod.clone(), ApiPresence::Present);
             known.was_seen = true;
-            known.note_deletion(now, api_time);
+            known.note_end(now, api_time);
             inner.insert(known);
             return Change::New;
         };
@@ -354,11 +354,12 @@ impl Known {
     fn take(&mut self, pod: &Pod, now: Instant, api_time: WallTime) -> Change {
         let matters = !self.was_seen
             || self.presence != ApiPresence::Present
-            || equality::matters(&self.pod, pod);
+            || equality::matters(&self.pod, pod)
+            || self.is_over_too_early(pod);
         self.pod = pod.clone();
         self.presence = ApiPresence::Present;
         self.was_seen = true;
-        self.note_deletion(now, api_time);
+        self.note_end(now, api_time);
         if matters {
             // What was refused may be taken now.
             (self.refused, self.failure) = (false, None);
@@ -366,6 +367,12 @@ impl Known {
         } else {
             Change::Nothing
         }
+    }
+
+    /// Another client says that the pod is Failed or Succeeded, and it runs.
+    fn is_over_too_early(&self, pod: &Pod) -> bool {
+        let runs = self.given.as_ref().is_some_and(|given| given.last.is_none());
+        runs && !self.is_deleting() && is_terminal(pod) && !is_terminal(&self.pod)
     }
 
     /// The API has it, and neither wants it to end nor takes it for over.
@@ -383,9 +390,11 @@ impl Known {
         self.shorten(Grace::after_removal(&self.pod, now, api_time));
     }
 
-    fn note_deletion(&mut self, now: Instant, api_time: WallTime) {
+    fn note_end(&mut self, now: Instant, api_time: WallTime) {
         if let Some(grace) = Grace::of_deletion(&self.pod, api_time) {
             self.shorten(now + grace);
+        } else if is_terminal(&self.pod) && self.deadline.is_none() {
+            self.shorten(instant_after(now, Grace::own(&self.pod)));
         }
     }
 

@@ -15,8 +15,10 @@ pub(crate) struct PodView<'a> {
     pub(crate) has_predecessor: bool,
     /// A newer pod of this name waits for its end.
     pub(crate) is_replaced: bool,
-    /// Its last word was said, perhaps by an earlier agent.
+    /// Its final status was submitted, perhaps by an earlier agent.
     pub(crate) final_status: bool,
+    /// The node itself reports that the pod is Failed or Succeeded.
+    pub(crate) is_over_here: bool,
     /// What is done with pods that run here and the API was never seen to have.
     pub(crate) orphans: OrphanPolicy,
 }
@@ -68,7 +70,11 @@ pub(crate) fn next_step(view: PodView<'_>) -> PodAction {
 
 fn when_wanted(view: PodView<'_>) -> PodAction {
     let known = view.known;
-    // The API's last word: such a pod only has to be deleted.
+    // The API does not take this back: such a pod only has to be deleted. One that still runs, because another
+    // client wrote that status, is terminated as the kubelet does: its controller has already replaced it.
+    if is_terminal(&known.pod) && runs(known) && !view.is_over_here {
+        return ending(known);
+    }
     if is_terminal(&known.pod) || known.refused {
         return PodAction::Nothing;
     }

@@ -51,6 +51,7 @@ impl<A: PodApi, T: StatusSide, R: Prepare> Parts<A, T, R> {
             has_predecessor: namesakes.first().is_some_and(|first| first != uid),
             is_replaced: namesakes.last().is_some_and(|last| last != uid),
             final_status: known.final_submitted || self.statuses.final_status(uid).is_some(),
+            is_over_here: self.node.statuses.get(uid).is_some_and(|s| is_terminal_status(&s)),
             orphans: self.config.orphans,
         });
         tracing::trace!(pod = %known.pod.label(), ?step, "next step");

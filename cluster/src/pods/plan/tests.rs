@@ -19,6 +19,7 @@ struct Case {
     has_predecessor: bool,
     is_replaced: bool,
     final_status: bool,
+    is_over_here: bool,
     orphans: OrphanPolicy,
 }
 
@@ -48,6 +49,7 @@ impl Case {
             has_predecessor: false,
             is_replaced: false,
             final_status: false,
+            is_over_here: false,
             orphans: OrphanPolicy::Stop,
         }
     }
@@ -103,6 +105,7 @@ impl Case {
             has_predecessor: self.has_predecessor,
             is_replaced: self.is_replaced,
             final_status: self.final_status,
+            is_over_here: self.is_over_here,
             orphans: self.orphans,
         })
     }
@@ -133,7 +136,18 @@ fn a_pod_that_is_wanted() {
         ("refused", Case::new("Pending").with(|c| c.known.refused = true), PodAction::Nothing),
         ("T6: Failed", Case::new("Failed"), PodAction::Nothing),
         ("T7: Succeeded", Case::new("Succeeded"), PodAction::Nothing),
-        ("Failed and yet there", Case::new("Failed").given(false), PodAction::Nothing),
+        ("Failed, and it runs", Case::new("Failed").given(false), PodAction::End),
+        (
+            "Failed, and it runs, as the node was told",
+            Case::new("Failed").given(false).delivered(Duration::ZERO),
+            PodAction::Nothing,
+        ),
+        (
+            "Failed, as the node says",
+            Case::new("Failed").given(false).with(|c| c.is_over_here = true),
+            PodAction::Nothing,
+        ),
+        ("Failed, and it has ended", Case::new("Failed").given(true), PodAction::Nothing),
         ("as it should be", Case::new("Running").given(false), PodAction::Nothing),
         ("ended", Case::new("Running").given(true), PodAction::Nothing),
         ("changed", Case::new("Running").given(false).with(image), PodAction::Change),

@@ -184,6 +184,22 @@ async fn a_pod_that_ended_by_itself_stays_until_it_is_deleted() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_running_pod_that_another_client_marks_as_failed_is_terminated_with_its_own_grace() {
+    // The kubelet does the same: the pod's controller has already replaced it.
+    let (world, _running) = with_a_running_pod().await;
+    world.edit("u1", |pod| pod.status.as_mut().unwrap().phase = Some("Failed".into()));
+    world.until("it is asked to end", |w| w.calls("delete u1 30s") == 1).await;
+    world.until("it has ended", |w| w.with(|s| s.running["u1"].exit.is_some())).await;
+    world
+        .holds_for(600 * S, "its object stays, and it is not started again", |w| {
+            w.object("u1").is_some() && w.calls("create") == 1
+        })
+        .await;
+    world.delete("u1", 30);
+    world.until("it goes", |w| w.object("u1").is_none()).await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_end_during_an_outage_of_the_api_is_told_and_removed_after_it() {
     let (world, _running) = with_a_running_pod().await;
     world.delete("u1", 30);
