@@ -15,11 +15,13 @@ use crate::links::{Draining, NodeEnd, Shortage, Shows};
 /// A node without the lock for so long says so in its conditions.
 const UNPROTECTED_AFTER: Duration = Duration::from_secs(60);
 
-/// Asks whether the runtime can run pods.
+/// Asks whether the runtime can run pods. While an agent that has just started does not know yet which pods run,
+/// there is no answer, so that a restart of the agent does not make a healthy node NotReady.
 pub(super) struct RuntimePing<R: Runtime>(pub(super) Arc<Core<R>>);
 
 impl<R: Runtime> Ping for RuntimePing<R> {
     async fn ping(&self) -> Result<(), String> {
+        self.0.pods_are_known().await;
         self.0.runtime_health().map_err(|why| format!("container runtime: {why}"))
     }
 }
@@ -45,12 +47,12 @@ impl<R: Runtime> NodeTeller<R> {
 
     /// Tells every change. Nothing of the node waits for it.
     async fn run(mut self) {
-        let mut known = self.core.pods_known.subscribe();
         let mut gate = self.core.gate.changes();
         let mut found = self.core.fit.changes();
         let mut unheld_since = None;
+        // Whether pods can run is the ping's to say.
+        self.cluster.node().set_ready(Ok(()));
         loop {
-            let known_now = *known.borrow_and_update();
             let node = self.cluster.node();
             let mut unprotected_at = None;
             let (mut last, mut unprotected_by, mut held) = (String::new(), None, None);
@@ -70,12 +72,8 @@ impl<R: Runtime> NodeTeller<R> {
             }
             found.mark_unchanged();
             self.publish_facts(last, unprotected_by, held);
-            if known_now {
-                self.cluster.node().set_ready(Ok(()));
-            }
             tokio::select! {
                 () = self.core.stop.cancelled() => return,
-                Ok(()) = known.changed() => {}
                 Ok(()) = gate.changed() => {}
                 Ok(()) = found.changed() => {}
                 () = changed(&mut self.end) => {}

@@ -30,6 +30,10 @@ fn is_true(object: &Value, kind: &str) -> bool {
     condition(object, kind)["status"] == "True"
 }
 
+fn is_unready(object: &Value) -> bool {
+    condition(object, "Ready")["status"] == "False"
+}
+
 /// Waits until `is` is true.
 async fn until(what: &str, is: impl Fn() -> bool) {
     let end = tokio::time::Instant::now() + LONG;
@@ -103,6 +107,23 @@ async fn an_agent_that_is_restarted_while_the_api_is_away_looks_after_the_same_p
     until("ended", || m.runtime.stops() == [gone.clone()]).await;
     m.until_pod("web", "stays ready", |pod| is_true(pod, "Ready")).await;
     assert_eq!((m.starts(&web), m.starts(&gone)), (1, 1));
+    second.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_stays_ready_while_its_agent_is_restarted() {
+    let m = Machine::new().await;
+    let first = m.agent().await;
+    m.until_node("ready", |node| is_true(node, "Ready")).await;
+    first.stop().await;
+    m.server.forget_requests();
+    // The runtime takes its time to say what runs.
+    m.runtime.lists_take(Duration::from_secs(1));
+    let second = m.agent().await;
+    until("the lease is renewed", || m.server.count("update", "leases") > 0).await;
+    let written = m.server.requests().into_iter().filter(|r| r.is("patch", "nodes/status"));
+    let unready = written.filter(|request| is_unready(&request.body)).count();
+    assert_eq!(unready, 0, "a NotReady node has its pods taken out of services");
     second.stop().await;
 }
 

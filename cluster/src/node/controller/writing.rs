@@ -11,9 +11,13 @@ impl Core {
     /// Reconciles the Node object for ever.
     pub(super) async fn keep_status(&self, mut ticker: Ticker) {
         let mut answers = self.answers.clone();
-        // The first answer decides whether the node begins as ready; it comes within the timeout.
-        let _ = answers.wait_for(|answer| !answer.is_waiting()).await;
         let mut desired = self.desired.clone();
+        // The first answer decides whether the node begins as ready, and comes within the timeout. A shutdown does
+        // not wait for it.
+        tokio::select! {
+            _ = answers.wait_for(|answer| !answer.is_waiting()) => {}
+            _ = desired.wait_for(|desired| desired.urgent > 0) => {}
+        }
         let mut facts = self.facts.clone();
         let mut nodes = self.server.subscribe();
         let mut writer = Writer::new(self);

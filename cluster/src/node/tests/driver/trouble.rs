@@ -217,6 +217,27 @@ async fn what_runs_the_pods_decides_about_readiness_from_the_first_answer_on() {
     assert_eq!(ready_is(&ledger).0, "False");
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_shutdown_is_announced_although_what_runs_the_pods_has_not_answered_yet() {
+    struct Silent;
+    impl Ping for Silent {
+        async fn ping(&self) -> Result<(), String> {
+            std::future::pending().await
+        }
+    }
+    let ledger = Ledger::new();
+    Agent::ready(&ledger).await.stop.cancel();
+    let (_facts, told) = watch::channel(facts());
+    let (controller, handle) =
+        NodeController::builder(ledger.client(), NAME, told, clock()).ping(Silent).build().unwrap();
+    tokio::spawn(controller.run(CancellationToken::new()));
+    sleep(Duration::from_secs(1)).await;
+    assert_eq!(ready_is(&ledger).0, "True", "an agent that knows nothing yet says nothing");
+    handle.set_shutting_down(true);
+    handle.flush(Instant::now() + Duration::from_secs(1)).await.unwrap();
+    assert_eq!(ledger.condition("GracefulNodeShutdownInProgress")["status"], "True");
+}
+
 /// virtual-kubelet: TestPingAfterStatusUpdate.
 #[tokio::test(start_paused = true)]
 async fn a_status_that_is_pushed_does_not_delay_the_pings() {
