@@ -180,11 +180,12 @@ pub(super) async fn remove_run(
     let (namespace, pod) = entry.lock().label.clone();
     let logs = files::pod_logs(&context.config.log_dir, &namespace, &pod, entry.uid());
     let log = logs.join(files::run_log(name, dead.attempt));
-    let message = dirs::termination_log(&context.config, entry.uid(), name, dead.attempt);
-    let asked = dirs::asked(&context.config, entry.uid(), name, dead.attempt);
+    let of_run = [dirs::termination_log, dirs::asked, dirs::process];
+    let kept = of_run.map(|path| path(&context.config, entry.uid(), name, dead.attempt));
     let work = move || {
-        let _ = std::fs::remove_file(message);
-        let _ = std::fs::remove_file(asked);
+        for file in kept {
+            let _ = std::fs::remove_file(file);
+        }
         files::remove_log(&log);
         Ok(())
     };

@@ -17,7 +17,7 @@ mod variables;
 pub(crate) use dns::{HostFacts, asks_only_this_host, dns};
 pub(crate) use resources::{cgroup_parent, class_cgroup, pod_cgroup, pods_cgroup};
 pub(crate) use security::{sandbox_security, user_of_image};
-pub(crate) use variables::{expand_path, variables};
+pub(crate) use variables::variables;
 
 /// What is known of one start besides the pod.
 pub(crate) struct Start<'a> {

@@ -1,6 +1,6 @@
 //! A container's environment and command line, as its spec and the node's facts give them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, UdpSocket};
 use std::path::Path;
 use std::sync::OnceLock;
@@ -115,7 +115,7 @@ pub fn environment(
             (_, Some(source)) => sourced(pod, container, node, source).map_err(|e| {
                 EnvironmentError { field: format!("env[{i}].valueFrom.{}", e.field), ..e }
             })?,
-            (Some(text), None) => expand(text, &done),
+            (Some(text), None) => expand(text, |name| value_of(&done, name)),
             (None, None) => String::new(),
         };
         match done.iter_mut().find(|(name, _)| *name == var.name) {
@@ -129,12 +129,35 @@ pub fn environment(
 /// `command` and `args` with `$(VAR)` replaced. Empty if the container names neither.
 pub fn command_line(container: &api::Container, env: &[(String, String)]) -> Vec<String> {
     let words = container.command.iter().flatten().chain(container.args.iter().flatten());
-    words.map(|word| expand(word, env)).collect()
+    words.map(|word| expand(word, |name| value_of(env, name))).collect()
 }
 
-/// Replaces `$(VAR)` by its value. A variable that is not known stays as it is written; `$$` is a
-/// `$` that begins nothing. The same syntax as Kubernetes'.
-fn expand(text: &str, env: &[(String, String)]) -> String {
+/// A `subPathExpr` with `$(VAR)` replaced.
+///
+/// # Errors
+/// The kubelet's: the container lacks a variable, or it is empty.
+pub fn expand_path(text: &str, env: &[(String, String)]) -> Result<String, String> {
+    let mut missing = BTreeSet::new();
+    let path = expand(text, |name| {
+        let value = value_of(env, name).filter(|value| !value.is_empty());
+        if value.is_none() {
+            missing.insert(name.to_owned());
+        }
+        value
+    });
+    match missing.is_empty() {
+        true => Ok(path),
+        false => Err(format!("missing value for {}", Vec::from_iter(missing).join(", "))),
+    }
+}
+
+fn value_of<'a>(env: &'a [(String, String)], name: &str) -> Option<&'a str> {
+    env.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+}
+
+/// Replaces `$(VAR)` with its value. A variable without one stays as it is written; `$$` is a `$` that
+/// starts no reference. The same syntax as Kubernetes'.
+fn expand<'a>(text: &str, mut value_of: impl FnMut(&str) -> Option<&'a str>) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(at) = rest.find('$') {
@@ -144,8 +167,8 @@ fn expand(text: &str, env: &[(String, String)]) -> String {
             out.push('$');
             rest = tail;
         } else if let Some((name, tail)) = after.strip_prefix('(').and_then(|t| t.split_once(')')) {
-            match env.iter().find(|(known, _)| known == name) {
-                Some((_, value)) => out.push_str(value),
+            match value_of(name) {
+                Some(value) => out.push_str(value),
                 None => out.push_str(&rest[at..at + name.len() + 3]),
             }
             rest = tail;

@@ -178,13 +178,6 @@ fn signals_are_known_by_their_names() {
 }
 
 #[test]
-fn a_path_with_an_unset_variable_is_refused() {
-    let env = [("A".to_owned(), "x".to_owned())];
-    assert_eq!(expand_path("logs/$(A)/y", &env), Ok("logs/x/y".to_owned()));
-    assert!(expand_path("logs/$(B)", &env).unwrap_err().contains("no variable B"));
-}
-
-#[test]
 fn a_container_has_the_terminal_and_the_signal_that_it_asks_for() {
     let of = |one: Value| made(&json!({"containers": [one]}), &image(Some(0), ""));
     let plain = of(json!({"name": "main", "image": "app:1"}));

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use k8s_openapi::api::core::v1 as k8s;
-use winddown_engine::environment::{command_line, environment};
+use winddown_engine::environment::environment;
 use winddown_shared::{Pod, RuntimeError};
 
 use super::super::CriConfig;
@@ -22,22 +22,6 @@ pub(crate) fn variables(
 ) -> Result<Vec<(String, String)>, RuntimeError> {
     let container = with_addresses(container, ips);
     environment(pod, &container, &config.node).map_err(|error| error.of(field))
-}
-
-/// Replaces `$(VAR)` in a `subPathExpr`.
-///
-/// # Errors
-/// A variable that the container does not have.
-pub(crate) fn expand_path(text: &str, env: &[(String, String)]) -> Result<String, String> {
-    let alone =
-        k8s::Container { command: Some(vec![text.to_owned()]), ..k8s::Container::default() };
-    let path = command_line(&alone, env).pop().unwrap_or_default();
-    // What is not known stays as it is written.
-    let unknown = path.split_once("$(").and_then(|(_, rest)| rest.split_once(')'));
-    match unknown {
-        Some((name, _)) => Err(format!("the container has no variable {name}")),
-        None => Ok(path),
-    }
 }
 
 /// A pod with a network of its own has addresses that differ from the node's.

@@ -4,6 +4,7 @@ use std::path::{Component, Path, PathBuf};
 
 use k8s_openapi::api::core::v1 as k8s;
 use winddown_engine::end_notices;
+use winddown_engine::environment::expand_path;
 use winddown_shared::{Pod, RuntimeError};
 
 use super::super::config::CriConfig;
@@ -101,7 +102,7 @@ fn source(
         (Some(path), _) if !path.is_empty() => path.to_owned(),
         (_, Some(text)) if !text.is_empty() => {
             let env = spec::variables(config, pod, ips, container, &field)?;
-            spec::expand_path(text, &env).map_err(|why| failed(format!("{field}: {why}")))?
+            expand_path(text, &env).map_err(|why| failed(format!("{field}: {why}")))?
         }
         _ => return Ok(root),
     };

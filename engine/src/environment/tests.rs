@@ -53,8 +53,18 @@ fn references_are_replaced_as_kubernetes_does() {
         ("$ (A)", "$ (A)"),
         ("$((A))", "$((A))"),
     ] {
-        assert_eq!(expand(text, &env), expected, "{text:?}");
+        assert_eq!(expand(text, |name| value_of(&env, name)), expected, "{text:?}");
     }
+}
+
+#[test]
+fn a_path_needs_a_value_for_each_variable_and_takes_what_only_looks_like_one() {
+    let env = [("A", "x"), ("EMPTY", ""), ("TEXT", "$(B)")].map(|(n, v)| (n.into(), v.into()));
+    let path = |text| expand_path(text, &env);
+    assert_eq!(path("logs/$(A)/y"), Ok("logs/x/y".to_owned()));
+    assert_eq!(path("$$(A)"), Ok("$(A)".to_owned()));
+    assert_eq!(path("$(TEXT)"), Ok("$(B)".to_owned()), "a value is not looked through");
+    assert_eq!(path("$(C)/$(B)/$(EMPTY)"), Err("missing value for B, C, EMPTY".to_owned()));
 }
 
 #[test]
