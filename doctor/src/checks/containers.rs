@@ -59,7 +59,7 @@ pub(super) fn runtime(facts: &Facts) -> Option<Finding> {
     };
     Some(if status.runtime.healthy {
         CHECK.ok(format!("{runtime} answers")).saw(message)
-    } else if message.contains("NetworkReady is false") {
+    } else if message.contains("NetworkReady=false") {
         CHECK
             .warning(format!("{runtime} has no pod network: pods can be ended, few started"))
             .saw(message)

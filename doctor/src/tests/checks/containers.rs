@@ -30,7 +30,8 @@ fn what_is_wrong_with_containers_is_found() {
             |f| {
                 known(&mut f.agent).runtime.healthy = false;
                 known(&mut f.agent).runtime.message =
-                    "has no network: NetworkReady is false".into();
+                    "has no network for pods: NetworkReady=false reason:Because message:of that"
+                        .into();
             },
             "runtime",
             Warning,
