@@ -172,6 +172,7 @@ fn value_of_key(
     Err(Problem::Missing {
         key: Key::new(kind, pod.namespace(), name),
         version: object.version.clone(),
+        is_for_volume: false,
         message: format!("couldn't find key {key} in {} {}/{name}", kind.as_str(), pod.namespace()),
     })
 }
@@ -204,7 +205,8 @@ fn look_up<'a>(
                 Some(variable) => format!("skipping optional envvar {variable:?}: {what}"),
                 None => what.clone(),
             };
-            let problem = Problem::Missing { key, version: None, message: what };
+            let problem =
+                Problem::Missing { key, version: None, is_for_volume: false, message: what };
             let outcome = if optional { Ok(None) } else { Err(problem) };
             (format!("{who}{}NotFound", kind.as_str()), message, outcome)
         }

@@ -152,7 +152,7 @@ impl Making<'_> {
             Some(Found::Missing) | None if of.optional => Ok(None),
             Some(Found::Missing) | None => {
                 let message = format!("{kind} {:?} not found", of.name);
-                Err(Problem::Missing { key, version: None, message })
+                Err(Problem::Missing { key, version: None, is_for_volume: true, message })
             }
         }
     }
@@ -163,7 +163,7 @@ impl Making<'_> {
             Kind::Secret => format!("references non-existent secret key: {wanted}"),
         };
         let key = Key::new(of.kind, self.known.pod.namespace(), of.name);
-        Problem::Missing { key, version: object.version.clone(), message }
+        Problem::Missing { key, version: object.version.clone(), is_for_volume: true, message }
     }
 
     fn downward<'a>(

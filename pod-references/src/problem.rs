@@ -14,6 +14,8 @@ pub(crate) enum Problem {
         key: Key,
         /// The version in which the object lacks the key; none if there is no object.
         version: Option<Arc<str>>,
+        /// Whether a volume needs it; otherwise a variable does.
+        is_for_volume: bool,
         message: String,
     },
     Unreadable {
@@ -29,8 +31,9 @@ pub(crate) enum Problem {
 impl From<Problem> for PrepareError {
     fn from(problem: Problem) -> Self {
         match problem {
-            Problem::Missing { key, message, .. } => {
-                Self::Missing { kind: key.kind.as_str(), name: key.name.to_string(), message }
+            Problem::Missing { key, is_for_volume, message, .. } => {
+                let (kind, name) = (key.kind.as_str(), key.name.to_string());
+                Self::Missing { kind, name, is_for_volume, message }
             }
             Problem::Unreadable { message, after } => Self::Unavailable { what: message, after },
             Problem::Invalid { field, why } => Self::Invalid { field, why },

@@ -81,7 +81,12 @@ impl Prepare for Resolver {
         outcome.map_err(PrepareError::from)
     }
 
-    fn adopt(&self, pod: &Pod) {
+    fn adopt(&self, given: &Pod) {
+        self.0.adopt(given);
+        self.refresh(given);
+    }
+
+    fn refresh(&self, pod: &Pod) {
         self.0.remember(pod);
         if needs::made_here(pod).next().is_some() || self.0.places.are_in(pod) {
             self.0.look_at(pod.uid(), Instant::now());

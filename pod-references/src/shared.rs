@@ -55,7 +55,7 @@ pub(super) struct State {
 pub(super) struct Kept {
     /// The API's object.
     pod: Pod,
-    /// What was handed on; none if that was before this agent's time, or is yet to come.
+    /// The pod as it was handed on to the node, by this agent or an earlier one; none if that is yet to come.
     literal: Option<Pod>,
     pub(super) standing: MountState,
     tokens: HashMap<TokenKey, Token>,
@@ -104,6 +104,12 @@ impl Shared {
             }
         };
         let (objects, services) = tokio::join!(self.reader.objects(keys, Duration::ZERO), services);
+        // Before the environment, as in the kubelet: a pod that lacks both waits for its volumes.
+        let paths = match self.volumes(pod, &objects).await {
+            // It was handed on already: its volumes are there, and are looked after.
+            Err(_) if earlier.is_some() => self.paths(pod),
+            other => other?,
+        };
         let services = services?;
         let known = env::Known { pod, objects: &objects, services: &services, node: self.node() };
         let mut environments = Vec::with_capacity(places.len());
@@ -113,11 +119,6 @@ impl Shared {
                 None => self.environment(&known, one)?,
             });
         }
-        let paths = match self.volumes(pod, &objects).await {
-            // It was handed on already: its volumes are there, and are looked after.
-            Err(_) if earlier.is_some() => self.paths(pod),
-            other => other?,
-        };
         let handler = match &earlier {
             Some(earlier) => earlier.spec.as_ref().and_then(|s| s.runtime_class_name.clone()),
             None => self.reader.runtime_handler(spec.runtime_class_name.as_deref()).await?,
@@ -194,6 +195,14 @@ impl Shared {
             kept.pod = pod.clone();
         }
         kept.literal.clone()
+    }
+
+    /// Remembers what was handed on by an earlier agent, so that nothing of it is resolved a second time.
+    pub(super) fn adopt(&self, given: &Pod) {
+        self.remember(given);
+        if let Some(kept) = self.lock().pods.get_mut(given.uid()) {
+            kept.literal.get_or_insert_with(|| given.clone());
+        }
     }
 
     /// When the volumes are to be looked at again: when what they show may have changed, or a token is

@@ -13,10 +13,10 @@ mod tests;
 pub(crate) enum Waits {
     /// The node cannot judge it yet.
     Node,
-    /// What it refers to could not be made literal.
+    /// A variable of its environment could not be resolved.
     Config,
-    /// What it refers to could not be read; the kubelet says no more of that than of other waiting.
-    Unread,
+    /// A volume could not be made, or the API server not be read: for the kubelet the containers are being created.
+    Creating,
 }
 
 /// A pod that waits: its containers say why. `None` where something of it ran already, which says more.
@@ -39,7 +39,7 @@ pub(crate) fn waiting(
     let reason = match why {
         Waits::Node => Some("NodeNotReady"),
         Waits::Config => Some("CreateContainerConfigError"),
-        Waits::Unread => None,
+        Waits::Creating => None,
     };
     let mut containers = unmade(pod);
     for container in &mut containers {

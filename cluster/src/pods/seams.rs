@@ -52,9 +52,15 @@ pub trait Prepare: Send + Sync + 'static {
     /// See [`PrepareError`]; the pod waits, and is tried again.
     fn prepare(&self, pod: &Pod) -> impl Future<Output = Result<Pod, PrepareError>> + Send;
 
-    /// The node has this pod already, since before the agent started; or it has been given changed
-    /// labels and annotations. Returns at once.
-    fn adopt(&self, pod: &Pod) {
+    /// The node has this pod since before the agent started, as [`prepare`](Self::prepare) returned it then.
+    /// Returns at once.
+    fn adopt(&self, given: &Pod) {
+        let _ = given;
+    }
+
+    /// The API's object of a pod that the node has differs now, in labels or annotations for example, which
+    /// volumes may show. Returns at once.
+    fn refresh(&self, pod: &Pod) {
         let _ = pod;
     }
 
@@ -82,6 +88,8 @@ pub enum PrepareError {
         kind: &'static str,
         /// Its name, in the pod's namespace.
         name: String,
+        /// Whether a volume needs it; otherwise a variable does.
+        is_for_volume: bool,
         /// For people.
         message: String,
     },

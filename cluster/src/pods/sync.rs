@@ -144,8 +144,7 @@ impl<A: PodApi, T: StatusSide, R: Prepare> Parts<A, T, R> {
         }
         let changed = lean(changed, &given.pod);
         self.known.give(pod.uid(), changed.clone());
-        // Volumes can show labels and annotations.
-        self.prepare.adopt(pod);
+        self.prepare.refresh(pod);
         self.keep.keep(changed).await;
         Outcome::Done
     }
@@ -211,8 +210,12 @@ impl<A: PodApi, T: StatusSide, R: Prepare> Parts<A, T, R> {
             let label = pod.label();
             tracing::warn!(pod = %label, error = text, "pod {label} cannot be prepared yet: {text}");
         }
-        let is_unread = matches!(error, PrepareError::Unavailable { .. });
-        self.submit_waiting(pod, if is_unread { Waits::Unread } else { Waits::Config }, &text);
+        let waits = match error {
+            PrepareError::Unavailable { .. }
+            | PrepareError::Missing { is_for_volume: true, .. } => Waits::Creating,
+            PrepareError::Missing { .. } | PrepareError::Invalid { .. } => Waits::Config,
+        };
+        self.submit_waiting(pod, waits, &text);
         match error {
             PrepareError::Invalid { .. } => {
                 self.known.mark(pod.uid(), |known| known.refused = true);

@@ -92,7 +92,7 @@ fn a_pod_waits_only_while_nothing_of_it_ran() {
 }
 
 #[test]
-fn while_the_api_cannot_be_read_containers_wait_as_the_kubelets_do() {
+fn while_the_api_cannot_be_read_or_a_volume_lacks_containers_wait_as_the_kubelets_do() {
     for (init, reason) in [(false, "ContainerCreating"), (true, "PodInitializing")] {
         let mut object = pod(None);
         object.metadata.name = Some("p".into());
@@ -101,7 +101,7 @@ fn while_the_api_cannot_be_read_containers_wait_as_the_kubelets_do() {
         let spec = object.spec.as_mut().unwrap();
         spec.init_containers = init.then(|| vec![spec.containers[0].clone()]);
         let pod = winddown_shared::Pod::new(object).unwrap();
-        let said = waiting(&pod, Waits::Unread, "forbidden", WallTime::UNIX_EPOCH).unwrap();
+        let said = waiting(&pod, Waits::Creating, "forbidden", WallTime::UNIX_EPOCH).unwrap();
         let state = said.container_statuses.unwrap()[0].state.clone().unwrap().waiting.unwrap();
         assert_eq!(state.reason.as_deref(), Some(reason));
         assert_eq!(state.message.as_deref(), Some("forbidden"));

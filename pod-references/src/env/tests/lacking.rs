@@ -34,7 +34,10 @@ fn a_missing_object_is_skipped_where_it_is_optional_and_ends_it_where_it_is_not(
             {name: {"name": "never looked at"}},
         ]);
         let (outcome, told_of) = Api::default().resolve(&json!([]), &from);
-        let Err(Problem::Missing { key, version: None, message }) = outcome else { panic!() };
+        let Err(Problem::Missing { key, version: None, is_for_volume: false, message }) = outcome
+        else {
+            panic!()
+        };
         assert_eq!((key.kind, &*key.name), (kind, "must"));
         assert_eq!(message, format!("{lower} \"must\" not found"));
         let optional = format!("Optional{upper}NotFound");

@@ -82,7 +82,11 @@ async fn a_pod_starts_without_what_is_optional_and_not_without_what_is_mandatory
         assert_eq!(bed.told(), [(format!("Optional{kind}NotFound"), message)]);
 
         let mandatory = bed.prepare(&pod_of_key("mandatory", reference, "nope", false)).await;
-        let Err(PrepareError::Missing { kind: of, name, message }) = mandatory else { panic!() };
+        let Err(PrepareError::Missing { kind: of, name, is_for_volume: false, message }) =
+            mandatory
+        else {
+            panic!()
+        };
         assert_eq!((of, &*name), (kind, "nope"));
         assert_eq!(message, format!("{lower} \"nope\" not found"));
         assert_eq!(bed.told(), [(format!("Mandatory{kind}NotFound"), message)]);
@@ -125,6 +129,23 @@ async fn a_container_that_is_added_later_is_resolved_when_it_comes() {
     let debug = &later.spec.as_ref().unwrap().ephemeral_containers.as_ref().unwrap()[0];
     let given = debug.env.as_ref().unwrap().iter().find(|v| v.name == "V").unwrap();
     assert_eq!(given.value.as_deref(), Some("new"));
+}
+
+#[tokio::test]
+async fn after_a_restart_a_container_is_added_to_a_pod_whose_configmap_is_gone() {
+    let mut bed = Bed::new().await;
+    bed.map("m", &json!({"k": "old"}));
+    let web = pod_of_key("web", "configMapKeyRef", "m", false);
+    let given = bed.prepare(&web).await.unwrap();
+    bed.restart_agent();
+    bed.server.remove("configmaps/shop/m");
+    bed.resolver.adopt(&given);
+    let mut object = web.object().clone();
+    object.spec.as_mut().unwrap().ephemeral_containers =
+        Some(serde_json::from_value(json!([{"name": "debug"}])).unwrap());
+    let later = bed.prepare(&Pod::new(object).unwrap()).await.unwrap();
+    assert_eq!(value(&later, "V").unwrap(), "old", "what runs keeps what it was given");
+    assert!(later.spec.as_ref().unwrap().ephemeral_containers.is_some());
 }
 
 /// T20: with resolution skipped, references reach the provider untouched.

@@ -59,8 +59,12 @@ impl Prepare for OneConfigMap {
         Ok(Pod::new(object).unwrap())
     }
 
-    fn adopt(&self, pod: &Pod) {
-        self.log(format!("adopt {}", pod.uid()));
+    fn adopt(&self, given: &Pod) {
+        self.log(format!("adopt {}", given.uid()));
+    }
+
+    fn refresh(&self, pod: &Pod) {
+        self.log(format!("refresh {}", pod.uid()));
     }
 
     async fn forget(&self, uid: &PodUid) {
@@ -72,10 +76,11 @@ impl Prepare for OneConfigMap {
     }
 }
 
-fn missing() -> PrepareError {
+fn missing(is_for_volume: bool) -> PrepareError {
     PrepareError::Missing {
         kind: "ConfigMap",
         name: "settings".into(),
+        is_for_volume,
         message: "configmap \"settings\" not found".into(),
     }
 }
@@ -87,10 +92,23 @@ fn waiting_reason(world: &World) -> Option<String> {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_missing_configmap_shows_as_the_kubelet_shows_it() {
+    for (is_for_volume, reason) in
+        [(true, "ContainerCreating"), (false, "CreateContainerConfigError")]
+    {
+        let world = World::new();
+        let prepare = OneConfigMap::new(Some(missing(is_for_volume)));
+        world.start_preparing(world.config(), prepare).ready().await;
+        world.apply(pod("a", "u1"));
+        world.until("it waits", |w| waiting_reason(w).as_deref() == Some(reason)).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_late_configmap_starts_the_pod_at_once() {
     // https://github.com/virtual-kubelet/virtual-kubelet/issues/158
     let world = World::new();
-    let prepare = OneConfigMap::new(Some(missing()));
+    let prepare = OneConfigMap::new(Some(missing(false)));
     world.start_preparing(world.config(), prepare.clone()).ready().await;
     world.apply(pod("a", "u1"));
     tokio::time::sleep(2000 * S).await;
@@ -128,7 +146,7 @@ async fn an_update_needs_nothing_that_was_resolved_before() {
     world.start_preparing(world.config(), prepare.clone()).ready().await;
     world.apply(pod("a", "u1"));
     world.until("it runs", |w| w.phase("u1").as_deref() == Some("Running")).await;
-    *prepare.0.answer.lock().unwrap() = Some(missing());
+    *prepare.0.answer.lock().unwrap() = Some(missing(false));
     world
         .holds_for(900 * S, "what was made literal is no change", |w| w.calls("update") == 0)
         .await;
@@ -139,7 +157,7 @@ async fn an_update_needs_nothing_that_was_resolved_before() {
     world.delete("u1", 10);
     world.until("it goes", |w| w.calls("forget u1") == 1).await;
     tokio::time::sleep(S).await;
-    assert_eq!(prepare.logged(), ["prepare u1", "adopt u1", "forget u1"]);
+    assert_eq!(prepare.logged(), ["prepare u1", "refresh u1", "forget u1"]);
 }
 
 #[tokio::test(start_paused = true)]
