@@ -1,8 +1,8 @@
-//! A client certificate of its own: asked for, kept and renewed.
+//! TLS bootstrapping: requests, keeps and renews a client certificate of this node.
 //!
-//! The way of the kubelet (TLS bootstrapping): a key that never leaves this node, a request signed
-//! by the cluster's approver of node certificates, and the next request made with the certificate
-//! itself. All that is wanted of the disk are three files in one folder, each replaced as a whole.
+//! As with the kubelet, the key never leaves this node, the cluster's approver of node certificates
+//! signs the request, and the next request is made with the certificate itself. All that is needed
+//! on disk are three files in one folder, each replaced atomically.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -29,25 +29,25 @@ use request::{AskError, Purpose, ask, waits};
 pub use serving::ServingCertificate;
 use store::Store;
 
-/// Renewed somewhere between these shares of its lifetime, so that nodes made together do not ask
-/// together.
+/// A certificate is renewed after a random share of its lifetime between these two, so that nodes
+/// that were created together do not renew together.
 const EARLIEST: f64 = 0.7;
 const LATEST: f64 = 0.9;
 
-/// How a node without a certificate gets one.
+/// How a node gets a client certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bootstrap {
-    /// The kubeconfig whose credentials may only ask for a certificate. Needed until there is one, and
-    /// again when it could not be renewed in time.
+    /// The kubeconfig whose credentials may only request a certificate. Needed until there is one,
+    /// and again if it could not be renewed in time.
     pub kubeconfig: PathBuf,
-    /// The folder for the signed certificate, its key and the kubeconfig that names them. Made if it is
-    /// not there; only its owner may read it.
+    /// The folder for the signed certificate, its key and the kubeconfig that refers to them.
+    /// Created if it does not exist, readable only by its owner.
     pub folder: PathBuf,
     /// The node's name. The certificate's subject is `system:node:<name>` in `system:nodes`.
     pub node_name: String,
 }
 
-/// Keeps the certificate good.
+/// Requests the certificate and renews it before it expires.
 pub(super) struct Renewal {
     bootstrap: Bootstrap,
     store: Store,
@@ -59,7 +59,7 @@ pub(super) struct Renewal {
 // === impl Bootstrap ===
 
 impl Bootstrap {
-    /// The kubeconfig that names the signed certificate.
+    /// The kubeconfig that refers to the signed certificate.
     pub fn signed_kubeconfig(&self) -> PathBuf {
         self.folder.join(store::KUBECONFIG)
     }
@@ -78,12 +78,12 @@ impl Renewal {
         Self { bootstrap, store, config, shared, wall }
     }
 
-    /// Uses the certificate that an earlier run of the agent got. That there is none is no error as long
-    /// as one can be asked for.
+    /// Loads the certificate that an earlier run of the agent got. A missing one is no error as
+    /// long as one can be requested.
     pub(super) async fn take_what_is_there(&self) -> Result<(), CredentialsError> {
         let found = self.shared.read().await;
         if let (Ok(()), BootstrapStep::Ask(With::Bootstrap)) = (&found, self.step(LATEST, None)) {
-            // Another node's, or too old: of no use, but no reason to stand still.
+            // Useless, but no reason to fail: a new one can be requested.
             tracing::warn!(
                 folder = %self.bootstrap.folder.display(),
                 "the certificate that is kept here has expired or is another node's"
@@ -97,7 +97,7 @@ impl Renewal {
         Ok(())
     }
 
-    /// Asks and renews, for ever.
+    /// Requests and renews the certificate forever.
     pub(super) async fn run(&self) {
         let mut backoff = Backoff::new(Duration::from_millis(500), Duration::from_secs(10));
         let mut share = EARLIEST + (LATEST - EARLIEST) * fraction();
@@ -125,7 +125,7 @@ impl Renewal {
                         self.log_unsigned(&text);
                     }
                     said = Some(text);
-                    // A person said no: that is not changed by asking every ten seconds.
+                    // Repeating the request every ten seconds does not change a person's decision.
                     let least = error.is_refusal().then_some(Duration::from_secs(300));
                     tokio::time::sleep(backoff.after_failure(least)).await;
                 }
@@ -161,7 +161,7 @@ impl Renewal {
             Ok(chain) => chain,
             Err(error) => {
                 if error.is_refusal() {
-                    // Its name is made from the key, and so would be refused for ever.
+                    // The request's name is derived from the key, so it would be refused forever.
                     self.store.forget_pending().await?;
                 }
                 return Err(error);

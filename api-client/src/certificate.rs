@@ -1,7 +1,7 @@
-//! What this agent needs to know of a certificate, its own or a client's.
+//! What this agent needs to know about a certificate, its own or a client's.
 //!
-//! Reads two things out of the DER of an X.509 certificate: how long it is valid and for whom it
-//! was made. It verifies nothing: TLS does that.
+//! Reads the validity period and the subject from the DER of an X.509 certificate. It verifies
+//! nothing: TLS does that.
 
 use jiff::Timestamp;
 use jiff::civil::DateTime;
@@ -17,17 +17,17 @@ const OBJECT_ID: u8 = 0x06;
 const UTC_TIME: u8 = 0x17;
 const GENERALIZED_TIME: u8 = 0x18;
 const VERSION: u8 = 0xa0;
-/// 2.5.4.3.
+/// OID 2.5.4.3.
 const COMMON_NAME: [u8; 3] = [0x55, 0x04, 0x03];
-/// 2.5.4.10.
+/// OID 2.5.4.10.
 const ORGANIZATION: [u8; 3] = [0x55, 0x04, 0x0a];
 
-/// For whom and for how long a certificate was made.
+/// The subject and the validity period of a certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CertificateFacts {
-    /// Not valid before this.
+    /// The start of the validity period.
     pub not_before: Timestamp,
-    /// Not valid after this.
+    /// The end of the validity period.
     pub not_after: Timestamp,
     /// The subject's common name, which is the user; `system:node:<name>` for a node.
     pub common_name: Option<String>,
@@ -35,13 +35,13 @@ pub struct CertificateFacts {
     pub organizations: Vec<String>,
 }
 
-/// A place in DER.
+/// A position in DER data.
 struct Reader<'a>(&'a [u8]);
 
 // === impl CertificateFacts ===
 
 impl CertificateFacts {
-    /// Reads a certificate. `None`: this is not one.
+    /// Parses a certificate. `None` if it is not one.
     pub(super) fn of_der(der: &[u8]) -> Option<Self> {
         let mut certificate = Reader(Reader(der).expect(SEQUENCE)?);
         let mut body = Reader(certificate.expect(SEQUENCE)?);
@@ -55,21 +55,21 @@ impl CertificateFacts {
         Some(Self {
             not_before,
             not_after,
-            // The last one, which is how TLS libraries read it.
+            // If there are several, TLS libraries use the last one.
             common_name: attributes(Reader(subject), &COMMON_NAME).pop(),
             organizations: attributes(Reader(subject), &ORGANIZATION),
         })
     }
 
-    /// Reads the first certificate of a PEM text.
+    /// Parses the first certificate of a PEM text.
     pub(super) fn of_pem(text: &[u8]) -> Option<Self> {
         let sections = pem::parse_many(text).ok()?;
         let first = sections.iter().find(|section| section.tag() == "CERTIFICATE")?;
         Self::of_der(first.contents())
     }
 
-    /// The moment at which `share` of the lifetime is over; `share` is 0 to 1. Signers date
-    /// certificates back, so where it is known when it was made, that counts.
+    /// The time when `share` (0 to 1) of the lifetime is over. Signers backdate certificates, so
+    /// the lifetime begins when it was `made`, if that is known.
     pub(super) fn after_share(&self, share: f64, made: Option<Timestamp>) -> Timestamp {
         let begin = made.map_or(self.not_before, |made| made.max(self.not_before));
         let lifetime = self.not_after.duration_since(begin);
@@ -81,7 +81,7 @@ impl CertificateFacts {
 // === impl Reader ===
 
 impl<'a> Reader<'a> {
-    /// The next element: its tag and contents.
+    /// Reads the next element: its tag and contents.
     fn next(&mut self) -> Option<(u8, &'a [u8])> {
         let (&tag, rest) = self.0.split_first()?;
         let (&first, rest) = rest.split_first()?;
@@ -136,7 +136,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// The attributes of a subject that are of one kind.
+/// The values of a subject's attributes of one kind.
 fn attributes(mut subject: Reader<'_>, kind: &[u8]) -> Vec<String> {
     let mut found = Vec::new();
     while let Some(set) = subject.expect(SET) {

@@ -1,11 +1,11 @@
-//! What files say of credentials, and the command that gives the rest.
+//! Credentials as files state them, and the command that supplies the rest.
 
 use super::error::CredentialsError;
 use super::exec::{self, Plugin};
 use super::files::Files;
 use super::material::{Assembly, Material};
 
-/// Everything that files say, before a command is asked for the rest.
+/// Everything that was read from files, before a command is run for the rest.
 pub(super) struct Draft {
     pub(super) assembly: Assembly,
     pub(super) files: Files,
@@ -18,7 +18,7 @@ impl Draft {
         self.assembly.default_namespace()
     }
 
-    /// Asks the command, if there is one.
+    /// Runs the command, if there is one.
     pub(super) async fn finish(mut self) -> Result<Material, CredentialsError> {
         let mut renew_at = None;
         if let Some(plugin) = &self.plugin {

@@ -1,9 +1,9 @@
-//! What can be wrong with credentials.
+//! Errors of credentials and requests.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Why the API server's address and the credentials for it cannot be had.
+/// Why the API server's address or the credentials for it cannot be obtained.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CredentialsError {
@@ -12,9 +12,9 @@ pub enum CredentialsError {
     Read {
         /// What the file is for.
         what: &'static str,
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The I/O error.
         #[source]
         source: std::io::Error,
     },
@@ -23,72 +23,72 @@ pub enum CredentialsError {
     Write {
         /// What the file is for.
         what: &'static str,
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The I/O error.
         #[source]
         source: std::io::Error,
     },
-    /// A kubeconfig is not one.
+    /// A file is not a valid kubeconfig.
     #[error("{} is not a kubeconfig: YAML of apiVersion v1, kind Config is expected", path.display())]
     Parse {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// What the parser said.
+        /// The parser's error.
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// What a file or a field of it says cannot be used.
+    /// The content of a file or a field of it cannot be used.
     #[error("{place}: {problem}")]
     Contents {
         /// The file, and the field in it.
         place: String,
         /// What is wrong, and what to do.
         problem: String,
-        /// What the library that read it said.
+        /// The error of the library that read it, if any.
         #[source]
         source: Option<Box<dyn std::error::Error + Send + Sync>>,
     },
-    /// A variable of the environment is missing or cannot be used.
+    /// An environment variable is missing or cannot be used.
     #[error("{name} is {problem}: in-cluster credentials need what Kubernetes sets in each pod")]
     Environment {
-        /// Which variable.
+        /// The name of the variable.
         name: &'static str,
         /// What is wrong.
         problem: String,
     },
-    /// The credentials could not be read because this agent is ending.
+    /// Reading the credentials was interrupted because this agent is shutting down.
     #[error("reading credentials was cut short by the end of this agent")]
     Ending,
 }
 
-/// Why a request has no answer. What a [`kube::Error::Service`] of this connection holds.
+/// Why a request got no answer. A [`kube::Error::Service`] of this connection contains one.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RequestError {
     /// There was no answer in time. The request may have been carried out.
     #[error("no answer from the API server {server} within {after:?}")]
     Silent {
-        /// The server asked.
+        /// The server that was asked.
         server: String,
-        /// How long it was waited for.
+        /// The timeout that passed.
         after: Duration,
     },
     /// No connection could be made; the request was not sent.
     #[error("cannot reach the API server {server}")]
     Unreachable {
-        /// The server asked.
+        /// The server that could not be reached.
         server: String,
-        /// What happened.
+        /// The underlying error.
         #[source]
         source: hyper_util::client::legacy::Error,
     },
     /// The connection ended before an answer came. The request may have been carried out.
     #[error("the API server {server} closed the connection before it answered")]
     Lost {
-        /// The server asked.
+        /// The server that was asked.
         server: String,
-        /// What happened.
+        /// The underlying error.
         #[source]
         source: hyper_util::client::legacy::Error,
     },
@@ -98,10 +98,10 @@ pub enum RequestError {
         /// What is missing.
         why: String,
     },
-    /// The request's address cannot be made.
+    /// The request's URL cannot be built.
     #[error("the path {path:?} is not one of the API server's")]
     Address {
-        /// What was asked for.
+        /// The path of the request.
         path: String,
     },
 }
@@ -125,9 +125,9 @@ impl CredentialsError {
 // === impl RequestError ===
 
 impl RequestError {
-    /// Other credentials might have been taken: no connection came about, or the other side ended it
-    /// for its certificates. In TLS 1.3 a client hears only after its first request that its
-    /// certificate was refused.
+    /// Whether other credentials might help: no connection could be made, or the peer closed it
+    /// because of a certificate. In TLS 1.3 a client learns only after its first request that its
+    /// certificate was rejected.
     pub(super) fn doubts_credentials(&self) -> bool {
         match self {
             Self::Unreachable { .. } => true,
@@ -137,7 +137,7 @@ impl RequestError {
     }
 }
 
-/// TLS reports what it does not accept, and alerts, as data that is not valid.
+/// Whether TLS failed. It reports what it rejects, and alerts, as `InvalidData`.
 fn is_tls(error: &(dyn std::error::Error + 'static)) -> bool {
     let found = error.downcast_ref::<std::io::Error>();
     found.is_some_and(|error| error.kind() == std::io::ErrorKind::InvalidData)

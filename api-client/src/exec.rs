@@ -1,7 +1,7 @@
-//! Credentials that a command gives: the `exec` user of a kubeconfig.
+//! Credentials from a command: the `exec` user of a kubeconfig.
 //!
-//! What kube has for this blocks for as long as the command takes, and shares its terminal. Here the
-//! command has no terminal, [`PATIENCE`] to answer, and its answer is kept until it ends.
+//! kube's own implementation blocks while the command runs, and lets it use the agent's terminal. Here
+//! the command has no terminal and [`PATIENCE`] to answer, and its answer is kept until it expires.
 
 use std::path::Path;
 use std::process::{ExitStatus, Stdio};
@@ -20,9 +20,9 @@ use super::material::{Assembly, Found};
 #[cfg(test)]
 mod tests;
 
-/// How long the command may take.
+/// The timeout of the command.
 pub(super) const PATIENCE: Duration = Duration::from_secs(30);
-/// Asked for this long before the end, so that no request meets it.
+/// How long before its credentials expire the command is run again, so that no request uses expired ones.
 const AHEAD: Duration = Duration::from_secs(10);
 
 const LARGEST_ANSWER: u64 = 1 << 20;
@@ -30,22 +30,22 @@ const LARGEST_COMPLAINT: u64 = 16 << 10;
 const VERSIONS: [&str; 2] =
     ["client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1"];
 
-/// A command that gives credentials.
+/// A command that supplies credentials.
 #[derive(Clone, Debug)]
 pub(super) struct Plugin {
-    /// The field of the kubeconfig.
+    /// The field of the kubeconfig, for messages.
     place: String,
     command: String,
     args: Vec<String>,
     env: Vec<(String, String)>,
     version: &'static str,
-    /// What `KUBERNETES_EXEC_INFO` passes to it.
+    /// The value of `KUBERNETES_EXEC_INFO`.
     info: String,
     hint: String,
     patience: Duration,
 }
 
-/// What it answers.
+/// The answer of the command, an `ExecCredential`.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct Answer {
@@ -63,14 +63,14 @@ struct Status {
     expiration_timestamp: Option<Timestamp>,
 }
 
-/// What it wrote until it ended.
+/// The exit status and the output of the command.
 struct CommandOutput {
     status: ExitStatus,
     out: Vec<u8>,
     err: Vec<u8>,
 }
 
-/// When credentials that a command gave are asked for anew.
+/// When the command has to be run again for credentials that expire at this time.
 pub(super) fn renewal(expires: Timestamp) -> Timestamp {
     expires.checked_sub(AHEAD).unwrap_or(expires)
 }
@@ -78,7 +78,7 @@ pub(super) fn renewal(expires: Timestamp) -> Timestamp {
 // === impl Plugin ===
 
 impl Plugin {
-    /// `place` names the user's `exec` field.
+    /// Creates it from the user's `exec` field, which `place` names.
     pub(super) fn of(place: String, config: &ExecConfig) -> Result<Self, CredentialsError> {
         let wrong = |field: &str, problem: String| {
             Err(CredentialsError::contents(format!("{place}.{field}"), problem))
@@ -119,13 +119,13 @@ impl Plugin {
         })
     }
 
-    /// What it is called in messages.
+    /// Its name in messages.
     pub(super) fn name(&self) -> String {
         format!("{}: the command `{}`", self.place, self.line())
     }
 
-    /// Runs it, and puts what it gives into `assembly`. Returns when that ends. Dropping the future
-    /// kills the command.
+    /// Runs the command, and adds its credentials to `assembly`. Returns when they expire. Dropping
+    /// the future kills the command.
     pub(super) async fn run(
         &self,
         assembly: &mut Assembly,
@@ -184,7 +184,7 @@ impl Plugin {
         out: &[u8],
         assembly: &mut Assembly,
     ) -> Result<Option<Timestamp>, CredentialsError> {
-        // The text is a secret, and a parser's complaint may quote it.
+        // The output is a secret, and a parser's error may quote it.
         let Ok(answer) = serde_json::from_slice::<Answer>(out) else {
             return Err(self.failed("it wrote no ExecCredential as JSON to its standard output"));
         };
@@ -221,7 +221,7 @@ impl Plugin {
         CredentialsError::contents(self.name(), problem)
     }
 
-    /// The command and its arguments, without the folder it is in.
+    /// The command without its folder, and its arguments.
     fn line(&self) -> String {
         let path = Path::new(&self.command);
         let name =
@@ -231,7 +231,7 @@ impl Plugin {
     }
 }
 
-/// Reads everything but keeps only this much: an unread pipe would block the command.
+/// Reads everything but keeps only `most` bytes: an unread pipe would block the command.
 async fn read(pipe: Option<impl AsyncRead + Unpin>, most: u64) -> std::io::Result<Vec<u8>> {
     let mut kept = Vec::new();
     let Some(mut pipe) = pipe else { return Ok(kept) };

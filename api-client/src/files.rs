@@ -5,10 +5,10 @@ use std::time::SystemTime;
 
 use super::error::CredentialsError;
 
-/// How large a file of credentials may be. A bundle of every public authority is a fifth of it.
+/// The maximum size of a file of credentials. A bundle of every public authority is a fifth of it.
 const LARGEST: u64 = 1 << 20;
 
-/// What was read, as it looked just before it was read.
+/// The files that were read, each with its state just before.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Files(Vec<(PathBuf, Option<Look>)>);
 
@@ -23,7 +23,7 @@ struct Look {
 // === impl Files ===
 
 impl Files {
-    /// Reads a file and remembers it. Blocks.
+    /// Reads a file and remembers its state. Blocks.
     pub(super) fn read(
         &mut self,
         what: &'static str,
@@ -39,14 +39,14 @@ impl Files {
         std::fs::read(path).map_err(failed)
     }
 
-    /// Remembers a file that another part reads.
+    /// Remembers the state of a file that other code reads.
     pub(super) fn remember(&mut self, path: &Path) {
         if !self.0.iter().any(|(known, _)| known == path) {
             self.0.push((path.to_path_buf(), Look::at(path)));
         }
     }
 
-    /// One of the files is another one now. Blocks.
+    /// Whether one of the files has changed. Blocks.
     pub(super) fn changed(&self) -> bool {
         self.0.iter().any(|(path, look)| *look != Look::at(path))
     }
@@ -63,7 +63,7 @@ impl Files {
 impl Look {
     fn at(path: &Path) -> Option<Self> {
         use std::os::unix::fs::MetadataExt;
-        // Follows links: projected volumes are swapped by a link.
+        // Follows links: projected volumes are updated by replacing a link.
         let facts = std::fs::metadata(path).ok()?;
         Some(Self {
             device: facts.dev(),

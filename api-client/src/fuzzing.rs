@@ -1,8 +1,8 @@
-//! What must hold of what others send, whatever it is. Called by tests/fuzz.
+//! Properties that hold for any input from outside. Called by tests/fuzz.
 
 use super::certificate::CertificateFacts;
 
-/// Reads DER and PEM. Panics if a law is broken.
+/// Parses DER and PEM. Panics if a property does not hold.
 pub fn certificate(bytes: &[u8]) {
     let found = [CertificateFacts::of_der(bytes), CertificateFacts::of_pem(bytes)];
     for facts in found.into_iter().flatten() {
@@ -12,7 +12,7 @@ pub fn certificate(bytes: &[u8]) {
             assert!(at >= first.min(last) && at <= first.max(last), "{facts:?}");
         }
     }
-    // What follows a certificate is none of it.
+    // Bytes after the certificate are ignored.
     if let Some(facts) = CertificateFacts::of_der(bytes) {
         assert_eq!(CertificateFacts::of_der(&[bytes, b"\0"].concat()), Some(facts));
     }

@@ -1,4 +1,4 @@
-//! Whether the API server can be reached, as all requests tell.
+//! Whether the API server can be reached, as the results of all requests show.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -12,44 +12,44 @@ mod tests;
 
 /// How often the clocks are compared.
 const COMPARE_EVERY: Duration = Duration::from_secs(60);
-/// What difference of the clocks is worth a warning.
+/// The difference of the clocks from which on a warning is logged.
 const SKEW_WORTH_SAYING: SignedDuration = SignedDuration::from_secs(60);
 
-/// How it stands with the API server.
+/// The health of the connection to the API server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ApiHealth {
-    /// What the last requests showed.
+    /// The state that the last requests showed.
     pub state: ApiState,
-    /// Since when.
+    /// When this state began.
     pub since: Instant,
 }
 
-/// What the last requests showed.
+/// The state of the connection to the API server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ApiState {
-    /// No request was made yet.
+    /// No request has been made yet.
     Unknown,
-    /// It answers.
+    /// The API server answers.
     Connected,
-    /// There are no credentials yet: their certificate has not been signed.
+    /// There are no credentials yet: a certificate has not been signed, or a command has not supplied them.
     Unsigned {
         /// What is missing, and what to do.
         why: Arc<str>,
     },
-    /// It cannot be reached, is silent, or something in front of it answers in its place.
+    /// The API server cannot be reached or does not answer, or something in front of it answers instead.
     Unreachable {
-        /// What happened to the first request that failed.
+        /// Why the first failed request failed.
         why: Arc<str>,
     },
-    /// It does not accept the credentials.
+    /// The API server does not accept the credentials.
     Unauthorized {
         /// Which credentials, and what to do.
         why: Arc<str>,
     },
 }
 
-/// What an answer says about the server.
+/// What an answer says about the API server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     Up,
@@ -66,18 +66,18 @@ pub(super) struct Health {
 #[derive(Debug, Default)]
 struct Contact {
     last: Option<Instant>,
-    /// When the clocks were compared, and what the server's showed.
+    /// When the clocks were last compared, and what the server's showed.
     compared: Option<(Instant, Timestamp)>,
     skew: Option<SignedDuration>,
     warned: bool,
 }
 
-/// `signed` says that the answer has what only the API server writes.
+/// Classifies an answer. `signed` is whether it has the header that only the API server sets.
 pub(super) fn judge(status: StatusCode, signed: bool) -> Verdict {
     match status {
         StatusCode::UNAUTHORIZED => Verdict::Unauthorized,
-        // A load balancer without a server behind it answers like this, too. The API server marks
-        // what it answers itself, and one of its webhooks being down is not an outage.
+        // A load balancer without a backend answers like this, too. The API server marks its own
+        // answers, and one of its webhooks being down is no outage.
         StatusCode::BAD_GATEWAY | StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT
             if !signed =>
         {
@@ -90,7 +90,7 @@ pub(super) fn judge(status: StatusCode, signed: bool) -> Verdict {
 // === impl ApiHealth ===
 
 impl ApiHealth {
-    /// The API server answers and accepts the credentials.
+    /// Whether the API server answers and accepts the credentials.
     pub fn is_connected(&self) -> bool {
         self.state == ApiState::Connected
     }
@@ -122,24 +122,24 @@ impl Health {
         self.state.subscribe()
     }
 
-    /// When the API server was last heard of.
+    /// When the API server last answered.
     pub(super) fn last_contact(&self) -> Option<Instant> {
         self.contact().last
     }
 
-    /// How far the API server's clock was ahead of this node's when they were compared.
+    /// How far the API server's clock was ahead of this node's at the last comparison.
     pub(super) fn skew(&self) -> Option<SignedDuration> {
         self.contact().skew
     }
 
-    /// What the API server's clock shows now, once it was read. This node's wall clock has no part in it: a
-    /// step of that would end graces too soon until the next comparison.
+    /// The API server's current time, once an answer has shown it. It does not depend on this node's
+    /// wall clock: a step of that would end grace periods too early until the next comparison.
     pub(super) fn api_time(&self) -> Option<Timestamp> {
         let (at, theirs) = self.contact().compared?;
         theirs.checked_add(at.elapsed()).ok()
     }
 
-    /// Notifies watchers and logs when the state changes its kind.
+    /// Sets the state. Notifies watchers and logs when the kind of state changes.
     pub(super) fn set(&self, state: ApiState) {
         let now = Instant::now();
         if matches!(state, ApiState::Connected | ApiState::Unauthorized { .. }) {
@@ -147,8 +147,8 @@ impl Health {
         }
         self.state.send_if_modified(|health| {
             if std::mem::discriminant(&health.state) == std::mem::discriminant(&state) {
-                // What a certificate waits for changes on its way; the causes of one outage do not
-                // matter.
+                // Watchers want to know what a certificate is waiting for, but not each cause of
+                // one outage.
                 let news = matches!(state, ApiState::Unsigned { .. }) && health.state != state;
                 if news {
                     health.state = state;
@@ -162,7 +162,7 @@ impl Health {
         });
     }
 
-    /// The `Date` of an answer that has just come. Once a minute is enough.
+    /// Compares the clocks by the `Date` of an answer that has just arrived, at most once a minute.
     pub(super) fn clock(&self, date: Option<&str>, wall: impl FnOnce() -> Timestamp) {
         let now = Instant::now();
         let mut contact = self.contact();
@@ -191,7 +191,7 @@ impl Health {
     }
 }
 
-/// `Sun, 06 Nov 1994 08:49:37 GMT`.
+/// Parses a date such as `Sun, 06 Nov 1994 08:49:37 GMT`.
 fn read_date(date: &str) -> Option<Timestamp> {
     jiff::fmt::rfc2822::DateTimeParser::new().parse_timestamp(date).ok()
 }

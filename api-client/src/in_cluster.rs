@@ -11,14 +11,14 @@ use super::material::{Assembly, Found};
 #[cfg(test)]
 mod tests;
 
-/// Where the service account is mounted, and where the API server is.
+/// The folder of the service account and the address of the API server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServiceAccount {
     /// The folder with `token`, `ca.crt` and `namespace`.
     pub folder: PathBuf,
     /// The API server's host name or address.
     pub host: String,
-    /// Its port.
+    /// The API server's port.
     pub port: u16,
 }
 
@@ -26,10 +26,10 @@ impl ServiceAccount {
     /// Where Kubernetes mounts the service account in each container.
     pub const FOLDER: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 
-    /// What the environment of this process says; `variable` reads one of its variables.
+    /// Reads the address from the environment of this process, through `variable`.
     ///
     /// # Errors
-    /// [`CredentialsError::Environment`]: this process does not run in a pod.
+    /// [`CredentialsError::Environment`] if a variable is missing or invalid, as outside of a pod.
     pub fn from_environment(
         variable: impl Fn(&str) -> Option<String>,
     ) -> Result<Self, CredentialsError> {

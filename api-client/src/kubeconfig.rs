@@ -14,7 +14,7 @@ use super::material::{Assembly, Found, unbase64};
 #[cfg(test)]
 mod tests;
 
-/// One context of a kubeconfig.
+/// One context of a kubeconfig, with its cluster and user.
 struct Chosen<'a> {
     path: &'a Path,
     context: &'a Context,
@@ -106,7 +106,7 @@ impl<'a> Chosen<'a> {
         Ok(assembly)
     }
 
-    /// Takes what the user's fields say; a command that has to say the rest is returned.
+    /// Adds the credentials in the user's fields. Returns the command that supplies the rest, if any.
     fn user(
         &self,
         assembly: &mut Assembly,
@@ -142,7 +142,7 @@ impl<'a> Chosen<'a> {
             }
             (None, None) => {}
         }
-        // As in client-go: a token in the file wins over the file it names only if it is not empty.
+        // As in client-go, `tokenFile` takes precedence over `token`, and empty fields count as unset.
         if let Some(path) = user.token_file.as_deref().filter(|path| !path.is_empty()) {
             let bytes = files.read("token file", Path::new(path))?;
             assembly.token(&Found { place: format!("token file {path}"), bytes })?;
@@ -182,7 +182,7 @@ impl<'a> Chosen<'a> {
         }
     }
 
-    /// What `data` holds in base64, or else what the file holds.
+    /// Decodes `data` from base64, or else reads the file.
     fn data_or_file(
         &self,
         files: &mut Files,

@@ -1,12 +1,12 @@
-//! How the API server is reached, and with whose name.
+//! The connection to the API server, and the credentials that it uses.
 //!
-//! [`Connection::open`] reads credentials and asks the API server nothing, so an agent starts as
-//! fast without one. All parts use the one [`kube::Client`] it makes. Behind that client
-//! credentials are read again when their files change, a renewed certificate is taken into use,
-//! ordinary requests are held to a rate, and [`ApiHealth`] follows what all requests show.
+//! [`Connection::open`] reads credentials without contacting the API server, so an agent starts
+//! equally fast without one. All parts use the one [`kube::Client`] that it creates. This client
+//! reads credentials again when their files change, switches to a renewed certificate, limits the
+//! rate of ordinary requests, and derives [`ApiHealth`] from the results of all requests.
 //!
-//! Connections speak HTTP/1.1: each watch has one of its own, the kernel notices dead peers, and no
-//! timer runs while nothing is asked.
+//! Connections use HTTP/1.1: each watch has its own, the kernel detects dead peers, and no timer
+//! runs while there are no requests.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -57,45 +57,45 @@ use transport::Manner;
 /// How to reach the API server.
 #[derive(Clone, Debug)]
 pub struct ClusterConfig {
-    /// Who this agent is.
+    /// The credentials of this agent.
     pub credentials: Credentials,
-    /// What it calls itself in the API server's logs.
+    /// The `User-Agent` header of requests.
     pub user_agent: String,
-    /// Ordinary requests per second on average; at least 1. Statuses, leases, deletions and evictions
-    /// never wait.
+    /// Ordinary requests per second on average; at least 1. Updates of statuses and leases,
+    /// deletions and evictions never wait.
     pub qps: u32,
-    /// Ordinary requests at once; at least 1.
+    /// The number of ordinary requests that may be sent at once; at least 1.
     pub burst: u32,
-    /// How long making a TCP connection may take.
+    /// The timeout of a TCP connection attempt.
     pub connect_timeout: Duration,
-    /// How long the head of an answer may take, connecting included. Bodies, such as a watch's, may
-    /// take for ever.
+    /// The timeout of an answer's head, including the time to connect. Bodies, such as a watch's,
+    /// may take any time.
     pub answer_timeout: Duration,
-    /// How often the files of the credentials are looked at, when there is something to send.
+    /// How often the credentials' files are checked for changes while there are requests to send.
     pub look_every: Duration,
-    /// How long a command that gives credentials is left alone after it failed, or after its answer was
-    /// refused or had ended.
+    /// The shortest time between two runs of a command that supplies credentials, for example after
+    /// it failed or its credentials were refused or expired.
     pub command_again_after: Duration,
 }
 
-/// Who this agent is to the API server.
+/// The credentials with which this agent authenticates.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Credentials {
-    /// A kubeconfig, and which of its contexts; none means the current one. A command that it names
-    /// (`exec`) is run for the first request and when its credentials end, with 30 s to answer.
+    /// A kubeconfig and one of its contexts. A command that it names (`exec`) is run for the first
+    /// request and when its credentials expire, with 30 s to answer.
     Kubeconfig {
         /// The file.
         path: PathBuf,
-        /// The context.
+        /// The context; `None` for the current one.
         context: Option<String>,
     },
     /// The service account of the pod that this process runs in.
     InCluster(ServiceAccount),
-    /// A certificate that is asked for with other credentials, and renewed before it ends.
+    /// A certificate that is requested with other credentials, and renewed before it expires.
     Bootstrap(Bootstrap),
 }
 
-/// The way to the API server. Cheap to clone.
+/// The connection to the API server. Cheap to clone.
 #[derive(Clone)]
 pub struct Connection {
     client: kube::Client,
@@ -106,7 +106,7 @@ pub struct Connection {
 // === impl ClusterConfig ===
 
 impl ClusterConfig {
-    /// The kubelet's limits, and patience for a slow server.
+    /// The kubelet's rate limits, and timeouts that allow for a slow server.
     pub fn new(credentials: Credentials) -> Self {
         Self {
             credentials,
@@ -124,15 +124,15 @@ impl ClusterConfig {
 // === impl Connection ===
 
 impl Connection {
-    /// Reads the credentials. The API server is not asked anything. Must be called within a tokio
+    /// Reads the credentials without contacting the API server. Must be called within a tokio
     /// runtime.
     ///
     /// With [`Credentials::Bootstrap`] and no certificate yet, requests wait for one, which
-    /// [`run`](Self::run) asks for.
+    /// [`run`](Self::run) obtains.
     ///
     /// # Errors
-    /// See [`CredentialsError`]; it names the file and the field. Credentials that cannot be used later
-    /// on are no error: the earlier ones stay in use.
+    /// See [`CredentialsError`]; it names the file and the field. Credentials that become unusable
+    /// later are no error: the earlier ones stay in use.
     pub async fn open(config: ClusterConfig, wall: WallClock) -> Result<Self, CredentialsError> {
         let user_agent = HeaderValue::from_str(&config.user_agent).map_err(|source| {
             CredentialsError::because("the user agent", "it is not one line of text", source)
@@ -182,7 +182,7 @@ impl Connection {
         self.client.clone()
     }
 
-    /// How it stands with the API server.
+    /// The health of the connection, as it changes.
     pub fn health(&self) -> watch::Receiver<ApiHealth> {
         self.shared.health.watch()
     }
@@ -197,8 +197,8 @@ impl Connection {
         self.shared.health.skew()
     }
 
-    /// The API server's clock, as its answers show it; this node's own before the first. A step of this node's
-    /// clock does not move it. The ends of graces are stated by it.
+    /// The API server's clock, as its answers show it; this node's own before the first answer.
+    /// Steps of this node's clock do not affect it. The ends of grace periods refer to it.
     pub fn api_clock(&self) -> WallClock {
         let shared = Arc::clone(&self.shared);
         WallClock::new(move || shared.api_time())
@@ -209,26 +209,26 @@ impl Connection {
         self.shared.now().and_then(|current| current.material.certificate.clone())
     }
 
-    /// Whether the API server's certificate is verified: not with `insecure-skip-tls-verify`, where any server
-    /// that answers at its address gets the credentials.
+    /// Whether the API server's certificate is verified. It is not with `insecure-skip-tls-verify`,
+    /// so that any server at its address gets the credentials.
     pub fn verifies_server(&self) -> bool {
         self.shared.verifies_server()
     }
 
-    /// Until then no request waits for the rate: a node that goes down has little time left. A server that asks to be
-    /// left alone still is.
+    /// Suspends the rate limit until this time, because a node that goes down has little time left.
+    /// A `Retry-After` of the server is still respected.
     pub fn hurry(&self, until: Instant) {
         self.shared.limits.hurry(until);
     }
 
-    /// Requests held back by the rate at this moment.
+    /// The number of requests that the rate limit holds back at the moment.
     pub fn waiting(&self) -> usize {
         self.shared.limits.waiting()
     }
 
-    /// Has the certificate signed and renewed, if these credentials are of that kind, until
-    /// `stop`. Never fails: what goes wrong is tried again, and told by [`health`](Self::health) and
-    /// the log. Dropping the future stops it; nothing on disk is left half done.
+    /// Obtains and renews the certificate, if the credentials are [`Credentials::Bootstrap`], until
+    /// `stop`. Never fails: errors are retried, and reported by [`health`](Self::health) and the
+    /// log. Dropping the future stops it and leaves nothing half done on disk.
     pub async fn run(&self, stop: CancellationToken) {
         match &self.renewal {
             None => stop.cancelled().await,

@@ -1,4 +1,4 @@
-//! How many requests the API server is asked to take.
+//! Limits the rate of requests to the API server.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -11,13 +11,13 @@ use tokio::time::{Instant, timeout};
 #[cfg(test)]
 mod tests;
 
-/// The longest that one answer can make ordinary requests wait.
+/// The longest pause of ordinary requests that one answer can cause.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
-/// The longest that what can come late waits for what is urgent.
+/// The longest time that late requests wait for urgent ones.
 const LONGEST_WAY: Duration = Duration::from_secs(1);
 
-/// Holds ordinary requests back to a rate. What a node's state depends on never waits.
+/// Limits the rate of ordinary requests. Requests that the node's state depends on never wait.
 #[derive(Debug)]
 pub(crate) struct Limits {
     bucket: Mutex<Bucket>,
@@ -33,7 +33,7 @@ pub(crate) enum Urgency {
     Urgent,
     /// Everything else: reads, watches, tokens.
     Ordinary,
-    /// Events. A hundred pods that end have as many, which would delay their ends.
+    /// Events. A hundred pods that stop cause as many, which would delay their other requests.
     Late,
 }
 
@@ -47,14 +47,14 @@ struct Bucket {
     in_haste_until: Instant,
 }
 
-/// An urgent request that has not been answered.
+/// An urgent request that has not been answered yet.
 #[must_use]
 pub(crate) struct UnderWay<'a>(Option<&'a watch::Sender<usize>>);
 
-/// Counts a waiting request, also when its future is dropped.
+/// Counts a waiting request until it is dropped.
 struct Waiting<'a>(&'a AtomicUsize);
 
-/// What a request is, by its method and path.
+/// The urgency of a request, by its method and path.
 pub(crate) fn urgency(method: &Method, path: &str) -> Urgency {
     let urgent = match *method {
         Method::GET => false,
@@ -76,7 +76,7 @@ pub(crate) fn urgency(method: &Method, path: &str) -> Urgency {
     }
 }
 
-/// `path` names one object of `resource` in the core group, and its `subresource`.
+/// Whether `path` names one object of `resource` in the core group, and this `subresource`.
 fn is_core(path: &str, resource: &str, subresource: Option<&str>) -> bool {
     let Some(rest) = path.strip_prefix("/api/v1/") else {
         return false;
@@ -96,7 +96,7 @@ fn is_lease(path: &str) -> bool {
 // === impl Limits ===
 
 impl Limits {
-    /// `qps` requests per second on average, `burst` at once; both are at least 1.
+    /// A limit of `qps` requests per second on average and `burst` at once; both are at least 1.
     pub(crate) fn new(qps: u32, burst: u32, now: Instant) -> Self {
         let bucket = Bucket {
             every: Duration::from_secs(1) / qps.max(1),
@@ -113,8 +113,8 @@ impl Limits {
         }
     }
 
-    /// Waits until the request may be sent; what it returns is held until there is an answer. Dropping the
-    /// future gives up the place, and the token with it.
+    /// Waits until the request may be sent. The caller keeps the result until there is an answer.
+    /// Dropping the future gives up the place, and the token with it.
     pub(crate) async fn admit(&self, urgency: Urgency) -> UnderWay<'_> {
         if urgency == Urgency::Late {
             let mut urgent = self.urgent_under_way.subscribe();
@@ -141,20 +141,20 @@ impl Limits {
         UnderWay::new((urgency == Urgency::Urgent).then_some(&self.urgent_under_way))
     }
 
-    /// Until then no request waits for the rate, also those that wait already.
+    /// Suspends the rate limit until this time, also for requests that wait already.
     pub(crate) fn hurry(&self, until: Instant) {
         self.bucket().in_haste_until = until;
         self.hurried.notify_waiters();
     }
 
-    /// The server has asked to be left alone for a while; that binds ordinary requests.
+    /// Pauses ordinary requests, because the server has asked for it.
     pub(crate) fn pause(&self, wait: Duration) {
         let until = Instant::now() + wait.min(LONGEST_PAUSE);
         let mut bucket = self.bucket();
         bucket.paused_until = bucket.paused_until.max(until);
     }
 
-    /// Requests that wait at this moment.
+    /// The number of requests that wait at the moment.
     pub(crate) fn waiting(&self) -> usize {
         self.waiting.load(Ordering::Relaxed)
     }
@@ -176,7 +176,7 @@ impl Bucket {
             self.full_at = full_at;
             return full_at.saturating_duration_since(now).saturating_sub(room).max(paused);
         }
-        // What was sent without asking is still counted, but no further than one burst.
+        // Requests that were sent without waiting still count, but for no more than one burst.
         self.full_at = full_at.min(now + room).max(self.full_at);
         if urgency == Urgency::Urgent { Duration::ZERO } else { paused }
     }

@@ -9,29 +9,29 @@ use super::certificate::CertificateFacts;
 use super::error::CredentialsError;
 use super::files::Files;
 
-/// What a source of credentials said. The key in it can be used: it belongs to the certificate.
+/// What a source of credentials supplied. The key has been checked: it belongs to the certificate.
 pub(super) struct Material {
-    /// What connections are made from.
+    /// The configuration from which connections are made.
     pub(super) config: kube::Config,
-    /// What each request says in `Authorization`.
+    /// The `Authorization` header of each request.
     pub(super) authorization: Option<HeaderValue>,
-    /// Of the client certificate.
+    /// Facts about the client certificate.
     pub(super) certificate: Option<CertificateFacts>,
-    /// Where all that was read.
+    /// The files that all this was read from.
     pub(super) files: Files,
-    /// The command that gave them, as messages name it.
+    /// The command that supplied the credentials, as messages name it.
     pub(super) command: Option<String>,
-    /// When that command is to be asked again.
+    /// When that command has to be run again.
     pub(super) renew_at: Option<Timestamp>,
 }
 
-/// A PEM text and where it was found.
+/// A text that was read, and where it was found.
 pub(super) struct Found {
     pub(super) place: String,
     pub(super) bytes: Vec<u8>,
 }
 
-/// Puts a [`Material`] together, and checks each part as it comes.
+/// Builds a [`Material`], and checks each part as it is added.
 pub(super) struct Assembly {
     config: kube::Config,
     authorization: Option<HeaderValue>,
@@ -41,7 +41,7 @@ pub(super) struct Assembly {
 // === impl Assembly ===
 
 impl Assembly {
-    /// `place` says where the address stands.
+    /// `place` says where the address was found.
     pub(super) fn new(place: &str, server: &str) -> Result<Self, CredentialsError> {
         let uri: Uri = server.parse().map_err(|source: http::uri::InvalidUri| {
             CredentialsError::because(place, format!("{server:?} is not a URL"), source)
@@ -75,12 +75,12 @@ impl Assembly {
         self.config.accept_invalid_certs = true;
     }
 
-    /// Whether the server's certificate is looked at.
+    /// Whether the server's certificate is verified.
     pub(super) fn verifies_server(&self) -> bool {
         !self.config.accept_invalid_certs
     }
 
-    /// The certificates that the server's has to come from.
+    /// Sets the authorities that the server's certificate has to come from.
     pub(super) fn authority(&mut self, found: &Found) -> Result<(), CredentialsError> {
         let sections = pem::parse_many(&found.bytes)
             .map_err(|source| CredentialsError::because(&found.place, "this is not PEM", source))?;
@@ -94,7 +94,7 @@ impl Assembly {
             return Err(CredentialsError::contents(&found.place, problem));
         }
         self.config.root_cert = Some(certificates);
-        // Built once here, so that a certificate that cannot be used is found with its place.
+        // Built once here, so that the error for an unusable certificate names its place.
         self.config.rustls_client_config().map(drop).map_err(|source| {
             CredentialsError::because(&found.place, "the certificates cannot be used", source)
         })
@@ -157,20 +157,20 @@ impl Assembly {
 // === impl Material ===
 
 impl Material {
-    /// The command that gave them has to be asked again.
+    /// Whether the command that supplied the credentials has to be run again.
     pub(super) fn has_expired(&self, now: Timestamp) -> bool {
         self.renew_at.is_some_and(|at| at <= now)
     }
 
-    /// Where they come from, for messages.
+    /// Where the credentials come from, for messages.
     pub(super) fn origin(&self) -> String {
         self.command.clone().unwrap_or_else(|| self.files.names())
     }
 }
 
-/// `place`'s base64, decoded.
+/// Decodes the base64 text that was found at `place`.
 pub(super) fn unbase64(place: &str, text: &str) -> Result<Vec<u8>, CredentialsError> {
-    // Line breaks are common in what was folded by an editor.
+    // Editors often fold such values into lines.
     let text: String = text.split_ascii_whitespace().collect();
     match serde_json::from_value::<ByteString>(text.into()) {
         Ok(bytes) => Ok(bytes.0),
@@ -181,7 +181,7 @@ pub(super) fn unbase64(place: &str, text: &str) -> Result<Vec<u8>, CredentialsEr
     }
 }
 
-/// `bytes` as kube wants them.
+/// Encodes `bytes` as kube expects them.
 pub(super) fn base64(bytes: Vec<u8>) -> String {
     match serde_json::to_value(ByteString(bytes)) {
         Ok(serde_json::Value::String(text)) => text,

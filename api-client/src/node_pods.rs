@@ -12,7 +12,7 @@ use winddown_shared::PodLabel;
 
 use crate::refusal::Refusal;
 
-/// A stream of what happens to the pods of this node.
+/// A stream of changes to the pods of this node.
 pub type PodStream = BoxStream<'static, watcher::Result<Event<api::Pod>>>;
 
 /// The API server's pods, as far as this controller needs them.
@@ -20,11 +20,11 @@ pub trait PodApi: Send + Sync + 'static {
     /// Lists the pods of this node and then watches them.
     fn watch(&self) -> PodStream;
 
-    /// The object that has this pod's name now, if there is one.
+    /// Reads the object that has this pod's name now, if there is one.
     fn get(&self, pod: &PodLabel)
     -> impl Future<Output = Result<Option<api::Pod>, Refused>> + Send;
 
-    /// Deletes the object of this UID with this grace, in whole seconds; with none it is removed now.
+    /// Deletes the object with this UID and grace period, in whole seconds; zero removes it immediately.
     fn delete(
         &self,
         pod: &PodLabel,
@@ -32,20 +32,20 @@ pub trait PodApi: Send + Sync + 'static {
     ) -> impl Future<Output = Result<(), Refused>> + Send;
 }
 
-/// The API server did not do what it was asked.
+/// A request that the API server did not carry out.
 #[derive(Debug, thiserror::Error)]
 #[error("the API server could not {what}")]
 pub struct Refused {
-    /// What was asked.
+    /// What was requested.
     pub what: &'static str,
-    /// What that means.
+    /// What the error means for the caller.
     pub refusal: Refusal,
-    /// What it said.
+    /// The client's error; `None` if there was no answer in time.
     #[source]
     pub source: Option<kube::Error>,
 }
 
-/// The pods of one node, over a client.
+/// The pods of one node, accessed through a client.
 #[derive(Clone)]
 pub struct KubePods {
     client: kube::Client,
@@ -76,8 +76,8 @@ impl PodApi for KubePods {
             Ok(found) => return Ok(found),
             Err(error) => error,
         };
-        // A node that comes with a node's own name may read only pods that are bound to it, so one that
-        // does not exist is forbidden to it. It may list what is bound to it.
+        // With a node's own credentials only pods that are bound to it can be read, so reading a
+        // pod that does not exist is forbidden. Listing what is bound to the node is allowed.
         if Refusal::of(&error) != Refusal::NotAllowed {
             return Err(Refused::of("read the pod", error));
         }
@@ -102,12 +102,12 @@ impl PodApi for KubePods {
 // === impl Refused ===
 
 impl Refused {
-    /// The API server could not do `what`, which `error` says.
+    /// The error that `what` was not possible because of `error`.
     pub fn of(what: &'static str, error: kube::Error) -> Self {
         Self { what, refusal: Refusal::of(&error), source: Some(error) }
     }
 
-    /// There was no answer in time.
+    /// The error that there was no answer in time.
     pub fn silent(what: &'static str) -> Self {
         Self { what, refusal: Refusal::NoAnswer, source: None }
     }

@@ -1,11 +1,11 @@
-//! One log line per outage, not one per try.
+//! Logs one line per outage, not one per attempt.
 
 use std::error::Error;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::refusal;
 
-/// Whether something fails at the moment; says so when it begins and when it is over.
+/// Whether an activity fails at the moment. Logs when an outage begins and when it is over.
 #[derive(Debug)]
 pub struct Outage {
     what: &'static str,
@@ -18,7 +18,7 @@ impl Outage {
         Self { what, fails: AtomicBool::new(false) }
     }
 
-    /// It failed.
+    /// Records a failure.
     pub fn failed(&self, error: &(dyn Error + 'static)) {
         let chain = refusal::chain(error);
         if self.fails.swap(true, Ordering::Relaxed) {
@@ -28,7 +28,7 @@ impl Outage {
         }
     }
 
-    /// It worked.
+    /// Records a success.
     pub fn worked(&self) {
         if self.fails.swap(false, Ordering::Relaxed) {
             tracing::info!("{} works again", self.what);

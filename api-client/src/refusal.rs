@@ -1,4 +1,4 @@
-//! What an error of the API server means for the caller.
+//! What an error of the API server means for its caller.
 
 use std::error::Error;
 use std::time::Duration;
@@ -9,34 +9,34 @@ use winddown_shared::error_chain;
 #[cfg(test)]
 mod tests;
 
-/// Why the API server did not do what it was asked, as far as that decides what to do next.
+/// Why the API server did not carry out a request, as far as the next step depends on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// 404: there is no such object.
     NotFound,
-    /// 409: an object of this name is there already.
+    /// 409: an object with this name already exists.
     AlreadyExists,
-    /// 409: the object is not the one whose UID was named; that one is gone.
+    /// 409: the object does not have the UID that the request named; that object is gone.
     OtherUid,
-    /// 409: another client wrote in between.
+    /// 409: another client changed the object in the meantime.
     Conflict,
-    /// 410: what was asked for is too long ago.
+    /// 410: the requested version is too old.
     Expired,
     /// 401 or 403.
     NotAllowed,
-    /// 400 or 422: the request itself is wrong; the same again will not help.
+    /// 400, 422 and the like: the request itself is wrong; repeating it will not help.
     Invalid,
-    /// 429 or 5xx: not now.
+    /// 429 or 5xx: the server cannot handle the request now.
     Busy {
-        /// When the server wants to be asked again.
+        /// How long the server asks clients to wait.
         after: Option<Duration>,
     },
-    /// There was no answer, or none that could be read. The request may have been carried out.
+    /// There was no answer, or none that could be parsed. The request may have been carried out.
     NoAnswer,
 }
 
-/// The error on one line, for logs and states: what the server said, or what stood in the way of
-/// asking it. The client's own texts repeat their causes; here each is said once.
+/// Returns the error on one line, for logs and states: what the server said, or why it could not be
+/// asked. The client's own texts repeat their causes; here each occurs once.
 pub fn text(error: &kube::Error) -> String {
     match error {
         kube::Error::Api(status) if status.message.is_empty() => {
@@ -48,7 +48,7 @@ pub fn text(error: &kube::Error) -> String {
     }
 }
 
-/// The same of a watch.
+/// Returns the same for an error of a watch.
 pub fn watch_text(error: &watcher::Error) -> String {
     match error {
         watcher::Error::InitialListFailed(error)
@@ -59,7 +59,7 @@ pub fn watch_text(error: &watcher::Error) -> String {
     }
 }
 
-/// What an error of a watch means; none where the API server refused nothing.
+/// What an error of a watch means; `None` if the API server refused nothing.
 pub fn of_watch(error: &watcher::Error) -> Option<Refusal> {
     match error {
         watcher::Error::InitialListFailed(error)
@@ -69,8 +69,8 @@ pub fn of_watch(error: &watcher::Error) -> Option<Refusal> {
     }
 }
 
-/// The error and its causes on one line, as [`error_chain`] says them, with the client's errors in the
-/// words of [`text`]: their own are what a programmer wants to see of them.
+/// Returns the error and its causes on one line, like [`error_chain`], but with the texts of
+/// [`text`] for the client's errors, whose own are written for programmers.
 pub fn chain(error: &(dyn Error + 'static)) -> String {
     let mut said = String::new();
     let mut next = Some(error);
@@ -89,7 +89,7 @@ pub fn chain(error: &(dyn Error + 'static)) -> String {
 }
 
 impl Refusal {
-    /// What `error` means.
+    /// Classifies an error.
     pub fn of(error: &kube::Error) -> Self {
         let kube::Error::Api(status) = error else {
             return Self::NoAnswer;
@@ -108,12 +108,12 @@ impl Refusal {
         }
     }
 
-    /// The object that was meant is no longer there.
+    /// Whether the object that the request named no longer exists.
     pub fn is_gone(self) -> bool {
         matches!(self, Self::NotFound | Self::OtherUid)
     }
 
-    /// How long the server wants to be left alone.
+    /// How long the server asks clients to wait.
     pub fn retry_after(self) -> Option<Duration> {
         match self {
             Self::Busy { after } => after,
@@ -124,7 +124,7 @@ impl Refusal {
 
 fn names_uid(status: &kube::core::Status) -> bool {
     let causes = status.details.iter().flat_map(|details| &details.causes);
-    // The storage layer and the deletion say it in different words.
+    // The storage layer and the deletion use different words.
     let words = ["UID in precondition", "UID in the precondition"];
     words.iter().any(|words| status.message.contains(words))
         || causes.into_iter().any(|cause| cause.field == "metadata.uid")

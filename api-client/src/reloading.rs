@@ -1,4 +1,4 @@
-//! One shared client, with the credentials that are valid now.
+//! One shared client that uses the currently valid credentials.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -21,12 +21,12 @@ use super::material::Material;
 use super::source::Source;
 use super::transport::{Manner, Transport};
 
-/// A caller that gives up after so long has met a server that is silent.
+/// How long a caller must have waited before it gave up for the server to count as silent.
 const SILENCE: Duration = Duration::from_secs(1);
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
-/// What [`kube::Client`] sends its requests through. Cheap to clone.
+/// The service through which [`kube::Client`] sends its requests. Cheap to clone.
 #[derive(Clone)]
 pub(super) struct Reloading(pub(super) Arc<Shared>);
 
@@ -39,17 +39,17 @@ pub(super) struct Shared {
     pub(super) health: Health,
     wall: WallClock,
     current: watch::Sender<Option<Arc<Current>>>,
-    /// Held by the reader of the files; others wait for it and find the work done.
+    /// Held while the files are read; others wait for it and find the work done.
     reading: Semaphore,
     looked: Mutex<Looked>,
-    /// The first credentials come from a command, which is asked when they are needed.
+    /// Whether the first credentials come from a command, which is run when they are needed.
     asks_command: AtomicBool,
-    /// The server's certificate is not verified, so that any host on the way may pose as the
-    /// server.
+    /// Whether the server's certificate is not verified, so that any host on the way can pose as
+    /// the server.
     trusts_anybody: AtomicBool,
 }
 
-/// How often credentials are looked for.
+/// How often credentials are checked.
 #[derive(Clone, Copy)]
 pub(super) struct Pauses {
     pub(super) look_every: Duration,
@@ -58,7 +58,7 @@ pub(super) struct Pauses {
 
 /// The credentials in use.
 pub(super) struct Current {
-    /// Tells one from the next.
+    /// Distinguishes these credentials from earlier and later ones.
     serial: u64,
     pub(super) material: Arc<Material>,
     transport: Transport,
@@ -66,20 +66,20 @@ pub(super) struct Current {
 
 struct Looked {
     at: Instant,
-    /// When a command was last asked for credentials.
+    /// When a command was last run for credentials.
     asked: Option<Instant>,
-    /// What was last said about credentials that cannot be used.
+    /// The last log message about credentials that cannot be used.
     said: Option<String>,
 }
 
-/// Why other credentials are looked for.
+/// Why newer credentials are looked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Doubt {
-    /// It is time.
+    /// The regular check is due.
     Due,
-    /// No connection came about, for which they may be the cause.
+    /// No connection could be made, which may be the fault of the credentials.
     Unreached,
-    /// The server said that it does not take them.
+    /// The server rejected the credentials.
     Refused,
 }
 
@@ -100,7 +100,7 @@ impl tower_service::Service<Request<Body>> for Reloading {
     }
 }
 
-/// A wait for an answer, which its caller may give up before it is over.
+/// A wait for an answer, which the caller may drop before it is over.
 struct AnswerWait<'a> {
     shared: &'a Shared,
     current: &'a Current,
@@ -111,7 +111,7 @@ struct AnswerWait<'a> {
 impl Drop for AnswerWait<'_> {
     fn drop(&mut self) {
         let silence = self.shared.manner.answer_timeout.min(SILENCE);
-        // The other connections of the pool may lead to the same dead peer, k8s#48638.
+        // The other connections of the pool may lead to the same dead peer (k8s#48638).
         if !self.is_over && self.since.elapsed() >= silence {
             self.shared.leave_connections(self.current);
         }
@@ -152,12 +152,12 @@ impl Shared {
         self.current.borrow().clone()
     }
 
-    /// The server's clock as far as its answers tell of it; this node's before.
+    /// The API server's time, as its answers show it; this node's before the first answer.
     pub(super) fn api_time(&self) -> WallTime {
         self.health.api_time().unwrap_or_else(|| self.wall.now())
     }
 
-    /// Reads the credentials, unless a command gives them: that is asked with the first request, so that
+    /// Reads the credentials. If a command supplies them, it is run with the first request, so that
     /// no start waits for it. Returns the context's namespace.
     pub(super) async fn begin(&self) -> Result<String, CredentialsError> {
         let draft = self.source.draft().await?;
@@ -171,14 +171,14 @@ impl Shared {
         Ok(namespace)
     }
 
-    /// Reads the credentials, and uses them from now on.
+    /// Reads the credentials and switches to them.
     pub(super) async fn read(&self) -> Result<(), CredentialsError> {
         let _reader = self.reading.acquire().await.map_err(|_| CredentialsError::Ending)?;
         self.read_alone().await.map(drop)
     }
 
-    /// Sends a request; with newer credentials once more, if they are what was wrong. A read is repeated when
-    /// its connection ends before the answer: the server may have closed one that was idle.
+    /// Sends a request, and repeats it with newer credentials if the old ones may be the problem. A GET
+    /// is repeated if its connection ends before the answer: the server may have closed an idle one.
     async fn send(&self, request: Request<Body>) -> Result<Response<Incoming>, RequestError> {
         let urgency = urgency(request.method(), request.uri().path());
         let evicts = request.uri().path().ends_with("/eviction");
@@ -239,7 +239,7 @@ impl Shared {
             Verdict::Down(why) => self.health.set(ApiState::Unreachable { why: why.into() }),
         }
         self.health.clock(text(header::DATE), || self.wall.now());
-        // An eviction that a disruption budget refuses says when to ask again; that is no overload.
+        // An eviction refused by a disruption budget has a `Retry-After`, too, but is no overload.
         let overloaded = matches!(answer.status().as_u16(), 429 | 503) && !evicts;
         let asked = text(header::RETRY_AFTER).and_then(|value| value.parse().ok());
         if let Some(seconds) = asked.filter(|_| overloaded && urgency != Urgency::Urgent) {
@@ -253,7 +253,7 @@ impl Shared {
         };
         let files = current.material.origin();
         if current.material.command.is_some() {
-            // Why there are no newer ones says more.
+            // The reason that there are no newer ones says more.
             if let Some(said) = self.looked().said.clone() {
                 return said;
             }
@@ -269,7 +269,7 @@ impl Shared {
         }
     }
 
-    /// Once a minute, and only when there is something to send, so an idle node wakes for nothing.
+    /// Checks once a minute or after expiry, and only when there is something to send: an idle node never wakes.
     async fn look_if_due(&self) {
         let Some(current) = self.now() else {
             return;
@@ -285,8 +285,8 @@ impl Shared {
         self.newer_than(&current, Doubt::Due).await;
     }
 
-    /// The credentials that came after `seen`; read now, if their files have changed, or if a command
-    /// has to be asked for others.
+    /// Returns the credentials that replaced `seen`. Reads them now if their files have changed, or
+    /// if a command has to be run again.
     async fn newer_than(&self, seen: &Current, doubt: Doubt) -> Option<Arc<Current>> {
         let _reader = self.reading.acquire().await.ok()?;
         let current = self.now()?;
@@ -308,7 +308,7 @@ impl Shared {
                 Some(current)
             }
             Err(error) => {
-                // They may be in the middle of being written.
+                // The files may be in the middle of being written.
                 self.log_once(error_chain(&error));
                 None
             }
@@ -333,7 +333,7 @@ impl Shared {
         self.trusts_anybody.store(trusts, Ordering::Relaxed);
     }
 
-    /// Whether the server's certificate is looked at.
+    /// Whether the server's certificate is verified.
     pub(super) fn verifies_server(&self) -> bool {
         !self.trusts_anybody.load(Ordering::Relaxed)
     }
@@ -369,7 +369,7 @@ impl Shared {
         });
     }
 
-    /// Asks a command for the first credentials. Concurrent callers wait for that answer.
+    /// Runs a command for the first credentials. Concurrent callers wait for the same run.
     async fn ask_first(&self) -> Option<Arc<Current>> {
         let _reader = self.reading.acquire().await.ok()?;
         if let Some(current) = self.now() {
@@ -386,7 +386,7 @@ impl Shared {
         None
     }
 
-    /// The credentials; waited for as long as for an answer, since they may be signed just now.
+    /// Returns the credentials. Waits for them as long as for an answer: they may be about to be signed.
     async fn current_or_wait(&self) -> Result<Arc<Current>, RequestError> {
         if self.asks_command.load(Ordering::Relaxed) && self.now().is_none() {
             return self.ask_first().await.ok_or_else(|| self.unsigned());
@@ -418,7 +418,7 @@ impl Shared {
         }
     }
 
-    /// A command is not asked again at once.
+    /// Whether enough time has passed since the command was last run.
     fn may_ask(&self, looked: &Looked) -> bool {
         looked.asked.is_none_or(|at| at.elapsed() >= self.pauses.command_again_after)
     }
@@ -428,7 +428,7 @@ impl Shared {
     }
 }
 
-/// A copy of the request, if its body can be had twice. Bodies are shared, not copied.
+/// Returns the request and a copy, if its body can be cloned. Bodies are shared, not copied.
 fn twice(request: Request<Body>) -> (Option<Request<Body>>, Request<Body>) {
     let (parts, body) = request.into_parts();
     let again = body.try_clone().map(|body| Request::from_parts(parts.clone(), body));

@@ -1,4 +1,4 @@
-//! Who a client is and what it may do, as the API server knows.
+//! Authenticates and authorizes clients by asking the API server.
 
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
@@ -10,13 +10,13 @@ use winddown_shared::{ReviewError, Reviews};
 
 use crate::CertificateFacts;
 
-/// Asks the API server. A node's own certificate may, a ServiceAccount has to be given the right to make
-/// `tokenreviews` and `subjectaccessreviews`.
+/// Asks the API server. A node's own certificate is allowed to; a ServiceAccount needs the right to
+/// create `tokenreviews` and `subjectaccessreviews`.
 #[derive(Clone)]
 pub struct ApiReviews(kube::Client);
 
 impl ApiReviews {
-    /// Nothing is asked yet.
+    /// Creates it without contacting the API server.
     pub fn new(client: kube::Client) -> Self {
         Self(client)
     }

@@ -7,7 +7,7 @@ use super::error::CredentialsError;
 use super::in_cluster::{self, ServiceAccount};
 use super::kubeconfig;
 
-/// Where the API server's address and the credentials for it are read.
+/// Where the API server's address and the credentials for it are read from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Source {
     Kubeconfig { path: PathBuf, context: Option<String> },
@@ -15,7 +15,7 @@ pub(super) enum Source {
 }
 
 impl Source {
-    /// Reads all files anew.
+    /// Reads all files again.
     pub(super) async fn draft(&self) -> Result<Draft, CredentialsError> {
         let source = self.clone();
         let read = tokio::task::spawn_blocking(move || match &source {

@@ -14,12 +14,12 @@ use kube::client::{Body, ConfigExt};
 use super::error::{CredentialsError, RequestError};
 use super::material::Material;
 
-/// A dead peer is noticed by the kernel after about a minute, and no timer of ours runs for it.
+/// The kernel detects a dead peer after about a minute, so this process needs no timer for it.
 const KEEPALIVE: Duration = Duration::from_secs(30);
 const KEEPALIVE_EVERY: Duration = Duration::from_secs(10);
 const KEEPALIVE_TRIES: u32 = 3;
-/// Kept for the next burst of writes, for a minute and a half: as many as a node of usual size ends pods at once. The next
-/// group's requests would otherwise wait for TLS handshakes while the API server hears of all the ends of this one.
+/// Connections kept for the next burst of writes, for 90 s: as many as a typical node stops pods at once. Without
+/// them the next group's requests wait for TLS handshakes while the API server handles the ends of this one.
 const IDLE_CONNECTIONS: usize = 100;
 
 /// How requests are sent.
@@ -30,7 +30,7 @@ pub(super) struct Manner {
     pub(super) answer_timeout: Duration,
 }
 
-/// Sends requests. Dropping it lets its idle connections go; answers that are being read go on.
+/// Sends requests. Dropping it closes its idle connections; answers that are being read continue.
 pub(super) struct Transport {
     send: Box<dyn Fn(Request<Body>) -> Answer + Send + Sync>,
 }
@@ -60,7 +60,7 @@ impl Transport {
         Ok(Self { send: Box::new(move |request| Box::pin(client.request(request))) })
     }
 
-    /// Sends a request and waits for the head of the answer. Safe to drop: the connection goes.
+    /// Sends a request and waits for the head of the answer. Dropping the future closes the connection.
     pub(super) async fn send(
         &self,
         material: &Material,
@@ -86,7 +86,7 @@ impl Transport {
     }
 }
 
-/// The server's address with the path of a request behind its own.
+/// The server's address, with the request's path appended to its own.
 fn full_address(server: &Uri, request: &Uri) -> Result<Uri, RequestError> {
     let wrong = || RequestError::Address { path: request.to_string() };
     let base = server.path().trim_end_matches('/');

@@ -1,4 +1,4 @@
-//! What can be typed behind each command.
+//! The arguments of each command.
 
 use std::ffi::OsString;
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! Waits for the agent's answer.
+//! Waiting for the agent's answer.
 
 use std::time::Duration;
 
@@ -8,21 +8,21 @@ use winddown_shared::display::seconds;
 
 use super::{CommandError, Exit, Output};
 
-/// How long threads that wait for a disk may take when a command ends.
+/// How long a finished command waits for threads that are blocked on a disk.
 pub(super) const LAST_THREADS: Duration = Duration::from_millis(500);
 
-/// A wait is reported after this long, and again each time it passes.
+/// The interval at which a wait is reported.
 const TICK: Duration = Duration::from_secs(1);
 
-/// Runs a command that talks to the agent on a runtime of one thread.
+/// Runs a command that talks to the agent on a single-threaded runtime.
 pub(super) fn block_on(
     command: impl Future<Output = Result<Exit, CommandError>>,
 ) -> Result<Exit, CommandError> {
     tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(command)
 }
 
-/// Waits for `answer`; says what for when it takes more than a second: once a second on a terminal,
-/// once and for all elsewhere.
+/// Waits for `answer`. After a second it prints what it waits for: every second on a terminal, once
+/// elsewhere.
 pub(super) async fn patiently<T>(
     out: &mut Output,
     waiting_for: &str,

@@ -1,5 +1,5 @@
-//! Commands of the days when winddown was one program: a unit of an older version, or an agent that has not
-//! been restarted since the upgrade, still types them.
+//! Commands from when winddown was a single program. Units of an older version, and agents not restarted since the
+//! upgrade, still use them.
 
 use std::convert::Infallible;
 use std::ffi::OsStr;
@@ -11,9 +11,9 @@ use winddown_control::DEFAULT_SOCKET;
 
 use super::{AgentArgs, CommandError, Exit, GlobalArgs, ShimArgs};
 
-/// Becomes `winddownd`.
+/// Replaces this process with `winddownd`.
 pub(super) fn agent(global: &GlobalArgs, args: &AgentArgs) -> Result<Exit, CommandError> {
-    // The commands' default is none of the agent's: the configuration says where it listens.
+    // Do not pass on the commands' default socket: the agent takes its socket from the configuration.
     let socket = Some(&global.socket).filter(|path| **path != Path::new(DEFAULT_SOCKET)).cloned();
     let mut arguments = Vec::new();
     for (option, value) in
@@ -26,12 +26,13 @@ pub(super) fn agent(global: &GlobalArgs, args: &AgentArgs) -> Result<Exit, Comma
     program("winddownd", &arguments).map(|never| match never {})
 }
 
-/// Becomes `winddown-shim`.
+/// Replaces this process with `winddown-shim`.
 pub(super) fn shim(args: &ShimArgs) -> Result<Exit, CommandError> {
     program("winddown-shim", &args.args).map(|never| match never {})
 }
 
-/// Becomes the program of that name beside this one; the process stays the same to a service manager.
+/// Replaces this process with the program `name` from the directory of this one. It stays the same process to a service
+/// manager.
 fn program(name: &str, arguments: &[impl AsRef<OsStr>]) -> Result<Infallible, CommandError> {
     let path = std::env::current_exe()?.with_file_name(name);
     let error = Command::new(&path).arg0(name).args(arguments).exec();

@@ -1,4 +1,4 @@
-//! JSON objects from a stream: one per line, or spread over many.
+//! Reads JSON objects from a stream: one per line, or spread over several lines.
 
 use std::io::{self, BufRead};
 use std::path::Path;
@@ -6,25 +6,25 @@ use std::path::Path;
 use super::lines::{LONGEST, LineError, Lines};
 use super::{CommandError, Exit, Output};
 
-/// What is in every case of its kind, in quotes; by it a line is known that is a case by itself.
+/// A quoted key that every case of a kind contains. It identifies a line that is a complete case.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Mark(pub(super) &'static str);
 
-/// Reads one object after the other.
+/// Reads cases one by one.
 ///
-/// A line that opens more than it closes goes on in the next ones. If one of those is a whole case by
-/// itself, the first was cut off: it is an error, and the line is the next case.
+/// A line that opens more brackets than it closes continues on the next lines. If one of those is a complete case, the
+/// first was cut off: that is an error, and the line is the next case.
 #[derive(Debug)]
 struct Cases<R> {
     lines: Lines<R>,
     mark: Mark,
     case: String,
-    /// A line that was read while the case before it went on.
+    /// The line that ended a cut-off case, and starts the next one.
     ahead: Option<String>,
 }
 
-/// Answers the cases of a file one by one: an endless input gives an endless output. A case that cannot
-/// be read is reported with file and line; the others are answered.
+/// Answers the cases of a file one by one, so that an endless input gives an endless output. A case that cannot be read
+/// is reported with its file and line; the others are answered.
 pub(super) fn answer_each(
     (file, input): (&Path, impl BufRead),
     mark: Mark,
@@ -56,7 +56,7 @@ pub(super) fn answer_each(
         .with_hint("fix the lines named above; --help says what a case is"))
 }
 
-/// `error` of a case that begins in `line`, with the file and the line that it is about.
+/// Adds the file and line to the `error` of a case that begins in `line`.
 fn placed(file: &Path, line: u64, error: &anyhow::Error) -> anyhow::Error {
     let (mut line, mut column) = (line, String::new());
     let told = error.chain().map(|cause| {
@@ -64,7 +64,7 @@ fn placed(file: &Path, line: u64, error: &anyhow::Error) -> anyhow::Error {
         let Some(json) = cause.downcast_ref::<serde_json::Error>() else { return text };
         line += u64::try_from(json.line().saturating_sub(1)).unwrap_or_default();
         column = format!(":{}", json.column());
-        // A place within the case is none within the file.
+        // Cut off the position within the case; it is not the position within the file.
         text.rsplit_once(" at line ").map_or(text.clone(), |(what, _)| what.to_owned())
     });
     let mut told: Vec<String> = told.collect();
@@ -73,13 +73,13 @@ fn placed(file: &Path, line: u64, error: &anyhow::Error) -> anyhow::Error {
     said.context(format!("{}:{line}{column}", file.display()))
 }
 
-/// Prints an answer in JSON as a document in YAML.
+/// Prints an answer in JSON as a YAML document.
 pub(super) fn document(answer: &str, out: &mut Output) -> Result<(), CommandError> {
     let value: serde_json::Value = serde_json::from_str(answer).map_err(anyhow::Error::new)?;
     out.yaml_document(&value)
 }
 
-/// The name of a case where people read it; one without a name is a plan.
+/// Returns the title of a case for users: its ID, or "plan" without one.
 pub(super) fn title(id: &serde_json::Value) -> String {
     let id = match id {
         serde_json::Value::String(id) => id.clone(),
@@ -89,18 +89,18 @@ pub(super) fn title(id: &serde_json::Value) -> String {
     winddown_shared::display::clean(&id).into()
 }
 
-/// Why a case was not even looked at.
+/// Why a case could not be extracted from the input.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 enum CaseError {
-    /// One of its lines is not taken, or all of them together are too long.
+    /// One of its lines was rejected, or the case as a whole is too long.
     #[error(transparent)]
     Line(#[from] LineError),
-    /// Brackets or quotes are open at its end.
+    /// Brackets are still open at its end.
     #[error("cut off: the object is not closed")]
     Open,
 }
 
-/// How deep inside an object some text ends.
+/// The nesting inside an object at the end of some text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Depth {
     brackets: i64,
@@ -115,7 +115,7 @@ impl<R: BufRead> Cases<R> {
         Self { lines: Lines::new(input), mark, case: String::new(), ahead: None }
     }
 
-    /// The next case and the number of its first line; none at the end.
+    /// Returns the next case and the number of its first line; `None` at the end of the input.
     fn next_case(&mut self) -> io::Result<Option<(u64, Result<&str, CaseError>)>> {
         self.case.clear();
         let mut depth = Depth::default();
@@ -145,7 +145,7 @@ impl<R: BufRead> Cases<R> {
             }
             depth.take(&line);
             self.case.push_str(&line);
-            // A string does not go on in the next line.
+            // A string cannot continue on the next line, so an open one also ends the case.
             if depth.brackets <= 0 || depth.in_string {
                 return Ok(Some((first, Ok(self.case.trim()))));
             }
@@ -153,7 +153,7 @@ impl<R: BufRead> Cases<R> {
     }
 }
 
-/// Whether a line is a case by itself and not a part of one.
+/// Whether a line is a complete case, not a part of one.
 fn is_case(line: &str, mark: Mark) -> bool {
     let line = line.trim();
     if !line.starts_with('{') || !line.contains(mark.0) {

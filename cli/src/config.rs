@@ -41,8 +41,8 @@ pub(super) fn run(
     Ok(Exit::Success)
 }
 
-/// The configuration that was named, or the one at its usual place, or the defaults where there is none.
-/// With what was noticed in it.
+/// Loads the configuration that was named, or else the one at the default path, or the defaults if that does not exist.
+/// Also returns its warnings.
 pub(super) fn configured(global: &GlobalArgs) -> Result<(Config, Vec<Warning>), CommandError> {
     if let Some(file) = &global.config {
         return Ok(Config::load(file)?);
@@ -53,8 +53,8 @@ pub(super) fn configured(global: &GlobalArgs) -> Result<(Config, Vec<Warning>), 
     }
 }
 
-/// What tells where reports are. Where the file is not valid, they are looked for at their usual place, and that is said:
-/// reports are read when something went wrong.
+/// Loads the configuration to find the reports. If the file is invalid, this warns and uses the default directory,
+/// because reports are read when something went wrong.
 pub(super) fn of_reports(global: &GlobalArgs, out: &mut Output) -> Result<Config, CommandError> {
     let file = global.config.as_deref().unwrap_or(Path::new(DEFAULT_FILE));
     match Config::load(file) {
@@ -77,7 +77,7 @@ fn load(file: Option<&Path>) -> Result<ConfigView, CommandError> {
     let shown = path.display().to_string();
     let (config, mut warnings) = match Config::load(path) {
         Ok((config, warnings)) => (config, warnings.iter().map(ToString::to_string).collect()),
-        // The agent starts without it, too.
+        // The agent also starts without a file.
         Err(error) if file.is_none() && error.is_missing() => {
             (Config::default(), vec![format!("{shown} is not there: the defaults are in force")])
         }

@@ -8,10 +8,10 @@ use super::status::view;
 use super::{CommandError, DoctorArgs, Exit, GlobalArgs, Output, OutputFormat, TextFormat};
 use winddown_doctor::{Diagnosis, Place, Severity};
 
-/// How long each look of the doctor may take.
+/// The timeout of each check.
 const LOOK: Duration = Duration::from_secs(3);
 
-/// Looks at the node, or at an image of one, and judges what is seen. What hangs is a finding.
+/// Checks the node, or an image of one, and prints the diagnosis. A check that hangs is a finding.
 pub(super) fn run(
     global: &GlobalArgs,
     args: &DoctorArgs,
@@ -31,14 +31,14 @@ pub(super) fn run(
         patience: LOOK,
         wall: winddown_machine::host::wall_clock(),
     };
-    // One look each needs no second thread; what hangs has threads of its own.
+    // The checks need no second thread; those that may hang run on threads of their own.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let facts = runtime.block_on(winddown_doctor::collect(&place));
     runtime.shutdown_timeout(LAST_THREADS);
     print(&Diagnosis::new(facts.node.clone(), winddown_doctor::findings(&facts)), args.output, out)
 }
 
-/// Shows what was found; the worst of it decides the exit code.
+/// Prints the findings; the worst one decides the exit code.
 pub(super) fn print(
     diagnosis: &Diagnosis,
     form: TextFormat,

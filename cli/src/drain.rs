@@ -69,7 +69,7 @@ pub(super) async fn run(
     }
 }
 
-/// `winddown undrain`.
+/// Runs `winddown undrain`.
 pub(super) async fn withdraw(
     global: &GlobalArgs,
     form: TextFormat,
@@ -97,7 +97,7 @@ fn said_of(answer: &WithdrawAnswer) -> String {
     }
 }
 
-/// A deadline in fractions of a second is rounded to the earlier second: too early is safe.
+/// Builds the notice. Fractions of a second are rounded down: an earlier deadline is safe.
 fn notice(when: When, args: &DrainArgs) -> NoticeBody {
     let text = args.reason.clone().unwrap_or_default();
     match when {

@@ -1,5 +1,5 @@
-//! A rehearsal: the real agent, real pods and a real run, with a stand-in where logind would be.
-//! The machine stays up, and nothing outside a temporary directory is touched.
+//! `winddown drill`: a rehearsal with the real agent, real pods and a real run, but a stand-in for logind. The machine
+//! stays up, and nothing outside a temporary directory is touched.
 
 mod progress;
 
@@ -33,13 +33,13 @@ use winddown_control::api::{PodState, RejectedPod, Status};
 use winddown_node::{Configured, Identity, Node, ShutdownHandle, policy_of};
 use winddown_static_pods::{DesiredManifests, ManifestDirectory};
 
-/// How long pods may take to start before the rehearsal goes on without the late ones.
+/// How long pods may take to start before the rehearsal continues without the late ones.
 const START: Duration = Duration::from_secs(30);
 
-/// What stays of the machine's name in the rehearsal's pods.
+/// The node name of the rehearsal, in place of the machine's.
 const NODE_NAME: &str = "drill";
 
-/// The pods that are rehearsed with when no directory is named.
+/// The pods of a rehearsal without a directory.
 const BUILT_IN: &[(&str, &str)] = &[
     ("broker.yaml", include_str!("../../examples/node/broker.yaml")),
     ("cache.yaml", include_str!("../../examples/node/cache.yaml")),
@@ -55,11 +55,11 @@ const BUILT_IN: &[(&str, &str)] = &[
     ("web-2.yaml", include_str!("../../examples/node/web-2.yaml")),
 ];
 
-/// The configuration of a rehearsal that names none: the built-in pods come with one that has a group
-/// for each of their priorities, pods of one's own are rehearsed with the defaults.
+/// Returns the configuration of a rehearsal without `--config`: for the built-in pods, one with a group for each of
+/// their priorities; for the user's own pods, the defaults.
 ///
 /// # Errors
-/// Never in a build that passed its tests.
+/// None in a build that passed its tests.
 fn default_config(pods: Option<&Path>) -> Result<Config, ConfigError> {
     if pods.is_some() {
         return Ok(Config::default());
@@ -68,31 +68,31 @@ fn default_config(pods: Option<&Path>) -> Result<Config, ConfigError> {
     Config::parse(Path::new("examples/node-config.yaml"), text).map(|(config, _)| config)
 }
 
-/// What to rehearse.
+/// The options of a rehearsal.
 #[derive(Clone, Debug)]
 struct DrillOptions {
-    /// The pods, a directory or one manifest; none takes the built-in ones.
+    /// The pods: a directory or one manifest; `None` for the built-in ones.
     pods: Option<PathBuf>,
     /// The configuration whose shutdown periods apply.
     config: Config,
-    /// How long the stand-in waits; none takes what the plan wants.
+    /// How long the stand-in waits; `None` for as long as the plan wants.
     delay: Option<Duration>,
-    /// Keep the pods' logs and state.
+    /// Whether to keep the pods' logs and state.
     keep: bool,
-    /// In any other form than text the report is all that is printed.
+    /// The output format; in any other than text, only the report is printed.
     form: TextFormat,
 }
 
-/// Why a rehearsal could not be held.
+/// Why a rehearsal failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub(super) enum DrillError {
     /// The temporary directory cannot be used.
     #[error("cannot prepare {}", .path.display())]
     Prepare {
-        /// What could not be made or written.
+        /// The path that could not be created or written.
         path: PathBuf,
-        /// What the system answered.
+        /// The system's error.
         #[source]
         source: io::Error,
     },
@@ -101,28 +101,28 @@ pub(super) enum DrillError {
     Pods {
         /// The directory or manifest.
         path: PathBuf,
-        /// What the system answered.
+        /// The system's error.
         #[source]
         source: io::Error,
     },
-    /// The program that holds containers cannot be used.
+    /// The shim program cannot be used.
     #[error("the program that holds containers cannot be used")]
     Shim(#[source] io::Error),
-    /// The process runtime cannot be used.
+    /// The process runtime cannot start.
     #[error("the process runtime cannot start")]
     Runtime(#[source] OpenError),
-    /// Plug-ins cannot be told apart.
+    /// The names or metrics of plug-ins conflict.
     #[error(transparent)]
     Plugins(#[from] PluginError),
-    /// There is nothing to rehearse with.
+    /// There is no pod to rehearse with.
     #[error("{}: no pod can be run from here{}", .pods.display(), list(.problems))]
     NoPods {
         /// The directory or manifest.
         pods: PathBuf,
-        /// What is wrong with it, and why the agent refuses its pods.
+        /// The errors in the manifests, and why the agent refuses the pods.
         problems: Vec<String>,
     },
-    /// The shutdown is switched off by the configuration.
+    /// The configuration switches graceful shutdown off.
     #[error("the configuration switches graceful shutdown off (shutdownGracePeriod: 0s)")]
     Disabled,
     /// The run left no report.
@@ -131,13 +131,13 @@ pub(super) enum DrillError {
     /// The output cannot be written.
     #[error("the output cannot be written")]
     Output(CommandError),
-    /// Ctrl-C.
+    /// The user pressed Ctrl-C.
     #[error("interrupted; the rehearsal's pods were ended")]
     Interrupted,
 }
 
 impl DrillError {
-    /// What to do next.
+    /// Returns what to do next.
     fn hint(&self) -> String {
         match self {
             Self::Pods { path, source } => crate::exit::reading_hint(path, source),
@@ -174,7 +174,7 @@ pub(super) fn run(
         keep: args.keep,
         form: args.output,
     };
-    // A whole agent runs here.
+    // A whole agent runs on this runtime.
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     let result = runtime.block_on(hold(options, out));
@@ -190,10 +190,10 @@ pub(super) fn run(
     }
 }
 
-/// Holds a rehearsal and says how it went.
+/// Runs a rehearsal and returns its outcome.
 ///
 /// # Errors
-/// It could not be held. Pods that had been started are ended.
+/// The rehearsal failed. Pods that were started have been stopped.
 async fn hold(options: DrillOptions, out: &mut Output) -> Result<Outcome, DrillError> {
     let scratch = tempfile::Builder::new()
         .prefix("winddown-drill-")
@@ -311,7 +311,7 @@ impl Drill {
         Ok(report.outcome)
     }
 
-    /// Waits until every pod runs, or has come to its end, or is late.
+    /// Waits until every pod is ready, has finished or was refused, for at most [`START`].
     async fn until_started(&self, say: bool, out: &mut Output) -> Result<(), DrillError> {
         let mut manifests = self.manifests.clone();
         let read = timeout(START, manifests.wait_for(|m| m.generation > 0)).await;
@@ -348,7 +348,8 @@ impl Drill {
         let _ = timeout(START, state.wait_for(|s| s.lock == LockState::Held)).await;
     }
 
-    /// The stand-in may stop waiting before the run is over, which is what the report is about then.
+    /// Reads the report once the run is over. The stand-in may have stopped waiting earlier, which the report then
+    /// shows.
     async fn report(&self) -> Result<ShutdownReport, DrillError> {
         use ProgressPhase::{Cancelled, Released};
         let mut progress = self.shutdown.progress();
@@ -359,7 +360,7 @@ impl Drill {
         read.ok().and_then(Result::ok).flatten().ok_or(DrillError::NoReport)
     }
 
-    /// Leaves nothing running, whatever the rehearsal came to.
+    /// Stops everything, whatever the result of the rehearsal.
     async fn end_all(&self) {
         self.stop.cancel();
         let workers = self.node.workers();
@@ -379,8 +380,7 @@ impl Drill {
     }
 }
 
-/// The directory the pods are read from: the one that was named, or one with the manifest that was named or
-/// with the built-in pods.
+/// Returns the directory of the pods: the given one, or a new one with the given manifest or with the built-in pods.
 fn pods_directory(options: &DrillOptions, root: &Path) -> Result<PathBuf, DrillError> {
     let named = options.pods.as_ref().map(|named| {
         let read = |source| DrillError::Pods { path: named.clone(), source };

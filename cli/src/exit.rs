@@ -1,4 +1,4 @@
-//! How a command ends: typed exit codes, and errors with what to do next.
+//! Exit codes, and errors with a hint.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -7,7 +7,7 @@ use winddown_config::ConfigError;
 use winddown_control::api::ErrorCode;
 use winddown_control::{ApiError, ClientError};
 
-/// The exit codes as every `--help` shows them.
+/// The exit codes in every `--help`.
 pub(super) const EXIT_CODES: &str = "\
 Exit codes:
   0  done
@@ -20,15 +20,15 @@ Exit codes:
   7  doctor found warnings
   8  doctor found problems";
 
-/// How the process ends. The numbers are a stable interface.
+/// The exit code of the process. The numbers are a stable interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Exit {
-    /// Done. A reader that went away (broken pipe) counts as done, too.
+    /// The command succeeded. A closed output pipe also counts as success.
     Success = 0,
-    /// Failed for a reason that has no number of its own.
+    /// The command failed for a reason without a code of its own.
     Failure = 1,
-    /// The command line is wrong; also clap's own number for it.
+    /// The command line is wrong; this is also clap's exit code.
     Usage = 2,
     /// The configuration or a manifest is invalid.
     ConfigInvalid = 3,
@@ -36,7 +36,7 @@ pub enum Exit {
     AgentUnreachable = 4,
     /// Pods were left running or needed SIGKILL.
     PodsLeft = 5,
-    /// No permission, or not possible now.
+    /// The request was refused: no permission, or not possible now.
     Refused = 6,
     /// `doctor` found warnings, and nothing worse.
     Warnings = 7,
@@ -47,11 +47,11 @@ pub enum Exit {
 /// Why a command failed.
 #[derive(Debug)]
 pub struct CommandError {
-    /// How the process ends.
+    /// The exit code.
     pub exit: Exit,
-    /// What is wrong, with its sources.
+    /// The error, with its sources.
     pub error: anyhow::Error,
-    /// What to do next, for people; may be empty.
+    /// What to do next, as text for users; may be empty.
     pub hint: String,
 }
 
@@ -66,36 +66,36 @@ impl From<Exit> for ExitCode {
 // === impl CommandError ===
 
 impl CommandError {
-    /// An error that ends the process with `exit`.
+    /// Creates an error with this exit code.
     pub fn new(exit: Exit, error: impl Into<anyhow::Error>) -> Self {
         Self { exit, error: error.into(), hint: String::new() }
     }
 
-    /// An error made of a text.
+    /// Creates an error from a message.
     pub fn message(exit: Exit, message: impl std::fmt::Display) -> Self {
         Self::new(exit, anyhow::Error::msg(message.to_string()))
     }
 
-    /// Failed for a reason that has no number of its own.
+    /// Creates an error with [`Exit::Failure`].
     pub(super) fn failure(error: impl Into<anyhow::Error>) -> Self {
         Self::new(Exit::Failure, error)
     }
 
-    /// `file` cannot be read, for what `error` says.
+    /// Creates the error for a `file` that cannot be read.
     pub(super) fn unreadable(file: &Path, error: std::io::Error) -> Self {
         let what = format!("{}: cannot be read", file.display());
         let hint = reading_hint(file, &error);
         Self::new(Exit::Failure, anyhow::Error::new(error).context(what)).with_hint(hint)
     }
 
-    /// The same error with what to do next.
+    /// Adds a hint to the error.
     #[must_use]
     pub fn with_hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = hint.into();
         self
     }
 
-    /// Whether the reader of our output went away, which is no failure: `winddown status | head`.
+    /// Whether the reader of our output has closed it, as in `winddown status | head`, which is no failure.
     pub fn is_broken_pipe(&self) -> bool {
         self.error.chain().any(|cause| {
             cause
@@ -105,7 +105,7 @@ impl CommandError {
     }
 }
 
-/// What to do about a file that cannot be read.
+/// Returns the hint for a file that cannot be read.
 pub(super) fn reading_hint(file: &Path, error: &std::io::Error) -> String {
     use std::io::ErrorKind::{IsADirectory, NotFound, PermissionDenied};
     let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());

@@ -6,7 +6,8 @@ use winddown_install::{Companion, InstallOptions, Runtime, UninstallOptions};
 
 use super::{CommandError, Exit, InstallArgs, Output, RuntimeChoice, UninstallArgs};
 
-/// Puts units, drop-ins, configuration and directories in place. What was put stays if something cannot be.
+/// Installs the programs, units, drop-ins, configuration and directories. On a failure, what was already installed
+/// stays.
 pub(super) fn install(args: &InstallArgs, out: &mut Output) -> Result<Exit, CommandError> {
     if args.start && !winddown_install::same_directory(&args.root, Path::new("/")) {
         let what = format!("--start: nothing can be started in {}", args.root.display());
@@ -49,7 +50,7 @@ pub(super) fn install(args: &InstallArgs, out: &mut Output) -> Result<Exit, Comm
     Ok(Exit::Success)
 }
 
-/// Takes away what install put in place.
+/// Removes what `install` created.
 pub(super) fn uninstall(args: &UninstallArgs, out: &mut Output) -> Result<Exit, CommandError> {
     check_root(&args.root)?;
     let options = UninstallOptions {
@@ -63,13 +64,13 @@ pub(super) fn uninstall(args: &UninstallArgs, out: &mut Output) -> Result<Exit, 
     Ok(Exit::Success)
 }
 
-/// A mistyped directory would otherwise count as an empty one.
+/// Checks that the root exists, because a mistyped directory would otherwise count as an empty one.
 fn check_root(root: &Path) -> Result<(), CommandError> {
     std::fs::metadata(root).map(drop).map_err(|error| CommandError::unreadable(root, error))
 }
 
-/// Where the running program lies, whose programs get installed. The kernel knows best; in a chroot without
-/// `/proc`, as installers have, the name it was started by has to do.
+/// Returns the directory of the running program, from which the programs are installed. Without `/proc`, as in an
+/// installer's chroot, it is derived from the name by which the program was started.
 fn own_directory() -> Result<PathBuf, CommandError> {
     let started_as = || {
         let name = std::env::args_os().next()?;

@@ -1,4 +1,4 @@
-//! The command line: what can be typed, and the commands that do it.
+//! The command line of winddown, and the implementation of its commands.
 
 mod args;
 mod ask;
@@ -176,7 +176,7 @@ pub enum Command {
     Shim(ShimArgs),
 }
 
-/// Reads what was typed. Ends the process after `--help`, `--version` and a wrong command line, which it explains.
+/// Parses the command line. Exits the process after `--help`, `--version` or an explained error.
 #[must_use]
 pub fn parse() -> Cli {
     let typed = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned());
@@ -184,17 +184,17 @@ pub fn parse() -> Cli {
         .unwrap_or_else(|error| mistyped::explain(error, &typed.collect::<Vec<_>>()).exit())
 }
 
-/// Runs what was typed and says how the process is to end.
+/// Runs the command and returns the exit code.
 ///
-/// Each command has a runtime of its own, if it needs one. An error has been printed when this returns.
+/// Each command creates its own runtime if it needs one. When this returns, an error has been printed.
 pub fn run(cli: &Cli) -> Exit {
     let mut out = Output::stdio(cli.global.color);
     let result = dispatch(cli, &mut out);
     out.finish(result)
 }
 
-/// The command line as it is shown to people (man pages, completions): hidden commands are not in
-/// it, which some of clap's generators would offer otherwise.
+/// Returns the command line for man pages and completions. Hidden commands are left out, because some of clap's
+/// generators would show them.
 pub fn definition() -> clap::Command {
     let all = Cli::command();
     let mut shown = clap::Command::new("winddown")

@@ -1,22 +1,22 @@
-//! Lines of an input that need not end and need not be text.
+//! Reads lines of an input that may be endless and may not be text.
 
 use std::io::{self, BufRead, Read};
 
-/// Bytes one line, and one case, may have: room for some ten thousand pods.
+/// The maximum bytes of one line, and of one case: room for about ten thousand pods.
 pub(super) const LONGEST: usize = 64 * 1024 * 1024;
 
-/// Why a line is not taken. The next one is read all the same.
+/// Why a line was rejected. The next one can still be read.
 #[derive(Clone, Copy, Debug, thiserror::Error, PartialEq, Eq)]
 pub(super) enum LineError {
-    /// It does not end.
+    /// The line is too long.
     #[error("longer than {LONGEST} bytes")]
     Long,
-    /// It is not UTF-8.
+    /// The line is not UTF-8.
     #[error("not UTF-8")]
     NotText,
 }
 
-/// Reads one line after the other.
+/// Reads an input line by line.
 #[derive(Debug)]
 pub(super) struct Lines<R> {
     input: R,
@@ -28,12 +28,12 @@ impl<R: BufRead> Lines<R> {
         Self { input, number: 0 }
     }
 
-    /// Of the line that was read last, from 1.
+    /// Returns the number of the line read last, counted from 1.
     pub(super) fn number(&self) -> u64 {
         self.number
     }
 
-    /// The next line, with its end; none at the end of the input.
+    /// Reads the next line, including its line break; `None` at the end of the input.
     ///
     /// # Errors
     /// The input cannot be read.

@@ -1,5 +1,4 @@
-//! `winddown man`: the manual, from the same source as `--help` and as the reading of the
-//! configuration.
+//! `winddown man`: the manual pages, generated from the definitions behind `--help` and the configuration.
 
 mod commands;
 mod configuration;
@@ -13,18 +12,18 @@ use std::process::{Command, Stdio};
 
 use super::{CommandError, Exit, ManArgs, Output};
 
-/// One page.
+/// One manual page.
 pub struct Page {
-    /// Its name, without the section: `winddown-status`.
+    /// Its name without the section, e.g. `winddown-status`.
     pub name: String,
     /// The section: 1, 5 or 8.
     pub section: u8,
-    /// The page in man(7)'s language, ASCII only.
+    /// The page as man(7) markup, ASCII only.
     pub text: String,
 }
 
-/// Every page: winddown(1), one for each command, winddown.yaml(5), winddown.service(8), and one for each
-/// of the other programs.
+/// Generates every page: winddown(1), one for each command, winddown.yaml(5), winddown.service(8), and one for each of
+/// the other programs.
 pub fn pages() -> Vec<Page> {
     let mut pages = commands::pages();
     pages.push(configuration::page());
@@ -53,12 +52,12 @@ pub(super) fn run(args: &ManArgs, out: &mut Output) -> Result<Exit, CommandError
     Ok(Exit::Success)
 }
 
-/// Lets man(1) show a page, where there is one: what it is written in is not for people.
+/// Shows a page with man(1), because the markup is not readable. Returns false if there is no man(1).
 fn shown_by_man(text: &str) -> bool {
     let man = Command::new("man").args(["-l", "-"]).stdin(Stdio::piped()).spawn();
     let Ok(mut man) = man else { return false };
     if let Some(mut input) = man.stdin.take() {
-        // A reader who leaves before the end has seen enough.
+        // Ignore a reader that quits before the end.
         let _ = input.write_all(text.as_bytes());
     }
     man.wait().is_ok_and(|ended| ended.success())
@@ -77,7 +76,7 @@ fn write(dir: &Path, page: &Page) -> Result<(), CommandError> {
 }
 
 impl Page {
-    /// `winddown-status.1`.
+    /// Returns the file name, e.g. `winddown-status.1`.
     pub fn file_name(&self) -> String {
         format!("{}.{}", self.name, self.section)
     }

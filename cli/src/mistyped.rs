@@ -1,11 +1,11 @@
-//! What to type in place of a command or an option of kubectl, systemctl or docker.
+//! Tips for commands and options of kubectl, systemctl and docker that winddown does not have.
 
 use clap::CommandFactory;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 use super::Cli;
 
-/// Adds the tip that clap, which only compares spellings, cannot give. `arguments` are those behind the program's name.
+/// Adds the tip that clap, which only compares spellings, cannot give. `arguments` excludes the program's name.
 pub(super) fn explain(error: clap::Error, arguments: &[String]) -> clap::Error {
     let wrong = match error.kind() {
         ErrorKind::InvalidSubcommand => ContextKind::InvalidSubcommand,
@@ -21,7 +21,7 @@ pub(super) fn explain(error: clap::Error, arguments: &[String]) -> clap::Error {
     }
 }
 
-/// What does here what `word` does elsewhere: an unknown command, or an unknown argument of the command `below`.
+/// Returns a tip for `word`, an unknown command or an unknown argument of the command `below`.
 fn instead(below: &str, word: &str) -> Option<&'static str> {
     Some(match (below, word) {
         ("", "get" | "list" | "ls" | "ps" | "pods" | "top") => {

@@ -1,4 +1,4 @@
-//! Where commands print to.
+//! The output streams of commands.
 
 use std::io::{IsTerminal, Write};
 
@@ -20,27 +20,27 @@ pub enum ColorChoice {
     Never,
 }
 
-/// Standard output and standard error, with what they can do.
+/// Standard output and standard error, with their capabilities.
 ///
-/// Results go to standard output, progress and errors to standard error, so that a pipe gets
-/// results only.
+/// Results go to standard output, progress and errors to standard error, so that a pipe gets only
+/// results.
 pub struct Output {
     out: Box<dyn Write>,
     err: Box<dyn Write>,
-    /// Standard output is a terminal.
+    /// Whether standard output is a terminal.
     pub terminal: bool,
-    /// Standard error is a terminal: progress may be drawn over.
+    /// Whether standard error is a terminal, so that progress lines may be overwritten.
     pub progress_terminal: bool,
-    /// Results are coloured.
+    /// Whether results are coloured.
     pub color: bool,
-    /// Errors are coloured.
+    /// Whether errors are coloured.
     pub error_color: bool,
-    /// A progress line stands on the terminal and is to be drawn over.
+    /// Whether a progress line is on the terminal that must be overwritten.
     drawn: bool,
 }
 
 impl Output {
-    /// The process's own streams.
+    /// Returns the streams of the process.
     pub fn stdio(choice: ColorChoice) -> Self {
         let auto = |choice_of: anstream::ColorChoice| choice_of != anstream::ColorChoice::Never;
         let (color, error_color) = match choice {
@@ -62,7 +62,7 @@ impl Output {
         }
     }
 
-    /// Streams that are not a terminal, without colour.
+    /// Creates an output on streams that are no terminal, without colour.
     pub fn plain(out: impl Write + 'static, err: impl Write + 'static) -> Self {
         Self {
             out: Box::new(out),
@@ -75,8 +75,8 @@ impl Output {
         }
     }
 
-    /// The terminal's columns and rows; none when standard output is no terminal, where nothing is
-    /// cut.
+    /// Returns the terminal's columns and rows; `None` when standard output is no terminal, so that
+    /// nothing is truncated.
     pub fn size(&self) -> Option<(usize, usize)> {
         if !self.terminal {
             return None;
@@ -152,12 +152,12 @@ impl Output {
         self.yaml(value)
     }
 
-    /// Tells how far things are, on standard error. Failing to is no failure.
+    /// Prints a line of progress to standard error, ignoring errors.
     pub fn progress(&mut self, line: &str) {
         let _ = writeln!(self.err, "{line}");
     }
 
-    /// Draws a line over the last one, on a terminal; an empty line takes it away.
+    /// Replaces the last progress line, on a terminal; an empty line removes it.
     pub fn progress_over(&mut self, line: &str) {
         if self.progress_terminal && (self.drawn || !line.is_empty()) {
             self.drawn = !line.is_empty();
@@ -166,7 +166,7 @@ impl Output {
         }
     }
 
-    /// Prints the error, if there is one, and says how the process ends.
+    /// Prints the error, if any, and returns the exit code.
     pub fn finish(&mut self, result: Result<Exit, CommandError>) -> Exit {
         self.progress_over("");
         match result {

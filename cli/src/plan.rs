@@ -18,7 +18,7 @@ use winddown_shared::Pod;
 use winddown_shared::display::duration;
 use winddown_shutdown::{Policy, plan, plan_within, start_plan};
 
-/// A plan without groups is no proof that there is nothing to end.
+/// The warning for a disabled shutdown: a plan without groups does not mean that there is no pod to stop.
 const OFF: &str = "graceful shutdown is off: a shutdown would end all pods at once; set \
                    shutdownGracePeriod to protect them";
 
@@ -64,7 +64,7 @@ pub(super) fn run(
     Ok(given.exit())
 }
 
-/// `winddown plan start`.
+/// Runs `winddown plan start`.
 pub(super) fn start(
     global: &GlobalArgs,
     args: &PlanStartArgs,
@@ -90,7 +90,7 @@ pub(super) fn start(
     Ok(given.exit())
 }
 
-/// Plans the shutdown of `pods` for a node that is gone in `within` if that is given.
+/// Plans the shutdown of `pods`; with `within`, for a node that goes away after that time.
 fn planned(pods: &[Pod], policy: &Policy, within: Option<Duration>) -> ShutdownPlan {
     let planned = match within {
         Some(within) => plan_within(pods, policy, &[], within),
@@ -100,14 +100,14 @@ fn planned(pods: &[Pod], policy: &Policy, within: Option<Duration>) -> ShutdownP
     ShutdownPlan { within_seconds, ..plan_view(&planned, None) }
 }
 
-/// The cloud that the configuration takes notices from and the least time that one leaves, if no other time
-/// is asked for.
+/// Returns the cloud whose notices the configuration enables, and the shortest time that a notice leaves; `None` with
+/// `--deadline`.
 fn notice(global: &GlobalArgs, args: &PlanShutdownArgs) -> Option<(&'static str, Duration)> {
     let (config, _) = config::configured(global).ok().filter(|_| args.deadline.is_none())?;
     config.notices.cloud.map(|cloud| (cloud.as_str(), cloud.notice()))
 }
 
-/// Says what a notice of the cloud leaves undone that a shutdown does not.
+/// Adds the warnings of the `short` plan that an ordinary shutdown does not have.
 fn warn(plan: &mut ShutdownPlan, cloud: &str, time: Duration, short: &ShutdownPlan) {
     let more: Vec<String> = short
         .warnings
@@ -129,7 +129,7 @@ fn print(plan: &ShutdownPlan, form: OutputFormat, out: &mut Output) -> Result<()
     }
 }
 
-/// Prints what the agent answered about preemption or eviction; `explain` shows the pods that stay too.
+/// Prints a plan of any kind; `explain` also shows the pods that stay.
 pub(super) fn show<P: serde::Serialize>(
     plan: &P,
     form: TextFormat,
@@ -147,19 +147,19 @@ pub(super) fn show<P: serde::Serialize>(
     }
 }
 
-/// What stands behind `-f`.
+/// The input given with `-f`.
 pub(super) enum Input {
-    /// A manifest, or a directory of some.
+    /// A manifest, or a directory of manifests.
     Manifests,
     /// Cases in JSON.
     Cases(Box<dyn BufRead>),
 }
 
-/// What of a file tells manifests from cases.
+/// The bytes of a file that are checked to distinguish manifests from cases.
 const HEAD: u64 = 64 * 1024;
 
-/// Opens `file`, and tells by its beginning what it holds: cases are JSON objects, each with its pods. Standard
-/// input may not end, so that its first byte decides.
+/// Opens `file`, and determines its kind from its beginning: cases are JSON objects, each with its pods. For standard
+/// input, which may be endless, the first byte decides.
 pub(super) fn input(file: &Path) -> Result<Input, CommandError> {
     let unreadable = |error| CommandError::unreadable(file, error);
     if file == Path::new("-") {

@@ -31,7 +31,7 @@ pub(super) fn run(
     cases::answer_each((file, cases), mark, out, answer, |answer, out| print(answer, form, out))
 }
 
-/// What is short on this node, or nearest to it, and who would end for it.
+/// Asks the agent which resource is short, or nearest to its threshold, and which pods would be evicted for it.
 fn ask_agent(
     global: &GlobalArgs,
     args: &PlanEvictionArgs,

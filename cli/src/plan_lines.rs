@@ -1,4 +1,4 @@
-//! `winddown plan shutdown -f FILE|-` with one case per line.
+//! `winddown plan shutdown -f FILE|-` for cases.
 
 use std::io::BufRead;
 use std::path::Path;
@@ -9,7 +9,7 @@ use super::{CommandError, Exit, Output, OutputFormat, cases};
 use winddown_control::api::PlannedGroup;
 use winddown_shutdown::plan_json_line;
 
-/// Plans one case after the other, so that an endless input gives an endless output.
+/// Plans the cases one by one, so that an endless input gives an endless output.
 pub(super) fn run(
     file: &Path,
     input: impl BufRead,

@@ -1,4 +1,4 @@
-//! `winddown plan preemption` without cases: what the running agent says of its own node.
+//! `winddown plan preemption` without cases, answered by the running agent for its own node.
 
 use std::path::Path;
 
@@ -25,7 +25,7 @@ pub(super) fn run(
     })
 }
 
-/// The manifest as it lies there; the agent reads it again, by its own node's name.
+/// Checks the manifest and returns its bytes; the agent parses it again with its own node name.
 fn read(path: &Path) -> Result<Vec<u8>, CommandError> {
     let bytes = match path == Path::new("-") {
         true => pods::of_input(path)?,

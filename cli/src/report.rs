@@ -34,7 +34,7 @@ pub(super) fn run(
             source.report(&id, out)?
         }
         (None, None, None) if args.check => {
-            // A drain that found no pod is no proof that the run before it went well.
+            // Skip runs without pods: a drain that found none says nothing about the run before it.
             let list = source.list(out)?;
             let last = list.reports.iter().find(|entry| entry.pods > 0);
             source.report(last.map_or("latest", |entry| &entry.id), out)?
@@ -52,7 +52,7 @@ pub(super) fn run(
         ReportFormat::Text => {
             let text = report::text(&typed(&report)?, out.color);
             out.text(&text)?;
-            // A report of another node says nothing of this one.
+            // A report from a file may be of another node, so this node's trend does not apply.
             let list = match args.file {
                 Some(_) => None,
                 None => source.list(out).ok(),
@@ -63,16 +63,16 @@ pub(super) fn run(
         }
     }
     let outcome = report.get("outcome").and_then(serde_json::Value::as_str).unwrap_or_default();
-    // A word this version does not know is no proof that all went well.
+    // An outcome that this version does not know does not count as success.
     let graceful = matches!(outcome, "clean" | "cancelled");
     Ok(if args.check && !graceful { Exit::PodsLeft } else { Exit::Success })
 }
 
-/// The running agent, or the state directory when no agent answers.
+/// The source of reports: the running agent, or the state directory when no agent answers.
 struct Source<'a> {
     client: Client,
     global: &'a GlobalArgs,
-    /// Read once: what is wrong with it is said once.
+    /// Read only once, so that its warning is printed once.
     config: OnceCell<Config>,
 }
 
@@ -150,18 +150,18 @@ fn typed<T: serde::de::DeserializeOwned>(report: &serde_json::Value) -> Result<T
     })
 }
 
-/// What to do about a file that is no report.
+/// The hint for a file that is not a report.
 const WRITES_ONE: &str =
     "`winddown report -o json > FILE` writes one, on the node that it is about";
 
-/// A report larger than this is not one of ours.
+/// The maximum size of a report in bytes.
 const LARGEST: u64 = 64 << 20;
 
 fn from_file(path: &Path) -> Result<serde_json::Value, CommandError> {
     let named = |what: &str| format!("{}: {what}", path.display());
     let unreadable = |error| CommandError::unreadable(path, error);
     let mut bytes = Vec::new();
-    // Bounded by what is read, not by what the file says of itself: it may be a pipe.
+    // Limit the bytes read instead of checking the file's size: it may be a pipe.
     let file = std::fs::File::open(path).map_err(unreadable)?;
     file.take(LARGEST + 1).read_to_end(&mut bytes).map_err(unreadable)?;
     if u64::try_from(bytes.len()).unwrap_or(u64::MAX) > LARGEST {
@@ -173,7 +173,7 @@ fn from_file(path: &Path) -> Result<serde_json::Value, CommandError> {
     })
 }
 
-/// An id becomes part of a path here and there; it never has a slash or a leading dot.
+/// Validates an ID, which becomes part of paths: it must not contain a slash or begin with a dot.
 fn checked_id(id: &str) -> Result<&str, CommandError> {
     let plain =
         |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.' | b':');
@@ -184,12 +184,12 @@ fn checked_id(id: &str) -> Result<&str, CommandError> {
         .with_hint("`winddown report --list` shows them"))
 }
 
-/// The newest shutdown of the boot that is `boot` boots back, of those that left a report of one; 0 is
-/// `this` boot.
+/// Returns the ID of the newest shutdown of a boot: 0 is `this` boot, -1 the one before it, and so on. Boots without a
+/// report do not count.
 fn of_boot(list: &ReportList, this: &str, boot: i32) -> Result<String, CommandError> {
     let back = usize::try_from(boot.unsigned_abs()).unwrap_or(usize::MAX);
     let mut newest: Vec<&ReportEntry> = Vec::new();
-    // Drains and rehearsals are no shutdowns; they have their ids.
+    // Drains and rehearsals are no shutdowns; they are selected by ID.
     let shutdown = |entry: &&ReportEntry| !matches!(entry.trigger.as_str(), "drain" | "drill");
     for entry in list.reports.iter().filter(shutdown) {
         if newest.last().is_none_or(|last| last.boot_id != entry.boot_id) {

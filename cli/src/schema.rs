@@ -1,7 +1,7 @@
-//! `winddown schema`: the JSON schema of every answer in JSON.
+//! `winddown schema`: the JSON schemas of all answers in JSON.
 //!
-//! Those of the agent's own types are made of the types, so that a field and its description cannot
-//! be forgotten. Fields beside those that are named are allowed: a later version may add some.
+//! The schemas of the agent's own types are generated from the types, so that no field or
+//! description is missing. Additional fields are allowed, because a later version may add some.
 
 mod lines;
 mod socket;
@@ -28,7 +28,7 @@ pub(super) fn run(args: &SchemaArgs, out: &mut Output) -> Result<Exit, CommandEr
     Ok(Exit::Success)
 }
 
-/// The schema of one kind of answer, in the 2020-12 dialect.
+/// Returns the schema of one kind of answer, in the 2020-12 dialect.
 pub fn of(name: SchemaName) -> Value {
     match name {
         SchemaName::Config => winddown_config::schema(),
@@ -54,12 +54,12 @@ pub fn of(name: SchemaName) -> Value {
     }
 }
 
-/// The name as it is typed.
+/// Returns the name as on the command line.
 fn typed(name: SchemaName) -> String {
     name.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
 }
 
-/// Where the schemas are named from; nothing is there to be fetched.
+/// Returns the `$id` of a schema. It is a URN, so there is nothing to fetch.
 fn id(name: SchemaName) -> String {
     format!("urn:winddown.dev:v1alpha1:{}", typed(name))
 }
@@ -72,12 +72,12 @@ fn made<T: JsonSchema>(name: SchemaName) -> Value {
     schema.to_value()
 }
 
-/// Takes out of descriptions what only Rust's documentation makes links of.
+/// Removes from a schema what only makes sense in Rust.
 fn tidy(schema: &mut Schema) {
     let Some(object) = schema.as_object_mut() else { return };
-    // What a reader of an older answer puts in the place of a field that is not there.
+    // The default is what a reader assumes for a field that an older answer lacks.
     object.remove("default");
-    // Sizes of integers in this program's memory say nothing about the answer.
+    // The sizes of Rust's integers say nothing about the answer.
     if object.get("format").and_then(Value::as_str).is_some_and(|format| format != "date-time") {
         object.remove("format");
     }
@@ -86,7 +86,7 @@ fn tidy(schema: &mut Schema) {
     }
 }
 
-/// `[`a`](b)` and `[`a`]` as `a`.
+/// Replaces the links `[`a`](b)` and `[`a`]` with `a`.
 fn without_links(text: &str) -> String {
     let mut left = String::with_capacity(text.len());
     let mut rest = text;

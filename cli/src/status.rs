@@ -5,7 +5,7 @@ use winddown_control::Client;
 use winddown_control::api::Status;
 use winddown_render::{self, View};
 
-/// What is said while the agent does not answer.
+/// The message while the agent does not answer.
 pub(super) const WAITING: &str = "waiting for the agent's answer";
 
 pub(super) async fn run(

@@ -1,10 +1,10 @@
-//! Reads what stands behind an option.
+//! Parses the values of options.
 
 use std::time::Duration;
 
 use winddown_shared::WallTime;
 
-/// Reads a duration as Go (`1m30s`) or systemd (`1min 30s`) writes it; at least `0s`.
+/// Parses a duration as Go (`1m30s`) or systemd (`1min 30s`) writes it; at least `0s`.
 ///
 /// # Errors
 /// Not a duration, or one in months or years, whose length is not fixed.
@@ -14,7 +14,7 @@ pub(super) fn duration(text: &str) -> Result<Duration, String> {
     if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) && text != "0" {
         return Err(format!("the unit is missing: write {text}s for seconds"));
     }
-    // humantime takes "M" for months, one slip away from "m"; the kubelet knows neither.
+    // humantime accepts "M" for months, too easily mistyped for "m"; the kubelet accepts neither months nor years.
     let unit = |wanted: &[&str]| {
         text.split(|c: char| !c.is_alphabetic()).any(|word| wanted.contains(&word))
     };
@@ -32,16 +32,16 @@ pub(super) fn duration(text: &str) -> Result<Duration, String> {
     })
 }
 
-/// Reads which boot: 0 or less.
+/// Parses the number of a boot: 0 or less.
 ///
 /// # Errors
-/// It is none.
+/// The text is not such a number.
 pub(super) fn boot(text: &str) -> Result<i32, String> {
     let boot = text.trim().parse().ok().filter(|boot| *boot <= 0);
     boot.ok_or_else(|| "write 0 for this boot, -1 for the one before it, and so on".to_owned())
 }
 
-/// Reads a grace: a duration of at least one second, in whole seconds.
+/// Parses a grace period: a duration of at least one second, in whole seconds.
 ///
 /// # Errors
 /// As [`duration`], or less than a second, or a fraction of a second.
@@ -56,19 +56,19 @@ pub(super) fn grace(text: &str) -> Result<Duration, String> {
     Ok(grace)
 }
 
-/// A time as it is typed: from now on, or on the wall clock.
+/// A time on the command line: relative to now, or on the wall clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum When {
-    /// So long from now.
+    /// After this duration from now.
     In(Duration),
     /// At this time.
     At(WallTime),
 }
 
-/// Reads when the node goes away: a duration of at least one second, or an RFC 3339 time.
+/// Parses when the node goes away: a duration of at least one second, or an RFC 3339 time.
 ///
 /// # Errors
-/// Neither of them.
+/// The text is neither.
 pub(super) fn when(text: &str) -> Result<When, String> {
     let text = text.trim();
     // No duration begins like a date.
@@ -82,10 +82,10 @@ pub(super) fn when(text: &str) -> Result<When, String> {
     ahead(text).map(When::In)
 }
 
-/// Reads how long from now on something happens: from a second to a day.
+/// Parses how far ahead a deadline is: from one second to one day.
 ///
 /// # Errors
-/// As [`duration`], or less, or more.
+/// As [`duration`], or the duration is out of range.
 pub(super) fn ahead(text: &str) -> Result<Duration, String> {
     let after = duration(text)?;
     if after > Duration::from_secs(24 * 3600) {
@@ -97,10 +97,10 @@ pub(super) fn ahead(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// Reads how long a login manager waits.
+/// Parses the delay of a login manager.
 ///
 /// # Errors
-/// As [`duration`], or no time at all.
+/// As [`duration`], or the duration is zero.
 pub(super) fn delay(text: &str) -> Result<Duration, String> {
     match duration(text)? {
         Duration::ZERO => Err("a delay is more than 0s".to_owned()),
@@ -108,7 +108,7 @@ pub(super) fn delay(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// A pod as it is typed: `NAME` (in namespace `default`) or `NAMESPACE/NAME`.
+/// A pod's name on the command line: `NAME` (in namespace `default`) or `NAMESPACE/NAME`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PodName {
     /// `metadata.namespace`.
@@ -117,10 +117,10 @@ pub struct PodName {
     pub name: String,
 }
 
-/// Reads a pod's name.
+/// Parses a pod's name.
 ///
 /// # Errors
-/// A part is empty or has characters no Kubernetes name has.
+/// A part is empty, too long or not a valid Kubernetes name.
 pub(super) fn pod_name(text: &str) -> Result<PodName, String> {
     let (namespace, name) = text.split_once('/').unwrap_or(("default", text));
     for part in [namespace, name] {

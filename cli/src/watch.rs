@@ -17,14 +17,14 @@ mod terminal;
 #[cfg(test)]
 mod tests;
 
-/// How long to wait before an agent that went away is asked again.
+/// The pause before connecting again to an agent that went away.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// Shows every change until the reader goes away or the process is ended.
+/// Shows every change until the reader closes the output or the process is terminated.
 ///
-/// On a terminal it takes the whole screen and waits for an agent that is not there. Elsewhere every
-/// change is a line; an agent that is restarted meanwhile is found again, and one that was never
-/// there is an error.
+/// On a terminal it uses the whole screen, and waits for an agent that does not run. Elsewhere it
+/// prints a line per change; it reconnects to an agent that restarts, but one that does not run at
+/// first is an error.
 pub(super) async fn run(
     client: &Client,
     form: OutputFormat,
@@ -35,18 +35,18 @@ pub(super) async fn run(
     if text && out.terminal && !dumb {
         return live::run(client, out).await;
     }
-    // On a node where nothing happens nothing is written, and a write is how one hears of it else.
+    // While nothing changes nothing is written, so no write would reveal that the reader has closed the pipe.
     tokio::select! {
         done = lines(client, form, out) => done,
         () = reader_gone() => Err(io::Error::from(io::ErrorKind::BrokenPipe).into()),
     }
 }
 
-/// Resolves when standard output is a pipe whose reader is gone. Cancel-safe.
+/// Resolves when standard output is a pipe whose reader has closed it. Cancel-safe.
 async fn reader_gone() {
     let (printer, gone) = oneshot::channel();
-    // A thread of its own, asleep until then, that the end does not wait for. Of files and the like
-    // nothing is ever told.
+    // A separate thread sleeps in poll(2), and the process does not wait for it at its exit. For
+    // files and the like poll(2) never reports anything.
     std::thread::spawn(move || {
         let output = io::stdout();
         let mut output = [PollFd::new(&output, PollFlags::empty())];
@@ -100,7 +100,7 @@ async fn reconnect(client: &Client) -> Result<Lines, ClientError> {
     }
 }
 
-/// What the reader was told.
+/// Prints changes, and remembers the last status.
 struct Printer {
     form: OutputFormat,
     last: Option<Status>,

@@ -1,9 +1,9 @@
-//! Pods that this node ended before it went down.
+//! Pods that this node terminated before it went down.
 //!
-//! A pod that a shutdown, an eviction or a preemption has ended stays in the API as `Failed`, often
-//! for weeks: the cluster removes such pods only when there are thousands. [`EndedByUs`] remembers on
-//! disk which they were, and [`AfterBoot`] removes them as the policy says. Pods that others ended are
-//! never touched, nor those that have succeeded.
+//! A pod that a shutdown, an eviction or a preemption has terminated stays in the API as `Failed`,
+//! often for weeks: the cluster removes such pods only when there are thousands. [`EndedByUs`]
+//! records them on disk, and [`AfterBoot`] removes them according to the policy. Pods that others
+//! terminated are never touched, nor are those that succeeded.
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -24,21 +24,21 @@ mod tests;
 pub use decide::{AfterBootPolicy, Verdict, decide};
 pub use driver::AfterBoot;
 
-/// More pods than a node ends in a month.
+/// The maximum length of the list: more pods than a node terminates in a month.
 const MOST: usize = 8192;
-/// How long they are kept.
+/// How long the list is kept.
 const LONGEST: Duration = Duration::from_secs(30 * 24 * 3600);
-/// The list is one record.
+/// The key of the list, which is one record.
 const LIST: &str = "ended";
 
-/// The pods that this node has ended, on disk. Cheap to clone; clones are the same list.
+/// The pods that this node has terminated, on disk. Cheap to clone; clones share one list.
 ///
-/// Adding a pod neither blocks nor fails; additions while the disk is busy go with the next write.
-/// It is a [`Recorder`], so that it hears of every end that a controller asks for.
+/// Adding a pod neither blocks nor fails; additions while the disk is busy are part of the next
+/// write. As a [`Recorder`] it receives every termination that a controller requests.
 #[derive(Clone, Debug)]
 pub struct EndedByUs(Arc<Shared>);
 
-/// A pod that this node has ended.
+/// A pod that this node has terminated.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Ended {
@@ -48,11 +48,11 @@ pub struct Ended {
     pub name: Arc<str>,
     /// `metadata.uid`.
     pub uid: PodUid,
-    /// Who asked for it: `shutdown`, `eviction`, …
+    /// The requester: `shutdown`, `eviction`, …
     pub by: Arc<str>,
-    /// When.
+    /// When the termination was requested.
     pub at: WallTime,
-    /// The boot in which it was, if that is known.
+    /// The boot in which it was requested, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub boot: Option<Arc<str>>,
 }
@@ -74,7 +74,7 @@ struct List {
     /// Their UIDs.
     known: HashSet<PodUid>,
     version: u64,
-    /// A writer is active, and will write the latest.
+    /// Whether a writer is active, which will write the latest version.
     writing: bool,
     loaded: bool,
 }
@@ -97,7 +97,7 @@ impl EndedByUs {
         Self(Arc::new(Shared { spool, wall, boot, list, written }))
     }
 
-    /// Records that the node ends a pod. Does not wait for the disk.
+    /// Records that the node terminates a pod. Does not wait for the disk.
     pub fn note(&self, pod: &PodLabel, by: &str) {
         let ended = Ended {
             namespace: pod.namespace.clone(),
@@ -122,7 +122,7 @@ impl EndedByUs {
         self.changed();
     }
 
-    /// Strikes a pod off the list.
+    /// Removes a pod from the list.
     pub fn forget(&self, uid: &PodUid) {
         let known = {
             let mut list = self.lock();
@@ -143,10 +143,10 @@ impl EndedByUs {
         self.lock().pods.iter().cloned().collect()
     }
 
-    /// Reads the list of earlier agents. Once is enough.
+    /// Reads the list of earlier agents. Only the first successful call does anything.
     ///
     /// # Errors
-    /// The disk cannot be read.
+    /// When the disk cannot be read.
     pub async fn load(&self) -> Result<(), SpoolError> {
         if self.lock().loaded {
             return Ok(());
@@ -170,8 +170,8 @@ impl EndedByUs {
         timeout_at(deadline, written.wait_for(|on_disk| *on_disk >= version)).await.is_ok()
     }
 
-    /// Starts a writer for the list, unless one is active. Without an async runtime it stays in
-    /// memory.
+    /// Starts a writer for the list, unless one is active. Without an async runtime the list stays
+    /// in memory.
     fn changed(&self) {
         let start = {
             let mut list = self.lock();
@@ -190,7 +190,7 @@ impl EndedByUs {
     /// Writes until the latest list is on disk. A list that could not be written waits for the next
     /// change; the spool has logged it.
     async fn write(self) {
-        // Entries of earlier agents must not be lost to new ones.
+        // New entries must not overwrite those of earlier agents.
         if self.load().await.is_err() {
             self.lock().writing = false;
             return;
@@ -218,8 +218,8 @@ impl EndedByUs {
 }
 
 impl Recorder for EndedByUs {
-    /// Records the pods that the node itself decides to end, not those that an operator or a source
-    /// ends, nor those that start again here.
+    /// Records the pods that the node itself decides to terminate, except those that start again on
+    /// this node, but none that an operator or a source removes.
     fn record(&self, event: &Event) {
         if let Event::KillRequested { pod, by, status, .. } = event
             && !status.as_ref().is_some_and(|status| status.stays)

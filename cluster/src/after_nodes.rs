@@ -1,8 +1,8 @@
-//! Nodes that go down before this one, without a coordinator: each node reads in the others' objects how far they are.
+//! Nodes that go down before this one, without a coordinator: each node reads the progress in the others' objects.
 //!
-//! [`Follower`] watches the nodes of a selector all the time. At a shutdown [`wait`] waits for them; how long at most is
-//! its caller's, and whatever the API server does, it never takes longer. [`decide`] is the decision: what is not known
-//! is never taken for nothing, and what was said last counts until it is said otherwise.
+//! [`Follower`] watches the nodes of a selector all the time. At a shutdown [`wait`] waits for them,
+//! never longer than its caller allows, whatever the API server does. [`decide`] makes the decision:
+//! unknown never counts as none, and the last known state counts until it is contradicted.
 
 mod course;
 mod decide;
@@ -24,46 +24,46 @@ use course::Course;
 pub use decide::{Decision, Reason, decide};
 pub use follow::Follower;
 
-/// Which nodes go down before this one, and what of this one waits for them.
+/// Which nodes go down before this one, and which pods of this one wait for them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AfterNodes {
-    /// A label selector; this node is left out.
+    /// The label selector of those nodes; this node is left out.
     pub selector: String,
-    /// How long they are waited for at most.
+    /// The maximum time to wait for them.
     pub wait: Duration,
-    /// The lowest priority of the pods here that wait.
+    /// The lowest priority of the pods on this node that wait.
     pub priority: i32,
 }
 
-/// What the API server has said of the nodes that go first.
+/// What the API server has reported about the nodes that go down first.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Seen {
-    /// Each by its name; none before they were listed for the first time.
+    /// The stage of each node by name; `None` before they were listed for the first time.
     pub nodes: Option<BTreeMap<Arc<str>, Stage>>,
     /// Why the watch does not work at the moment, for people.
     pub trouble: Option<Arc<str>>,
 }
 
-/// How far a node is, by its object.
+/// How far a node's shutdown is, according to its object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Stage {
-    /// It has never said whether it went down cleanly: winddown is not on it.
+    /// It has never reported whether it went down cleanly: winddown does not run on it.
     Silent,
-    /// It is up, or went down without saying so.
+    /// It is up, or went down without reporting it.
     Up,
     /// It is going down.
     GoingDown,
-    /// It is down: every pod had ended, and nothing was left mounted.
+    /// It is down: every pod had terminated, and nothing was left mounted.
     Down,
 }
 
 // === impl Stage ===
 
 impl Stage {
-    /// All of them.
+    /// All stages.
     pub const ALL: [Self; 4] = [Self::Silent, Self::Up, Self::GoingDown, Self::Down];
 
-    /// As a metric's label has it.
+    /// The value in a metric's label.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Silent => "silent",
@@ -73,7 +73,7 @@ impl Stage {
         }
     }
 
-    /// As the conditions of `node` have it.
+    /// The stage according to the conditions of `node`.
     pub fn of(node: &Node) -> Self {
         let conditions = node.status.as_ref().and_then(|status| status.conditions.as_deref());
         let status = |kind| {
@@ -89,8 +89,8 @@ impl Stage {
     }
 }
 
-/// Waits until the nodes in `seen` are down or gone, and tells `said` meanwhile how that goes, in words for people.
-/// From `until` on it resolves no more: its caller has dropped it by then. Dropping it ends nothing but the wait.
+/// Waits until the nodes in `seen` are down or gone, and reports the progress to `said`, in words for people.
+/// From `until` on it never completes: its caller has dropped it by then. Dropping it has no other effect.
 pub async fn wait(
     mut seen: watch::Receiver<Seen>,
     until: Instant,

@@ -1,13 +1,12 @@
 //! Decisions as Kubernetes Events.
 //!
-//! [`Events`] takes them from anywhere and never blocks: what it is given waits in a bounded queue.
-//! One task, [`EventWriter`], counts repetitions, holds back floods and writes to `events.k8s.io/v1`, of
-//! several objects at once and of each in order.
-//! Nothing that ends a pod ever waits for it; a shutdown waits at the end, and only as long as it is
-//! told to ([`Events::flush`]).
+//! [`Events`] accepts them from anywhere and never blocks: they wait in a bounded queue. One task,
+//! [`EventWriter`], counts repetitions, holds back floods and writes to `events.k8s.io/v1`, for
+//! several objects concurrently and for each in order. Nothing that stops a pod ever waits for it;
+//! a shutdown waits at its end, for at most the time that it chooses ([`Events::flush`]).
 //!
-//! Reasons and messages are the kubelet's, byte for byte, because tools search for them. Who reports is
-//! not the kubelet, and says so: `reportingController` is `winddown`.
+//! Reasons and messages are the kubelet's, byte for byte, because tools search for them. The
+//! reporter is not: `reportingController` is `winddown`.
 
 mod body;
 mod correlate;
@@ -31,10 +30,10 @@ pub use queue::EventCounts;
 use queue::Queue;
 pub use writer::EventWriter;
 
-/// How many events may wait when nothing else is said.
+/// The usual capacity of the queue.
 pub const CAPACITY: usize = 1000;
 
-/// Takes events. Clones share one queue.
+/// Accepts events. Clones share one queue.
 #[derive(Clone, Debug)]
 pub struct Events {
     node: NodeRef,
@@ -42,7 +41,7 @@ pub struct Events {
 }
 
 impl Events {
-    /// A queue for at most `capacity` events of the agent on `node`, and the task that writes them.
+    /// Creates a queue for at most `capacity` events of the agent on `node`, and the task that writes them.
     pub fn new(
         client: Client,
         node: NodeRef,
@@ -54,29 +53,29 @@ impl Events {
         (events, writer)
     }
 
-    /// A queue without a writer: for a node without an API server, and for tests.
+    /// Creates a queue without a writer: for a node without an API server, and for tests.
     pub fn unwritten(node: NodeRef, capacity: usize, wall: WallClock) -> Self {
         Self { node, queue: Arc::new(Queue::new(capacity, wall)) }
     }
 
-    /// Queues one event. When the queue is full the oldest routine event goes; a decision goes only
-    /// when there is nothing else.
+    /// Queues one event. If the queue is full the oldest routine event is dropped; a decision is
+    /// dropped only for another decision.
     pub fn send(&self, draft: EventDraft) {
         self.queue.push(draft);
     }
 
-    /// What became of the events so far.
+    /// The number of events so far, by outcome.
     pub fn counts(&self) -> EventCounts {
         self.queue.counts()
     }
 
-    /// Takes the oldest event that waits, instead of the task that writes them.
+    /// Removes and returns the oldest waiting event, in place of the writer.
     pub fn take(&self) -> Option<EventDraft> {
         self.queue.take()
     }
 
-    /// Waits until everything that was sent is written, at most until `deadline`, decisions first.
-    /// Answers with the objects of which something is left. From now on the back-off is short: the node goes down.
+    /// Waits until everything that was sent is written, decisions first, but not beyond `deadline`. Returns
+    /// the objects with unwritten events. From now on the backoff is short, because the node goes down.
     pub async fn flush(&self, deadline: Instant) -> Vec<Subject> {
         self.queue.flush(deadline).await
     }

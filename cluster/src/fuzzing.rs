@@ -1,11 +1,11 @@
-//! What must hold of what the API server sends, whatever it is. Called by tests/fuzz.
+//! Properties that hold for anything the API server may send. Called by tests/fuzz.
 
 use k8s_openapi::api::core::v1 as api;
 use serde::Deserialize;
 
 use crate::{mirror, status};
 
-/// Input of [`api_object`].
+/// The input of [`api_object`].
 #[derive(Deserialize)]
 struct Case {
     pod: api::Pod,
@@ -13,8 +13,8 @@ struct Case {
     said: api::PodStatus,
 }
 
-/// Reads `{"pod": …, "said": …}`: a pod as the API has it, and a status that the node says of it. Panics if
-/// a law is broken.
+/// Reads `{"pod": …, "said": …}`: a pod as the API has it, and a status that the node reports for
+/// it. Panics if a property does not hold.
 pub fn api_object(json: &[u8]) {
     let Ok(case) = serde_json::from_slice::<Case>(json) else { return };
     status::fuzzing::laws(&case.pod, &case.said);

@@ -1,13 +1,13 @@
-//! A node in a Kubernetes cluster: its pods in; their statuses, the node and its events out.
+//! Connects a node to a Kubernetes cluster: takes its pods, and reports their statuses, the node and events.
 //!
-//! Each module stands on its own and can be taken into another node agent:
+//! Each module can be used on its own in another node agent:
 //!
-//! * [`pods`]: the pods bound to this node, a source of pods, and taken out of the API again.
-//! * [`status`]: what pods do, told to the API server until it has said that it knows.
+//! * [`pods`]: a source of the pods bound to this node, which also removes them from the API.
+//! * [`status`]: reports pod statuses until the API server has confirmed them.
 //! * [`node`]: the Node object, its lease, its conditions and its cordon.
 //! * [`events`]: decisions as Kubernetes Events.
-//! * [`mirror`]: the API's picture of static pods.
-//! * [`after_boot`]: pods that this node ended before it went down.
+//! * [`mirror`]: mirror pods, which show static pods in the API.
+//! * [`after_boot`]: pods that this node terminated before it went down.
 //! * [`after_nodes`]: nodes that go down before this one.
 
 pub mod after_boot;

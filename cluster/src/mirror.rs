@@ -1,12 +1,12 @@
-//! Mirror pods: static pods as the API shows them.
+//! Mirror pods, which show static pods in the API.
 //!
 //! A static pod comes from a manifest on this node, so the API server does not know it. Its mirror
-//! pod shows it there: the same spec, the manifest's hash, and the status of the static pod. A
-//! mirror is made anew when it is deleted or when the manifest is another, and goes when the static
-//! pod has gone. Nothing that happens to a mirror ends the static pod.
+//! pod represents it there: the same spec, the manifest's hash, and the status of the static pod. A
+//! mirror is created again when it is deleted or the manifest changes, and is deleted when the
+//! static pod is gone. Nothing that happens to a mirror stops the static pod.
 //!
-//! [`plan`] decides, [`MirrorDriver`] carries it out, and [`Mirrors`] is how the rest of the agent
-//! talks to it.
+//! [`plan`] decides, [`MirrorDriver`] carries it out, and [`Mirrors`] is the interface to the rest
+//! of the agent.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -30,16 +30,16 @@ pub use object::mirror_of;
 pub use plan::{MirrorAction, ObservedMirror, plan};
 pub use references::api_reference;
 
-/// The known mirror pods in the API. Cheap to clone; clones share one memory. Nothing here blocks.
+/// The known mirror pods in the API. Cheap to clone; clones share one state. No method blocks.
 #[derive(Clone, Debug)]
 pub struct Mirrors(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
     known: Mutex<Known>,
-    /// There may be something to do.
+    /// Notified when there may be something to do.
     changed: Notify,
-    /// Incremented when a static pod gets a mirror, or another one.
+    /// Incremented when a static pod gets a mirror, or a different one.
     names: watch::Sender<u64>,
     outbox: Outbox,
 }
@@ -52,11 +52,11 @@ struct Known {
     by_uid: HashMap<PodUid, Name>,
     /// The mirrors by the static pods' UIDs.
     of: HashMap<PodUid, PodLabel>,
-    /// `metadata.uid` of the Node; without one no mirror can be made.
+    /// `metadata.uid` of the Node, without which no mirror can be created.
     node_uid: Option<Arc<str>>,
-    /// All mirrors of this node are known.
+    /// Whether all mirrors of this node are known.
     complete: bool,
-    /// The last deleted ones: a late answer must not restore them.
+    /// The last deleted mirrors, so that a late answer does not restore them.
     gone: VecDeque<PodUid>,
 }
 
@@ -73,7 +73,7 @@ fn name_of(label: &PodLabel) -> Name {
 // === impl Mirrors ===
 
 impl Mirrors {
-    /// The mirrors of the node of that name, and their driver. The statuses go through `outbox`.
+    /// Creates the mirrors of the node with this name, and their driver. Statuses go through `outbox`.
     pub fn new(
         node_name: impl Into<Arc<str>>,
         outbox: Outbox,
@@ -89,7 +89,7 @@ impl Mirrors {
         (mirrors.clone(), MirrorDriver::new(mirrors, node_name.into(), wall))
     }
 
-    /// The Node's UID, which mirrors name as their owner; `None` while the node is not registered.
+    /// Sets the Node's UID, which mirrors name as their owner; `None` while the node is not registered.
     pub fn set_node_uid(&self, uid: Option<Arc<str>>) {
         let changed = {
             let mut known = self.lock();
@@ -107,7 +107,7 @@ impl Mirrors {
         self.lock().of.get(static_pod).cloned()
     }
 
-    /// Incremented when a static pod gets a mirror: its status must be sent again.
+    /// Incremented when a static pod gets a mirror, so that its status must be sent again.
     pub fn changes(&self) -> watch::Receiver<u64> {
         self.0.names.subscribe()
     }
@@ -117,8 +117,8 @@ impl Mirrors {
         self.lock().seen.len()
     }
 
-    /// The static pod is in `phase`. A mirror that has ended cannot show that it lives again; it is
-    /// made anew.
+    /// Records the phase of the static pod. A terminated mirror cannot show that its pod runs
+    /// again, so it is replaced.
     pub fn says(&self, static_pod: &PodUid, phase: Phase) {
         if phase.is_terminal() {
             return;
@@ -188,7 +188,7 @@ impl MirrorSide for Mirrors {
             let listed: HashSet<&PodUid> = uids.iter().collect();
             known.by_uid.keys().filter(|uid| !listed.contains(uid)).cloned().collect()
         };
-        // Not noted as gone: a list that was asked for before a mirror was made does not have it.
+        // Not noted as gone: a list that was requested before a mirror was created does not have it.
         for uid in &gone {
             self.forget(uid);
         }
@@ -217,7 +217,7 @@ impl Known {
         true
     }
 
-    /// Forgets another pod of the same name.
+    /// Forgets the previous mirror with the same name.
     fn replaced(&mut self, former: &ObservedMirror, now: &ObservedMirror) {
         if former.pod.uid != now.pod.uid {
             self.by_uid.remove(&former.pod.uid);

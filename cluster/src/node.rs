@@ -1,21 +1,20 @@
 //! The Node object, its lease, its conditions and its cordon.
 //!
 //! [`NodeController`] registers the node, keeps its labels, taints, resources and conditions as
-//! [`NodeFacts`] and the [`NodeHandle`] say, renews its lease and cordons it while it goes down. It
-//! owns what it wrote and nothing else: whatever people and other controllers put on the Node object
-//! stays, also what they do to it while this agent is away.
+//! [`NodeFacts`] and the [`NodeHandle`] specify, renews its lease and cordons it while it goes down. It
+//! owns only what it wrote: whatever people and other controllers put on the Node object stays,
+//! including changes that they make while this agent is down.
 //!
 //! # Behaviour
-//! - State in, state out: the controller takes how things are, compares that with the node as the
-//!   server has it, and writes the difference. What it was told while the server was away is one
-//!   difference when it is back.
-//! - The start of a shutdown is written at once: Ready, both conditions of KEP-6249 in one request, and
-//!   the cordon after it. It interrupts whatever is under way. Nothing that ends pods waits for it;
-//!   [`NodeHandle::flush`] does, until a deadline.
-//! - Beside a kubelet a taint of our own comes with the cordon: DaemonSets pay no heed to a cordon.
-//! - Status, cordon, labels and taints are requests of their own. An API server that refuses a node
-//!   its own labels or taints still gets its status.
-//! - A dispute with another writer over something that is ours is carried on ever more slowly.
+//! - Level-triggered: the controller compares the desired state with the node on the server, and writes
+//!   the difference. Changes during an outage of the server become one difference when it is back.
+//! - The start of a shutdown is written immediately: Ready and both conditions of KEP-6249 in one
+//!   request, then the cordon. It interrupts any request in progress. Nothing that stops pods waits for
+//!   it; [`NodeHandle::flush`] does, until a deadline.
+//! - Next to a kubelet the cordon comes with a taint of this agent, because DaemonSets ignore a cordon.
+//! - Status, cordon, labels and taints are separate requests. An API server that refuses a node's own
+//!   labels or taints still gets its status.
+//! - A dispute with another writer over a field that this agent owns is continued ever more slowly.
 //! - An idle node wakes once for each renewal of the lease, and allocates nothing for it.
 
 mod attempt;

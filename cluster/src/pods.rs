@@ -1,11 +1,11 @@
-//! The pods bound to this node: a source of pods for it, and taken out of the API again when they have ended.
+//! The pods bound to this node: a source of pods, which removes them from the API when they have terminated.
 //!
-//! [`PodController`] is the driver. What it decides is in pure functions: which difference matters
-//! (`equality`), what a pod needs next (`plan`), what is left of a grace (`deletion`).
+//! [`PodController`] is the driver. Its decisions are pure functions: which difference matters
+//! (`equality`), what a pod needs next (`plan`), what is left of a grace period (`deletion`).
 //!
-//! A pod is its UID, everywhere. Decisions come from what the node says, never from the status in
-//! the API. Nothing that runs is ended before the API has said that this very pod is gone or is to go, and
-//! no object is removed before nothing of its pod runs and the API has its last word.
+//! A pod is identified by its UID. Decisions depend on what the node reports, never on the status in the
+//! API. A running pod is stopped only after the API has said that this very pod is gone or being deleted,
+//! and an object is removed only when nothing of its pod runs and the API has its final status.
 
 mod config;
 mod controller;

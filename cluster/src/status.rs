@@ -1,9 +1,9 @@
-//! What pods do, told to the API server until it has said that it knows.
+//! Reports pod statuses until the API server has confirmed them.
 //!
-//! * [`patch()`]: what the API has and what the node says, to the one patch that is needed.
-//! * [`Outbox`]: says it until the API has it. [`Follow`] fills it from the pod workers' statuses.
-//! * [`change_metadata`]: labels and annotations, which are no part of a status.
-//! * [`Spool`]: what must survive the machine, on disk.
+//! * [`patch()`]: computes the one patch from the API's status to the node's.
+//! * [`Outbox`]: sends statuses until the API has them. [`Follow`] fills it from the pod workers' statuses.
+//! * [`change_metadata`]: changes labels and annotations, which are no part of a status.
+//! * [`Spool`]: keeps on disk what must survive the machine.
 
 use std::sync::Arc;
 
@@ -27,15 +27,15 @@ pub use patch::{Words, patch};
 pub(crate) use spool::tests::faulty as spool_tests;
 pub use spool::{Kept, Spool, SpoolError, SpoolLimits, SpoolStats};
 
-/// What is to be said of a pod.
+/// A status to report for a pod.
 #[derive(Clone, Debug)]
 pub struct StatusUpdate {
-    /// Whose status.
+    /// The pod.
     pub pod: PodLabel,
-    /// All that the node has to say about it.
+    /// The whole status, as the node sees it.
     pub status: Arc<api::PodStatus>,
-    /// Nothing of the pod runs, and nothing will: this is its last word.
+    /// Whether this is the final status, because nothing of the pod runs or will run.
     pub last: bool,
-    /// `metadata.generation` of the spec that the status is about, if it is known.
+    /// `metadata.generation` of the spec that the status is about, if known.
     pub generation: Option<i64>,
 }

@@ -1,4 +1,4 @@
-//! What is asked of the API server.
+//! Requests to the API server.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use super::eviction_requests::{self, Responding};
 use winddown_api_client::node_pods::{KubePods, PodApi, PodStream, Refused};
 use winddown_api_client::refusal::Refusal;
 
-/// The API server's pods, as far as ending them requires.
+/// The operations on the API server's pods that stopping them requires.
 pub(crate) trait EndPods: Send + Sync + 'static {
     /// Lists the pods of this node and then watches them.
     fn watch(&self) -> PodStream;
@@ -22,26 +22,26 @@ pub(crate) trait EndPods: Send + Sync + 'static {
     /// The disruption budgets of all namespaces.
     fn budgets(&self) -> impl Future<Output = Result<Vec<PodDisruptionBudget>, Refused>> + Send;
 
-    /// Whether it serves `EvictionRequest` (KEP-4563), as its discovery says.
+    /// Whether the API server serves `EvictionRequest` (KEP-4563), according to its discovery.
     fn serves_eviction_requests(&self) -> impl Future<Output = Result<bool, Refused>> + Send;
 
-    /// Asks the pod's responders to end it. What was asked for before stays.
+    /// Asks the pod's responders to stop it. An existing request stays.
     fn request_eviction(&self, pod: &PodLabel) -> impl Future<Output = Result<(), Refused>> + Send;
 
-    /// What became of that.
+    /// The state of that request.
     fn responding(
         &self,
         pod: &PodLabel,
     ) -> impl Future<Output = Result<Responding, Refused>> + Send;
 
-    /// Deletes the pod of this UID with this grace if no disruption budget is against it.
+    /// Deletes the pod with this UID and grace period, unless a disruption budget forbids it.
     fn evict(
         &self,
         pod: &PodLabel,
         grace: Duration,
     ) -> impl Future<Output = Result<(), Refused>> + Send;
 
-    /// Deletes the pod of this UID with this grace.
+    /// Deletes the pod with this UID and grace period.
     fn delete(
         &self,
         pod: &PodLabel,
@@ -49,7 +49,7 @@ pub(crate) trait EndPods: Send + Sync + 'static {
     ) -> impl Future<Output = Result<(), Refused>> + Send;
 }
 
-/// The pods of one node, over a client.
+/// The pods of one node, accessed through a client.
 pub(crate) struct NodePods {
     client: kube::Client,
     pods: KubePods,
@@ -99,8 +99,8 @@ impl EndPods for NodePods {
     }
 
     async fn evict(&self, pod: &PodLabel, grace: Duration) -> Result<(), Refused> {
-        // kube's own `evict` names the options as no API server reads them (`delete_options`): the grace
-        // and the precondition would be lost, and a pod of the same name evicted.
+        // kube's own `evict` serialises the options under a name that no API server reads (`delete_options`): the grace
+        // period and the precondition would be lost, and a new pod of the same name evicted.
         let eviction = Eviction {
             metadata: ObjectMeta { name: Some(pod.name.to_string()), ..ObjectMeta::default() },
             delete_options: Some(DeleteOptions {

@@ -1,16 +1,16 @@
-//! Since when requests to the API server fail.
+//! Tracks since when requests to the API server have failed.
 
 use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
-/// An outage shorter than this is waited out.
+/// The length of outage that stops wait out.
 const OUTAGE: Duration = Duration::from_secs(10);
-/// The first request may be what shows that the outage is over.
+/// The minimum wait: the first request may show that the outage is over.
 const FIRST_TRY: Duration = Duration::from_secs(1);
 
-/// Whether requests and the watch work.
+/// The time since which requests and the watch have failed, if they do.
 #[derive(Debug)]
 pub(super) struct ApiOutage(watch::Sender<Option<Instant>>);
 
@@ -35,14 +35,14 @@ impl ApiOutage {
         self.0.borrow().is_some()
     }
 
-    /// Resolves when it does not fail. Cancel-safe.
+    /// Resolves when requests do not fail. Cancel-safe.
     pub(super) async fn recovered(&self) {
         // The sender lives as long as `self`.
         let _ = self.0.subscribe().wait_for(Option::is_none).await;
     }
 
-    /// Resolves when the server has been away for so long that a stop which began at `begun` and has
-    /// `grace` from then on must not wait for it any longer. Cancel-safe.
+    /// Resolves when the server has been away for so long that a stop must not wait for it any longer. The stop
+    /// began at `begun`, with a grace period of `grace`. Cancel-safe.
     pub(super) async fn given_up(&self, begun: Instant, grace: Duration) {
         let mut since = self.0.subscribe();
         loop {
@@ -61,7 +61,7 @@ impl ApiOutage {
     }
 }
 
-/// How much of a grace an API server that does not answer may cost.
+/// The part of a grace period that may be spent waiting for an API server that does not answer.
 pub(super) fn patience(grace: Duration) -> Duration {
     (grace / 3).clamp(FIRST_TRY, OUTAGE)
 }
@@ -78,7 +78,7 @@ mod tests {
     fn patience_is_ten_seconds_a_third_of_the_grace_and_never_less_than_one_try() {
         let now = Instant::now() + Duration::from_secs(1000);
         let secs = Duration::from_secs;
-        // Since when it fails, counted back from the beginning; the grace; when patience ends.
+        // How long before the stop the outage began; the grace period; when the patience ends.
         for (failing, grace, wanted) in [
             (secs(0), secs(60), secs(10)),
             (secs(4), secs(60), secs(6)),

@@ -1,4 +1,4 @@
-//! Which pods a disruption budget may be against.
+//! Which pods a disruption budget may protect.
 
 use std::collections::BTreeMap;
 
@@ -10,18 +10,18 @@ use winddown_shared::{DisruptionBudget, Pod};
 use super::api::EndPods;
 use super::recent::Recent;
 
-/// The disruption budgets of the cluster, read once for all pods that end at about the same time.
+/// The cluster's disruption budgets, read once for all pods that are stopped at about the same time.
 ///
-/// An eviction costs the API server a list of budgets and two writes for each pod, and a deletion one
-/// write. A hundred pods that end at once are asked seconds sooner so.
+/// For each pod, an eviction costs the API server a list of budgets and two writes, a deletion one
+/// write. With this, a hundred pods that are stopped at once get their requests seconds earlier.
 #[derive(Debug, Default)]
 pub(super) struct Budgets(Recent<Vec<PodDisruptionBudget>>);
 
 // === impl Budgets ===
 
 impl Budgets {
-    /// Whether a budget may be against this pod's end: one selects it, or they are not known. `failed` hears
-    /// why they are refused.
+    /// Whether a budget may forbid this pod's eviction: one selects it, or the budgets are not known. `failed` gets
+    /// the error if they cannot be read.
     pub(super) async fn may_object<A: EndPods>(
         &self,
         api: &A,
@@ -34,7 +34,7 @@ impl Budgets {
         self.0.judge(api.budgets(), failed, selects).await
     }
 
-    /// The budgets that count each of these pods; none if they are not known. `failed` hears why they are refused.
+    /// For each of these pods, the budgets that count it; `None` if they are not known. `failed` gets the error.
     pub(super) async fn counting<A: EndPods>(
         &self,
         api: &A,
@@ -51,12 +51,12 @@ impl Budgets {
     }
 }
 
-/// Whether the budget counts the pod. A selector that cannot be read may mean any pod.
+/// Whether the budget counts the pod. A selector that cannot be parsed may select any pod.
 fn may_select(budget: &PodDisruptionBudget, pod: &Pod) -> bool {
     if budget.metadata.namespace.as_deref() != Some(&**pod.namespace()) {
         return false;
     }
-    // Without a selector it is of no pod; with an empty one, of all.
+    // No selector selects no pod; an empty one selects all.
     let Some(selector) = budget.spec.as_ref().and_then(|spec| spec.selector.clone()) else {
         return false;
     };

@@ -1,48 +1,48 @@
-//! How pods are ended beside a kubelet.
+//! Configuration of stops next to a kubelet.
 
 use std::time::Duration;
 
 use tokio::sync::watch;
 use winddown_shared::{PodUid, WallClock};
 
-/// How pods are ended beside a kubelet.
+/// Configuration of stops next to a kubelet.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct CompanionConfig {
     /// The node's name.
     pub node: String,
-    /// How long disruption budgets are asked for their consent; none takes a third of the grace, and
-    /// at most [`EVICTION_TIMEOUT`](Self::EVICTION_TIMEOUT). Never longer than the grace.
+    /// How long evictions are repeated that disruption budgets refuse. `None` uses a third of the grace period, and
+    /// at most [`EVICTION_TIMEOUT`](Self::EVICTION_TIMEOUT). Never longer than the grace period.
     pub eviction_timeout: Option<Duration>,
-    /// What is done when the API server is away while the node goes down.
+    /// What to do when the API server is away while the node goes down.
     pub without_api: WithoutApi,
-    /// The pod that this agent itself runs in: it is never ended.
+    /// The pod that this agent itself runs in; it is never stopped.
     pub own_pod: Option<PodUid>,
-    /// Whether the node goes down. Each time this says that it does not, a kubelet that was stopped for a
-    /// shutdown is started again, also one that an earlier agent stopped.
+    /// Whether the node goes down. Each time this changes to false, a kubelet that was stopped for a
+    /// shutdown is started again, even if an earlier agent stopped it.
     pub going_down: watch::Receiver<bool>,
-    /// The API server's clock, as well as it is known: the ends of graces are stated by it.
+    /// The best estimate of the API server's clock, in which deletion timestamps are expressed.
     pub api_clock: WallClock,
 }
 
-/// What is done when the API server is away while the node goes down.
+/// What to do when the API server is away while the node goes down.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum WithoutApi {
-    /// The containers are stopped through the container runtime, and the kubelet's service before them, so
-    /// that it does not start them again.
+    /// Stop containers through the container runtime, and before that the kubelet's service, so
+    /// that it does not restart them.
     #[default]
     StopContainers,
-    /// Nothing: what the API server is not told does not happen.
+    /// Wait: nothing is stopped without the API server.
     Wait,
 }
 
 // === impl CompanionConfig ===
 
 impl CompanionConfig {
-    /// The longest time that is spent on disruption budgets if nothing else is said.
+    /// The maximum time spent on disruption budgets by default.
     pub const EVICTION_TIMEOUT: Duration = Duration::from_secs(10);
 
-    /// For this node, with everything else as it usually is, and a node that never goes down.
+    /// The defaults, for this node and with `going_down` always false.
     pub fn new(node: impl Into<String>, api_clock: WallClock) -> Self {
         Self {
             node: node.into(),
@@ -54,7 +54,7 @@ impl CompanionConfig {
         }
     }
 
-    /// How much of `grace` is spent on disruption budgets.
+    /// The part of `grace` that is spent on disruption budgets.
     pub(super) fn consent(&self, grace: Duration) -> Duration {
         match self.eviction_timeout {
             Some(configured) => configured.min(grace),
@@ -66,7 +66,7 @@ impl CompanionConfig {
 // === impl WithoutApi ===
 
 impl WithoutApi {
-    /// The choice's name in configurations.
+    /// The name of this choice in configuration files.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::StopContainers => "stopContainers",

@@ -1,8 +1,8 @@
-//! `EvictionRequest` (KEP-4563, `lifecycle.k8s.io/v1alpha1` of Kubernetes 1.37): a pod's own responders are asked to end
-//! it, as by a live migration, before it is evicted.
+//! `EvictionRequest` (KEP-4563, `lifecycle.k8s.io/v1alpha1` of Kubernetes 1.37): a pod's own responders are requested
+//! to stop it, for example by a live migration, before it is evicted.
 //!
-//! A request without responders would only have the control plane evict the pod, without this node's grace. So only pods
-//! that name responders are asked in this way.
+//! For a pod without responders, a request would only make the control plane evict it, without this node's grace
+//! period. So requests are made only for pods that name responders.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kube::Api;
@@ -14,21 +14,21 @@ use winddown_shared::PodLabel;
 const GROUP_VERSION: &str = "lifecycle.k8s.io/v1alpha1";
 const PLURAL: &str = "evictionrequests";
 const KIND: &str = "EvictionRequest";
-/// As whom the control plane shows the request.
+/// The requester that the control plane shows for the request.
 const REQUESTER: &str = "winddown.dev/companion";
 
-/// What became of a request.
+/// The state of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Responding {
-    /// A responder is at work, or none has begun.
+    /// A responder is working on it, or none has started yet.
     Pending,
-    /// The pod has ended or is gone.
+    /// The pod has terminated or is gone.
     Evicted,
-    /// No responder will end it, for this reason.
+    /// No responder will stop the pod, for this reason.
     Failed(String),
 }
 
-/// Whether the API server has them.
+/// Whether the API server serves eviction requests.
 pub(super) async fn served(client: &kube::Client) -> kube::Result<bool> {
     match client.list_api_group_resources(GROUP_VERSION).await {
         Ok(list) => Ok(list.resources.iter().any(|one| one.name == PLURAL)),
@@ -37,7 +37,7 @@ pub(super) async fn served(client: &kube::Client) -> kube::Result<bool> {
     }
 }
 
-/// The requests of a namespace.
+/// The API for the requests of a namespace.
 pub(super) fn of(client: &kube::Client, namespace: &str) -> Api<DynamicObject> {
     let (group, version) = GROUP_VERSION.split_once('/').unwrap_or_default();
     let resource = ApiResource {
@@ -50,12 +50,12 @@ pub(super) fn of(client: &kube::Client, namespace: &str) -> Api<DynamicObject> {
     Api::namespaced_with(client.clone(), namespace, &resource)
 }
 
-/// An agent that starts anew finds what an earlier one asked for by this name.
+/// The name of the pod's request. It is derived from the UID, so that a restarted agent finds an existing request.
 pub(super) fn name(pod: &PodLabel) -> String {
     format!("winddown-{}", pod.uid.as_str())
 }
 
-/// The request for this pod. It goes with the pod.
+/// The request for this pod. It is deleted with the pod.
 pub(super) fn request(pod: &PodLabel) -> DynamicObject {
     let owner = OwnerReference {
         api_version: "v1".to_owned(),
@@ -79,7 +79,7 @@ pub(super) fn request(pod: &PodLabel) -> DynamicObject {
 // === impl Responding ===
 
 impl Responding {
-    /// As the conditions of the request say.
+    /// Reads the conditions of the request.
     pub(super) fn of(request: &Value) -> Self {
         let conditions = request.pointer("/status/conditions").and_then(Value::as_array);
         let is_true = |condition: &&Value, kind: &str| {

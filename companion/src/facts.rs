@@ -1,4 +1,4 @@
-//! What the API's object says of a pod. Pure.
+//! What can be read from a pod's API object. Pure.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,14 +9,14 @@ use winddown_shared::{
     PodRuntimeStatus, PodUid, StoppedContainer, WallTime,
 };
 
-/// The priority of what a node cannot do without: `system-node-critical`.
+/// The priority of `system-node-critical`.
 const NODE_CRITICAL: i32 = 2_000_001_000;
-/// The UID that the kubelet and the container runtime know a pod of a manifest by.
+/// The annotation with the UID by which the kubelet and the container runtime know a manifest's pod.
 const CONFIG_HASH: &str = "kubernetes.io/config.hash";
-/// As Kubernetes shows an end that was not observed.
+/// The exit code that Kubernetes shows for an exit that was not observed.
 const UNKNOWN_EXIT: i32 = 137;
 
-/// The kubelet has started what it was to start and will start nothing more, and nothing runs.
+/// Whether nothing of the pod runs and the kubelet will not start anything more.
 pub(super) fn has_ended(pod: &api::Pod) -> bool {
     if is_over(pod) {
         return true;
@@ -29,25 +29,25 @@ pub(super) fn has_ended(pod: &api::Pod) -> bool {
     let regular = status.container_statuses.as_deref().unwrap_or_default();
     let declared = pod.spec.as_ref().map_or(0, |spec| spec.containers.len());
     let started_all = regular.len() >= declared && regular.iter().all(is_terminated);
-    // One that is being deleted is not started again, whatever its policy.
+    // A pod that is being deleted is not restarted, whatever its policy.
     pod.metadata.deletion_timestamp.is_some()
         || (started_all && regular.iter().all(|one| stays_ended(pod, one)))
 }
 
-/// `Succeeded` or `Failed`, with nothing left that runs.
+/// Whether the phase is `Succeeded` or `Failed` and nothing runs any more.
 fn is_over(pod: &api::Pod) -> bool {
     let Some(status) = pod.status.as_ref() else { return false };
     let over = matches!(status.phase.as_deref(), Some("Succeeded" | "Failed"));
     over && !containers_of(status).iter().any(|one| is_running(one))
 }
 
-/// Whether the kubelet, as it is said, runs something of the pod.
+/// Whether a container of the pod runs, according to the kubelet.
 pub(super) fn runs(pod: &api::Pod) -> bool {
     let status = pod.status.as_ref();
     status.is_some_and(|status| containers_of(status).iter().any(|one| is_running(one)))
 }
 
-/// Whether a container runs in `new` that `old` did not have.
+/// Whether a container runs in `new` that did not run in `old`.
 pub(super) fn runs_another(old: &api::Pod, new: &api::Pod) -> bool {
     let all = |pod: &api::Pod| -> Vec<(bool, Option<String>)> {
         let all = pod.status.as_ref().map(containers_of).unwrap_or_default();
@@ -57,8 +57,8 @@ pub(super) fn runs_another(old: &api::Pod, new: &api::Pod) -> bool {
     all(new).iter().any(|(runs, id)| *runs && had.iter().all(|(_, one)| one != id))
 }
 
-/// Whether its controller makes another whether the pod was evicted or deleted. A Job, and what is not known,
-/// may count a deletion as a failure: only an eviction says that the node is why (`DisruptionTarget`).
+/// Whether the pod's controller replaces it the same way after an eviction and after a deletion. A Job, or an unknown
+/// kind, may count a deletion as a failure: only an eviction states that the node is the cause (`DisruptionTarget`).
 pub(super) fn is_replaced_alike(pod: &api::Pod) -> bool {
     let mut owners = pod.metadata.owner_references.iter().flatten();
     owners.find(|owner| owner.controller == Some(true)).is_none_or(|owner| {
@@ -67,8 +67,8 @@ pub(super) fn is_replaced_alike(pod: &api::Pod) -> bool {
     })
 }
 
-/// The pod's eviction responders, highest priority first: only these make of an `EvictionRequest` something else than
-/// of an eviction.
+/// The pod's eviction responders, highest priority first. Only for pods that have some does an `EvictionRequest`
+/// differ from an eviction.
 pub(super) fn responders(pod: &api::Pod) -> Vec<&str> {
     k8s_openapi::k8s_if_ge_1_37! {
         let mut all: Vec<_> =
@@ -77,7 +77,7 @@ pub(super) fn responders(pod: &api::Pod) -> Vec<&str> {
         all.into_iter().map(|one| one.name.as_str()).collect()
     }
     k8s_openapi::k8s_if_le_1_36! {
-        // The types of that version leave the field out.
+        // The API types of these versions lack the field.
         let _ = pod;
         Vec::new()
     }
@@ -90,7 +90,7 @@ pub(super) fn runtime_uid(pod: &Pod) -> PodUid {
     hash.filter(|hash| !hash.is_empty()).map_or_else(|| pod.uid().clone(), PodUid::new)
 }
 
-/// Whether it has volumes of a storage driver.
+/// Whether the pod has volumes of a storage driver.
 pub(super) fn has_volumes(pod: &api::Pod) -> bool {
     let volumes = pod.spec.as_ref().and_then(|spec| spec.volumes.as_deref()).unwrap_or_default();
     let is_of_driver = |volume: &api::Volume| {
@@ -101,27 +101,27 @@ pub(super) fn has_volumes(pod: &api::Pod) -> bool {
     volumes.iter().any(is_of_driver)
 }
 
-/// Whether it names claims on devices.
+/// Whether the pod names device claims.
 pub(super) fn has_claims(pod: &api::Pod) -> bool {
     let spec = pod.spec.as_ref();
     spec.is_some_and(|spec| spec.resource_claims.as_ref().is_some_and(|claims| !claims.is_empty()))
 }
 
-/// What is left of the grace of a pod that is being deleted.
+/// What is left of the grace period of a pod that is being deleted.
 pub(super) fn deletion_left(pod: &api::Pod, now: WallTime) -> Option<Duration> {
     let at = pod.metadata.deletion_timestamp.as_ref()?.0;
     let whole = pod.metadata.deletion_grace_period_seconds.unwrap_or(0);
     let whole = Duration::from_secs(u64::try_from(whole).unwrap_or(0));
-    // Clocks may differ: it is never more than the whole.
+    // Clocks may differ, so the result is capped at the whole grace period.
     Some(Duration::try_from(at.duration_since(now)).unwrap_or_default().min(whole))
 }
 
-/// The pod as this agent plans with it. Pods of manifests come last: a kubelet starts them again, and
-/// what it needs itself is among them.
+/// The pod as this agent plans with it. Pods of manifests come last: a kubelet restarts them, and
+/// they include what the kubelet itself needs.
 pub(super) fn planned(mut object: api::Pod) -> api::Pod {
     let annotations = object.metadata.annotations.as_ref();
     let mirror = annotations.is_some_and(|all| all.contains_key(CONFIG_MIRROR_ANNOTATION));
-    // Not used here, and often the larger half of an object.
+    // Unused here, and often the larger half of an object.
     object.metadata.managed_fields = None;
     if let Some(spec) = object.spec.as_mut().filter(|_| mirror) {
         spec.priority = Some(spec.priority.unwrap_or(0).max(NODE_CRITICAL));
@@ -129,7 +129,7 @@ pub(super) fn planned(mut object: api::Pod) -> api::Pod {
     object
 }
 
-/// Whether the two differ in what decides about a pod, its containers' states aside.
+/// Whether the objects differ in something that affects decisions about the pod, other than container states.
 pub(super) fn matters(old: &api::Pod, new: &api::Pod) -> bool {
     let phase = |pod: &api::Pod| pod.status.as_ref().and_then(|status| status.phase.clone());
     let (had, has) = (&old.metadata, &new.metadata);
@@ -142,7 +142,7 @@ pub(super) fn matters(old: &api::Pod, new: &api::Pod) -> bool {
         || old.spec != new.spec
 }
 
-/// The containers as the kubelet says they are. With `ended` what is said to run has ended unseen.
+/// The containers as the kubelet reports them. If `ended`, those reported as running have exited unobserved.
 pub(super) fn status(pod: &api::Pod, ended: bool) -> PodRuntimeStatus {
     let none = api::PodStatus::default();
     let said = pod.status.as_ref().unwrap_or(&none);
@@ -169,7 +169,7 @@ pub(super) fn status(pod: &api::Pod, ended: bool) -> PodRuntimeStatus {
     }
 }
 
-/// How the containers that `before` shows running came to their end.
+/// How the containers named in `before` ended, as far as `after` shows it.
 pub(super) fn stopped(before: &[Arc<str>], after: &api::Pod) -> Vec<StoppedContainer> {
     let Some(status) = after.status.as_ref() else { return Vec::new() };
     let ended = |name: &Arc<str>| {
@@ -181,7 +181,7 @@ pub(super) fn stopped(before: &[Arc<str>], after: &api::Pod) -> Vec<StoppedConta
     before.iter().filter_map(ended).collect()
 }
 
-/// Names of the containers that run.
+/// Names of the running containers.
 pub(super) fn running(pod: &api::Pod) -> Vec<Arc<str>> {
     let all = pod.status.as_ref().map(containers_of).unwrap_or_default();
     all.into_iter().filter(|one| is_running(one)).map(|one| one.name.as_str().into()).collect()
@@ -264,7 +264,7 @@ fn is_terminated(container: &api::ContainerStatus) -> bool {
     container.state.as_ref().is_some_and(|state| state.terminated.is_some())
 }
 
-/// All of them: sidecars and containers that were put in later run as well.
+/// All containers, including sidecars and ephemeral containers.
 fn containers_of(status: &api::PodStatus) -> Vec<&api::ContainerStatus> {
     let lists = [
         &status.init_container_statuses,

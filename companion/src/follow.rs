@@ -1,4 +1,4 @@
-//! What the API server says of this node's pods.
+//! Follows the API server's view of this node's pods.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use winddown_api_client::outage::Outage;
 use winddown_api_client::refusal::{self, Refusal};
 use winddown_shared::Backoff;
 
-/// How soon a watch is begun anew when requests are answered again.
+/// The longest wait before a failed watch is restarted once requests are answered again.
 const SOON: Duration = Duration::from_millis(100);
 
 /// Keeps a [`KubeletRuntime`](super::KubeletRuntime) up to date.
@@ -26,7 +26,7 @@ pub struct Follower<N> {
 }
 
 impl<N: LocalNode> Follower<N> {
-    /// Follows the API server until `cancel`. Never gives up; what was last known stays.
+    /// Follows the API server until `cancel`. Never gives up; the last known state remains.
     pub async fn run(self, cancel: CancellationToken) {
         cancel.run_until_cancelled(self.core.follow()).await;
     }
@@ -39,8 +39,8 @@ impl<N> std::fmt::Debug for Follower<N> {
 }
 
 impl<A: EndPods, N: LocalNode> Core<A, N> {
-    /// Keeps up with the API server, with the container runtime while pods end, and with the kubelet's
-    /// service. For ever.
+    /// Follows the API server, the container runtime while pods are being stopped, and the kubelet's
+    /// service. Never returns.
     pub(super) async fn follow(&self) {
         tokio::join!(
             self.follow_api(),
@@ -58,11 +58,11 @@ impl<A: EndPods, N: LocalNode> Core<A, N> {
         loop {
             let mut dirty = false;
             let mut next = stream.next().await;
-            // All that has come at once is published at once.
+            // All events that are available at once are published together.
             let error = loop {
                 match next {
                     Some(Ok(event)) => {
-                        // The mark before a list says nothing about the connection.
+                        // `Init` comes before the list and says nothing about the connection.
                         if !matches!(event, Event::Init) {
                             self.outage.worked();
                             outage.worked();
@@ -89,7 +89,7 @@ impl<A: EndPods, N: LocalNode> Core<A, N> {
             let refusal = refusal::of_watch(&error);
             let wait = backoff.after_failure(refusal.and_then(Refusal::retry_after));
             if refusal == Some(Refusal::Expired) {
-                // It would ask for what is too long ago once more.
+                // The same stream would ask for an expired resource version again.
                 stream = self.api.watch();
                 sleep(wait).await;
                 continue;
@@ -97,13 +97,13 @@ impl<A: EndPods, N: LocalNode> Core<A, N> {
             self.outage.failed();
             tokio::select! {
                 () = sleep(wait) => {}
-                // A request was answered: a caller may be waiting for the watch.
+                // Another request was answered, and a caller may be waiting for the watch.
                 () = self.outage.recovered() => sleep(wait.min(SOON)).await,
             }
         }
     }
 
-    /// Takes one event; whether what is desired may be another for it.
+    /// Handles one event. Returns whether the desired pods may have changed.
     fn take(&self, event: Event<api::Pod>, listed: &mut bool) -> bool {
         match event {
             Event::Init => {
@@ -122,7 +122,7 @@ impl<A: EndPods, N: LocalNode> Core<A, N> {
                 if self.known.look(&uid).is_none() {
                     return false;
                 }
-                // It has the last words about the containers.
+                // The deleted object has the final status of the containers.
                 self.known.applied(object);
                 self.known.gone(&uid)
             }

@@ -1,4 +1,4 @@
-//! The pods of the node, as the API server last had them.
+//! The node's pods, as last reported by the API server.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -10,20 +10,20 @@ use winddown_shared::{
 
 use super::facts;
 
-/// UIDs of changed pods that a slow reader may fall behind before it has to look at all pods.
+/// How many changed UIDs a slow receiver may fall behind before it has to check all pods.
 const CHANGES: usize = 1024;
-/// Why nothing is known yet.
+/// The error before the first list.
 pub(super) const UNLISTED: &str = "the API server has not listed this node's pods yet";
 
-/// What is known of the pods, and who waits for news of one.
+/// The known pods, and the subscribers to their changes.
 #[derive(Debug)]
 pub(super) struct Known {
     pods: Mutex<PodUidMap<Entry>>,
     changes: broadcast::Sender<PodUid>,
     desired: watch::Sender<Option<Arc<DesiredPods>>>,
-    /// Containers run that did not before.
+    /// Notified when containers run that did not run before.
     pub(super) started: Notify,
-    /// Held by who publishes: an older set must not follow a newer one.
+    /// Held while publishing: an older set must not follow a newer one.
     publishing: Mutex<()>,
     own: Option<PodUid>,
 }
@@ -32,28 +32,28 @@ pub(super) struct Known {
 struct Entry {
     /// The newest object.
     newest: Pod,
-    /// The one that is planned with: the newest, unless that differs only in its containers' states.
+    /// The object used for planning: the newest, unless it differs only in container states.
     planned: Pod,
-    /// The API server no longer has it. The last state stays until no caller asks for it.
+    /// Whether the API server no longer has the pod. Its last state is kept until the pod is forgotten.
     gone: bool,
-    /// It was among the desired pods at some time.
+    /// Whether the pod has ever been among the desired pods.
     published: bool,
-    /// Its containers were stopped without the kubelet's knowing.
+    /// Whether its containers were stopped and the API server does not know it yet.
     stopped: bool,
-    /// The kubelet was seen to hold nothing of it after its end.
+    /// Whether the kubelet was seen to hold nothing of the pod after its end.
     free: bool,
-    /// A list that is under way has it, or the watch had it since the last one.
+    /// Whether the list in progress contains it, or the watch reported it since the list began.
     listed: bool,
-    /// Notified of every change; made on the first wait.
+    /// Notified of every change; created by the first subscriber.
     news: Option<watch::Sender<()>>,
 }
 
-/// A pod as it is known now.
+/// The current state of a pod.
 #[derive(Clone, Debug)]
 pub(super) struct View {
     /// The newest object.
     pub(super) pod: Pod,
-    /// The API server has it no more.
+    /// Whether the API server no longer has the pod.
     pub(super) gone: bool,
 }
 
@@ -71,7 +71,7 @@ impl Known {
         }
     }
 
-    /// The API server has this object. Whether what is desired may be another for it.
+    /// Records an object of the API server. Returns whether the desired pods may have changed.
     pub(super) fn applied(&self, object: api::Pod) -> bool {
         let pod = match Pod::new(facts::planned(object)) {
             Ok(pod) => pod,
@@ -97,7 +97,7 @@ impl Known {
         if matters {
             entry.planned = pod.clone();
         }
-        // What comes late shows what was stopped as it was; a container that was started since is another.
+        // A late event shows stopped containers as they were; a container started since has another ID.
         let runs_another = facts::runs_another(&entry.newest, &pod);
         if runs_another {
             self.started.notify_one();
@@ -111,7 +111,7 @@ impl Known {
         matters
     }
 
-    /// The API server has the pod no more. Whether that is news.
+    /// Records that the API server no longer has the pod. Returns whether that is new.
     pub(super) fn gone(&self, uid: &PodUid) -> bool {
         let mut pods = self.lock();
         let Some(entry) = pods.get_mut(uid).filter(|entry| !entry.gone) else { return false };
@@ -122,12 +122,12 @@ impl Known {
         true
     }
 
-    /// A list begins.
+    /// Records that a list begins.
     pub(super) fn begin_list(&self) {
         self.lock().values_mut().for_each(|entry| entry.listed = false);
     }
 
-    /// A list was read whole: what it lacks is gone.
+    /// Records that a list is complete: pods that it lacks are gone.
     pub(super) fn end_list(&self) {
         let missing: Vec<PodUid> = {
             let pods = self.lock();
@@ -139,12 +139,12 @@ impl Known {
         }
     }
 
-    /// Publishes what is desired.
+    /// Publishes the desired pods.
     pub(super) fn publish(&self) {
-        // Not `pods` itself: who reads the desired pods may ask for one of them meanwhile.
+        // `pods` must not be locked meanwhile: readers of the desired pods may query one of them.
         let _turn = self.publishing.lock().unwrap_or_else(PoisonError::into_inner);
         let mut pods = self.lock();
-        // No caller knows of these, so none will forget them.
+        // No caller knows of these, so none will call `forget` for them.
         pods.retain(|_, entry| entry.published || !entry.gone);
         pods.values_mut().for_each(|entry| entry.published = true);
         let here = pods.values().filter(|entry| !entry.gone).map(|entry| entry.planned.clone());
@@ -153,12 +153,12 @@ impl Known {
         self.desired.send_replace(Some(Arc::new(desired)));
     }
 
-    /// The pods that the API server wants on this node; none before the first list was read.
+    /// The pods that the API server wants on this node; `None` before the first list.
     pub(super) fn desired(&self) -> watch::Receiver<Option<Arc<DesiredPods>>> {
         self.desired.subscribe()
     }
 
-    /// Whether a pod that is not known is none of this node's.
+    /// An error before the first list: only after it does an unknown pod not belong to this node.
     pub(super) fn listed(&self) -> Result<(), RuntimeError> {
         match *self.desired.borrow() {
             Some(_) => Ok(()),
@@ -175,14 +175,14 @@ impl Known {
         pods.get(uid).map(|entry| View { pod: entry.newest.clone(), gone: entry.gone })
     }
 
-    /// News of this pod. An unknown pod has none.
+    /// Changes of this pod; `None` if it is unknown.
     pub(super) fn news(&self, uid: &PodUid) -> Option<watch::Receiver<()>> {
         let mut pods = self.lock();
         let entry = pods.get_mut(uid)?;
         Some(entry.news.get_or_insert_with(|| watch::Sender::new(())).subscribe())
     }
 
-    /// The pod's containers were stopped, and the API server does not know.
+    /// Records that the pod's containers were stopped and the API server does not know it yet.
     pub(super) fn stopped(&self, uid: &PodUid) {
         if let Some(entry) = self.lock().get_mut(uid) {
             entry.stopped = true;
@@ -190,23 +190,23 @@ impl Known {
         self.notify(uid.clone());
     }
 
-    /// Resolves when nothing runs that only the kubelet ends well. Cancel-safe.
+    /// Resolves when no pod runs that the kubelet has to stop properly. Cancel-safe.
     pub(super) async fn needs_kubelet_no_more(&self) {
         let mut changes = self.changes();
         while self.lock().values().any(Entry::needs_kubelet) {
-            // A receiver that lags looks again as well; the sender lives as long as `self`.
+            // If the receiver lags, the check is simply repeated. The sender lives as long as `self`.
             let _ = changes.recv().await;
         }
     }
 
-    /// The kubelet was seen to hold nothing of the pod. Before the pod's end that does not last.
+    /// Records that the kubelet was seen to hold nothing of the pod. That only lasts after the pod's end.
     pub(super) fn freed(&self, uid: &PodUid) {
         if let Some(entry) = self.lock().get_mut(uid) {
             entry.free = entry.gone || entry.stopped;
         }
     }
 
-    /// The pods that the kubelet ends and cleans up when the API server says so, also those that have ended; without
+    /// The pods that the kubelet stops and cleans up on behalf of the API server, including terminated ones; without
     /// those that are free.
     pub(super) fn not_free(&self) -> Vec<PodUid> {
         let pods = self.lock();
@@ -214,7 +214,7 @@ impl Known {
         others.map(|(uid, _)| uid.clone()).collect()
     }
 
-    /// The pod's containers.
+    /// The status of the pod's containers.
     pub(super) fn status(&self, uid: &PodUid) -> Option<PodRuntimeStatus> {
         let (pod, ended) = {
             let pods = self.lock();
@@ -237,7 +237,7 @@ impl Known {
         .collect()
     }
 
-    /// Drops a pod that is gone and no longer asked for.
+    /// Removes a pod that is gone.
     pub(super) fn forget(&self, uid: &PodUid) {
         let mut pods = self.lock();
         if pods.get(uid).is_some_and(|entry| entry.gone) {
@@ -246,7 +246,7 @@ impl Known {
     }
 
     fn notify(&self, uid: PodUid) {
-        // Fails only without receivers.
+        // Fails only if there are no receivers.
         let _ = self.changes.send(uid);
     }
 
@@ -300,7 +300,7 @@ mod tests {
             let desired = known.desired();
             let uids = ["a", "b", "c", "d"];
             thread::scope(|scope| {
-                // A read lock keeps all from sending, so that they send at once.
+                // A read lock blocks all senders, so that they send at once afterwards.
                 let reading = desired.borrow();
                 for uid in uids {
                     let known = &known;

@@ -1,4 +1,4 @@
-//! Holds the kubelet back while pods are ended that it was not told to end.
+//! Keeps the kubelet stopped while pods are stopped without it.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -9,17 +9,17 @@ use winddown_shared::Backoff;
 
 use super::local_node::LocalNode;
 
-/// Whether the kubelet is held back.
+/// Whether the kubelet is kept stopped.
 ///
-/// A kubelet starts the containers of a pod again that it was not told to end. Before such a pod is ended
-/// through the container runtime, the kubelet's own service is stopped, and it is started again when the
-/// shutdown is called off. One that ends by itself while the node goes down is kept from coming back in the
-/// middle. Where it is no service of its own (k3s), it goes on, and what it starts again is ended again.
+/// A kubelet restarts the containers of a pod that it was not asked to stop. Before such a pod is stopped
+/// through the container runtime, the kubelet's own service is stopped; it is started again if the
+/// shutdown is cancelled. A kubelet that exits by itself while the node goes down is kept from coming back halfway
+/// through. If the kubelet is not a service of its own (k3s), it keeps running, and what it restarts is stopped again.
 #[derive(Debug, Default)]
 pub(super) struct KubeletHold {
     wanted: watch::Sender<bool>,
     state: watch::Sender<HoldState>,
-    /// It had ended before it was held back.
+    /// Whether the kubelet had exited before it was held.
     was_gone: AtomicBool,
 }
 
@@ -38,24 +38,24 @@ impl KubeletHold {
         *self.state.borrow() == HoldState::Held
     }
 
-    /// Whether the kubelet is held back because it has ended by itself.
+    /// Whether the kubelet is held because it exited by itself.
     pub(super) fn was_gone(&self) -> bool {
         self.was_gone.load(Ordering::Relaxed)
     }
 
-    /// Resolves when the kubelet is held back. Cancel-safe.
+    /// Resolves when the kubelet is held. Cancel-safe.
     pub(super) async fn held(&self) {
         // The senders live as long as `self`.
         let _ = self.state.subscribe().wait_for(|state| *state == HoldState::Held).await;
     }
 
-    /// Holds the kubelet back, and resolves when that is done or has turned out to be impossible.
+    /// Has the kubelet held. Resolves when that is done or has turned out to be impossible.
     pub(super) async fn hold(&self) {
         self.wanted.send_if_modified(|wanted| !std::mem::replace(wanted, true));
         let _ = self.state.subscribe().wait_for(|state| *state != HoldState::Free).await;
     }
 
-    /// Holds the kubelet back when that is wanted, and starts it again when the node stays up.
+    /// Holds the kubelet when requested, and starts it again when the node stays up.
     pub(super) async fn keep<N: LocalNode>(&self, node: &N, mut going_down: watch::Receiver<bool>) {
         let mut wanted = self.wanted.subscribe();
         loop {
@@ -76,7 +76,7 @@ impl KubeletHold {
                     self.was_gone.store(true, Ordering::Relaxed);
                     self.hold_back(node).await;
                 }
-                // Nothing says any more whether the node goes down: the kubelet stays stopped.
+                // The sender of `going_down` is gone: the kubelet stays stopped.
                 else => return,
             }
         }
@@ -98,7 +98,7 @@ impl KubeletHold {
         self.state.send_replace(state);
     }
 
-    /// Starts the kubelet if it was stopped here, by this agent or the one before it.
+    /// Starts the kubelet if this agent or an earlier one stopped it.
     async fn let_go<N: LocalNode>(&self, node: &N, going_down: &mut watch::Receiver<bool>) {
         let mut backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(30));
         while let Err(why) = node.start_kubelet().await {
@@ -108,7 +108,7 @@ impl KubeletHold {
             );
             tokio::select! {
                 () = sleep(backoff.after_failure(None)) => {}
-                // It goes down after all.
+                // The node goes down after all.
                 _ = going_down.wait_for(|is_down| *is_down) => return,
             }
         }

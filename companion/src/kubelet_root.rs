@@ -1,4 +1,4 @@
-//! What a kubelet's own directory says it holds for a pod: mounts, devices, claims. Blocking.
+//! Reads from the kubelet's directory what it holds for a pod: mounts, devices, claims. Blocking.
 
 use std::collections::{BTreeMap, HashSet};
 use std::fs::{self, File};
@@ -10,27 +10,27 @@ use winddown_shared::{Mount, PodUid, mounts};
 
 use super::local_node::Unasked;
 
-/// The mounts of the machine, whatever namespace this process is in.
+/// The mounts of the machine, independent of this process's mount namespace.
 const MOUNTINFO: &str = "/proc/1/mountinfo";
-/// Where the kubelet keeps which claims are prepared, and for which pods.
+/// The kubelet's checkpoint of prepared claims and the pods they are for.
 const CLAIMS: &str = "dra_manager_state";
-/// The one version of that there is.
+/// The only version of the checkpoint.
 const CLAIMS_VERSION: &str = "checkpoint.dra.kubelet.k8s.io/v1";
-/// Where volumes of drivers are mounted before they are given to pods.
+/// The directory in which CSI drivers stage volumes.
 const STAGED: &str = "plugins/kubernetes.io/csi";
-/// Whose volume a directory is of.
+/// The file that names a directory's volume.
 const VOLUME: &str = "vol_data.json";
-/// No file of the kubelet's that is read here is larger: a claim takes some hundred bytes.
+/// Maximum size in bytes of a file that is read; a claim takes a few hundred bytes.
 const LARGEST: u64 = 16 << 20;
 
-/// A kubelet's `--root-dir`.
+/// A kubelet's root directory (`--root-dir`).
 #[derive(Clone, Debug)]
 pub struct KubeletRoot {
     root: PathBuf,
     mountinfo: PathBuf,
 }
 
-/// What the directory said at one time.
+/// What the directory showed at one time.
 #[derive(Debug)]
 pub struct KubeletHolds {
     root: PathBuf,
@@ -39,7 +39,7 @@ pub struct KubeletHolds {
     unused: Result<Vec<String>, Unasked>,
 }
 
-/// The file of claims: the rest is JSON in JSON.
+/// The checkpoint file; its data is a string of JSON.
 #[derive(Deserialize)]
 struct Checkpoint {
     #[serde(rename = "Data")]
@@ -63,7 +63,7 @@ struct Claim {
     pods: BTreeMap<String, serde::de::IgnoredAny>,
 }
 
-/// A volume as its driver knows it.
+/// A volume, as identified by its driver.
 #[derive(Deserialize, PartialEq, Eq, Hash)]
 #[serde(rename_all = "camelCase")]
 struct Volume {
@@ -74,12 +74,12 @@ struct Volume {
 // === impl KubeletRoot ===
 
 impl KubeletRoot {
-    /// The kubelet of this machine whose root directory this is.
+    /// The kubelet of this machine with this root directory.
     pub fn new(root: impl Into<PathBuf>) -> Self {
         Self { root: root.into(), mountinfo: MOUNTINFO.into() }
     }
 
-    /// What it says now, for all pods.
+    /// Reads what the kubelet holds now, for all pods.
     ///
     /// # Errors
     /// The mounts cannot be read.
@@ -102,14 +102,14 @@ impl KubeletRoot {
         let used = self.used()?;
         let is_free = |point: &&PathBuf| {
             let volume = point.parent().and_then(|of| volume_of(&of.join(VOLUME)));
-            // One that does not say which volume it is may be any pod's.
+            // A mount without a volume file may be any pod's.
             volume.is_none_or(|volume| !used.contains(&volume))
         };
         let free = staged.into_iter().filter(is_free);
         Ok(free.map(|point| point.display().to_string()).collect())
     }
 
-    /// The volumes of drivers that pods have.
+    /// The CSI volumes that pods use.
     fn used(&self) -> Result<HashSet<Volume>, Unasked> {
         let mut used = HashSet::new();
         for pod in entries(&self.root.join("pods"))? {
@@ -124,7 +124,7 @@ impl KubeletRoot {
         let path = self.root.join(CLAIMS);
         let text = match read(&path) {
             Ok(text) => text,
-            // A kubelet that knows claims makes it when it starts.
+            // A kubelet that supports claims creates the file when it starts.
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
             Err(error) => return Err(unread(&path, &error)),
         };
@@ -135,15 +135,15 @@ impl KubeletRoot {
 // === impl KubeletHolds ===
 
 impl KubeletHolds {
-    /// What is held for the pod, for people: mount points, but for those in memory, and claims. `has_claims`:
-    /// its object names some.
+    /// What is held for the pod, as text for users: mount points, except those in memory, and claims. `has_claims`:
+    /// whether the pod's object names any.
     ///
     /// # Errors
-    /// The claims cannot be read, or are of a version that is not known: the answer is unknown, not empty.
+    /// The claims cannot be read, or have an unknown version: the answer is unknown, not empty.
     pub fn of(&self, uid: &PodUid, has_claims: bool) -> Result<Vec<String>, Unasked> {
         let of_pod = self.root.join("pods").join(uid.as_str());
         let drivers = self.root.join("plugins");
-        // A raw device is handed over as a file of the pod's UID, on which the device's own is mounted.
+        // A raw block device is passed to a pod as a file named by the pod's UID, on which the device node is mounted.
         let is_device = |point: &Path| {
             point.starts_with(&drivers)
                 && point.file_name().is_some_and(|name| name == uid.as_str())
@@ -157,14 +157,14 @@ impl KubeletHolds {
         match &self.claims {
             Ok(claims) => held.extend(claims_of(claims, uid)),
             Err(unknown) if has_claims => return Err(unknown.clone()),
-            // Devices that are asked for by amount are claims of which the pod's spec says nothing.
+            // Devices requested by amount also become claims, but the pod's spec does not name them.
             Err(_) => {}
         }
         Ok(held)
     }
 
-    /// Mount points of volumes that are staged and that no pod has any more: the kubelet is about to give them
-    /// back to their driver. Of which pod they were is not kept anywhere.
+    /// Mount points of staged volumes that no pod uses any more: the kubelet is about to unstage
+    /// them. Which pod used them is not recorded anywhere.
     ///
     /// # Errors
     /// A file or directory cannot be read: the answer is unknown, not empty.
@@ -173,7 +173,7 @@ impl KubeletHolds {
     }
 }
 
-/// All claims that are prepared.
+/// Parses the checkpoint; returns all prepared claims.
 fn claims(text: &[u8]) -> Result<Vec<Claim>, String> {
     let checkpoint: Checkpoint = serde_json::from_slice(text).map_err(|error| error.to_string())?;
     let claims: Claims =
@@ -184,7 +184,7 @@ fn claims(text: &[u8]) -> Result<Vec<Claim>, String> {
     Ok(claims.list.unwrap_or_default())
 }
 
-/// Those that are prepared for the pod.
+/// The claims that are prepared for the pod, as text for users.
 fn claims_of(claims: &[Claim], uid: &PodUid) -> impl Iterator<Item = String> {
     let of_pod = claims.iter().filter(|one| one.pods.contains_key(uid.as_str()));
     of_pod.map(|one| format!("the devices of claim {}/{}", one.namespace, one.claim_name))
@@ -194,12 +194,12 @@ fn volume_of(path: &Path) -> Option<Volume> {
     volume(&read(path).ok()?)
 }
 
-/// The volume that the text is about.
+/// Parses a volume file.
 fn volume(text: &[u8]) -> Option<Volume> {
     serde_json::from_slice(text).ok()
 }
 
-/// The entries of a directory; none where it is absent.
+/// The entries of a directory; none if it does not exist.
 fn entries(path: &Path) -> Result<Vec<PathBuf>, Unasked> {
     let listed = fs::read_dir(path).and_then(|all| all.map(|one| Ok(one?.path())).collect());
     match listed {

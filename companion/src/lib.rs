@@ -1,32 +1,32 @@
-//! Beside a kubelet: it runs the pods, this agent ends them.
+//! Runs next to a kubelet: the kubelet runs the pods, this agent stops them.
 //!
 //! [`KubeletRuntime`] is a [`Runtime`](winddown_shared::Runtime) that starts nothing. Its pods are those
-//! that the API server has for this node; their containers are what the kubelet says of them. To stop
-//! a pod is to ask the API server for it, and to wait until the kubelet has done it.
+//! that the API server has for this node, with containers as the kubelet reports them. To stop
+//! a pod, it asks the API server to evict or delete the pod, and waits until the kubelet has stopped it.
 //!
 //! # Behaviour
-//! - A pod is evicted first, with the consent of its disruption budgets; while the node goes down, one that
-//!   no budget selects is deleted at once. What they refuse is asked
-//!   again for a share of the grace, and then the pod is deleted: a node that goes down takes its pods
-//!   along in any case, and in order is better.
-//! - A pod with eviction responders is asked to end by an `EvictionRequest` (KEP-4563) before that, where the API
-//!   server serves it. They share the time of the budgets.
-//! - A grace that is shortened meanwhile reaches the API server as another deletion.
-//! - A pod is gone when the kubelet, told to end it, has taken its sandbox down; or when the API server
-//!   says that its containers have ended, and the container runtime agrees. A runtime that cannot be asked
-//!   is not waited for. While the node goes down, the ends of its containers are enough, as the kernel tells them.
-//! - A pod is clean when nothing of its volumes is mounted or staged any more, memory aside, and none of its
-//!   claims on devices is prepared.
-//! - While the node goes down, containers are stopped through the container runtime when the API
-//!   server is away for too long ([`WithoutApi`]), and when a kubelet has not ended them in time.
-//! - The pod of a manifest file (a mirror pod) cannot be ended through the API server. It comes last,
+//! - A pod is evicted first, so that its disruption budgets are respected; while the node goes down, a pod that
+//!   no budget selects is deleted at once. A refused eviction is
+//!   repeated for a share of the grace period, and then the pod is deleted: a node that goes down stops its pods
+//!   in any case, and it is better to do so in order.
+//! - Before that, a pod with eviction responders is asked to stop by an `EvictionRequest` (KEP-4563), if the API
+//!   server serves it. Responders and budgets share the same time.
+//! - A grace period that is shortened meanwhile is sent to the API server as another deletion.
+//! - A pod is gone when a kubelet that was asked to stop it has stopped its sandbox; or when the API server
+//!   reports that its containers have terminated, and the container runtime agrees. A runtime that cannot be queried
+//!   is not waited for. While the node goes down, it is enough that the kernel reports the exits of its containers.
+//! - A pod is clean when none of its volumes is mounted or staged any more, apart from those in memory, and none of its
+//!   device claims is prepared.
+//! - While the node goes down, containers are stopped through the container runtime if the API
+//!   server is away for too long ([`WithoutApi`]), or if the kubelet has not stopped them in time.
+//! - The pod of a manifest file (a mirror pod) cannot be stopped through the API server. It is stopped last,
 //!   through the container runtime, and only while the node goes down.
-//! - A kubelet starts again what it was not told to end. So it is stopped itself before the first such
-//!   pod is, where it is a service of its own, but not before it has unmounted what the others had; and
-//!   started again if the shutdown is called off. What is
-//!   started again all the same is ended again.
-//! - Nothing is written to a pod's status: that is the kubelet's.
-//! - An API server that is away changes nothing: the pods are those that were last known.
+//! - A kubelet restarts containers that it was not asked to stop. So the kubelet itself is stopped before the
+//!   first pod is stopped without it, if it is a service of its own, but not before it has unmounted the volumes of
+//!   other pods. It is started again if the shutdown is cancelled. Containers that
+//!   are restarted regardless are stopped again.
+//! - Nothing is written to a pod's status, which belongs to the kubelet.
+//! - While the API server is away, the last known pods remain.
 
 mod api;
 mod api_outage;

@@ -1,4 +1,4 @@
-//! The node itself, past the API server: its container runtime, its mounts, its kubelet.
+//! Access to the node that bypasses the API server: its container runtime, its mounts, its kubelet.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,38 +6,38 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use winddown_shared::{PodUid, PodUidMap, StoppedContainer};
 
-/// What is asked of the node that a kubelet runs on.
+/// Queries and actions on the node that a kubelet runs on.
 ///
 /// Each call is bounded in time by the implementer, and idempotent.
 pub trait LocalNode: Send + Sync + 'static {
-    /// What the container runtime has: every pod of which a container runs or the sandbox is ready.
+    /// Every pod with a running container or a ready sandbox, according to the container runtime.
     ///
     /// # Errors
-    /// The runtime cannot be asked; the answer is unknown, not empty.
+    /// The runtime cannot be queried; the answer is unknown, not empty.
     fn look(&self) -> impl Future<Output = Result<PodUidMap<Inside>, Unasked>> + Send;
 
-    /// The ends of the pod's containers that ran at the last [`look`](Self::look), as the kernel tells them; none
-    /// unless it tells all of them. Cancel-safe.
+    /// Futures that resolve when the kernel reports the exits of the pod's containers that ran at the last
+    /// [`look`](Self::look); none unless it reports all of them. Cancel-safe.
     fn ends(&self, uid: &PodUid) -> Vec<BoxFuture<'static, ()>> {
         let _ = uid;
         Vec::new()
     }
 
-    /// Asks the pod's containers to end, all at once, and kills them after `grace`. Resolves when
-    /// none of those that ran runs. Dropping the future abandons the wait.
+    /// Asks all containers of the pod to stop at once, and kills them after `grace`. Resolves when
+    /// none of them runs any more. Dropping the future abandons the wait.
     ///
     /// # Errors
-    /// The runtime cannot be asked, or refused.
+    /// The runtime cannot be queried, or refused.
     fn stop(
         &self,
         uid: &PodUid,
         grace: Duration,
     ) -> impl Future<Output = Result<(), Unasked>> + Send;
 
-    /// How those of the pod's containers ended that do not run; of each the newest.
+    /// How the pod's exited containers ended; for each name, its newest container.
     ///
     /// # Errors
-    /// The runtime cannot be asked.
+    /// The runtime cannot be queried.
     fn exits(
         &self,
         uid: &PodUid,
@@ -46,21 +46,21 @@ pub trait LocalNode: Send + Sync + 'static {
         async { Ok(Vec::new()) }
     }
 
-    /// Takes the pod's sandboxes down, and with them its network.
+    /// Stops the pod's sandboxes, which releases its network.
     ///
     /// # Errors
-    /// The runtime cannot be asked, or refused.
+    /// The runtime cannot be queried, or refused.
     fn take_down(&self, uid: &PodUid) -> impl Future<Output = Result<(), Unasked>> + Send {
         let _ = uid;
         async { Ok(()) }
     }
 
-    /// What the kubelet still holds for a pod: mount points and prepared claims; whether its object names claims is
-    /// `has_claims`. What is in memory ends with the machine and is left out.
-    /// [`KubeletHolds`](super::KubeletHolds) knows.
+    /// What the kubelet still holds for a pod: mount points and prepared claims. `has_claims`: whether its object names
+    /// claims. Mounts in memory vanish with the machine and are left out.
+    /// [`KubeletHolds`](super::KubeletHolds) provides this.
     ///
     /// # Errors
-    /// That cannot be read; the answer is unknown, not empty.
+    /// It cannot be read; the answer is unknown, not empty.
     fn held(
         &self,
         uid: &PodUid,
@@ -70,30 +70,30 @@ pub trait LocalNode: Send + Sync + 'static {
         async { Ok(Vec::new()) }
     }
 
-    /// Mount points of volumes that are staged and that no pod has. Of which pod they were is not kept anywhere.
+    /// Mount points of staged volumes that no pod uses. Which pod used them is not recorded anywhere.
     ///
     /// # Errors
-    /// That cannot be read; the answer is unknown, not empty.
+    /// They cannot be read; the answer is unknown, not empty.
     fn unused_volumes(&self) -> impl Future<Output = Result<Vec<String>, Unasked>> + Send {
         async { Ok(Vec::new()) }
     }
 
-    /// Resolves when the kubelet's service, which ran meanwhile, has ended without [`stop_kubelet`](Self::stop_kubelet).
+    /// Resolves when the kubelet's service was running and has stopped without [`stop_kubelet`](Self::stop_kubelet).
     /// Cancel-safe.
     fn kubelet_ended(&self) -> impl Future<Output = ()> + Send {
         std::future::pending()
     }
 
-    /// Stops the kubelet's service, so that it starts no container again. Its pods go on running.
+    /// Stops the kubelet's service, so that it restarts no container. Its pods keep running.
     ///
     /// # Errors
-    /// It cannot be stopped, or is no service of its own.
+    /// It cannot be stopped, or is not a service of its own.
     fn stop_kubelet(&self) -> impl Future<Output = Result<(), Unasked>> + Send {
         async { Err(Unasked::because("its service is not known")) }
     }
 
-    /// Starts the kubelet again if [`stop_kubelet`](Self::stop_kubelet) stopped it, also that of an
-    /// earlier agent. Otherwise it is left alone.
+    /// Starts the kubelet again if [`stop_kubelet`](Self::stop_kubelet) stopped it, even if an
+    /// earlier agent did. Otherwise does nothing.
     ///
     /// # Errors
     /// It cannot be started.
@@ -102,32 +102,32 @@ pub trait LocalNode: Send + Sync + 'static {
     }
 }
 
-/// What the container runtime has of a pod.
+/// The state of one pod in the container runtime.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Inside {
-    /// Names of the containers that run; the sandbox is none.
+    /// Names of the running containers, without the sandbox.
     pub running: Vec<String>,
-    /// Whether its sandbox is ready. A kubelet that ends a pod takes it down after the containers, and
-    /// makes no other.
+    /// Whether its sandbox is ready. A kubelet that stops a pod stops the sandbox after the containers, and
+    /// creates no new one.
     pub has_sandbox: bool,
 }
 
-/// The node did not answer, or refused.
+/// The node could not be queried, or refused.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{why}")]
 pub struct Unasked {
-    /// What happened, for people.
+    /// What happened, as text for users.
     pub why: Arc<str>,
 }
 
-/// There is nothing to ask: the API server alone counts.
+/// No access to the node: only the API server is queried.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoLocalNode;
 
 // === impl Unasked ===
 
 impl Unasked {
-    /// With this reason.
+    /// An error with this reason.
     pub fn because(why: impl Into<Arc<str>>) -> Self {
         Self { why: why.into() }
     }

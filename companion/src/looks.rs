@@ -1,4 +1,4 @@
-//! What the container runtime has, looked at for all pods at once while any is waited for.
+//! Polls the container runtime for all pods at once while any pod is waited for.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -10,22 +10,22 @@ use winddown_shared::{PodUid, PodUidMap};
 
 use super::local_node::{Inside, LocalNode, Unasked};
 
-/// Between two looks at least, and at most; else twice as long as a look takes: looks are not to be what pods wait
-/// for. Container runtimes of before 2023 tell no events, and a look costs two requests however many pods there are.
-/// One that takes long waits for a processor and does not use it: it is no reason to see pods end later.
+/// The shortest and the longest wait between two polls; in between, twice as long as a poll takes, so that polls do not
+/// delay the pods. Container runtimes from before 2023 provide no events, and a poll costs two requests for any number
+/// of pods. A slow poll waits for CPU time and does not use it: it is no reason to notice exits later.
 const BETWEEN: [Duration; 2] = [Duration::from_millis(20), Duration::from_millis(100)];
 
-/// The newest look, for all that wait.
+/// The newest poll, shared by all that wait.
 #[derive(Debug, Default)]
 pub(super) struct Looks {
     newest: watch::Sender<Option<Look>>,
     wanted: Notify,
 }
 
-/// What the container runtime had at one time.
+/// The container runtime's answer at one time.
 #[derive(Clone, Debug)]
 pub(super) struct Look {
-    /// When it was asked: what it says is not older.
+    /// When the poll began: the answer is not older.
     pub(super) begun: Instant,
     found: Result<Arc<PodUidMap<Inside>>, Unasked>,
 }
@@ -33,15 +33,15 @@ pub(super) struct Look {
 // === impl Looks ===
 
 impl Looks {
-    /// Looks from now on, until the receiver is dropped.
+    /// Starts polling, until the receiver is dropped.
     pub(super) fn subscribe(&self) -> watch::Receiver<Option<Look>> {
         let looks = self.newest.subscribe();
         self.wanted.notify_one();
         looks
     }
 
-    /// Looks while there are receivers, and once when containers have `started`, so that their ends are known at once;
-    /// for ever.
+    /// Polls while there are receivers, and once when containers have `started`, so that their exits are known at once.
+    /// Never returns.
     pub(super) async fn keep_looking<N: LocalNode>(
         &self,
         node: &N,
@@ -57,7 +57,7 @@ impl Looks {
             }
             let begun = Instant::now();
             let found = node.look().await.map(Arc::new);
-            // Fails where nothing waits: it is not kept for who comes later.
+            // Fails if there are no receivers: the answer is not kept for later ones.
             let _ = self.newest.send(Some(Look { begun, found }));
             sleep((2 * begun.elapsed()).clamp(BETWEEN[0], BETWEEN[1])).await;
         }
@@ -67,7 +67,7 @@ impl Looks {
 // === impl Look ===
 
 impl Look {
-    /// What there was of the pod; a pod that the runtime does not have is empty.
+    /// The pod's state; empty if the runtime does not know the pod.
     pub(super) fn of(&self, uid: &PodUid) -> Result<Inside, &Unasked> {
         let found = self.found.as_ref()?;
         Ok(found.get(uid).cloned().unwrap_or_default())

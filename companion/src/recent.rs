@@ -1,4 +1,4 @@
-//! What the API server said a moment ago, for all pods that end at about the same time.
+//! A recent answer of the API server, shared by all pods that are stopped at about the same time.
 
 use std::time::Duration;
 
@@ -6,20 +6,20 @@ use tokio::sync::Mutex;
 use tokio::time::{Instant, timeout};
 use winddown_api_client::node_pods::Refused;
 
-/// So long an answer counts as it was read.
+/// How long an answer is reused.
 const FRESH: Duration = Duration::from_secs(10);
-/// How long the answer may take: what is not known by then is unknown.
+/// How long to wait for an answer; after that it counts as unknown.
 const ANSWER: Duration = Duration::from_secs(1);
 
-/// One answer, asked for once by many.
+/// One answer, requested once for many callers.
 #[derive(Debug)]
 pub(super) struct Recent<T>(Mutex<Option<(Instant, Option<T>)>>);
 
 // === impl Recent ===
 
 impl<T> Recent<T> {
-    /// What `judge` makes of the newest answer, which is none where the API server did not give one. `failed` hears
-    /// why. An answer that takes long is no silence: other requests may well be answered. Cancel-safe.
+    /// Passes the newest answer to `judge`, or `None` if the API server did not give one. `failed` is called with the
+    /// error. A slow answer is not reported as a failure: other requests may well be answered. Cancel-safe.
     pub(super) async fn judge<J>(
         &self,
         ask: impl Future<Output = Result<T, Refused>>,

@@ -1,4 +1,4 @@
-//! What the API server has to allow beside a kubelet.
+//! The permissions that this agent needs from the API server next to a kubelet.
 
 use futures_util::future::try_join_all;
 use k8s_openapi::api::authorization::v1::{
@@ -17,15 +17,15 @@ use crate::eviction_requests;
 /// One verb on one kind of object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Need {
-    /// `get`, `create`, …
+    /// The verb, e.g. `get` or `create`.
     pub verb: &'static str,
-    /// API group; empty for the core group.
+    /// The API group; empty for the core group.
     pub group: &'static str,
-    /// `pods` or `pods/eviction`.
+    /// The resource, e.g. `pods` or `pods/eviction`.
     pub resource: &'static str,
 }
 
-/// All that is asked of the API server beside a kubelet.
+/// All permissions that are required next to a kubelet.
 pub const NEEDS: [Need; 11] = [
     Need::core("list", "pods"),
     Need::core("watch", "pods"),
@@ -40,12 +40,12 @@ pub const NEEDS: [Need; 11] = [
     Need { verb: "patch", group: "events.k8s.io", resource: "events" },
 ];
 
-/// With this a pod that no budget selects is deleted without being evicted first. A kubelet's own credentials
-/// do not have it, and nothing fails without it.
+/// Optional permission that allows deleting a pod without evicting it first if no budget selects it. A kubelet's own
+/// credentials do not have it.
 pub const READ_BUDGETS: Need =
     Need { verb: "list", group: "policy", resource: "poddisruptionbudgets" };
 
-/// With these a pod's eviction responders are asked to end it, where the API server has them. Nothing fails without.
+/// Optional permissions to make requests to a pod's eviction responders, if the API server supports them.
 pub const REQUEST_EVICTIONS: [Need; 2] = [
     Need { verb: "create", group: "lifecycle.k8s.io", resource: "evictionrequests" },
     Need { verb: "get", group: "lifecycle.k8s.io", resource: "evictionrequests" },
@@ -55,14 +55,14 @@ pub const REQUEST_EVICTIONS: [Need; 2] = [
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("the API server does not say what it allows: {why}")]
 pub struct RightsUnknown {
-    /// What happened, for people.
+    /// What happened, as text for users.
     pub why: String,
 }
 
-/// Which of [`NEEDS`] the API server does not allow to `client` for this node. Nothing is changed.
+/// Those of [`NEEDS`] that the API server does not allow `client` for this node. Changes nothing.
 ///
 /// # Errors
-/// The API server cannot be asked.
+/// The API server cannot be queried.
 pub async fn missing_rights(client: &kube::Client, node: &str) -> Result<Vec<Need>, RightsUnknown> {
     missing(client, node, NEEDS).await
 }
@@ -77,11 +77,11 @@ async fn missing<const N: usize>(
     Ok(answers.into_iter().flatten().collect())
 }
 
-/// Which of [`REQUEST_EVICTIONS`] the API server does not allow to `client` though it has eviction requests.
-/// Nothing is changed.
+/// Those of [`REQUEST_EVICTIONS`] that the API server does not allow `client` although it serves eviction requests.
+/// Changes nothing.
 ///
 /// # Errors
-/// The API server cannot be asked.
+/// The API server cannot be queried.
 pub async fn missing_for_requests(
     client: &kube::Client,
     node: &str,
@@ -93,10 +93,10 @@ pub async fn missing_for_requests(
     }
 }
 
-/// Whether the API server allows this to `client` for this node. Nothing is changed.
+/// Whether the API server allows `client` this need for this node. Changes nothing.
 ///
 /// # Errors
-/// The API server cannot be asked.
+/// The API server cannot be queried.
 pub async fn may(client: &kube::Client, node: &str, need: Need) -> Result<bool, RightsUnknown> {
     let reviews: Api<SelfSubjectAccessReview> = Api::all(client.clone());
     match reviews.create(&PostParams::default(), &need.review(node)).await {
@@ -105,11 +105,11 @@ pub async fn may(client: &kube::Client, node: &str, need: Need) -> Result<bool, 
     }
 }
 
-/// Whether the API server lets `client` change this node's taints: it is asked for a change that it does not
-/// keep. Admission decides (NodeRestriction), of which a review of rights knows nothing.
+/// Whether the API server lets `client` change this node's taints, found out by a dry run. A review of permissions does
+/// not cover this, because admission decides it (NodeRestriction).
 ///
 /// # Errors
-/// The API server cannot be asked, or does not know the node.
+/// The API server cannot be queried, or does not know the node.
 pub async fn may_taint(client: &kube::Client, node: &str) -> Result<bool, RightsUnknown> {
     let nodes: Api<Node> = Api::all(client.clone());
     let asked = async {
@@ -138,7 +138,7 @@ impl Need {
             Some((resource, subresource)) => (resource, Some(subresource.to_owned())),
             None => (self.resource, None),
         };
-        // A node may ask for its own object only, and for pods only by its own name.
+        // A node may access only its own Node object, and may list pods only by its own node name.
         let name = (resource == "nodes").then(|| node.to_owned());
         let of_node = matches!((resource, self.verb), ("pods", "list" | "watch"));
         let field_selector = of_node.then(|| FieldSelectorAttributes {
@@ -162,7 +162,7 @@ impl Need {
     }
 }
 
-/// `create pods/eviction`.
+/// Formats as in `create pods/eviction`.
 impl std::fmt::Display for Need {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{} {}", self.verb, self.resource)?;

@@ -1,4 +1,4 @@
-//! A kubelet, as a runtime.
+//! A kubelet as a [`Runtime`].
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,17 +18,17 @@ use super::known::UNLISTED;
 use super::local_node::{LocalNode, Unasked};
 use super::stop::{Core, LOOK_AGAIN};
 
-/// How long a kubelet is given to unmount volumes before it is called late.
+/// How long a kubelet is given to unmount volumes before the clean-up fails.
 const UNMOUNTED: Duration = Duration::from_secs(2);
-/// How long the first list of pods is waited for at a time.
+/// How long one call waits for the first list of pods.
 const FIRST_LIST: Duration = Duration::from_secs(5);
 
-/// Pods that a kubelet runs, as the API server has them. See the [module](super).
+/// The pods that a kubelet runs, as reported by the API server. See the [module](super).
 pub struct KubeletRuntime<N> {
     core: Arc<Core<NodePods, N>>,
 }
 
-/// A runtime on `client`, and what keeps it up to date. Nothing is asked before the follower runs.
+/// Creates a runtime on `client`, and the follower that keeps it up to date. Requests start with the follower.
 pub fn companion<N: LocalNode>(
     client: kube::Client,
     node: N,
@@ -40,12 +40,12 @@ pub fn companion<N: LocalNode>(
 }
 
 impl<N> KubeletRuntime<N> {
-    /// The pods that are bound to this node; none before the API server's first list was read.
+    /// The pods that are bound to this node; `None` before the API server's first list.
     pub fn desired(&self) -> watch::Receiver<Option<Arc<DesiredPods>>> {
         self.core.known.desired()
     }
 
-    /// Why the API server does not do what it is asked, while that is so.
+    /// The current problem with the API server, if any.
     pub fn trouble(&self) -> Option<&'static str> {
         if self.core.known.desired().borrow().is_none() {
             return Some(UNLISTED);
@@ -61,7 +61,7 @@ impl<N> std::fmt::Debug for KubeletRuntime<N> {
 }
 
 impl<N: LocalNode> Runtime for KubeletRuntime<N> {
-    /// Starts nothing: says what the kubelet has done.
+    /// Starts nothing: returns the status as the kubelet reports it.
     async fn sync_pod(&self, pod: &Pod) -> Result<SyncedPod, RuntimeError> {
         let known = self.core.known.status(pod.uid());
         let status = known.unwrap_or_else(|| facts::status(pod, true));
@@ -77,8 +77,8 @@ impl<N: LocalNode> Runtime for KubeletRuntime<N> {
         self.core.stop(uid, pod, grace).await
     }
 
-    /// Resolves when the kubelet has unmounted the pod's volumes, had its claims unprepared and given its
-    /// network back.
+    /// Resolves when the kubelet has unmounted the pod's volumes, unprepared its claims and released its
+    /// network.
     async fn clean_pod(&self, uid: &PodUid) -> Result<(), RuntimeError> {
         let until = Instant::now() + UNMOUNTED;
         loop {
@@ -135,7 +135,7 @@ fn unread(why: &Unasked) -> RuntimeError {
     RuntimeError::Failed { what: why.to_string(), source: None }
 }
 
-/// The kubelet measures its pods and evicts them itself.
+/// Returns nothing: the kubelet measures and evicts its pods itself.
 impl<N: LocalNode> PodStatsSource for KubeletRuntime<N> {
     async fn pod_stats(
         &self,
@@ -145,7 +145,7 @@ impl<N: LocalNode> PodStatsSource for KubeletRuntime<N> {
     }
 }
 
-/// The kubelet clears up behind its pods itself.
+/// Removes nothing: the kubelet cleans up after its pods itself.
 impl<N: LocalNode> Garbage for KubeletRuntime<N> {
     async fn remove_dead_containers(&self) -> Result<Freed, RuntimeError> {
         Ok(Freed::default())

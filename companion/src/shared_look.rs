@@ -1,12 +1,12 @@
-//! One look for all that ask at about the same time.
+//! One check shared by all callers that ask at about the same time.
 
 use tokio::sync::Mutex;
 use tokio::time::{Instant, sleep_until};
 
 use super::stop::LOOK_AGAIN;
 
-/// Looks on demand, one after the other, and each is shared by all that asked before it began. The next one waits as
-/// long as the last one took, so that many pods keep neither a processor nor the kernel's lock of its mounts.
+/// Runs checks on demand, one at a time, and shares each with all callers that asked before it began. The next one
+/// waits as long as the last one took (up to 50 ms), so that many pods do not occupy a CPU or the kernel's mount lock.
 #[derive(Debug)]
 pub struct SharedLook<T>(Mutex<Option<Newest<T>>>);
 
@@ -26,7 +26,7 @@ impl<T> Default for SharedLook<T> {
 }
 
 impl<T: Clone> SharedLook<T> {
-    /// What a look finds that begins now or later. Cancel-safe.
+    /// The result of a check that begins now or later. Cancel-safe.
     pub async fn look(&self, look: impl AsyncFnOnce() -> T) -> T {
         let asked = Instant::now();
         let mut newest = self.0.lock().await;

@@ -1,4 +1,4 @@
-//! Ends again what a kubelet that cannot be held back starts again.
+//! Stops again the containers that a kubelet restarts when it cannot be held.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -11,20 +11,20 @@ use winddown_shared::{PodLabel, PodUid};
 use super::local_node::LocalNode;
 use super::looks::Looks;
 
-/// What they get: they were to have ended.
+/// The grace period of restarted containers; short, because they should have stopped already.
 const GRACE: Duration = Duration::from_secs(1);
 
-/// The pods that were ended without the kubelet, by the UID that the container runtime knows, and when.
+/// The pods that were stopped while the kubelet was not held, with the time, by the UID that the runtime knows.
 #[derive(Debug, Default)]
 pub(super) struct EndedPast(watch::Sender<HashMap<PodUid, (PodLabel, Instant)>>);
 
 impl EndedPast {
-    /// The pod was ended just now.
+    /// Records that the pod was just stopped.
     pub(super) fn add(&self, inside: PodUid, pod: PodLabel) {
         self.0.send_modify(|all| drop(all.insert(inside, (pod, Instant::now()))));
     }
 
-    /// While the node goes down, ends what runs of a pod that was ended. For ever.
+    /// While the node goes down, stops whatever runs of a recorded pod. Never returns.
     pub(super) async fn end_again<N: LocalNode>(
         &self,
         node: &N,
@@ -33,7 +33,7 @@ impl EndedPast {
     ) {
         let mut ended = self.0.subscribe();
         loop {
-            // No look is taken for nothing. The sender lives as long as `self`.
+            // Without recorded pods the runtime is not polled. The sender lives as long as `self`.
             let _ = ended.wait_for(|ended| !ended.is_empty()).await;
             let mut looks = all_looks.subscribe();
             while *going_down.borrow() {
@@ -52,7 +52,7 @@ impl EndedPast {
                 let again = runs_again.into_iter();
                 join_all(again.map(|(inside, pod)| self.end_pod_again(node, inside, pod))).await;
             }
-            // The node stays up: what runs is to run.
+            // The node stays up, so running pods are left alone.
             self.0.send_modify(HashMap::clear);
         }
     }

@@ -1,7 +1,7 @@
-//! How a pod that a kubelet runs comes to its end.
+//! Stops a pod that a kubelet runs.
 //!
-//! Three things go on beside each other, and the first that ends is the stop's end: asking the API
-//! server, looking whether the pod is gone, and the way without the API server.
+//! Several tasks run concurrently, and the first to finish ends the stop: requests to the API
+//! server, checks whether the pod is gone, and the path without the API server.
 
 use std::convert::Infallible;
 use std::future::pending;
@@ -34,21 +34,21 @@ mod responders;
 
 use asking::StopRequest;
 
-/// Between two tries to stop containers through the runtime, at first and at most.
+/// First and longest wait between two attempts to stop containers through the runtime.
 const TRY_AGAIN: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(1)];
-/// The kubelet hears of a deletion a moment after it was asked for, and kills as much later.
+/// How long after its request the kubelet learns of a deletion, and so how much later it kills.
 const KUBELET_LAG: Duration = Duration::from_millis(500);
-/// Between two looks at what is mounted.
+/// The wait between two checks of the mounts.
 pub(super) const LOOK_AGAIN: Duration = Duration::from_millis(50);
-/// Requests that end pods at a time, each with a connection of its own: a whole group of most nodes. A kubelet that
-/// ends the first pods of a group meanwhile delays the requests for the others.
+/// Maximum number of concurrent requests that stop pods, each with a connection of its own: enough for a whole group on
+/// most nodes. While a kubelet stops the first pods of a group, requests for the others are delayed.
 const AT_ONCE: usize = 100;
-/// With so much left of its grace a container was not killed: graces are sent in whole seconds.
+/// With this much left of its grace period a container was not killed: the API takes whole seconds.
 const NOT_KILLED: Duration = Duration::from_secs(2);
-/// The least that containers get of a grace that is over.
+/// The minimum grace period that containers get when their own is over.
 const LAST_GRACE: Duration = Duration::from_secs(1);
 
-/// The pods of one node, and how they are ended.
+/// The pods of one node, and everything needed to stop them.
 pub(super) struct Core<A, N> {
     pub(super) api: A,
     pub(super) node: N,
@@ -62,7 +62,7 @@ pub(super) struct Core<A, N> {
     pub(super) kubelet: KubeletHold,
     pub(super) ended_past: EndedPast,
     pub(super) unused_volumes: UnusedVolumes,
-    /// It was said that the container runtime cannot be asked.
+    /// Whether it was logged that the container runtime cannot be queried.
     unasked: AtomicBool,
 }
 
@@ -92,15 +92,15 @@ impl<A, N> Core<A, N> {
 }
 
 impl<A: EndPods, N: LocalNode> Core<A, N> {
-    /// Ends the pod and resolves when none of its containers runs. Dropping the future abandons the
-    /// wait: what the API server was asked for goes on.
+    /// Stops the pod, and resolves when none of its containers runs. Dropping the future abandons the
+    /// wait: requests that the API server accepted stay in effect.
     pub(super) async fn stop(
         &self,
         uid: &PodUid,
         pod: Option<&Pod>,
         grace: Grace,
     ) -> Result<PodStopped, RuntimeError> {
-        // Its volumes are looked at beside its end: their disk may hang.
+        // The volumes are checked concurrently: their disk may hang.
         tokio::join!(self.end(uid, pod, grace), self.look_at_volumes(uid)).0
     }
 
@@ -135,7 +135,7 @@ impl<A: EndPods, N: LocalNode> Core<A, N> {
         }
         let after = self.known.look(uid).map_or(pod, |view| view.pod);
         let mut containers = facts::stopped(&before, &after);
-        // While the node goes down and SIGKILL was not due yet, the next group need not wait for how they ended.
+        // While the node goes down, if SIGKILL was not due yet, the next group must not wait for exit codes.
         let is_urgent = self.is_going_down() && self.ended_early(&after, &grace);
         if containers.len() < before.len() && !is_urgent {
             containers.extend(self.exits(&inside, &before, &containers).await);
@@ -148,18 +148,18 @@ impl<A: EndPods, N: LocalNode> Core<A, N> {
         })
     }
 
-    /// Resolves when the pod's containers have ended for good: the API server says so and the container
-    /// runtime agrees; or a kubelet that was told to end the pod has taken its sandbox down, of which the
-    /// API server hears a second or two later. While the node goes down its containers' ends are enough if
-    /// they came after the API server had taken the pod's: the sandbox needs as long again where many pods
-    /// end. `ran`: something of it did.
+    /// Resolves when the pod's containers have stopped for good: the API server reports it and the container
+    /// runtime agrees; or a kubelet that was asked to stop the pod has stopped its sandbox, of which the
+    /// API server learns a second or two later. While the node goes down, it is enough that its containers have stopped
+    /// after the API server accepted the request: where many pods stop, the sandboxes take as long again.
+    /// `ran`: whether a container of the pod ran before.
     async fn gone(&self, uid: &PodUid, inside: &PodUid, mut ran: bool, told: &StopRequest) {
         let mut ran_when_told = false;
         let mut looks = self.looks.subscribe();
         let mut news = self.known.news(uid);
         let mut said_at = None;
         loop {
-            // What changes from here on is not missed.
+            // Changes from here on are not missed.
             if let Some(news) = &mut news {
                 news.borrow_and_update();
             }
@@ -193,27 +193,27 @@ impl<A: EndPods, N: LocalNode> Core<A, N> {
         }
     }
 
-    /// Resolves when the node goes down and what ran of the pod when the API server took its end has ended, as the
-    /// kernel tells. A container runtime that takes many sandboxes down tells it seconds later.
+    /// Resolves when the node goes down and the kernel has reported the exits of the containers that ran when the API
+    /// server accepted the request. A container runtime that stops many sandboxes reports them seconds later.
     async fn exited(&self, inside: &PodUid, told: &StopRequest) {
         told.is_accepted().await;
         let mut looks = self.looks.subscribe();
         while self.is_going_down() {
             let mut ends = self.node.ends(inside);
-            // What had ended by then may have been started again since.
+            // Containers that had already exited may have been restarted since.
             ends.retain_mut(|end| end.now_or_never().is_none());
             if !ends.is_empty() {
                 join_all(ends).await;
                 return;
             }
-            // An agent that has just started does not know the processes of many pods yet. The sender lives as long as
-            // `self`.
+            // If many pods run, an agent that has just started does not know their processes yet. The sender lives as
+            // long as `self`.
             let _ = looks.changed().await;
         }
         pending::<()>().await;
     }
 
-    /// Resolves when the pod was ended through the container runtime.
+    /// Resolves when the pod was stopped through the container runtime.
     async fn without_api(&self, pod: &Pod, inside: &PodUid, mut grace: Grace, told: &StopRequest) {
         let (begun, whole) = (Instant::now(), grace.remaining());
         tokio::select! {
@@ -229,7 +229,7 @@ impl<A: EndPods, N: LocalNode> Core<A, N> {
             let over = grace.remaining().is_zero();
             let is_away =
                 self.kubelet.is_held() || (told.accepted_at().is_none() && self.outage.fails());
-            // A kubelet that has heard of it is at work until the grace is over.
+            // A kubelet that knows of the request is stopping the pod until the grace period is over.
             if (over || is_away) && self.may_stop_containers() {
                 if is_away {
                     self.kubelet.hold().await;
@@ -245,14 +245,14 @@ impl<A: EndPods, N: LocalNode> Core<A, N> {
         }
     }
 
-    /// Whether there is so much left of the pod's grace that nothing of it was killed for that.
+    /// Whether so much of the pod's grace period is left that no container was killed because of it.
     fn ended_early(&self, pod: &Pod, grace: &Grace) -> bool {
         let now = Instant::now();
         let ends = self.deletion_ends(pod).unwrap_or(now + grace.remaining());
         ends.min(now + grace.remaining()) >= now + NOT_KILLED
     }
 
-    /// The ends that the API server has not heard of yet, as the container runtime has them.
+    /// The exits that the API server does not know yet, from the container runtime.
     async fn exits(
         &self,
         inside: &PodUid,
@@ -266,7 +266,7 @@ impl<A: EndPods, N: LocalNode> Core<A, N> {
         seen.into_iter().filter(is_new).collect()
     }
 
-    /// What the container runtime, asked now, has of the pod; none where it cannot be asked.
+    /// The pod's current state in the container runtime; `None` if the runtime cannot be queried.
     async fn has_now(&self, inside: &PodUid) -> Option<Inside> {
         let (now, mut looks) = (Instant::now(), self.looks.subscribe());
         let is_new = |look: &Option<Look>| look.as_ref().is_some_and(|look| look.begun >= now);
@@ -305,7 +305,7 @@ impl<A: EndPods, N: LocalNode> Core<A, N> {
         stopped.is_ok()
     }
 
-    /// Stops containers through the runtime; a grace that is shortened meanwhile is followed.
+    /// Stops containers through the runtime, with a new request whenever the grace period is shortened.
     async fn stop_within(&self, inside: &PodUid, grace: &Grace) -> Result<(), Unasked> {
         let mut grace = grace.clone();
         loop {
@@ -317,7 +317,7 @@ impl<A: EndPods, N: LocalNode> Core<A, N> {
         }
     }
 
-    /// The pod of a manifest file: the API server's deletion of its picture ends nothing.
+    /// Stops the pod of a manifest file. Deleting its mirror pod from the API server would stop nothing.
     async fn stop_mirror(
         &self,
         pod: &Pod,
@@ -339,7 +339,7 @@ impl<A: EndPods, N: LocalNode> Core<A, N> {
             return Err(left("so only the removal of that file ends it while the node stays up"));
         }
         let failed = |error: Unasked| left(&format!("and the container runtime: {error}"));
-        // Pods of the API server need the kubelet for their end; without it none of these starts again.
+        // Pods of the API server need the kubelet for their stop; without it, none of the mirror pods restarts.
         let half = grace.remaining() / 2;
         let _ = timeout(half, self.needs_kubelet_no_more()).await;
         self.kubelet.hold().await;
@@ -349,7 +349,7 @@ impl<A: EndPods, N: LocalNode> Core<A, N> {
         Ok(())
     }
 
-    /// What the kubelet still holds for the pod.
+    /// What the kubelet still holds for the pod, as text for users.
     pub(super) async fn held(&self, uid: &PodUid) -> Result<Vec<String>, Unasked> {
         let mut held = self.mounted(uid).await?;
         if self.network(uid).await.is_some() {
@@ -358,7 +358,7 @@ impl<A: EndPods, N: LocalNode> Core<A, N> {
         Ok(held)
     }
 
-    /// Takes the pod's sandbox down if there is no kubelet that does.
+    /// Stops the pod's sandbox if no kubelet runs that would.
     pub(super) async fn give_network_back(&self, uid: &PodUid) -> Result<(), Unasked> {
         if !self.kubelet.is_held() {
             return Ok(());
@@ -369,7 +369,7 @@ impl<A: EndPods, N: LocalNode> Core<A, N> {
         }
     }
 
-    /// The UID that the container runtime knows, if the pod's sandbox is there and its network is the sandbox's.
+    /// The UID that the container runtime knows, if the pod has a sandbox with a network of its own.
     async fn network(&self, uid: &PodUid) -> Option<PodUid> {
         let pod =
             self.known.look(uid).map(|view| view.pod).filter(|pod| !pod.is_on_host_network())?;
@@ -394,7 +394,7 @@ impl<A: EndPods, N: LocalNode> Core<A, N> {
         Ok(held)
     }
 
-    /// Notes which volumes no pod has when the pod's end begins: they are not the pod's.
+    /// Records which volumes are unused when the pod's stop begins: they are not the pod's.
     async fn look_at_volumes(&self, uid: &PodUid) {
         let at = Instant::now();
         if self.known.look(uid).is_some_and(|view| facts::has_volumes(&view.pod))
@@ -408,7 +408,7 @@ impl<A: EndPods, N: LocalNode> Core<A, N> {
     async fn needs_kubelet_no_more(&self) {
         self.known.needs_kubelet_no_more().await;
         let freed = self.known.not_free().into_iter().map(async |uid| {
-            // What cannot be asked is not waited for.
+            // If it cannot be queried, it is not waited for.
             while self.mounted(&uid).await.is_ok_and(|held| !held.is_empty()) {
                 sleep(LOOK_AGAIN).await;
             }
@@ -416,8 +416,8 @@ impl<A: EndPods, N: LocalNode> Core<A, N> {
         join_all(freed).await;
     }
 
-    /// Nothing of the pod runs any more. What a kubelet starts again all the same, which had not heard of the
-    /// pod's end yet or was never told, is ended again while the node goes down.
+    /// Records that nothing of the pod runs any more. If a kubelet restarts it regardless, because it does not know
+    /// of the stop, it is stopped again while the node goes down.
     fn ended(&self, pod: &Pod, inside: &PodUid) {
         self.known.stopped(pod.uid());
         if self.is_going_down() && !self.kubelet.is_held() {
@@ -435,7 +435,7 @@ impl<A: EndPods, N: LocalNode> Core<A, N> {
     }
 }
 
-/// Resolves when there is news of a pod. Cancel-safe.
+/// Resolves when a pod changes. Cancel-safe.
 async fn heard(news: &mut Option<watch::Receiver<()>>) {
     let Some(receiver) = news else { return pending().await };
     // The sender is dropped with the pod, which is then gone.

@@ -1,4 +1,4 @@
-//! Stops on the paused clock, with an API server, a kubelet and a container runtime in memory.
+//! Tests of stops with a paused clock and an API server, a kubelet and a container runtime in memory.
 
 mod evictions;
 mod gone;

@@ -1,4 +1,4 @@
-//! Volumes that are staged and that no pod has.
+//! Tracks volumes that are staged but used by no pod.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -7,11 +7,11 @@ use std::time::Duration;
 use tokio::time::Instant;
 use winddown_shared::{PodUid, PodUidMap};
 
-/// A kubelet gives a volume back soon after its last pod. One that it has not given back by then, and that none of
-/// the pods that end now had, is not waited for.
+/// How long to wait for an unused volume. A kubelet unstages a volume soon after its last pod is gone; one that is
+/// still staged after this time, and was unused before the pod's stop began, is not waited for.
 const STALE: Duration = Duration::from_secs(10);
 
-/// Since when volumes are unused, and pods end.
+/// Since when volumes have been unused, and when the stops of pods began.
 #[derive(Debug, Default)]
 pub(super) struct UnusedVolumes(Mutex<Seen>);
 
@@ -24,25 +24,25 @@ struct Seen {
 #[derive(Debug)]
 struct Volume {
     since: Instant,
-    /// It was said that it is not waited for.
+    /// Whether it was logged that the volume is not waited for.
     is_said: bool,
 }
 
 // === impl UnusedVolumes ===
 
 impl UnusedVolumes {
-    /// The pod's end has begun, and these volumes were unused at that time.
+    /// Records that the pod's stop has begun, and that these volumes were unused at that time.
     pub(super) fn begin(&self, uid: &PodUid, at: Instant, unused: &[String]) {
         let mut seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         seen.pods.entry(uid.clone()).or_insert(at);
         seen.take(at, unused);
     }
 
-    /// Those of the volumes, which are unused at this time, that may be the pod's.
+    /// Those of the currently unused volumes that may be the pod's.
     pub(super) fn of(&self, uid: &PodUid, at: Instant, mut unused: Vec<String>) -> Vec<String> {
         let mut seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         seen.take(at, &unused);
-        // The pod may have ended before this agent came.
+        // The pod may have stopped before this agent started.
         let begun = seen.pods.get(uid).copied().unwrap_or(at);
         unused.retain(|point| {
             let Some(volume) = seen.volumes.get_mut(point) else { return true };
@@ -58,7 +58,7 @@ impl UnusedVolumes {
         unused
     }
 
-    /// The pod is known no more.
+    /// Forgets the pod.
     pub(super) fn forget(&self, uid: &PodUid) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).pods.remove(uid);
     }
@@ -67,7 +67,7 @@ impl UnusedVolumes {
 // === impl Seen ===
 
 impl Seen {
-    /// Notes what is unused at this time; what is used meanwhile begins anew.
+    /// Updates the set of unused volumes; one that was in use meanwhile starts over.
     fn take(&mut self, at: Instant, unused: &[String]) {
         self.volumes.retain(|point, _| unused.contains(point));
         for point in unused {

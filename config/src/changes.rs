@@ -1,29 +1,29 @@
-//! What a reload changes, and what has to wait for a restart.
+//! Determines which changes a reload applies, and which need a restart.
 
 use super::{Config, reference};
 
 /// The difference between the running configuration and a new one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Changes {
-    /// Takes effect at once.
+    /// The changes that a reload applies.
     pub applied: Vec<Change>,
-    /// Is kept as it was until the agent is restarted.
+    /// The changes that take effect when the agent is restarted.
     pub needs_restart: Vec<Change>,
 }
 
-/// One field that differs.
+/// A field that differs.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct Change {
-    /// The field.
+    /// The name of the field.
     pub field: String,
-    /// Its value so far, as JSON; none when it was not set.
+    /// Its old value as JSON; `None` if it was not set.
     pub from: Option<String>,
-    /// Its new value, as JSON; none when it is not set any more.
+    /// Its new value as JSON; `None` if it is no longer set.
     pub to: Option<String>,
 }
 
 impl Config {
-    /// What differs between `old`, which runs, and `new`.
+    /// Compares the running configuration `old` with `new`.
     pub fn changes(old: &Self, new: &Self) -> Changes {
         let (before, after) = (reference::entries(old), reference::entries(new));
         let mut changes = Changes::default();
@@ -43,7 +43,8 @@ impl Config {
         changes
     }
 
-    /// What runs after a reload: `new` in all that [`Config::changes`] calls applied, this one in the rest.
+    /// Returns the configuration after a reload: this one, with the changes to `new` that [`Config::changes`] lists as
+    /// applied.
     #[must_use]
     pub fn reloaded(&self, new: &Self) -> Self {
         reference::reloaded(self, new)

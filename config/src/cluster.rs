@@ -1,4 +1,4 @@
-//! Whether this node belongs to a cluster, and how it shows itself there.
+//! The settings for cluster and companion mode.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -7,42 +7,40 @@ use std::time::Duration;
 use winddown_companion::WithoutApi;
 use winddown_shared::SYSTEM_NODE_CRITICAL_PRIORITY;
 
-/// Who says which pods run on this node.
+/// Where the pods of this node come from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
-    /// The manifests directory alone.
+    /// Only from the manifests directory.
     #[default]
     Standalone,
-    /// An API server as well: this agent is the node's kubelet.
+    /// Also from an API server: this agent is the node's kubelet.
     Cluster,
-    /// A kubelet runs the pods, and this agent ends them.
+    /// A kubelet runs the pods, and this agent only stops them.
     Companion,
 }
 
-/// Everything that only matters where there is an API server.
+/// The settings that only matter with an API server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClusterSettings {
-    /// `kubeconfig`: how the API server is reached. Without one and without
-    /// [`bootstrap_kubeconfig`](Self::bootstrap_kubeconfig), the service account of the pod that the
-    /// agent runs in.
+    /// `kubeconfig`: how the API server is reached. Without it and
+    /// [`bootstrap_kubeconfig`](Self::bootstrap_kubeconfig), the agent uses the service account of its own pod.
     pub kubeconfig: Option<PathBuf>,
-    /// `bootstrapKubeconfig`: credentials that may only ask for a certificate.
+    /// `bootstrapKubeconfig`: credentials that may only request a certificate.
     pub bootstrap_kubeconfig: Option<PathBuf>,
-    /// `registerNode`: whether this agent makes its Node object.
+    /// `registerNode`: whether this agent creates its Node object.
     pub register_node: bool,
-    /// `recreateNode`: whether it is made again when it is deleted while the agent runs.
+    /// `recreateNode`: whether the Node object is created again when it is deleted while the agent runs.
     pub recreate_node: bool,
-    /// `registerWithTaints`: taints the node gets when it is registered.
+    /// `registerWithTaints`: the taints that the node is registered with.
     pub register_with_taints: Vec<NodeTaint>,
-    /// `nodeIP`: the node's addresses, the primary one first, at most one of each family. Empty: those
-    /// of the machine.
+    /// `nodeIP`: the node's addresses, the primary one first, at most one of each family. If empty, the machine's own.
     pub node_ips: Vec<IpAddr>,
-    /// `clusterDNS`: name servers of the cluster, which containers of a CRI runtime ask first. Empty:
-    /// those of the machine alone.
+    /// `clusterDNS`: the cluster's name servers, which containers of a CRI runtime query first. If empty, they only use
+    /// the machine's.
     pub dns: Vec<IpAddr>,
-    /// `clusterDomain`: where such containers look for names of Services. Empty: nowhere.
+    /// `clusterDomain`: the domain in which such containers look up names of Services. If empty, none.
     pub domain: String,
-    /// `providerID`: what the cloud calls the machine.
+    /// `providerID`: the cloud's identifier of the machine.
     pub provider_id: Option<String>,
     /// `nodeLeaseDurationSeconds`: 4 to 86400.
     pub node_lease_duration: Duration,
@@ -50,71 +48,71 @@ pub struct ClusterSettings {
     pub node_status_report_frequency: Duration,
     /// `cordonOnShutdown`: whether a shutdown makes the node unschedulable.
     pub cordon_on_shutdown: bool,
-    /// `shutdownAfterNodes`: a label selector of the nodes that go down before this one's highest pods; none.
+    /// `shutdownAfterNodes`: a label selector for the nodes that go down before this node's highest pods; `None` if
+    /// there are none.
     pub after_nodes: Option<String>,
-    /// `shutdownAfterNodesTimeout`: how long they are waited for; 1 s to 1 h.
+    /// `shutdownAfterNodesTimeout`: how long a shutdown waits for these nodes; 1 s to 1 h.
     pub after_nodes_timeout: Duration,
-    /// `shutdownAfterNodesPriority`: the lowest priority of the pods that wait.
+    /// `shutdownAfterNodesPriority`: the lowest priority of the pods that wait for these nodes.
     pub after_nodes_priority: i32,
-    /// `endedPods`: what becomes of the API objects of pods that this node ended.
+    /// `endedPods`: what happens to the API objects of pods that this node terminated.
     pub ended_pods: EndedPods,
-    /// `orphanedPods`: what becomes of pods that run when the agent starts and that the API does not
-    /// have.
+    /// `orphanedPods`: what happens to pods that run when the agent starts, but are unknown to the API server.
     pub orphaned_pods: OrphanedPods,
-    /// `nodeApiAddress`: where the API server asks this node; none: nowhere.
+    /// `nodeApiAddress`: the address on which this node serves requests of the API server; `None` disables that.
     pub node_api_address: Option<SocketAddr>,
-    /// `clientCAFile`: the authorities of its clients' certificates.
+    /// `clientCAFile`: the CA certificates for clients of that address.
     pub client_ca_file: Option<PathBuf>,
-    /// `tlsCertFile`: the certificate it shows; none: one that the cluster signs.
+    /// `tlsCertFile`: the certificate of that address; `None` for one signed by the cluster.
     pub tls_cert_file: Option<PathBuf>,
-    /// `tlsPrivateKeyFile`: the key of that; none: in the same file.
+    /// `tlsPrivateKeyFile`: the private key of that certificate; `None` if it is in the same file.
     pub tls_private_key_file: Option<PathBuf>,
 }
 
 /// A taint of the node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NodeTaint {
-    /// A qualified name.
+    /// The key, a qualified name.
     pub key: String,
-    /// A label's value; may be empty.
+    /// The value, in the format of a label's value; may be empty.
     pub value: String,
-    /// `NoSchedule`, `PreferNoSchedule` or `NoExecute`.
+    /// The effect: `NoSchedule`, `PreferNoSchedule` or `NoExecute`.
     pub effect: &'static str,
 }
 
-/// What becomes of the API objects of pods that this node ended, once it is back.
+/// What happens to the API objects of pods that this node terminated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum EndedPods {
-    /// They are removed after the next boot.
+    /// They are deleted after the next boot.
     Delete,
-    /// They stay.
+    /// They are kept.
     #[default]
     Keep,
-    /// They are removed this long after they were ended; 1 s to 30 days.
+    /// They are deleted this long after the pods terminated; 1 s to 30 days.
     Ttl(Duration),
 }
 
-/// What becomes of pods that run when the agent starts and that the API does not have.
+/// What happens to pods that run when the agent starts, but are unknown to the API server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OrphanedPods {
-    /// They end, with their own grace.
+    /// They are stopped, with their own grace period.
     #[default]
     Stop,
-    /// They run on until a pod of their name comes.
+    /// They keep running until a pod with the same name arrives.
     Adopt,
-    /// The same, and a warning names each.
+    /// Like [`Adopt`](Self::Adopt), with a warning for each.
     Report,
 }
 
-/// Everything that only matters beside a kubelet.
+/// The settings that only matter in companion mode.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CompanionSettings {
-    /// `companionEvictionTimeout`: how long a pod's disruption budget is asked for its consent; none
-    /// takes a third of the pod's grace, and at most ten seconds. 0 to 1 h.
+    /// `companionEvictionTimeout`: how long to retry while a disruption budget refuses a pod's eviction; 0 to 1 h.
+    /// `None` takes a third of the pod's grace period, at most 10 s.
     pub eviction_timeout: Option<Duration>,
-    /// `companionWithoutApi`: what is done when the API server is away while the node goes down.
+    /// `companionWithoutApi`: what to do if the API server is unreachable while the node goes down.
     pub without_api: WithoutApi,
-    /// `kubeletRootDir`: where the kubelet keeps what it has for pods, its `--root-dir`.
+    /// `kubeletRootDir`: the kubelet's `--root-dir`, where it mounts the volumes of pods.
     pub kubelet_root_dir: PathBuf,
 }
 
@@ -129,7 +127,7 @@ impl Default for CompanionSettings {
 }
 
 impl Default for ClusterSettings {
-    /// The kubelet's defaults where it has the field.
+    /// The kubelet's defaults, for fields that it has.
     fn default() -> Self {
         Self {
             kubeconfig: None,
@@ -146,7 +144,7 @@ impl Default for ClusterSettings {
             cordon_on_shutdown: true,
             after_nodes: None,
             after_nodes_timeout: Duration::from_secs(5),
-            // The control plane's, which is the highest where groups are of priorities.
+            // The priority of the control plane; with groups by priority, this is in the highest group.
             after_nodes_priority: SYSTEM_NODE_CRITICAL_PRIORITY + 1,
             ended_pods: EndedPods::default(),
             orphaned_pods: OrphanedPods::default(),
@@ -161,8 +159,8 @@ impl Default for ClusterSettings {
 // === impl ClusterSettings ===
 
 impl ClusterSettings {
-    /// The node's addresses: those that are configured, else those that this machine speaks from to the
-    /// rest of the world; none while it has no route there. Does not block.
+    /// Returns the node's addresses: the configured ones, or else the source addresses that this machine uses to reach
+    /// other networks; none while it has no such route. Does not block.
     #[must_use]
     pub fn node_addresses(&self) -> Vec<IpAddr> {
         match self.node_ips.as_slice() {

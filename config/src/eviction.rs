@@ -1,4 +1,4 @@
-//! When pods end because the node runs short of something.
+//! The settings of eviction, i.e. of stopping pods when the node runs short of a resource.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,44 +12,44 @@ use winddown_shared::{GoDuration, error_chain};
 #[cfg(test)]
 mod tests;
 
-/// The eviction fields, each value validated and kept as it was written.
+/// The eviction fields. Each value is validated, and kept as it was written.
 ///
-/// Signals are among the kubelet's nine; values are quantities or percentages.
+/// Signals are the kubelet's nine; values are quantities or percentages.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EvictionSettings {
-    /// `evictionHard`, defaults filled in: signal to value.
+    /// `evictionHard`, with the defaults: signal to value.
     pub hard: BTreeMap<String, String>,
-    /// `mergeDefaultEvictionSettings`; a file that was read has this in `hard` already.
+    /// `mergeDefaultEvictionSettings`; for a file that was read, `hard` already includes the defaults.
     pub merge_defaults: bool,
     /// `evictionSoft`: signal to value. Each has its entry in `soft_grace_period`.
     pub soft: BTreeMap<String, String>,
-    /// `evictionSoftGracePeriod`: signal to time, more than zero.
+    /// `evictionSoftGracePeriod`: signal to grace period, greater than zero.
     pub soft_grace_period: BTreeMap<String, Duration>,
     /// `evictionMinimumReclaim`: signal to value.
     pub minimum_reclaim: BTreeMap<String, String>,
     /// `evictionPressureTransitionPeriod`: at least 1 s.
     pub pressure_transition_period: Duration,
-    /// `evictionMaxPodGracePeriod`, in seconds; 0 takes each pod's own grace.
+    /// `evictionMaxPodGracePeriod`, in seconds; 0 means each pod's own grace period.
     pub max_pod_grace_period: u32,
     /// `memoryAvailable`.
     pub memory_available: MemoryAvailable,
-    /// `evictionMemoryTie`, in bytes; none unless it is configured.
+    /// `evictionMemoryTie`, in bytes; `None` unless it is configured.
     pub memory_tie: Option<u64>,
-    /// `evictionMemoryReclaim`; none unless it is configured.
+    /// `evictionMemoryReclaim`; `None` unless it is configured.
     pub memory_reclaim: Option<Duration>,
-    /// `memoryPressure`; none unless it is configured.
+    /// `memoryPressure`; `None` unless it is configured.
     pub memory_pressure: Option<PressureRule>,
-    /// `evictionHook`; none unless it is configured.
+    /// `evictionHook`; `None` unless it is configured.
     pub hook: Option<HookRule>,
     /// `evictStaticPods`.
     pub static_pods: StaticPods,
     /// `evictionShadow`.
     pub shadow: bool,
-    /// `imageMinimumGCAge`: images that were found on the node for less than this are kept.
+    /// `imageMinimumGCAge`: images that have been on the node for less than this are kept.
     pub image_minimum_gc_age: Duration,
     /// `localStorageCapacityIsolation`.
     pub local_storage_limits: bool,
-    /// Whether `enforceNodeAllocatable` has `pods`.
+    /// Whether `enforceNodeAllocatable` contains `pods`.
     pub enforce_pods: bool,
 }
 
@@ -78,9 +78,10 @@ impl Default for EvictionSettings {
 }
 
 impl EvictionSettings {
-    /// The rules, before the layout of the node's file systems is known.
+    /// Returns the eviction policy, before the layout of the node's file systems is known.
     ///
-    /// A threshold that cannot be used makes none; there is none in settings that were read.
+    /// If any threshold is invalid, the policy has no thresholds at all; settings that were read
+    /// from a file are always valid.
     pub fn policy(&self) -> Policy {
         let grace = |grace: Duration| GoDuration::try_from(grace).unwrap_or_default().to_string();
         let graces = self.soft_grace_period.iter().map(|(signal, g)| (signal.clone(), grace(*g)));

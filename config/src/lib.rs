@@ -1,8 +1,8 @@
 //! The agent's configuration: one YAML file, read strictly.
 //!
-//! A file is either ours (`apiVersion: winddown.dev/v1alpha1`, `kind: Configuration`) or a
-//! kubelet's own `KubeletConfiguration`. Fields that both have carry the kubelet's names. All that
-//! is wrong with a file is reported together, each with line, column and field.
+//! A file is either ours (`apiVersion: winddown.dev/v1alpha1`, `kind: Configuration`) or a kubelet's own
+//! `KubeletConfiguration`. Fields that both have use the kubelet's names. All problems of a file are reported together,
+//! each with line, column and field.
 
 mod changes;
 mod cluster;
@@ -36,7 +36,7 @@ pub use shutdown::{
 
 use winddown_yaml::{Problem, Problems};
 
-/// Where the configuration is unless told otherwise.
+/// The default path of the configuration.
 pub const DEFAULT_FILE: &str = "/etc/winddown/config.yaml";
 
 /// `apiVersion` of our own configuration.
@@ -44,36 +44,37 @@ pub const API_VERSION: &str = "winddown.dev/v1alpha1";
 /// `kind` of our own configuration.
 pub const KIND: &str = "Configuration";
 
-/// The validated configuration. [`Config::default`] is what an empty file of ours gives.
+/// The validated configuration. [`Config::default`] equals an empty file of ours.
 ///
-/// Each part is the value of the option of that name; [`mod@reference`] says what it is for and what it may be.
+/// Each field is the value of the option of that name; [`mod@reference`] documents its purpose and range.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
     /// `mode`.
     pub mode: Mode,
-    /// `kubeconfig` and its kin: what only matters where there is an API server.
+    /// `kubeconfig` and the other options that only matter with an API server.
     pub cluster: ClusterSettings,
-    /// `companionEvictionTimeout` and its kin.
+    /// `companionEvictionTimeout` and the other options of companion mode.
     pub companion: CompanionSettings,
     /// `runtime`.
     pub runtime: RuntimeKind,
-    /// `nodeName`; none takes the machine's host name, see [`Config::node_name_or`].
+    /// `nodeName`; `None` means the machine's host name, see [`Config::node_name_or`].
     pub node_name: Option<String>,
-    /// `staticPodPath`; none when it is set to the empty text.
+    /// `staticPodPath`; `None` when it is set to the empty text.
     pub static_pod_path: Option<PathBuf>,
     /// `fileCheckFrequency`.
     pub file_check_frequency: Duration,
-    /// `shutdownGracePeriod` and its kin: how the time before a shutdown is shared out.
+    /// `shutdownGracePeriod` and the other options that divide the time before a shutdown.
     pub shutdown: ShutdownSettings,
     /// `shutdownNotices`.
     pub notices: NoticesConfig,
     /// `reportsKept`.
     pub reports_kept: u32,
-    /// `shutdownGuard`: the pods that may hold shutdowns; each namespace once.
+    /// `shutdownGuard`: the namespaces whose pods may block shutdowns; each only once.
     pub shutdown_guard: Vec<GuardedNamespace>,
-    /// `startGroupTimeout`: how long a group of pods may take to be ready after a boot; zero lets all start at once.
+    /// `startGroupTimeout`: how long a group of pods may take to become ready after a boot; with zero, all start at
+    /// once.
     pub start_group_timeout: Duration,
-    /// `evictionHard` and its kin.
+    /// `evictionHard` and the other options of eviction.
     pub eviction: EvictionSettings,
     /// `containerRuntimeEndpoint`: `unix://` and an absolute path.
     pub container_runtime_endpoint: String,
@@ -87,7 +88,8 @@ pub struct Config {
     pub extended_resources: BTreeMap<String, String>,
     /// `nodeLabels`, validated.
     pub node_labels: BTreeMap<String, String>,
-    /// `allowedUnsafeSysctls`: kernel parameters beside the safe ones that pods may set; with `*` at the end, beginnings.
+    /// `allowedUnsafeSysctls`: kernel parameters that pods may set in addition to the safe ones; a `*` at the end makes
+    /// it a prefix.
     pub allowed_unsafe_sysctls: Vec<String>,
     /// `preemptionStrategy`.
     pub preemption_strategy: winddown_preemption::Strategy,
@@ -105,19 +107,19 @@ pub struct Config {
     pub state_directory: PathBuf,
     /// `controlSocket`.
     pub control_socket: PathBuf,
-    /// `controlSocketGroup`; none leaves the socket to root.
+    /// `controlSocketGroup`; `None` restricts the socket to root.
     pub control_socket_group: Option<String>,
-    /// `shutdownSocket`; none asks logind.
+    /// `shutdownSocket`; `None` means logind.
     pub shutdown_socket: Option<PathBuf>,
-    /// `inhibitorSocket`; none lets no other program delay a shutdown.
+    /// `inhibitorSocket`; with `None`, no other program can delay a shutdown through the agent.
     pub inhibitor_socket: Option<PathBuf>,
-    /// `inhibitorPeriod`: how long programs of one turn are waited for; at most 1 h.
+    /// `inhibitorPeriod`: how long a shutdown waits for the programs of one turn; at most 1 h.
     pub inhibitor_period: Duration,
-    /// `metricsAddress`; none serves metrics on the socket only.
+    /// `metricsAddress`; with `None`, metrics are served on the control socket only.
     pub metrics_address: Option<SocketAddr>,
 }
 
-/// What runs the containers.
+/// The runtime of the containers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RuntimeKind {
     /// Supervised processes on the host.
@@ -129,16 +131,16 @@ pub enum RuntimeKind {
     Systemd,
 }
 
-/// Something in a configuration that was accepted, but perhaps not meant.
+/// A warning about something in a configuration that was accepted, but may not be intended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Warning {
     /// The configuration file.
     pub file: PathBuf,
-    /// Where, and what to know about it.
+    /// The field, its position and the message.
     pub problem: Problem,
 }
 
-/// Why a configuration cannot be used.
+/// Why a configuration is unusable.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConfigError {
@@ -147,11 +149,11 @@ pub enum ConfigError {
     Read {
         /// The file.
         path: PathBuf,
-        /// Why not.
+        /// The system's error.
         #[source]
         source: io::Error,
     },
-    /// The file is read, and wrong. Shows every problem on a line of its own.
+    /// The content is invalid. Displays every problem on a line of its own.
     #[error("{0}")]
     Invalid(Problems),
 }
@@ -162,7 +164,7 @@ impl Config {
     /// Reads and validates the file at `path`. Blocks on the file system.
     ///
     /// # Errors
-    /// The file cannot be read, or anything in it is wrong; see [`ConfigError`].
+    /// The file cannot be read, or its content is invalid; see [`ConfigError`].
     pub fn load(path: &Path) -> Result<(Self, Vec<Warning>), ConfigError> {
         let read = |source| ConfigError::Read { path: path.to_owned(), source };
         let file = std::fs::File::open(path).map_err(read)?;
@@ -172,7 +174,7 @@ impl Config {
     /// Validates the text of a configuration file; `path` only names it in errors.
     ///
     /// # Errors
-    /// Anything in it is wrong; see [`ConfigError::Invalid`].
+    /// The text is invalid; see [`ConfigError::Invalid`].
     pub fn parse(path: &Path, bytes: &[u8]) -> Result<(Self, Vec<Warning>), ConfigError> {
         let wrong = |list| ConfigError::Invalid(Problems::new(path, list));
         let text = winddown_yaml::text(bytes).map_err(|problem| wrong(vec![problem]))?;
@@ -182,7 +184,7 @@ impl Config {
         Ok((config, warnings.into_iter().map(warning).collect()))
     }
 
-    /// The node's name: `nodeName`, or else `host_name` as the kubelet makes a node name of it.
+    /// Returns the node's name: `nodeName`, or else `host_name`, converted like the kubelet does.
     pub fn node_name_or(&self, host_name: &str) -> String {
         match &self.node_name {
             Some(name) => name.clone(),
@@ -190,7 +192,7 @@ impl Config {
         }
     }
 
-    /// The same configuration with every path below `root`. `/` changes nothing.
+    /// Returns the configuration with its paths below `root`. `/` changes nothing.
     #[must_use]
     pub fn rooted(mut self, root: &Path) -> Self {
         let under = |path: &Path| root.join(path.strip_prefix("/").unwrap_or(path));
@@ -267,7 +269,7 @@ impl Default for Config {
 // === impl RuntimeKind ===
 
 impl RuntimeKind {
-    /// The kind's name in the configuration.
+    /// Returns the runtime's name in the configuration.
     pub fn as_str(self) -> &'static str {
         reference::word(self)
     }
@@ -294,12 +296,12 @@ impl std::fmt::Display for Warning {
 // === impl ConfigError ===
 
 impl ConfigError {
-    /// Whether there is no such file, as opposed to a wrong one.
+    /// Whether the file does not exist.
     pub fn is_missing(&self) -> bool {
         matches!(self, Self::Read { source, .. } if source.kind() == io::ErrorKind::NotFound)
     }
 
-    /// What to do next, for people; empty where the error says it all.
+    /// Returns what to do next, as text for users; empty if the error suffices.
     pub fn hint(&self) -> String {
         let Self::Read { path, source } = self else { return String::new() };
         match source.kind() {
@@ -314,7 +316,7 @@ impl ConfigError {
     }
 }
 
-/// What to do about a file or directory that could not be read or made; empty where the error says it all.
+/// Returns what to do about a file or directory that could not be read or created; empty if the error suffices.
 pub fn file_hint(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::PermissionDenied => {

@@ -1,21 +1,20 @@
-//! Who may give notice that the node ends at a certain time.
+//! The sources of notices that the node goes away at a certain time.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use winddown_notices::Cloud;
 
-/// `shutdownNotices`: who may give notice beside the login manager. No one, unless set.
+/// `shutdownNotices`: the sources of notices in addition to the login manager. By default, there are none.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NoticesConfig {
-    /// `file`: a notice is in force while this file is there. Absolute.
+    /// `file`: an absolute path; a notice is in force while this file exists.
     pub file: Option<PathBuf>,
-    /// `cloud`: whose metadata service is asked.
+    /// `cloud`: the cloud whose metadata service is queried.
     pub cloud: Option<Cloud>,
-    /// `metadataEndpoint`: `http://HOST[:PORT]` in place of the cloud's own address.
+    /// `metadataEndpoint`: `http://HOST[:PORT]`, instead of the cloud's own address.
     pub endpoint: Option<String>,
-    /// `pollInterval`: how often a metadata service that does not tell by itself is asked. 1 s to
-    /// 1 h.
+    /// `pollInterval`: how often a metadata service without long polling is polled; 1 s to 1 h.
     pub poll: Duration,
 }
 

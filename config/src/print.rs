@@ -1,4 +1,4 @@
-//! A [`Config`] as the YAML that gives it, and as JSON.
+//! Prints a [`Config`] as YAML and as JSON.
 
 use std::fmt::Write;
 
@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use super::{API_VERSION, Config, KIND, reference};
 
 impl Config {
-    /// The configuration in effect, as YAML that reads back to it.
+    /// Returns the configuration as YAML that parses back to it.
     pub fn to_yaml(&self) -> String {
         let mut yaml = format!("apiVersion: {API_VERSION}\nkind: {KIND}\n");
         for (key, value) in reference::entries(self) {
@@ -16,7 +16,7 @@ impl Config {
         yaml
     }
 
-    /// The configuration in effect, as the JSON of [`to_yaml`](Self::to_yaml).
+    /// Returns the configuration as JSON, with the content of [`to_yaml`](Self::to_yaml).
     pub fn to_json(&self) -> Value {
         let mut object = Map::new();
         object.insert("apiVersion".to_owned(), json!(API_VERSION));
@@ -28,7 +28,7 @@ impl Config {
     }
 }
 
-/// One field in block style, at most two levels deep, which is all there is.
+/// Writes one field in block style. Fields are at most two levels deep.
 pub(super) fn write_entry(yaml: &mut String, key: &str, value: &Value) {
     // Writing to a String cannot fail.
     let _ = match value {
@@ -51,11 +51,11 @@ pub(super) fn write_entry(yaml: &mut String, key: &str, value: &Value) {
     };
 }
 
-/// A value as YAML on one line: a text without quotes where it needs none.
+/// Returns a value as YAML on one line. A text is only quoted if necessary.
 pub fn scalar(value: &Value) -> String {
     let Value::String(text) = value else { return value.to_string() };
     let plain = |b: u8| b.is_ascii_alphanumeric() || b"/.-_%:".contains(&b);
-    // What YAML would take for a number, a bool or null has to be in quotes.
+    // Text that YAML would parse as a number, a bool or null must be quoted.
     let starts_as_text = text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '/');
     let duration_like =
         text.starts_with(|c: char| c.is_ascii_digit()) && text.ends_with(['s', 'm', 'h', 'i', '%']);

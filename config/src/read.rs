@@ -1,4 +1,4 @@
-//! A configuration file's tree to a [`Config`].
+//! Converts the tree of a configuration file to a [`Config`].
 
 use super::reference::{self, Reading};
 use super::{API_VERSION, Config, KIND};
@@ -7,7 +7,7 @@ use winddown_yaml::{Fields, Node, Problem};
 const KUBELET_API_VERSION: &str = "kubelet.config.k8s.io/v1beta1";
 const KUBELET_KIND: &str = "KubeletConfiguration";
 
-/// Reads the tree, and what was accepted but perhaps not meant.
+/// Reads the tree. Returns the configuration and its warnings.
 pub(super) fn read(root: &Node) -> Result<(Config, Vec<Problem>), Vec<Problem>> {
     let mut problems = Vec::new();
     let mut fields = Fields::new(root, winddown_yaml::Path::ROOT, &mut problems);
@@ -21,7 +21,8 @@ pub(super) fn read(root: &Node) -> Result<(Config, Vec<Problem>), Vec<Problem>> 
     if problems.is_empty() { Ok((config, reading.warnings)) } else { Err(problems) }
 }
 
-/// Whether the file is a kubelet's. Nothing else in it means anything before that is known.
+/// Whether the file is a kubelet's; `None` if it is neither a kubelet's nor ours, after which
+/// nothing else in it can be interpreted.
 fn is_kubelets(fields: &mut Fields<'_, '_>) -> Option<bool> {
     if !fields.is_mapping() {
         return None;

@@ -1,9 +1,8 @@
-//! The table of every option: its name, what it is for, what it may be, where its value is kept, and when a
-//! change takes effect.
+//! The table of all options: name, purpose, type, the field that stores the value, and when a change takes effect.
 //!
-//! It is the one definition of an option. The reader and `winddown config show` walk it; `winddown config default`,
-//! winddown.yaml(5), the JSON schema and what a reload applies are made from it. Defaults are those of
-//! [`Config::default`].
+//! It is the single definition of an option. The parser and `winddown config show` iterate over it; `winddown config
+//! default`, winddown.yaml(5), the JSON schema and the changes that a reload applies are generated from it. Defaults
+//! come from [`Config::default`].
 
 mod access;
 mod cluster;
@@ -25,24 +24,24 @@ pub(super) use value::word;
 use value::{At, OneOf, Options, Place, Value, Word};
 use winddown_yaml::{Fields, Problem};
 
-/// Options that belong together.
+/// A group of related options.
 pub struct Section {
-    /// What they are about, as a title.
+    /// The title.
     pub title: &'static str,
     rows: Vec<Top>,
-    /// Holds the options against each other once all are read.
+    /// Checks the options against each other once all are read.
     relate: fn(&mut Fields<'_, '_>, &mut Config, &mut Reading),
 }
 
-/// What is known of a file beside its fields.
+/// The state of reading a file, in addition to its fields.
 pub(super) struct Reading {
-    /// It is a kubelet's.
+    /// Whether the file is a kubelet's.
     pub(super) kubelet: bool,
-    /// What was accepted but perhaps not meant.
+    /// Warnings about what was accepted, but may not be intended.
     pub(super) warnings: Vec<Problem>,
 }
 
-/// An option of a `T`.
+/// An option, whose value is stored in a `T`.
 pub(super) struct Row<T> {
     pub(super) field: Field,
     place: Box<dyn Place<T>>,
@@ -51,71 +50,70 @@ pub(super) struct Row<T> {
 /// An option at the top of the file.
 type Top = Row<Config>;
 
-/// How an option is called, what it is for and what it may be.
+/// The name, purpose and type of an option.
 #[derive(Clone)]
 pub struct Field {
     /// Its key.
     pub name: &'static str,
-    /// What it may be.
+    /// The type of its value.
     pub kind: Kind,
-    /// What it is for, and what leaving it out means. Bounds are not repeated here. An empty line
-    /// parts paragraphs; names of fields and words to be typed stand in `backquotes`.
+    /// Its purpose, and the meaning of leaving it out, without the bounds. An empty line separates paragraphs; names of
+    /// fields and literal words are in `backquotes`.
     pub doc: &'static str,
-    /// How it may look, as YAML, where the default is that it is not there. More than one line is
-    /// block style, without an indent.
+    /// An example in YAML, for options that are unset by default. Several lines are block style, without indentation.
     pub example: &'static str,
-    /// A reload of the configuration applies it; otherwise it waits for a restart.
+    /// Whether a reload applies a change, or only a restart.
     pub live: bool,
-    /// It has to be there.
+    /// Whether it is required.
     pub required: bool,
     zero: Zero,
-    /// What else is wrong with the text of the option, or of an entry with this name.
+    /// Checks the text of the option, or of an entry with this name. Returns the error.
     check: fn(name: &str, text: &str) -> Option<String>,
 }
 
-/// Whether 0 or the empty text is as if the option were left out.
+/// Whether 0 or the empty text means that the option is unset.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Zero {
     Counts,
     IsUnset,
-    /// In a kubelet's file, where the option has no 0 of its own.
+    /// Only in a kubelet's file, where 0 has no meaning of its own for this option.
     IsUnsetForKubelets,
 }
 
-/// What an option may be.
+/// The type of an option's value.
 #[derive(Clone)]
 #[expect(missing_docs, reason = "the text of a variant speaks of its fields")]
 pub enum Kind {
-    /// true or false.
+    /// A boolean.
     Flag,
-    /// A text of the form that `pattern`, a regular expression, describes roughly. An empty pattern
-    /// takes any, and the empty text for none.
+    /// A text that roughly matches the regular expression `pattern`. An empty pattern accepts any text, where the empty
+    /// one means unset.
     Text { pattern: &'static str },
-    /// An absolute path; `empty` is also accepted, and turns it off.
+    /// An absolute path. With `empty`, the empty text is accepted too, and turns the option off.
     Path { empty: bool },
-    /// What of a network address has to be written; the empty text is none.
+    /// A network address, with the name of its format; the empty text means unset.
     Address(&'static str),
     /// One of these words.
     Choice(Vec<&'static str>),
-    /// A whole number, bounds included.
+    /// An integer; the bounds are inclusive.
     Integer { least: i64, most: i64, unit: &'static str },
-    /// A duration, bounds included; an empty bound is none. Where `zero`, 0 is accepted as well.
+    /// A duration; the bounds are inclusive, and an empty one means no bound. With `zero`, 0 is accepted too.
     Duration { least: &'static str, most: &'static str, zero: bool },
-    /// An amount of bytes, at least this.
+    /// A number of bytes, at least this.
     Size { least: &'static str },
-    /// A share of time, above 0% and up to 100%.
+    /// A percentage of time, above 0% and up to 100%.
     Percent,
-    /// A quantity, or a share of the capacity such as 10%.
+    /// A quantity, or a percentage of the capacity such as 10%.
     Threshold,
     /// A quantity.
     Quantity,
-    /// A list of these words, of which the first one counts.
+    /// A list of these words, of which only the first has an effect.
     Words(&'static [&'static str]),
     /// A list of IP addresses.
     Addresses,
-    /// A list of texts of the form that this regular expression describes roughly.
+    /// A list of texts that roughly match this regular expression.
     Texts(&'static str),
-    /// A program, by its whole path, and its arguments.
+    /// The absolute path of a program, and its arguments.
     Command,
     /// A mapping from names to values.
     Map { names: Names, value: &'static Kind },
@@ -125,16 +123,16 @@ pub enum Kind {
     List(Vec<Field>),
 }
 
-/// Which names a mapping may have.
+/// The names that a mapping accepts.
 #[derive(Clone, Copy)]
 pub enum Names {
     /// One of these.
     Words(&'static [&'static str]),
-    /// What this regular expression describes roughly.
+    /// Names that roughly match this regular expression.
     Like(&'static str),
 }
 
-/// The sections, in the order in which they are shown.
+/// Returns the sections, in display order.
 pub fn sections() -> &'static [Section] {
     static SECTIONS: LazyLock<[Section; 6]> = LazyLock::new(|| {
         [
@@ -149,22 +147,22 @@ pub fn sections() -> &'static [Section] {
     &*SECTIONS
 }
 
-/// The default configuration as YAML, every field with its meaning, range and default.
+/// Returns the default configuration as YAML, with the meaning, range and default of every field.
 ///
-/// It reads back to [`Config::default`](super::Config::default).
+/// It parses back to [`Config::default`](super::Config::default).
 pub fn default_yaml() -> &'static str {
     static TEXT: LazyLock<String> = LazyLock::new(yaml::document);
     &TEXT
 }
 
-/// The default of the field `name` at the top of the file; none when it is not there by default.
+/// Returns the default of the top-level field `name`; `None` if it is unset by default.
 pub fn default_of(name: &str) -> Option<Json> {
     static DEFAULTS: LazyLock<Vec<(&'static str, Json)>> =
         LazyLock::new(|| entries(&Config::default()));
     DEFAULTS.iter().find(|(key, _)| *key == name).map(|(_, value)| value.clone())
 }
 
-/// Every field at the top of the file.
+/// Returns every top-level field.
 pub fn fields() -> impl Iterator<Item = &'static Field> {
     rows().map(|row| &row.field)
 }
@@ -173,7 +171,7 @@ fn rows() -> impl Iterator<Item = &'static Top> {
     sections().iter().flat_map(|section| &section.rows)
 }
 
-/// Reads every option; what is wrong is noted in `fields`.
+/// Reads every option; errors are recorded in `fields`.
 pub(super) fn read(fields: &mut Fields<'_, '_>, reading: &mut Reading) -> Config {
     if reading.kubelet {
         let unset = |field: &&Field| field.zero == Zero::IsUnsetForKubelets;
@@ -194,20 +192,20 @@ pub(super) fn read(fields: &mut Fields<'_, '_>, reading: &mut Reading) -> Config
     config
 }
 
-/// Name and value of every option that is set, in the order of the table.
+/// Returns the name and value of every option that is set, in the order of the table.
 pub(super) fn entries(config: &Config) -> Vec<(&'static str, Json)> {
     let (mut config, mut default) = (config.clone(), Config::default());
     let mut written = |row: &Top| {
         let value = row.place.written(&row.field, &mut config)?;
         let mut usual = || row.place.written(&row.field, &mut default);
-        // What is empty by default is left out while it is.
+        // An option that is empty by default is left out while it is empty.
         let shown = !is_empty(&value) || usual().is_some_and(|usual| !is_empty(&usual));
         shown.then_some((row.field.name, value))
     };
     rows().filter_map(&mut written).collect()
 }
 
-/// `running` with the options of `new` that a reload applies.
+/// Returns `running` with the options of `new` that a reload applies.
 pub(super) fn reloaded(running: &Config, new: &Config) -> Config {
     let (mut config, mut new) = (running.clone(), new.clone());
     for row in rows().filter(|row| row.field.live) {
@@ -228,7 +226,7 @@ fn is_empty(value: &Json) -> bool {
 // === impl Section ===
 
 impl Section {
-    /// In the order of the default file.
+    /// Returns the options, in the order of the default file.
     pub fn fields(&self) -> impl Iterator<Item = &Field> {
         self.rows.iter().map(|row| &row.field)
     }
@@ -237,12 +235,12 @@ impl Section {
 // === impl Row ===
 
 impl<T: 'static> Row<T> {
-    /// An option that waits for a restart.
+    /// Creates an option for which changes need a restart.
     fn new<V: Value>(name: &'static str, at: fn(&mut T) -> &mut V, kind: Kind) -> Self {
         Self::kept_by(Box::new(At(at)), name, kind)
     }
 
-    /// One whose value is a word.
+    /// Creates an option whose value is a word.
     fn choice<V: Word>(name: &'static str, at: fn(&mut T) -> &mut V) -> Self {
         let words = V::ALL.iter().map(|(word, _)| *word).collect();
         Self::kept_by(Box::new(OneOf(at)), name, Kind::Choice(words))
@@ -303,7 +301,7 @@ impl<T: 'static> Row<T> {
 impl Kind {
     const ANY_TEXT: Self = Self::Text { pattern: "" };
     const PATH: Self = Self::Path { empty: false };
-    /// A time between looks.
+    /// The interval of periodic checks.
     const INTERVAL: Self = Self::duration("1s", "1h");
 
     const fn integer(least: i64, most: i64) -> Self {
@@ -314,7 +312,7 @@ impl Kind {
         Self::Integer { least, most, unit: "seconds" }
     }
 
-    /// 0 is accepted as well.
+    /// A duration for which 0 is accepted too.
     const fn duration(least: &'static str, most: &'static str) -> Self {
         Self::Duration { least, most, zero: true }
     }
@@ -327,7 +325,7 @@ impl Kind {
         Self::List(T::rows().into_iter().map(|row| row.field).collect())
     }
 
-    /// What has to be written, in a few words: `duration`.
+    /// Returns a short name of the type, e.g. `duration`.
     pub fn noun(&self) -> &'static str {
         match self {
             Self::Flag => "true or false",
@@ -351,7 +349,7 @@ impl Kind {
         }
     }
 
-    /// The bounds, as the end of a sentence; none where there are none, or where the words say it.
+    /// Returns the bounds, as the end of a sentence; `None` if there are none, or if the type implies them.
     pub fn bounds(&self) -> Option<String> {
         match self {
             Self::Integer { least, most, unit } => {
@@ -367,7 +365,7 @@ impl Kind {
         }
     }
 
-    /// The words that are accepted, where those are all.
+    /// Returns the accepted words, if only certain words are accepted.
     pub fn words(&self) -> Option<&[&'static str]> {
         match self {
             Self::Choice(words) => Some(words),
@@ -376,7 +374,7 @@ impl Kind {
         }
     }
 
-    /// The fields of the mapping, or of each mapping of the list.
+    /// Returns the fields of the mapping, or of each mapping in the list.
     pub fn fields(&self) -> &[Field] {
         match self {
             Self::Object(fields) | Self::List(fields) => fields,

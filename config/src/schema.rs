@@ -1,22 +1,22 @@
-//! The JSON schema of our own configuration, made from the table of its fields.
+//! The JSON schema of our own configuration, generated from the table of its fields.
 //!
-//! It is for editors and for programs that write configurations. It never refuses what the agent
-//! accepts, null for "not there" and other spellings of true and false apart; bounds of durations and
-//! what fields say about each other only the agent checks.
+//! It is for editors and for programs that write configurations. It accepts everything that the agent accepts, except
+//! null for an unset field and other spellings of true and false. Only the agent checks bounds of durations and
+//! relations between fields.
 
 use serde_json::{Map, Value, json};
 
 use super::reference::{self, Field, Kind, Names};
 use super::{API_VERSION, KIND};
 
-/// Go's form (`1m30s`) or words (`1min 30s`).
+/// A duration as Go (`1m30s`) or systemd (`1min 30s`) writes it.
 const DURATION: &str = r"^\s*[0-9.]+\s*[a-zA-Zµμ]+([\s0-9.a-zA-Zµμ]*[a-zA-Zµμ])?\s*$";
 /// A Kubernetes quantity.
 const QUANTITY: &str =
     r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)(Ki|Mi|Gi|Ti|Pi|Ei|n|u|m|k|M|G|T|P|E|[eE][+-]?[0-9]+)?$";
 const PERCENT: &str = r"^\+?[0-9.]+([eE][+-]?[0-9]+)?%$";
 
-/// The schema, in the 2020-12 dialect. Nothing beside what it names is accepted.
+/// Returns the schema, in the 2020-12 dialect. It does not accept additional fields.
 pub fn schema() -> Value {
     let mut properties = Map::new();
     properties.insert("apiVersion".to_owned(), json!({"const": API_VERSION}));
@@ -98,7 +98,7 @@ fn of_kind(kind: &Kind) -> Value {
     }
 }
 
-/// A number as YAML has it, or one with a unit.
+/// Returns the schema of a YAML number, or of a number with a unit.
 fn amount(patterns: &[&str]) -> Value {
     json!({"type": ["string", "number"], "pattern": patterns.join("|")})
 }

@@ -1,46 +1,46 @@
-//! How the time before a shutdown is shared out.
+//! The settings that divide the time before a shutdown.
 
 use std::time::Duration;
 
-/// Everything about a shutdown's time and order.
+/// The settings for the time and order of a shutdown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ShutdownSettings {
-    /// The kubelet's fields.
+    /// The grace periods, in the kubelet's fields.
     pub periods: ShutdownPeriods,
-    /// `shutdownOrder`: what puts pods into groups. With groups of configured priorities it is
-    /// always [`ShutdownOrder::Priority`].
+    /// `shutdownOrder`: how pods are grouped. With groups configured by priority it is always
+    /// [`ShutdownOrder::Priority`].
     pub order: ShutdownOrder,
-    /// `shutdownEndpointDrainPeriod`: how long pods are not ready before the first SIGTERM. Beside
-    /// the groups' time, and at most as long; 0 is off.
+    /// `shutdownEndpointDrainPeriod`: how long pods are not ready before the first SIGTERM. In
+    /// addition to the groups' time, and at most as long; 0 turns it off.
     pub endpoint_drain: Duration,
-    /// `shutdownReserve`: what is kept back at the end for the report and the last status; at most
+    /// `shutdownReserve`: the time reserved at the end for the report and the last status; at most
     /// 5 min.
     pub reserve: Duration,
-    /// `rebootInPlace`: namespaces whose pods may stay while the node reboots; each once.
+    /// `rebootInPlace`: the namespaces whose pods may stay while the node reboots; each only once.
     pub in_place: Vec<InPlaceNamespace>,
 }
 
-/// What puts pods into groups.
+/// How pods are grouped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ShutdownOrder {
-    /// What a pod is for: ordinary pods, system pods, the node's own, control plane, etcd.
+    /// By role: ordinary pods, system pods, the node's own, control plane, etcd.
     Role,
-    /// `spec.priority`, as the kubelet does.
+    /// By `spec.priority`, as in the kubelet.
     Priority,
 }
 
-/// How the time before a shutdown is shared out, in either of the kubelet's two forms.
+/// How the time before a shutdown is divided, in either of the kubelet's two forms.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ShutdownPeriods {
-    /// `shutdownGracePeriod` and the part of it kept for critical pods. `total` 0 is off.
-    /// 1 s to 24 h each, `critical` at most `total`.
+    /// `shutdownGracePeriod` and the part of it that is reserved for critical pods. Each is 0, or 1
+    /// s to 24 h; `critical` is at most `total`. A `total` of 0 turns graceful shutdown off.
     Total {
-        /// For all pods.
+        /// The time for all pods.
         total: Duration,
-        /// The end of it, for critical pods only.
+        /// The final part of it, for critical pods only.
         critical: Duration,
     },
-    /// `shutdownGracePeriodByPodPriority`, ascending, no priority twice, at most 24 h together.
+    /// `shutdownGracePeriodByPodPriority`: ascending, without duplicate priorities, at most 24 h in total.
     ByPriority(Vec<PriorityPeriod>),
 }
 
@@ -49,7 +49,7 @@ pub enum ShutdownPeriods {
 pub struct PriorityPeriod {
     /// The lowest priority of the group's pods.
     pub priority: i32,
-    /// The group's time; whole seconds.
+    /// The group's time, in whole seconds.
     pub period: Duration,
 }
 
@@ -58,35 +58,35 @@ pub struct PriorityPeriod {
 pub struct InPlaceNamespace {
     /// The namespace.
     pub namespace: String,
-    /// They may run on through a soft-reboot, too.
+    /// Whether they may also keep running through a soft-reboot.
     pub survive: bool,
 }
 
-/// One entry of `shutdownGuard`: pods of a namespace that may hold shutdowns.
+/// One entry of `shutdownGuard`: pods of a namespace that may block shutdowns.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GuardedNamespace {
     /// The namespace.
     pub namespace: String,
-    /// The longest time for one pod; 1 s to 24 h.
+    /// The longest time for which one pod may block them; 1 s to 24 h.
     pub timeout: Duration,
 }
 
-/// 30 s, of which 10 s for critical pods: a pod's own default grace of 30 s is nearly all there,
-/// and a power-off that hangs for longer is what makes people reach for the power switch.
+/// 30 s, of which 10 s are for critical pods. This nearly covers the default grace period of 30 s,
+/// and users reach for the power switch if a power-off hangs for longer.
 impl Default for ShutdownPeriods {
     fn default() -> Self {
         Self::Total { total: Duration::from_secs(30), critical: Duration::from_secs(10) }
     }
 }
 
-/// [`ShutdownPeriods::default`], in the order of roles.
+/// [`ShutdownPeriods::default`], ordered by role.
 impl Default for ShutdownSettings {
     fn default() -> Self {
         Self { order: ShutdownOrder::Role, ..Self::from(ShutdownPeriods::default()) }
     }
 }
 
-/// Configured periods: the kubelet's order.
+/// Configured periods, in the kubelet's order.
 impl From<ShutdownPeriods> for ShutdownSettings {
     fn from(periods: ShutdownPeriods) -> Self {
         Self {
@@ -102,7 +102,7 @@ impl From<ShutdownPeriods> for ShutdownSettings {
 // === impl ShutdownSettings ===
 
 impl ShutdownSettings {
-    /// The time all groups together may take; zero is off.
+    /// Returns the total time of all groups; zero means that graceful shutdown is off.
     pub fn total(&self) -> Duration {
         self.periods.total()
     }
@@ -111,7 +111,7 @@ impl ShutdownSettings {
 // === impl ShutdownPeriods ===
 
 impl ShutdownPeriods {
-    /// The time all groups together may take; zero is off.
+    /// Returns the total time of all groups; zero means that graceful shutdown is off.
     pub fn total(&self) -> Duration {
         match self {
             Self::Total { total, .. } => *total,

@@ -30,7 +30,7 @@ fn total(total: u64, critical: u64) -> ShutdownSettings {
     ShutdownPeriods::Total { total: seconds(total), critical: seconds(critical) }.into()
 }
 
-/// The same in the order of roles.
+/// The same periods, ordered by role.
 fn roles(of: u64, critical: u64) -> ShutdownSettings {
     ShutdownSettings { order: ShutdownOrder::Role, ..total(of, critical) }
 }
@@ -232,7 +232,7 @@ fn in_a_kubelets_configuration_fields_that_are_zero_have_their_default() {
     let zeroes = "maxPods: 0\nnodeLeaseDurationSeconds: 0\npodLogsDir: \"\"\n\
                   containerLogMaxSize: \"\"\nresolvConf: \"\"\n";
     assert_eq!(kubelets(zeroes), (Config::default(), vec![]));
-    // In our own, that is a slip of the pen.
+    // In our own file, that is a mistake.
     let head = format!("apiVersion: {API_VERSION}\nkind: {KIND}\n");
     assert!(parse(&format!("{head}maxPods: 0\n")).is_err());
 }
@@ -397,7 +397,7 @@ proptest! {
             file_check_frequency: seconds(file_check),
             container_log_max_size: size,
             metrics_address: metrics.map(|a| match a {
-                // Scope and flow are no part of an address in a file.
+                // The scope and flow are not part of an address in a file.
                 SocketAddr::V6(a) => SocketAddr::from((*a.ip(), a.port())),
                 v4 => v4,
             }),

@@ -1,9 +1,8 @@
-//! What the control socket speaks: the JSON of every request and answer.
+//! The JSON of every request and response on the control socket.
 //!
-//! These types are a stable interface (`winddown.dev/v1alpha1`). Fields are only ever added; a
-//! reader ignores fields it does not know, and takes a word it does not know in place of a state as
-//! `unknown`. Times are RFC 3339 in UTC. Durations are seconds; whole numbers where Kubernetes has
-//! whole numbers (graces), fractions where they were measured.
+//! These types are a stable interface (`winddown.dev/v1alpha1`). Fields are only ever added. A reader ignores unknown
+//! fields, and reads an unknown enum value as `unknown`. Times are RFC 3339 in UTC. Durations are seconds: whole
+//! numbers where Kubernetes uses whole numbers (grace periods), fractions where they were measured.
 
 mod cluster;
 mod decision;
@@ -49,5 +48,5 @@ pub use status::{
 };
 pub use version::VersionAnswer;
 
-/// The version every answer carries in `apiVersion`.
+/// The API version that every response carries in `apiVersion`.
 pub const API_VERSION: &str = "winddown.dev/v1alpha1";

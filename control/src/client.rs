@@ -1,4 +1,4 @@
-//! Asks the running agent.
+//! The client of the control socket.
 
 mod error;
 
@@ -24,35 +24,35 @@ use crate::api::{
 
 pub use error::ClientError;
 
-/// How long the agent may take to answer what it knows by heart.
+/// How long the agent may take for an answer that needs no waiting for pods.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// A client of the control socket. Each call is a connection of its own.
+/// A client of the control socket. Each call opens its own connection.
 #[derive(Clone, Debug)]
 pub struct Client {
     socket: PathBuf,
 }
 
-/// JSON objects that arrive one per line.
+/// A response stream of JSON objects, one per line.
 #[derive(Debug)]
 pub struct Lines {
     socket: PathBuf,
     agent: String,
     body: Incoming,
     buffer: Vec<u8>,
-    /// Bytes at the front of `buffer` that are known to hold no line end.
+    /// The number of bytes at the front of `buffer` that are known to contain no line end.
     scanned: usize,
 }
 
 // === impl Client ===
 
 impl Client {
-    /// A client of the agent that listens at `socket`.
+    /// Creates a client for the agent that listens on `socket`.
     pub fn new(socket: impl Into<PathBuf>) -> Self {
         Self { socket: socket.into() }
     }
 
-    /// The node as it is now.
+    /// Gets the current status of the node.
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -60,7 +60,7 @@ impl Client {
         self.get("/v1/status").await
     }
 
-    /// The node now and after every change: lines of [`Status`].
+    /// Streams the status of the node, now and after every change: lines of [`Status`].
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -69,7 +69,7 @@ impl Client {
         Ok(self.lines(response))
     }
 
-    /// What a shutdown would do now, or if the node were gone in `within`, of which whole seconds count.
+    /// Gets the plan of a shutdown, optionally as if the node were gone in `within` (in whole seconds).
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -85,7 +85,7 @@ impl Client {
         }
     }
 
-    /// In which order the pods would start after a boot.
+    /// Gets the order in which the pods would be started after a boot.
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -93,7 +93,7 @@ impl Client {
         self.get("/v1/plan/start").await
     }
 
-    /// How much room there is on the node, and what would be done for the pod of `manifest`.
+    /// Gets the free resources of the node, and what would be done for the pod of `manifest`.
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -113,7 +113,7 @@ impl Client {
         }
     }
 
-    /// Who would end if the node ran short of what `signal` names, or of what is nearest to it.
+    /// Gets the pods that would be evicted if `signal`, by default the one nearest to its threshold, were met.
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -124,7 +124,7 @@ impl Client {
         }
     }
 
-    /// Ends a pod; resolves when it is gone or the agent has stopped waiting.
+    /// Stops a pod; resolves when the pod is gone or the agent has stopped waiting.
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -139,7 +139,7 @@ impl Client {
         self.decode(response).await
     }
 
-    /// Lets shutdowns through although a pod holds them.
+    /// Lets shutdowns proceed although a pod blocks them.
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -148,7 +148,7 @@ impl Client {
         self.ask(Method::POST, &path, None).await
     }
 
-    /// Ends the node's pods in shutdown order: lines of [`DrainEvent`](crate::api::DrainEvent).
+    /// Stops the node's pods in shutdown order: lines of [`DrainEvent`](crate::api::DrainEvent).
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -158,7 +158,7 @@ impl Client {
         Ok(self.lines(response))
     }
 
-    /// Says that the node goes away: lines of [`DrainEvent`](crate::api::DrainEvent).
+    /// Announces that the node will go away: lines of [`DrainEvent`](crate::api::DrainEvent).
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -168,7 +168,7 @@ impl Client {
         Ok(self.lines(response))
     }
 
-    /// Takes the notice back.
+    /// Withdraws the notice.
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -176,7 +176,7 @@ impl Client {
         self.ask(Method::DELETE, "/v1/notice", None).await
     }
 
-    /// The reports that are kept.
+    /// Lists the shutdown reports that are kept.
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -184,7 +184,7 @@ impl Client {
         self.get("/v1/reports").await
     }
 
-    /// One report; `latest` names the newest.
+    /// Gets a report; the ID `latest` names the newest.
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -192,7 +192,7 @@ impl Client {
         self.get(&format!("/v1/reports/{id}")).await
     }
 
-    /// The configuration in force.
+    /// Gets the effective configuration.
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -204,7 +204,7 @@ impl Client {
         self.ask(Method::GET, path, None).await
     }
 
-    /// What the agent answers without waiting for a pod.
+    /// Sends a request that the agent answers without waiting for a pod.
     async fn ask<T: DeserializeOwned>(
         &self,
         method: Method,
@@ -237,7 +237,7 @@ impl Client {
         let io = TokioIo::new(stream);
         let (mut sender, connection) =
             hyper::client::conn::http1::handshake(io).await.map_err(|e| self.broken(e))?;
-        // Ends by itself when the response has been read or dropped.
+        // The task ends when the response has been read or dropped.
         tokio::spawn(connection);
         let mut request = Request::builder().method(method).uri(path).header(HOST, "winddown");
         if body.is_some() {
@@ -262,7 +262,7 @@ impl Client {
         };
         match serde_json::from_slice::<ErrorBody>(&bytes) {
             Ok(body) => ClientError::Agent { status: status.as_u16(), body },
-            // hyper itself answers what is no HTTP with an empty body.
+            // hyper itself answers requests that are not HTTP, with an empty body.
             Err(_) if bytes.is_empty() => {
                 ClientError::Agent { status: status.as_u16(), body: bare(status) }
             }
@@ -297,9 +297,9 @@ impl Client {
             io::ErrorKind::PermissionDenied => {
                 ClientError::Denied { group: group_of(&socket), socket }
             }
-            // The agent's queue is full: it lives and does not answer.
+            // The accept queue is full: the agent is alive but does not answer.
             io::ErrorKind::WouldBlock => ClientError::Silent { socket, after: Duration::ZERO },
-            // The library names a constant of C.
+            // The standard library's error names a C constant.
             io::ErrorKind::InvalidInput => {
                 self.io(io::Error::new(io::ErrorKind::InvalidInput, "its path is too long"))
             }
@@ -319,15 +319,15 @@ impl Client {
 // === impl Lines ===
 
 impl Lines {
-    /// The error of an answer that was to go on and has ended.
+    /// The error for a stream that ended too early.
     pub fn closed(&self) -> ClientError {
         ClientError::Closed { socket: self.socket.clone() }
     }
 
-    /// The next object; none when the agent has ended the answer. Cancel-safe.
+    /// Returns the next object; none when the agent has ended the response. Cancel-safe.
     ///
     /// # Errors
-    /// The agent went away, or sent what is not understood.
+    /// The connection was lost, or the line could not be parsed.
     pub async fn next<T: DeserializeOwned>(&mut self) -> Result<Option<T>, ClientError> {
         loop {
             let unseen = self.buffer.get(self.scanned..).unwrap_or_default();
@@ -394,7 +394,7 @@ fn bare(status: StatusCode) -> ErrorBody {
     }
 }
 
-/// The name of the group that may use the socket, or its number.
+/// The name of the group that may use the socket, or its number if it has no name.
 fn group_of(socket: &Path) -> Option<String> {
     let facts = std::fs::metadata(socket).ok()?;
     if facts.mode() & 0o020 == 0 {

@@ -1,4 +1,4 @@
-//! A connection that gives up on a client which does not read.
+//! A connection that fails if the client does not read.
 
 use std::io;
 use std::pin::Pin;
@@ -8,10 +8,10 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Sleep;
 
-/// Fails a write that has waited for longer than a limit.
+/// Fails a write that has been pending for longer than a limit.
 ///
-/// hyper bounds the time a request's head may take, but not the time a client may leave an answer
-/// unread; without this, a stopped reader would hold its connection for ever.
+/// hyper bounds the time that a request's head may take, but not the time that a client may leave a response unread;
+/// without this, a client that stops reading would hold its connection forever.
 pub(super) struct WriteDeadline<S> {
     inner: S,
     limit: Duration,

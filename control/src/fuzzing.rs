@@ -1,4 +1,4 @@
-//! What must hold of a conversation on the control socket, whatever the client sends. Called by tests/fuzz.
+//! Properties of a connection to the control socket that must hold for any input. Called by tests/fuzz.
 
 use std::net::Ipv4Addr;
 use std::sync::{Arc, PoisonError};
@@ -11,8 +11,8 @@ use super::fake::FakeAgent;
 use super::{Limits, Peer, Server};
 use crate::api::ErrorBody;
 
-/// Sends the bytes to a server with a stand-in behind it, as a user who may only look, as root and from the
-/// network. Panics if a law is broken. Waits, so it wants a clock that goes on when all rest.
+/// Sends the bytes to a server with a fake agent: as a user with read access only, as root, and from the network.
+/// Panics if a property is violated. The function waits, so it needs a clock that advances while all tasks are idle.
 pub async fn conversation(request: &[u8]) {
     for may_change in [false, true] {
         said(request, Peer::Local { uid: 1000, pid: None, may_change }).await;
@@ -22,7 +22,7 @@ pub async fn conversation(request: &[u8]) {
 
 async fn said(request: &[u8], peer: Peer) {
     let agent = Arc::new(FakeAgent::new());
-    // Commands that wait for a pod, and watches, end when the agent does.
+    // Commands that wait for a pod, and watches, end when the server stops.
     let stop = CancellationToken::new();
     let server = Server::new(Arc::clone(&agent), Limits::default(), stop.clone());
     let (mut client, ours) = tokio::io::duplex(1 << 16);
@@ -64,7 +64,7 @@ fn laws(answer: &[u8], agent: &FakeAgent, peer: Peer) {
     }
 }
 
-/// hyper answers what is no HTTP by itself.
+/// Whether the response is from this server: hyper itself answers requests that are not HTTP.
 fn is_ours(text: &str) -> bool {
     text.contains("\r\nwinddown-version: ")
 }

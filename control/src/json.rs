@@ -1,22 +1,22 @@
-//! How answers are written in JSON: durations and other fractions have three decimals.
+//! The JSON format of responses: durations and other fractions have three decimals.
 
 use std::io::{self, Write};
 
 use serde::Serialize;
 use serde_json::ser::{CompactFormatter, Formatter, PrettyFormatter};
 
-/// `value` on one line.
+/// Serializes `value` on one line.
 ///
 /// # Errors
-/// It has no form in JSON.
+/// The value cannot be represented in JSON.
 pub fn line(value: &impl Serialize) -> serde_json::Result<Vec<u8>> {
     written(value, CompactFormatter)
 }
 
-/// `value` on many lines, indented.
+/// Serializes `value` on several lines, indented.
 ///
 /// # Errors
-/// It has no form in JSON.
+/// The value cannot be represented in JSON.
 pub fn pretty(value: &impl Serialize) -> serde_json::Result<Vec<u8>> {
     written(value, PrettyFormatter::new())
 }
@@ -27,10 +27,10 @@ fn written(value: &impl Serialize, form: impl Formatter) -> serde_json::Result<V
     Ok(bytes)
 }
 
-/// Writes fractions in thousandths, and all else as the other does.
+/// A formatter that rounds fractions to three decimals and delegates everything else.
 struct Rounded<F>(F);
 
-/// Methods that the other's are called for.
+/// Defines methods that delegate to the inner formatter.
 macro_rules! pass_on {
     ($($method:ident($($name:ident: $kind:ty),*)),* $(,)?) => {$(
         fn $method<W: ?Sized + Write>(&mut self, to: &mut W $(, $name: $kind)*) -> io::Result<()> {

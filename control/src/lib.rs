@@ -1,4 +1,4 @@
-//! The control socket: HTTP/1.1 and JSON over a unix socket, the server and the client of it.
+//! The control socket: HTTP/1.1 and JSON over a Unix socket, with its server and client.
 //!
 //! # Behaviour
 //! | request | answer |
@@ -11,25 +11,24 @@
 //! | `GET /v1/plan/eviction` | [`EvictionPlan`]; `?signal=memory.available` |
 //! | `GET /v1/plan/start` | [`StartPlan`] |
 //! | `POST /v1/pods/{namespace}/{name}/kill` | [`KillAnswer`], once the pod is gone |
-//! | `POST /v1/pods/{namespace}/{name}/release` | [`ReleaseAnswer`]: it holds shutdowns no longer |
+//! | `POST /v1/pods/{namespace}/{name}/release` | [`ReleaseAnswer`]: the pod no longer blocks shutdowns |
 //! | `POST /v1/drain` | one [`DrainEvent`] per line |
-//! | `POST /v1/notice` | the node goes away: one [`DrainEvent`] per line |
+//! | `POST /v1/notice` | announces that the node will go away: one [`DrainEvent`] per line |
 //! | `DELETE /v1/notice` | [`WithdrawAnswer`]: the node stays |
 //! | `GET /v1/reports`, `/v1/reports/{id}`, `/v1/reports/latest`, `/v1/reports/start` | [`ReportList`], a report |
 //! | `GET /v1/config` | [`ConfigView`] |
 //! | `GET /metrics`, `/healthz`, `/readyz` | text; `?verbose` lists the checks |
 //!
-//! Everything that is not a success is an [`ErrorBody`](crate::api::ErrorBody).
+//! Every response that is not a success is an [`ErrorBody`](crate::api::ErrorBody).
 //!
 //! # Limits
-//! One request per connection. Who may connect is decided by the socket's mode: 0600, or 0660 with the
-//! configured group. What changes the node's state also needs the credentials of root or of that
-//! group, so that a socket opened wider by hand stays harmless. Connections, watchers, sizes and waits are bounded
-//! by [`Limits`]: a client that sends nothing or reads nothing loses its connection and holds up
-//! no other.
+//! Each connection serves one request. The socket's mode decides who may connect: 0600, or 0660 with the configured
+//! group. Requests that change the node's state also need the credentials of root or of that group, so that a socket
+//! that was opened up by hand stays harmless. [`Limits`] bounds connections, watchers, sizes and waits: a client that
+//! sends nothing or reads nothing loses its connection and delays no other.
 //!
 //! # Design
-//! The server knows the agent only as [`AgentApi`], so it is tested against a stand-in.
+//! The server knows the agent only as [`AgentApi`], so it can be tested against a fake.
 
 pub mod api;
 mod client;
@@ -68,55 +67,55 @@ pub use peer::Peer;
 pub use server::Server;
 pub use socket::{ControlSocket, SocketError};
 
-/// Where the agent listens unless told otherwise.
+/// The default path of the socket.
 pub const DEFAULT_SOCKET: &str = "/run/winddown/winddown.sock";
 
-/// What the control socket needs of the running agent.
+/// The interface of the running agent that the server needs.
 ///
-/// The calls that are not `async` answer from what is in memory: they never wait for a pod, the
-/// runtime, logind or a disk, so `status` works when everything else hangs.
+/// The calls that are not `async` answer from memory: they never wait for a pod, the runtime, logind or a disk, so
+/// `status` works when everything else hangs.
 pub trait AgentApi: Send + Sync + 'static {
-    /// The node as it is now.
+    /// The current status of the node.
     fn status(&self) -> Status;
 
-    /// Changes whenever [`status`](Self::status) would answer differently, ages aside. The value
-    /// counts up; a reader that was slow sees only the last one.
+    /// A counter that changes whenever [`status`](Self::status) would answer differently, ages aside. A slow reader
+    /// sees only the latest value.
     fn changes(&self) -> watch::Receiver<u64>;
 
-    /// What a shutdown would do now, or if the node were gone in `within`. Touches nothing.
+    /// Plans a shutdown, optionally as if the node were gone in `within`. Changes nothing.
     fn shutdown_plan(&self, within: Option<Duration>) -> impl Future<Output = ShutdownPlan> + Send;
 
-    /// In which order the pods would start after a boot. Touches nothing.
+    /// Plans the order in which the pods would be started after a boot. Changes nothing.
     fn start_plan(&self) -> StartPlan;
 
-    /// How much room there is, who waits for some, and who would end for a critical pod whose
-    /// manifest this is; by the strategy of that name, or the one in force. Touches nothing.
+    /// Lists the free resources, the pods that wait for room, and the pods that would be stopped for the critical pod
+    /// of `manifest`, by the named strategy or the configured one. Changes nothing.
     ///
     /// # Errors
-    /// [`ErrorCode::BadRequest`] when the manifest is none, or there is no such strategy.
+    /// [`ErrorCode::BadRequest`] if the manifest is invalid or the strategy is unknown.
     fn preemption_plan(
         &self,
         manifest: Option<&[u8]>,
         strategy: Option<&str>,
     ) -> Result<PreemptionPlan, ApiError>;
 
-    /// What is short or nearest to it, who would end for that or for `signal`, and what was decided
-    /// lately. Measures the pods, which takes 2 s at most; touches nothing.
+    /// Lists the thresholds, the pods that would be evicted for `signal` or the signal nearest to its threshold, and
+    /// the latest decisions. Measures the pods, which takes at most 2 s; changes nothing.
     ///
     /// # Errors
-    /// [`ErrorCode::NotFound`] where nothing is evicted, as in a rehearsal; [`ErrorCode::BadRequest`]
-    /// when there is no such signal.
+    /// [`ErrorCode::NotFound`] if eviction does not run, as in a rehearsal; [`ErrorCode::BadRequest`] if the signal is
+    /// unknown.
     fn eviction_plan(
         &self,
         signal: Option<&str>,
     ) -> impl Future<Output = Result<EvictionPlan, ApiError>> + Send;
 
-    /// Ends one pod and resolves when it is gone, or when the wait is over and it still runs.
+    /// Stops one pod. Resolves when it is gone, or when the wait is over and it still runs.
     ///
     /// Dropping the future abandons the wait, not the kill.
     ///
     /// # Errors
-    /// [`ErrorCode::NotFound`] when there is no such pod, or not with that UID.
+    /// [`ErrorCode::NotFound`] if there is no such pod, or it has another UID.
     fn kill(
         &self,
         namespace: &str,
@@ -124,89 +123,89 @@ pub trait AgentApi: Send + Sync + 'static {
         body: KillBody,
     ) -> impl Future<Output = Result<KillAnswer, ApiError>> + Send;
 
-    /// Lets shutdowns through although this pod holds them, for as long as it runs.
+    /// Lets shutdowns proceed although this pod blocks them, for as long as the pod runs.
     ///
     /// # Errors
-    /// [`ErrorCode::NotFound`] when no such pod holds shutdowns.
+    /// [`ErrorCode::NotFound`] if no such pod blocks shutdowns.
     fn release(
         &self,
         namespace: &str,
         name: &str,
     ) -> impl Future<Output = Result<ReleaseAnswer, ApiError>> + Send;
 
-    /// Starts ending the node's pods in shutdown order and answers with the progress.
+    /// Starts stopping the node's pods in shutdown order, and returns the progress.
     ///
-    /// The drain belongs to the agent: it goes on when the receiver is dropped. The channel ends
-    /// after [`DrainEvent::Finished`].
+    /// The drain belongs to the agent: it continues when the receiver is dropped. The channel closes after
+    /// [`DrainEvent::Finished`].
     ///
     /// # Errors
-    /// [`ErrorCode::Conflict`] while a drain or a shutdown is under way.
+    /// [`ErrorCode::Conflict`] while a drain or a shutdown is in progress.
     fn drain(
         &self,
         request: DrainRequest,
     ) -> impl Future<Output = Result<mpsc::UnboundedReceiver<DrainEvent>, ApiError>> + Send;
 
-    /// Takes an operator's notice that the node goes away, in place of an earlier one, and answers
-    /// with the progress of ending the pods.
+    /// Accepts an operator's notice that the node will go away, which replaces an earlier one, and returns the progress
+    /// of stopping the pods.
     ///
-    /// The notice stays in force until it is withdrawn or the node goes down, with or without a listener.
+    /// The notice stays in effect until it is withdrawn or the node goes down, even if the receiver is dropped.
     ///
     /// # Errors
-    /// [`ErrorCode::BadRequest`] when it names no time, or one that is over;
-    /// [`ErrorCode::Conflict`] when graceful shutdown is switched off.
+    /// [`ErrorCode::BadRequest`] if it has no time, or one in the past; [`ErrorCode::Conflict`] if graceful shutdown is
+    /// disabled.
     fn give_notice(
         &self,
         body: NoticeBody,
     ) -> impl Future<Output = Result<mpsc::UnboundedReceiver<DrainEvent>, ApiError>> + Send;
 
-    /// Takes the operator's notice back, and opens admission unless something else keeps it closed.
-    /// Ends the aftermath of a drain as well.
+    /// Withdraws the operator's notice or ends a finished drain, and opens admission unless something else keeps it
+    /// closed.
     fn withdraw_notice(&self) -> impl Future<Output = WithdrawAnswer> + Send;
 
-    /// The shutdown reports that are kept, the newest first.
+    /// Lists the shutdown reports that are kept, newest first.
     ///
     /// # Errors
     /// The state directory cannot be read.
     fn reports(&self) -> impl Future<Output = Result<ReportList, ApiError>> + Send;
 
-    /// One report as JSON; `latest` names the newest, `start` that of the last ordered start.
+    /// Reads a report as JSON; `latest` names the newest, and `start` that of the last ordered start.
     ///
     /// # Errors
-    /// [`ErrorCode::NotFound`] when there is no such report.
+    /// [`ErrorCode::NotFound`] if there is no such report.
     fn report(&self, id: &str) -> impl Future<Output = Result<serde_json::Value, ApiError>> + Send;
 
-    /// The configuration in force.
+    /// The effective configuration.
     fn config(&self) -> ConfigView;
 
-    /// The checks behind `/healthz`: the agent makes progress.
+    /// The checks behind `/healthz`: whether the agent makes progress.
     fn health(&self) -> Health;
 
-    /// The checks behind `/readyz`: the node is protected (lock, runtime, state directory, …).
+    /// The checks behind `/readyz`: whether the node is protected (lock, runtime, state directory, …).
     fn readiness(&self) -> Health;
 
     /// The metrics in the OpenMetrics text format, `# EOF` included.
     fn metrics(&self) -> String;
 }
 
-/// Why the agent does not do what it was asked.
+/// Why the agent refuses a request.
 #[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
 #[error("{message}")]
 pub struct ApiError {
-    /// What kind of refusal it is; chooses the HTTP status.
+    /// The kind of error, which determines the HTTP status.
     pub code: ErrorCode,
-    /// What is wrong, for people.
+    /// What is wrong, human-readable.
     pub message: String,
-    /// What to do next, for people; may be empty.
+    /// What to do next, human-readable; may be empty.
     pub hint: String,
 }
 
 impl ApiError {
-    /// An error without a hint.
+    /// Creates an error without a hint.
     pub fn new(code: ErrorCode, message: impl Into<String>) -> Self {
         Self { code, message: message.into(), hint: String::new() }
     }
 
-    /// The same error with what to do next.
+    /// Adds a hint about what to do next.
     #[must_use]
     pub fn with_hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = hint.into();

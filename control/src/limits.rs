@@ -1,32 +1,32 @@
-//! What a server allows.
+//! The limits of a server.
 
 use std::time::Duration;
 
-/// What one server allows.
+/// The limits of one server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Connections of root answered at the same time; a quarter as many more are told to come back
-    /// later, and the rest are closed.
+    /// Connections of root that are served at the same time. A quarter as many more are asked to retry later, and the
+    /// rest are closed.
     pub root: usize,
-    /// The same of all other users together.
+    /// The same for all other users together.
     pub users: usize,
-    /// The same of one of them.
+    /// The same for one other user.
     pub per_user: usize,
-    /// Connections from the network at the same time; the oldest makes way for the newest.
+    /// Connections from the network at the same time; a new one replaces the oldest.
     pub network: usize,
-    /// The same from one address.
+    /// The same for one address.
     pub per_address: usize,
-    /// Clients that watch the status at the same time: of root, and as many of all other users.
+    /// Clients that watch the status at the same time: for root, and separately for all other users.
     pub watchers: usize,
-    /// The time a request may take to arrive.
+    /// How long a request may take to arrive.
     pub read: Duration,
-    /// The time the head of a request from the network may take to arrive.
+    /// How long the head of a request from the network may take to arrive.
     pub network_head: Duration,
-    /// The time an answer may stay unread.
+    /// How long a response may stay unread.
     pub write: Duration,
-    /// Bytes of a request's head, at least 8192.
+    /// The largest request head in bytes, at least 8192.
     pub head_bytes: usize,
-    /// Bytes of a request's body.
+    /// The largest request body in bytes.
     pub body_bytes: usize,
 }
 

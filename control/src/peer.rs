@@ -1,4 +1,4 @@
-//! Who is at the other end, and what they may do.
+//! The identity and rights of a client.
 
 use std::net::IpAddr;
 use std::path::Path;
@@ -6,28 +6,27 @@ use std::path::Path;
 use tokio::net::UnixStream;
 use tokio::net::unix::UCred;
 
-/// Who made a request.
+/// The client that made a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Peer {
-    /// A process of this machine, through the control socket.
+    /// A process on this machine, through the control socket.
     Local {
-        /// Its user when it connected.
+        /// The user ID at the time of the connection.
         uid: u32,
-        /// Its process id when it connected, if the kernel could tell.
+        /// The process ID at the time of the connection, if the kernel reports it.
         pid: Option<i32>,
-        /// It may change the node's state.
+        /// Whether the client may change the node's state.
         may_change: bool,
     },
-    /// A client on the network, by its address: metrics and health only.
+    /// A client on the network, with its address. It may read metrics and health only.
     Network(IpAddr),
 }
 
 impl Peer {
-    /// The process behind `stream`, as the kernel saw it when it connected.
+    /// Identifies the process behind `stream`, as the kernel saw it when it connected.
     ///
-    /// Root, the agent's own user and the members of `group` may change the node's state. Without a
-    /// group only the user id counts, whatever group the socket's file has. A caller whose credentials
-    /// cannot be read may not.
+    /// Root, the agent's own user and the members of `group` may change the node's state. Without a group only the user
+    /// ID counts, whatever group the socket's file has. A client whose groups cannot be read is not a member.
     pub(super) fn of(stream: &UnixStream, group: Option<u32>) -> std::io::Result<Self> {
         let cred = stream.peer_cred()?;
         Ok(Self::with(&cred, group, rustix::process::geteuid().as_raw(), Path::new("/proc")))
@@ -41,7 +40,7 @@ impl Peer {
         Self::Local { uid, pid, may_change }
     }
 
-    /// Whether it may change the node's state.
+    /// Whether the client may change the node's state.
     pub fn may_change(self) -> bool {
         matches!(self, Self::Local { may_change: true, .. })
     }
@@ -59,9 +58,9 @@ impl std::fmt::Display for Peer {
 
 /// Whether the process has `gid` among its supplementary groups.
 ///
-/// The kernel's credentials name the primary group only. The process id may have been used again
-/// since the connection was made, so the process must still belong to the same user through and
-/// through; then the worst it can be is another process of that user with that membership.
+/// The kernel's credentials contain only the primary group. The process ID may have been reused since the connection
+/// was made, so the process must still run entirely as the same user; at worst it is then another process of that user
+/// with that membership.
 fn is_member(proc_root: &Path, pid: i32, uid: u32, gid: u32) -> bool {
     let file = proc_root.join(pid.to_string()).join("status");
     std::fs::read_to_string(file).is_ok_and(|status| groups_allow(&status, uid, gid))

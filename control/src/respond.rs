@@ -1,4 +1,4 @@
-//! Builds answers.
+//! Builds responses.
 
 use std::convert::Infallible;
 
@@ -15,7 +15,7 @@ use crate::api::{ErrorBody, ErrorCode};
 
 pub(super) type Body = UnsyncBoxBody<Bytes, Infallible>;
 
-/// Tells a client of another version whom it talks to.
+/// Tells clients the version of the agent.
 pub(super) const VERSION_HEADER: &str = "winddown-version";
 
 const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -38,7 +38,7 @@ pub(super) fn metrics(text: String) -> Response<Body> {
     respond(StatusCode::OK, OPENMETRICS, full(text.into_bytes()))
 }
 
-/// One JSON object per line, for as long as the stream lasts.
+/// Responds with one JSON object per line, for as long as the stream lasts.
 pub(super) fn json_lines<T: Serialize>(
     lines: impl Stream<Item = T> + Send + 'static,
 ) -> Response<Body> {

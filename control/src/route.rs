@@ -1,4 +1,4 @@
-//! From a request to an answer.
+//! Routes requests.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,7 +19,7 @@ use crate::api::{
     DrainEvent, DrainRequest, Envelope, ErrorCode, Health, KillBody, NoticeBody, Status,
 };
 
-/// Two pictures for one watcher are at least this far apart: a burst of changes is one picture.
+/// The minimum interval between two status lines for one watcher, so that a burst of changes causes one line.
 const WATCH_PACE: Duration = Duration::from_millis(100);
 
 type Answer = Result<Response<Body>, ApiError>;
@@ -35,7 +35,7 @@ pub(super) async fn answer<A: AgentApi>(
         ["metrics"] => read(&request, || respond::metrics(shared.api.metrics())),
         ["healthz"] => read(&request, || health("healthz", &shared.api.health(), &request)),
         ["readyz"] => read(&request, || health("readyz", &shared.api.readiness(), &request)),
-        // The network gets numbers, never names.
+        // The network may read numbers, never names.
         _ if matches!(peer, Peer::Network(_)) => Err(not_found(&path)),
         ["v1", "pods", namespace, name, "kill"] => {
             kill(shared, peer, request, namespace, name).await
@@ -52,7 +52,7 @@ pub(super) async fn answer<A: AgentApi>(
     result.unwrap_or_else(|error| respond::failure(&error))
 }
 
-/// Requests that change nothing.
+/// Handles requests that change nothing.
 async fn ask<A: AgentApi>(
     shared: &Arc<Shared<A>>,
     peer: Peer,
@@ -83,7 +83,7 @@ async fn eviction(api: &impl AgentApi, request: &Request<Incoming>) -> Answer {
     Ok(respond::json(&api.eviction_plan(value(request, "signal")).await?))
 }
 
-/// A manifest in the body is only evaluated, so read access is enough to send one.
+/// Handles preemption plans. A manifest in the body is only evaluated, so read access is enough to send one.
 async fn preemption<A: AgentApi>(shared: &Arc<Shared<A>>, request: Request<Incoming>) -> Answer {
     let strategy = value(&request, "strategy").map(str::to_owned);
     let strategy = strategy.as_deref();
@@ -199,7 +199,7 @@ fn watch<A: AgentApi>(shared: &Arc<Shared<A>>, peer: Peer) -> Answer {
     Ok(respond::json_lines(watcher.lines()))
 }
 
-/// One client that follows every change.
+/// A client that follows every change.
 struct Watcher<A> {
     api: Arc<A>,
     changes: watch::Receiver<u64>,
@@ -224,7 +224,7 @@ impl<A: AgentApi> Watcher<A> {
             }
             tokio::time::sleep_until(last + WATCH_PACE).await;
         }
-        // Marked as seen before the picture is taken: a change in between gives one picture more.
+        // Marked as seen before the status is read: a change in between causes one extra line.
         self.changes.borrow_and_update();
         self.last = Some(Instant::now());
         Some(self.api.status())
@@ -257,7 +257,7 @@ fn is_read(request: &Request<Incoming>) -> bool {
     matches!(*request.method(), Method::GET | Method::HEAD)
 }
 
-/// `?name`, `?name=1` and `?name=true` set a flag.
+/// Whether a flag is set: by `?name`, `?name=1` or `?name=true`.
 fn has_flag(request: &Request<Incoming>, name: &str) -> bool {
     let query = request.uri().query().unwrap_or_default();
     query.split('&').any(|pair| match pair.split_once('=') {
@@ -266,14 +266,14 @@ fn has_flag(request: &Request<Incoming>, name: &str) -> bool {
     })
 }
 
-/// What `?name=` gives.
+/// The value of a query parameter.
 fn value<'r>(request: &'r Request<Incoming>, name: &str) -> Option<&'r str> {
     let query = request.uri().query().unwrap_or_default();
     let mut pairs = query.split('&').filter_map(|pair| pair.split_once('='));
     pairs.find(|(key, _)| *key == name).map(|(_, value)| value)
 }
 
-/// A whole number of seconds in the query.
+/// A whole number of seconds in a query parameter.
 fn seconds(request: &Request<Incoming>, name: &str) -> Result<Option<Duration>, ApiError> {
     let wrong = |_| {
         ApiError::new(ErrorCode::BadRequest, format!("{name}: not a whole number of seconds"))
@@ -305,7 +305,7 @@ async fn body<A, T: DeserializeOwned + Default>(
         .map_err(|error| bad_request(format!("the request's body: {error}")))
 }
 
-/// The whole body.
+/// Reads the whole body, within the limits.
 async fn bytes<A>(shared: &Shared<A>, request: Request<Incoming>) -> Result<Bytes, ApiError> {
     let limits = shared.limits;
     let collected = Limited::new(request.into_body(), limits.body_bytes).collect();
@@ -335,7 +335,7 @@ fn stopping(what: &str) -> ApiError {
     ApiError::new(ErrorCode::Unavailable, format!("the agent is stopping; {what}"))
 }
 
-/// A static pod's name ends in the node's name, which is easily forgotten; so is the namespace.
+/// Suggests pods whose names differ only in the suffix that static pods get (the node's name) or in the namespace.
 fn similar(status: &Status, namespace: &str, name: &str) -> Option<String> {
     let alike: Vec<String> = status
         .pods

@@ -1,4 +1,4 @@
-//! Accepts connections and keeps their number and their waits bounded.
+//! Accepts connections and bounds their number and duration.
 
 use std::convert::Infallible;
 use std::io;
@@ -24,10 +24,10 @@ pub struct Server<A> {
     shared: Arc<Shared<A>>,
 }
 
-/// How long connections may go on after the server was told to stop.
+/// How long open connections may continue after the server was told to stop.
 const FAREWELL: Duration = Duration::from_secs(1);
 
-/// How long to wait when the system has no descriptor for another connection.
+/// How long to wait after a failed accept, for example without a free file descriptor.
 const ACCEPT_BACKOFF: Duration = Duration::from_secs(1);
 
 impl<A> Clone for Server<A> {
@@ -37,15 +37,15 @@ impl<A> Clone for Server<A> {
 }
 
 impl<A: AgentApi> Server<A> {
-    /// A server that answers from `api` until `stop` is cancelled.
+    /// Creates a server that answers from `api` until `stop` is cancelled.
     pub fn new(api: Arc<A>, limits: Limits, stop: CancellationToken) -> Self {
         let slots = Arc::new(Slots::new(limits));
         let shared = Shared { api, limits, slots, stop };
         Self { shared: Arc::new(shared) }
     }
 
-    /// Answers on the control socket; returns when the server was told to stop and the connections
-    /// under way are done or a second has passed. The socket's file is removed then.
+    /// Serves the control socket. After `stop` is cancelled, removes the socket's file and returns when all open
+    /// connections are done, or after a second.
     pub async fn serve(self, socket: ControlSocket) {
         let tasks = TaskTracker::new();
         let abort = CancellationToken::new();
@@ -63,13 +63,12 @@ impl<A: AgentApi> Server<A> {
                 ),
             }
         }
-        // From here on a new command finds no socket and says that the agent is not there.
+        // From here on a new command finds no socket and reports that the agent is not running.
         drop(socket);
         farewell(tasks, abort).await;
     }
 
-    /// Answers metrics and health, and nothing else, on a TCP address; returns like
-    /// [`serve`](Self::serve).
+    /// Serves metrics and health, and nothing else, on a TCP address. Returns like [`serve`](Self::serve).
     pub async fn serve_metrics(self, listener: TcpListener) {
         let tasks = TaskTracker::new();
         let abort = CancellationToken::new();
@@ -86,7 +85,7 @@ impl<A: AgentApi> Server<A> {
         farewell(tasks, abort).await;
     }
 
-    /// Serves one request on a connection that is there.
+    /// Serves one request on an established connection.
     #[cfg(debug_assertions)]
     pub(super) async fn converse<S>(&self, stream: S, peer: Peer)
     where
@@ -102,7 +101,7 @@ impl<A: AgentApi> Server<A> {
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let Some(slot) = Slots::take(&self.shared.slots, peer) else {
-            // Not louder: a local user could fill the journal with it.
+            // Only at debug level: otherwise a local user could fill the journal.
             tracing::debug!(%peer, "too many control connections, one was closed");
             return;
         };
@@ -155,7 +154,7 @@ fn too_many() -> super::ApiError {
         .with_hint("close some (`winddown status --watch` holds one), or try again later")
 }
 
-/// Running out of descriptors must not become a busy loop.
+/// Returns the connection, or waits after an error: running out of descriptors must not become a busy loop.
 async fn taken<T>(accepted: io::Result<T>) -> Option<T> {
     match accepted {
         Ok(stream) => Some(stream),

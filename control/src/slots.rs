@@ -1,8 +1,8 @@
-//! Who may have how many connections at the same time.
+//! Limits how many connections each client may have at the same time.
 //!
-//! Root, the other users and the network have places of their own, so that none of them can take
-//! another's. Among the users each has a share. On the network a client is a guest: one that asks at once is
-//! answered beside any number of connections that were opened and left alone.
+//! Root, the other users and the network have separate slots, so that none can take another's. Among the users, each
+//! has a share. A client on the network is a guest: if it sends its request at once, it is answered even if any number
+//! of idle connections are open.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,7 +13,7 @@ use winddown_shared::{Guests, Seat};
 
 use super::{Limits, Peer};
 
-/// The places of one server.
+/// The connection slots of one server.
 pub(super) struct Slots {
     limits: Limits,
     taken: Mutex<Taken>,
@@ -28,20 +28,20 @@ struct Taken {
     users: HashMap<u32, usize>,
 }
 
-/// One connection's place; gives it back on drop.
+/// The slot of one connection, which is freed on drop.
 pub(super) struct Slot {
     slots: Arc<Slots>,
     place: Place,
-    /// There is a place to be told in that there are too many, and no more.
+    /// Whether this slot only serves to tell the client that there are too many connections.
     pub(super) refused: bool,
-    /// Cancelled when the connection has to make way for a newer one.
+    /// Cancelled when the connection has to give way to a newer one.
     pub(super) leave: CancellationToken,
 }
 
 enum Place {
     Root,
     User(u32),
-    /// The guest's seat, which gives itself back.
+    /// The guest's seat, which frees itself.
     Network(#[expect(dead_code, reason = "held")] Seat),
 }
 
@@ -56,7 +56,7 @@ impl Slots {
         }
     }
 
-    /// A place for a connection of `peer`; none when there are so many that it cannot even be told.
+    /// Takes a slot for a connection of `peer`; none if there are so many that the client cannot even be told.
     pub(super) fn take(slots: &Arc<Self>, peer: Peer) -> Option<Slot> {
         let mut leave = CancellationToken::new();
         let (place, refused) = match peer {
@@ -71,7 +71,7 @@ impl Slots {
         Some(Slot { slots: Arc::clone(slots), place, refused, leave })
     }
 
-    /// A place to watch the status in.
+    /// Takes a slot for a watcher of the status.
     pub(super) fn watch(&self, peer: Peer) -> Option<OwnedSemaphorePermit> {
         let watchers = match peer {
             Peer::Local { uid: 0, .. } => &self.roots_watchers,
@@ -80,7 +80,7 @@ impl Slots {
         Arc::clone(watchers).try_acquire_owned().ok()
     }
 
-    /// Whether it can only be told that there are too many; none if not even that.
+    /// Whether the connection can only be refused; none if there is not even a slot for that.
     fn take_roots(&self) -> Option<bool> {
         let mut taken = self.taken();
         let refused = is_refused(taken.root, self.limits.root)?;
@@ -120,7 +120,7 @@ impl Drop for Slot {
     }
 }
 
-/// Whether one more than `there` is beyond `share`; none if it is so by more than a quarter.
+/// Whether one more connection exceeds `share`; none if the share is already exceeded by a quarter.
 fn is_refused(there: usize, share: usize) -> Option<bool> {
     (there < share + share / 4).then_some(there >= share)
 }

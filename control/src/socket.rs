@@ -1,4 +1,4 @@
-//! Puts the control socket in place.
+//! Creates the control socket.
 
 use std::fs::{File, OpenOptions, Permissions, TryLockError};
 use std::io;
@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 
 use tokio::net::{UnixListener, UnixStream};
 
-/// The listening socket. Its file is removed on drop, if it is still this one's.
+/// The listening socket. Its file is removed on drop, unless it was replaced.
 ///
-/// A lock file beside it (`….lock`) is held for as long as this value lives, so that of two agents
-/// started at the same moment one gets the socket and the other an error.
+/// A lock file next to it (`….lock`) is held for as long as this value lives: of two agents that start at the same
+/// time, one gets the socket and the other an error.
 #[derive(Debug)]
 pub struct ControlSocket {
     listener: UnixListener,
@@ -20,17 +20,17 @@ pub struct ControlSocket {
     lock: File,
 }
 
-/// Why the control socket could not be put in place.
+/// Why the control socket could not be created.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SocketError {
-    /// Another agent has it.
+    /// Another agent listens on the socket.
     #[error("{}: another agent listens here; stop it first, or choose another socket", path.display())]
     InUse {
         /// The socket's path.
         path: PathBuf,
     },
-    /// Something else has that name.
+    /// The path is not a socket.
     #[error(
         "{}: there is something here that is not a socket; move it away, or choose another path",
         path.display()
@@ -39,7 +39,7 @@ pub enum SocketError {
         /// The socket's path.
         path: PathBuf,
     },
-    /// The kernel takes no path that long.
+    /// The path is longer than the kernel allows.
     #[error("{}: the path of a socket has at most 107 bytes, this one has {length}", path.display())]
     TooLong {
         /// The socket's path.
@@ -47,36 +47,36 @@ pub enum SocketError {
         /// Its length in bytes.
         length: usize,
     },
-    /// A step failed.
+    /// A system call failed.
     #[error("{}: cannot {step} the control socket", path.display())]
     Io {
-        /// What was attempted, as a verb.
+        /// The operation that failed, as a verb.
         step: &'static str,
-        /// The file it concerned.
+        /// The file that it concerned.
         path: PathBuf,
-        /// What the system said.
+        /// The underlying error.
         #[source]
         source: io::Error,
     },
 }
 
-/// `sun_path` has 108 bytes, one of them for the terminator.
+/// The longest socket path: `sun_path` has 108 bytes, one of them for the terminator.
 const MAX_PATH: usize = 107;
 
-/// Who may write may connect: the owner alone, or the members of the configured group as well.
+/// Write access is needed to connect: for the owner alone, or for the members of the configured group as well.
 const OWNERS_MODE: u32 = 0o600;
 const GROUPS_MODE: u32 = 0o660;
 
 impl ControlSocket {
-    /// Listens at `path`, for root and the members of `group`; for root alone without one. Group 0 counts
-    /// as none: a process has it that was given a user and no group, which makes it no operator.
+    /// Listens at `path`: for root and the members of `group`, or without a group for root alone. Group 0 counts as no
+    /// group: a process that was given a user but no group has it, and that does not make it an operator.
     ///
-    /// A socket left behind by an agent that died is replaced; one with a living agent behind it is
-    /// not. No other user can connect at any moment: the socket gets its mode and group before it
-    /// gets its name. The directory is made if it is missing.
+    /// A socket left behind by an agent that died is replaced; one with a live agent is not. No other user can connect
+    /// at any moment: the socket gets its mode and group before it gets its name. The directory is created if it does
+    /// not exist.
     ///
     /// # Errors
-    /// See [`SocketError`]; each names the file.
+    /// See [`SocketError`]; each error names the file.
     pub async fn bind(path: &Path, group: Option<u32>) -> Result<Self, SocketError> {
         let failed = |step, path: &Path| {
             let path = path.to_owned();
@@ -94,8 +94,8 @@ impl ControlSocket {
         let lock = lock(path)?;
         refuse_if_alive(path).await?;
 
-        // A directory only we can enter: a socket is made with the umask's mode, and in the moment
-        // before it is narrowed anybody could connect.
+        // A directory that only this user can enter: the socket is created with the umask's mode, and until that is
+        // narrowed any user could connect.
         let private = tempfile::Builder::new()
             .prefix(".wd")
             .rand_bytes(6)
@@ -131,7 +131,7 @@ impl ControlSocket {
     /// Waits for the next client. Cancel-safe.
     ///
     /// # Errors
-    /// The system has no room for it now; the next one may come.
+    /// The system lacks resources for the connection; a later call may succeed.
     pub async fn accept(&self) -> io::Result<UnixStream> {
         self.listener.accept().await.map(|(stream, _)| stream)
     }
@@ -144,7 +144,7 @@ impl Drop for ControlSocket {
         if ours {
             let _ = std::fs::remove_file(&self.path);
         }
-        // Closing it does not do: a child that was forked a moment ago has it open until its exec.
+        // Closing the file is not enough: a child that was just forked has it open until its exec.
         let _ = self.lock.unlock();
     }
 }
@@ -170,7 +170,7 @@ fn lock(path: &Path) -> Result<File, SocketError> {
     }
 }
 
-/// The lock keeps agents apart; this keeps away from a program that does not know the lock.
+/// Refuses to replace the socket of a live program that does not use the lock file.
 async fn refuse_if_alive(path: &Path) -> Result<(), SocketError> {
     let facts = match std::fs::symlink_metadata(path) {
         Ok(facts) => facts,
@@ -185,7 +185,7 @@ async fn refuse_if_alive(path: &Path) -> Result<(), SocketError> {
     match UnixStream::connect(path).await {
         Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => Ok(()),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        // A full queue (EAGAIN) has a listener behind it as well.
+        // A full accept queue (EAGAIN) has a listener behind it too.
         _ => Err(SocketError::InUse { path: path.to_owned() }),
     }
 }

@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 use super::fake::FakeAgent;
 use super::{Client, ControlSocket, Limits, Server};
 
-/// A server on a socket of its own, with a scripted agent behind it.
+/// A server on a socket of its own, with a fake agent behind it.
 struct Running {
     agent: Arc<FakeAgent>,
     client: Client,
@@ -25,14 +25,14 @@ struct Running {
     _directory: TempDir,
 }
 
-/// Nothing in these tests takes this long, whatever else the machine does.
+/// A timeout that no test reaches, whatever else the machine does.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 async fn serve(limits: Limits) -> Running {
     serve_with(limits, None).await
 }
 
-/// A server whose socket is for this group as well.
+/// Starts a server whose socket also admits this group.
 async fn serve_for(group: Option<u32>) -> Running {
     serve_with(Limits::default(), group).await
 }
@@ -65,7 +65,7 @@ impl Running {
 async fn read_all(stream: &mut UnixStream) -> String {
     let mut answer = Vec::new();
     let read = stream.read_to_end(&mut answer);
-    // A reset after the answer is the server's right.
+    // The server may reset the connection after the answer.
     let _ = tokio::time::timeout(PATIENCE, read).await.expect("the server closes the connection");
     String::from_utf8_lossy(&answer).into_owned()
 }

@@ -1,6 +1,6 @@
-//! The wire's messages and calls, generated from `cri/proto`.
+//! The gRPC messages and clients, generated from `cri/proto`.
 //!
-//! Formatted as the generator does it, so that a test can compare.
+//! They keep the generator's formatting, so that a test can compare them.
 
 #![allow(
     clippy::all,

@@ -1,5 +1,5 @@
-//! Takes away the cgroups of pods that are gone: the runtime makes them on the way to its containers'
-//! and leaves them behind.
+//! Removes the cgroups of pods that are gone: the runtime creates them as parents of its containers'
+//! cgroups and leaves them behind.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,9 +9,9 @@ use winddown_shared::{PodUid, QosClass};
 use super::config::{CgroupDriver, CriConfig};
 use super::spec::cgroup_parent;
 
-/// Removes the pod's empty cgroups. systemd removes its own. Blocking.
+/// Removes the pod's empty cgroups; those managed by systemd are removed by systemd. Blocking.
 ///
-/// What is not empty stays: something runs in it, and a later attempt finds it empty.
+/// A cgroup that is not empty stays, and a later attempt removes it.
 pub(super) fn remove(config: &CriConfig, uid: &PodUid) {
     let Some(root) = &config.cgroup_parent else { return };
     // The QoS class of an unconfigured pod is unknown.
@@ -24,7 +24,7 @@ pub(super) fn remove(config: &CriConfig, uid: &PodUid) {
     }
 }
 
-/// The unified hierarchy itself, or one directory for each controller.
+/// The roots of the cgroup hierarchies: the unified one, or one directory per controller.
 fn hierarchies(mount: &Path) -> Vec<PathBuf> {
     let mut all = vec![mount.to_owned()];
     if !mount.join("cgroup.controllers").exists() {
@@ -41,7 +41,7 @@ fn remove_empty(dir: &Path) {
             remove_empty(&entry.path());
         }
     }
-    // The kernel refuses to remove one in which something runs.
+    // The kernel refuses to remove a cgroup that still has processes.
     let _ = fs::remove_dir(dir);
 }
 

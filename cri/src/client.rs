@@ -1,4 +1,4 @@
-//! Calls to the runtime: one connection, a deadline for each call, errors that say what to do.
+//! Calls to the runtime: one connection, a deadline for each call, and errors that say what to do.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -22,24 +22,24 @@ mod error;
 pub(crate) use error::CallError;
 pub use error::EndpointError;
 
-/// Largest answer that is read, in bytes; a listing of many containers is long.
+/// Maximum size of an answer, in bytes; a listing of many containers is long.
 const MAX_MESSAGE: usize = 16 * 1024 * 1024;
 
-/// A connection to the runtime. It is made when it is first needed and again after it broke.
+/// A connection to the runtime. It is opened on first use, and again after it broke.
 #[derive(Debug)]
 pub(crate) struct Client {
     runtime: RuntimeServiceClient<Channel>,
     images: ImageServiceClient<Channel>,
-    /// As people write it.
+    /// The endpoint as a `unix://` URI.
     endpoint: String,
     times: CriTimes,
-    /// Told when a connection is over.
+    /// Notified when a connection has closed.
     lost: Arc<Notify>,
-    /// Calls that the runtime answered with "unimplemented".
+    /// Calls that the runtime answered with "unimplemented", as bits.
     lacks: AtomicU8,
 }
 
-/// Calls that older runtimes do not have, and for which there is another way.
+/// Calls that older runtimes lack and for which there is an alternative.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Optional {
@@ -51,7 +51,7 @@ impl Client {
     /// Prepares the connection; nothing is sent yet.
     ///
     /// # Errors
-    /// The endpoint is not a Unix socket's.
+    /// The endpoint is not a Unix socket.
     pub(crate) fn new(endpoint: &str, times: CriTimes) -> Result<Self, EndpointError> {
         let path = endpoint.strip_prefix("unix://").unwrap_or(endpoint);
         if !path.starts_with('/') {
@@ -60,7 +60,7 @@ impl Client {
         let uri = format!("unix://{path}");
         let lost = Arc::new(Notify::new());
         let connector = connection::Connector::new(Path::new(path), Arc::clone(&lost));
-        // The address is of no use on a socket, and gRPC wants one.
+        // A socket has no address, but gRPC requires one.
         let channel = Endpoint::from_static("http://localhost")
             .connect_timeout(times.ask)
             .connect_with_connector_lazy(connector);
@@ -76,12 +76,12 @@ impl Client {
     }
 
     /// Resolves when a connection was lost since the last call of [`forget_losses`](Self::forget_losses).
-    /// For one caller; cancel-safe.
+    /// Supports one caller at a time. Cancel-safe.
     pub(crate) async fn lost(&self) {
         self.lost.notified().await;
     }
 
-    /// What was lost before does not count any more.
+    /// Discards the losses reported so far.
     pub(crate) fn forget_losses(&self) {
         let _ = self.lost.notified().now_or_never();
     }
@@ -91,7 +91,7 @@ impl Client {
         self.lacks.load(Ordering::Relaxed) & what as u8 != 0
     }
 
-    /// Forgets what the runtime was found to lack: it may be another version now.
+    /// Forgets which calls the runtime lacks: it may be another version now.
     pub(crate) fn try_all_again(&self) {
         self.lacks.store(0, Ordering::Relaxed);
     }
@@ -103,10 +103,10 @@ impl Client {
         answer
     }
 
-    /// Carries out one call. Dropping the future gives the call up.
+    /// Makes one call. Dropping the future cancels it.
     ///
-    /// Boxed: tonic needs four kilobytes for a call, and each `async fn` on the way to it would have room for them
-    /// once or twice more; the making of a container had come to 128 kB.
+    /// The future is boxed: tonic needs four kilobytes for a call, and each `async fn` on the way to it would reserve
+    /// them once or twice more; the future that creates a container had grown to 128 kB.
     fn call<'a, T: 'a>(
         &'a self,
         name: &'static str,
@@ -130,7 +130,7 @@ fn answer<T>(
     })
 }
 
-/// Defines a method for a call whose request is passed as it is.
+/// Defines a method for each call whose request is passed on unchanged.
 macro_rules! calls {
     ($($service:ident $method:ident ($request:ident) -> $answer:ident, $name:literal, $time:ident;)*) => {
         impl Client {
@@ -140,7 +140,7 @@ macro_rules! calls {
                     &self,
                     request: api::$request,
                 ) -> BoxFuture<'_, Result<api::$answer, CallError>> {
-                    // A clone is a handle of the same connection.
+                    // A clone shares the connection.
                     let mut service = self.$service.clone();
                     let call = async move { service.$method(request).await };
                     self.call($name, self.times.$time, call)
@@ -179,7 +179,7 @@ impl Client {
     /// `RuntimeConfig`.
     ///
     /// # Errors
-    /// As [`CallError`]; "unimplemented" is remembered.
+    /// As [`CallError`]; "unimplemented" is remembered, see [`lacks`](Self::lacks).
     pub(crate) async fn runtime_config(&self) -> Result<api::RuntimeConfigResponse, CallError> {
         let mut service = self.runtime.clone();
         let call = service.runtime_config(api::RuntimeConfigRequest {});
@@ -187,11 +187,11 @@ impl Client {
         self.note_lack(Optional::RuntimeConfig, answer)
     }
 
-    /// `StopContainer`: the stop signal, and SIGKILL `timeout` (whole seconds) later. Resolves when
+    /// `StopContainer`: sends the stop signal, and SIGKILL after `timeout` (whole seconds). Resolves when
     /// the container is gone.
     ///
     /// # Errors
-    /// As [`CallError`]; no answer within the timeout and the time a killed container may take.
+    /// As [`CallError`]; a timeout if there is no answer within `timeout` plus the time that a kill may take.
     pub(crate) async fn stop_container(
         &self,
         id: &str,
@@ -205,14 +205,14 @@ impl Client {
         self.call("StopContainer", after, call).await.map(drop)
     }
 
-    /// `ExecSync`: runs a command in a container; SIGKILL after `timeout` (whole seconds, 0 never).
+    /// `ExecSync`: runs a command in a container; SIGKILL after `timeout` (whole seconds, 0 for never).
     ///
     /// Dropping the future abandons the wait, not the call: the runtime ends the command when its time is
-    /// over, or with its container. containerd's shim begins nothing else in a container for half a minute
-    /// after a call was given up in the moment in which its command was started, a preStop hook neither.
+    /// over, or with its container. If a call is cancelled at the moment its command is started, containerd's shim
+    /// starts nothing else in that container for half a minute, not even a preStop hook.
     ///
     /// # Errors
-    /// As [`CallError`]; the command's own exit code is none.
+    /// As [`CallError`]. A non-zero exit code of the command is not an error.
     pub(crate) async fn exec_sync(
         &self,
         id: &str,
@@ -238,10 +238,10 @@ impl Client {
         tokio::spawn(call).await.unwrap_or_else(|error| Err(ended(error)))
     }
 
-    /// `GetContainerEvents`: what happens to containers from now on.
+    /// `GetContainerEvents`: streams what happens to containers from now on.
     ///
     /// # Errors
-    /// As [`CallError`]; "unimplemented" is remembered.
+    /// As [`CallError`]; "unimplemented" is remembered, see [`lacks`](Self::lacks).
     pub(crate) async fn events(
         &self,
     ) -> Result<tonic::Streaming<api::ContainerEventResponse>, CallError> {

@@ -1,4 +1,4 @@
-//! What the CRI runtime needs to know.
+//! Configuration of the CRI runtime.
 
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -13,71 +13,71 @@ use winddown_shared::WallClock;
 pub struct CriConfig {
     /// The runtime's socket, as `unix:///path` or a path.
     pub endpoint: String,
-    /// Volumes, hosts files and termination messages of pods. One agent at a time; must survive a
-    /// restart of the agent.
+    /// Directory for the pods' volumes, hosts files and termination messages. It can be used by one agent at a time,
+    /// and must survive a restart of the agent.
     pub state_dir: PathBuf,
-    /// Holds emptyDir volumes in memory where the agent may not mount: a directory of a file system in
-    /// memory that the runtime sees too.
+    /// Directory for emptyDir volumes in memory where the agent may not mount. It must be on a file system in
+    /// memory that the runtime can see too.
     pub memory_dir: PathBuf,
-    /// Where pods read why they end and until when, a file each, in memory: each container has the pod's directory
-    /// mounted. See [`EndNotice`](winddown_shared::EndNotice). None has no such files.
+    /// Directory, in memory, with a file per pod that says why and when the pod ends. Each container has its pod's
+    /// directory mounted. See [`EndNotice`](winddown_shared::EndNotice). `None` disables the files.
     pub notice_dir: Option<PathBuf>,
-    /// Below it are directories that were made for pods and come as hostPath volumes: those whose bytes
-    /// come from an API server. Like other volumes they may get SELinux labels.
+    /// Parents of directories that were created for pods and come as hostPath volumes with content
+    /// from an API server. Like other volumes they may get SELinux labels.
     pub made_volumes: Vec<PathBuf>,
-    /// The program whose first argument may be [`host_mount`](super::host_mount), as a path that holds
-    /// outside of the agent's sandbox.
+    /// Program that accepts [`host_mount::SUBCOMMAND`](super::host_mount::SUBCOMMAND) as its first argument, as a path
+    /// that is valid outside the agent's sandbox.
     pub own_program: PathBuf,
-    /// Container logs; the kubelet's is `/var/log/pods`.
+    /// Directory for container logs; the kubelet's is `/var/log/pods`.
     pub log_dir: PathBuf,
-    /// What containers may ask about the node.
+    /// Facts about the node that containers may refer to.
     pub node: NodeFacts,
-    /// Parent of the pods' cgroups: a name without slashes. None leaves it to the runtime.
+    /// Parent of the pods' cgroups: a name without slashes. `None` leaves the choice to the runtime.
     pub cgroup_parent: Option<String>,
-    /// Who manages cgroups. None asks the runtime; if it does not say either, `cgroup_parent` is not
-    /// used, because the two drivers' paths exclude each other.
+    /// The component that manages cgroups. `None` asks the runtime; if it does not say either, `cgroup_parent` is
+    /// not used, because the paths of the two drivers are incompatible.
     pub cgroup_driver: Option<CgroupDriver>,
-    /// Signal containers without the runtime where that is the same deed: containerd's runc containers
-    /// with a known stop signal. `StopContainer` is still used where it is not, and to kill.
+    /// Whether to signal containers directly where that has the same effect as asking the runtime: containerd's runc
+    /// containers with a known stop signal. `StopContainer` is still used for other containers, and to kill.
     pub signal_directly: bool,
-    /// Where cgroups are mounted.
+    /// Mount point of the cgroup file systems.
     pub cgroup_mount: PathBuf,
-    /// Below it are the profiles that `seccompProfile.localhostProfile` names.
+    /// Directory of the profiles that `seccompProfile.localhostProfile` names.
     pub seccomp_dir: PathBuf,
-    /// Name servers of `dnsPolicy: ClusterFirst`; empty makes it `Default`.
+    /// Name servers for `dnsPolicy: ClusterFirst`; empty treats it as `Default`.
     pub cluster_dns: Vec<IpAddr>,
-    /// Search domain of `dnsPolicy: ClusterFirst`, for example `cluster.local`.
+    /// Search domain for `dnsPolicy: ClusterFirst`, for example `cluster.local`.
     pub cluster_domain: String,
-    /// The resolver file that pods with `dnsPolicy: Default` get.
+    /// Resolver file for pods with `dnsPolicy: Default`.
     pub resolv_conf: PathBuf,
-    /// The resolver file with the name servers of the network, which pods with a network of their own
-    /// get where the other one names only servers on this host: systemd-resolved writes it.
+    /// Resolver file with the name servers of the network, as systemd-resolved writes it. Pods with a network of
+    /// their own get it where `resolv_conf` names only servers on this host.
     pub upstream_resolv_conf: PathBuf,
-    /// The hosts file that pods on the host's network get.
+    /// Hosts file for pods on the host's network.
     pub hosts_file: PathBuf,
-    /// The back-off of crashing containers.
+    /// Backoff of crashing containers.
     pub backoff: Backoff,
-    /// The back-off of images that cannot be pulled and containers that cannot be created.
+    /// Backoff of images that cannot be pulled and containers that cannot be created.
     pub retry: Backoff,
-    /// How long calls may take.
+    /// Deadlines of calls, and intervals.
     pub times: CriTimes,
-    /// Sandboxes and containers being started at the same time, over all pods.
+    /// Maximum number of sandboxes and containers that are started at the same time, over all pods.
     pub parallel_starts: usize,
-    /// How long a start waits for those before it; then it goes ahead.
+    /// How long a start waits for a free slot before it continues without one.
     pub turn_patience: Duration,
-    /// Images being pulled at the same time. Further ones wait, however long that takes.
+    /// Maximum number of images that are pulled at the same time. Others wait, however long that takes.
     pub parallel_pulls: usize,
-    /// Bytes after which a container's log turns; 0 never turns it.
+    /// Size in bytes at which a container's log is rotated; 0 disables rotation.
     pub log_max_bytes: u64,
-    /// Log files kept for a run, the current one included; at least 1.
+    /// Maximum number of log files per run, including the current one; at least 1.
     pub log_max_files: u32,
-    /// Labels statuses.
+    /// Clock for the times in statuses.
     pub wall: WallClock,
-    /// Where `/proc` is: what is mounted, and by whom it is held, is read there.
+    /// Mount point of `/proc`, from which mounts and the processes that hold them are read.
     pub proc_root: PathBuf,
 }
 
-/// Who manages cgroups: it decides how a parent is written.
+/// The component that manages cgroups, which determines the format of a cgroup parent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CgroupDriver {
     /// systemd: `parent-burstable-podUID.slice`.
@@ -89,20 +89,20 @@ pub enum CgroupDriver {
 /// Deadlines and intervals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CriTimes {
-    /// For a call that only asks.
+    /// Deadline of a call that only reads.
     pub ask: Duration,
-    /// For a call that makes or removes something.
+    /// Deadline of a call that creates or removes something.
     pub change: Duration,
-    /// For pulling one image.
+    /// Deadline of pulling one image.
     pub pull: Duration,
-    /// How long a container may take to be gone after SIGKILL before the stop is an error.
+    /// How long a container may take to exit after SIGKILL before the stop fails.
     pub kill: Duration,
-    /// How long a start under way may hold up a stop.
+    /// How long a start in progress may delay a stop.
     pub start_patience: Duration,
-    /// Between two looks at the health of a runtime that is well. One that is not is looked at more
+    /// Interval between two health checks of a healthy runtime. An unhealthy one is checked more
     /// often.
     pub health: Duration,
-    /// Between two listings of everything, the safety net below events and pidfds; 30 s or more.
+    /// Interval between two full listings, the safety net below events and pidfds; 30 s or more.
     pub relist: Duration,
 }
 

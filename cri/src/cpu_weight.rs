@@ -1,9 +1,9 @@
-//! Gives ending containers enough processor time.
+//! Gives terminating containers enough CPU time.
 //!
-//! All pods are in one control group, which competes as one with every single process beside it.
-//! When many containers end at the same time, the runtime starts programs by the dozen to clean up
-//! behind the first ones, and the last ones get no processor for half a second: they are dying, and
-//! their end cannot be reported yet. So while many are being stopped their group weighs as much as
+//! All pods are in one cgroup, which competes as a whole with every single process next to it.
+//! When many containers stop at the same time, the runtime starts dozens of programs to clean up
+//! after the first ones, and the last ones get no CPU for half a second: they are dying, but
+//! their exit cannot be reported yet. So while many are being stopped, the pods' cgroup weighs as much as
 //! that many processes.
 
 use std::fs;
@@ -17,14 +17,14 @@ use super::Context;
 use super::config::{CgroupDriver, CriConfig};
 use super::spec::pods_cgroup;
 
-/// Stops at the same time from which on the weight matters.
+/// Number of concurrent stops from which on the weight is raised.
 const MANY: u64 = 8;
 
-/// How a kernel counts the weight of a control group.
+/// The scale on which a cgroup version measures weights.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Scale {
     file: &'static str,
-    /// That of a process.
+    /// The weight of one process.
     one: u64,
     most: u64,
 }
@@ -32,19 +32,19 @@ struct Scale {
 const V1: Scale = Scale { file: "cpu.shares", one: 1024, most: 262_144 };
 const V2: Scale = Scale { file: "cpu.weight", one: 100, most: 10_000 };
 
-/// Keeps the weight of the pods' group as the stops under way need it. Does nothing where the group cannot
-/// be written or there is none.
+/// Adjusts the weight of the pods' cgroup to the number of stops in progress. Does nothing if there is no such cgroup
+/// or it cannot be written.
 pub(super) async fn follow(context: Arc<Context>) {
     let mut stops = context.cleaning.stops();
-    // The weight to go back to, while it is raised.
+    // The weight to restore, while it is raised.
     let mut usual: Option<u64> = None;
     let mut written = 0;
     loop {
         let count = u64::try_from(*stops.borrow_and_update()).unwrap_or(u64::MAX);
         let is_wanted = count >= MANY;
-        // Not for every single one: what halves or doubles is worth a write.
+        // Written only when the count halves or doubles.
         if is_wanted && (count >= written * 2 || count <= written / 2) {
-            // Also when it fails: a later change tries again.
+            // Also if the write fails: a later change tries again.
             written = count;
             let raised = write(&context, move |config, driver| raise(config, driver, count, usual));
             usual = raised.await.or(usual);
@@ -62,7 +62,7 @@ pub(super) async fn follow(context: Arc<Context>) {
     }
 }
 
-/// Writes off the async threads. None, after saying so, if it cannot be done.
+/// Runs `write` on a blocking thread. Returns `None` after logging the error if it fails.
 async fn write<T: Send + 'static>(
     context: &Context,
     write: impl FnOnce(&CriConfig, Option<CgroupDriver>) -> io::Result<T> + Send + 'static,
@@ -76,15 +76,15 @@ async fn write<T: Send + 'static>(
     written.map_err(note).ok()
 }
 
-/// Where the weight of the pods' group is written.
+/// The file with the weight of the pods' cgroup.
 #[derive(Debug, PartialEq, Eq)]
 struct Group {
     path: PathBuf,
     scale: Scale,
 }
 
-/// Gives the group the weight of `count` processes, unless it has more; returns the weight to go back to:
-/// `usual`, or what it has now.
+/// Raises the cgroup's weight to that of `count` processes, but never below the weight to restore. Returns the
+/// weight to restore: `usual`, or the current one.
 fn raise(
     config: &CriConfig,
     driver: Option<CgroupDriver>,
@@ -95,7 +95,7 @@ fn raise(
     let text = fs::read_to_string(&group.path)?;
     let has: u64 = text.trim().parse().map_err(io::Error::other)?;
     let scale = group.scale;
-    // A value that a killed agent left was not configured.
+    // So high a value was not configured: an agent that was killed left it.
     let found = if has >= scale.one * MANY { scale.one } else { has };
     let usual = usual.unwrap_or(found);
     let weight = count.saturating_mul(scale.one).clamp(usual, scale.most);
@@ -107,7 +107,7 @@ fn put(group: &Group, weight: u64) -> io::Result<()> {
     fs::write(&group.path, weight.to_string())
 }
 
-/// The file that is there, in the unified hierarchy or in the one for processors.
+/// The weight file that exists, in the unified hierarchy or in that of the CPU controller.
 fn group(config: &CriConfig, driver: Option<CgroupDriver>) -> io::Result<Group> {
     let (Some(root), Some(driver)) = (&config.cgroup_parent, driver) else {
         return Err(io::Error::new(
@@ -157,7 +157,7 @@ mod tests {
             let usual = raise(&config, Some(driver), 80, None).unwrap();
             assert_eq!(fs::read_to_string(&path).unwrap(), raised);
             assert_eq!(usual.to_string(), before);
-            // Again, when some have ended; and by an agent that does not know of the first time.
+            // Again after some have exited, and by an agent that does not know of the first time.
             assert_eq!(raise(&config, Some(driver), 20, Some(usual)).unwrap(), usual);
             let group = group(&config, Some(driver)).unwrap();
             assert_eq!(raise(&config, Some(driver), 20, None).unwrap(), group.scale.one);

@@ -1,11 +1,11 @@
 //! Signals a container's first process without the runtime.
 //!
-//! To pass on a signal a runtime starts a program for each container (`runc kill`); with a hundred at
-//! once the last one gets its SIGTERM half a second late, and a runtime that hangs passes on nothing.
-//! The agent holds a descriptor of the process anyway, which cannot come to mean another one.
+//! A runtime delivers a signal by starting a program for each container (`runc kill`); with a hundred at
+//! once the last one gets its SIGTERM half a second late, and a hung runtime delivers none. The agent
+//! holds a pidfd of the process anyway, which can never refer to another process.
 //!
-//! It is done only where it is the same deed: an ordinary process of this kernel in the container's
-//! own cgroup (no virtual machine, no sandboxing kernel), and a stop signal that is known. Elsewhere
+//! This is done only where it has the same effect: for an ordinary process of this kernel in the container's
+//! own cgroup (no virtual machine, no sandboxing kernel) with a known stop signal. In all other cases
 //! the runtime is asked.
 
 use std::fs::File;
@@ -16,7 +16,7 @@ use nix::sys::signal::Signal as Named;
 use rustix::process::{Signal, pidfd_send_signal};
 use winddown_engine::ready::Ready;
 
-/// The stop signal of an image that names none.
+/// The stop signal of an image that specifies none.
 pub(crate) const DEFAULT_SIGNAL: &str = "SIGTERM";
 
 /// The runtime type whose containers are ordinary processes.
@@ -30,18 +30,17 @@ pub(crate) struct Direct {
     stop: Signal,
 }
 
-/// Keeps a container's mount namespace from being taken down for as long as it lives.
+/// Keeps a container's mount namespace alive until it is dropped. Dropping it may block.
 ///
-/// A process that ends takes its namespaces down before the kernel reports its end, and for a mount
-/// namespace that means to wait for every processor to have passed through a quiet state. With
-/// eighty containers ending at once these waits queue up for half a second, in which the next group
-/// of pods is not asked. This keeps the namespace until it is dropped, which may block.
+/// An exiting process tears down its namespaces before the kernel reports its exit, and for a mount
+/// namespace that means waiting for an RCU grace period. With eighty containers exiting at once these
+/// waits queue up for half a second, during which the next group of pods is not signalled.
 #[derive(Debug)]
 #[must_use]
 pub(crate) struct HeldMounts(#[allow(dead_code, reason = "what counts is that it is open")] File);
 
 impl Direct {
-    /// None if the runtime has to be asked. `signal` is the container's stop signal as it is written in
+    /// Returns `None` if the runtime has to be asked. `signal` is the container's stop signal as written in
     /// specs and images. Reads one small file of /proc.
     pub(super) fn of(
         process: &Arc<Ready>,
@@ -53,40 +52,40 @@ impl Direct {
         if runtime_type != PLAIN_RUNTIME {
             return None;
         }
-        // The descriptor was opened before: if the number had been another process's, this would not
-        // be the container's cgroup.
+        // The pidfd was opened before this check: if the PID had been reused, this would not be the
+        // container's cgroup.
         let cgroups = std::fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?;
         cgroups.contains(id).then(|| Self { process: Arc::clone(process), pid, stop })
     }
 
-    /// Asks it to end.
+    /// Sends the stop signal.
     ///
     /// # Errors
-    /// It may not be signalled, or has ended.
+    /// The process may not be signalled, or has exited.
     pub(super) fn ask(&self) -> io::Result<()> {
         Ok(pidfd_send_signal(&*self.process, self.stop)?)
     }
 
-    /// Holds its mount namespace. None if it has ended, or if this process may not (it takes
-    /// `CAP_SYS_PTRACE`): then its end is reported later. Reads no file; blocks for no longer than opening
+    /// Holds the process's mount namespace. Returns `None` if the process has exited, or if this process lacks
+    /// `CAP_SYS_PTRACE`: then its exit is reported later. Reads no file; blocks for no longer than opening
     /// one in /proc does.
     pub(super) fn hold_mounts(&self) -> Option<HeldMounts> {
         let held = File::open(format!("/proc/{}/ns/mnt", self.pid)).ok()?;
-        // Were it over, the number could be another process's by now.
+        // If the process has exited, the PID may be another process's by now.
         let is_over = self.process.is_readable();
         (!is_over).then_some(HeldMounts(held))
     }
 
-    /// Kills it, and with it everything in its pid namespace.
+    /// Kills the process, and with it everything in its PID namespace.
     ///
     /// # Errors
-    /// It may not be signalled, or has ended.
+    /// The process may not be signalled, or has exited.
     pub(super) fn kill(&self) -> io::Result<()> {
         Ok(pidfd_send_signal(&*self.process, Signal::KILL)?)
     }
 }
 
-/// Reads a signal as specs and images write it: `SIGQUIT`, `QUIT`, `3`.
+/// Parses a signal as specs and images write it: `SIGQUIT`, `QUIT`, `3`.
 fn parse(text: &str) -> Option<Signal> {
     let named: Named = match text.parse::<i32>() {
         Ok(number) => number.try_into().ok()?,

@@ -1,13 +1,13 @@
-//! Where a pod's files are. Names come from users, so each is checked before it becomes a path.
+//! Paths of a pod's files. Names come from users, so each is checked before it becomes a path.
 //!
 //! ```text
-//! STATE/cri.lock                                     held by the one agent that uses STATE
+//! STATE/cri.lock                                     locked by the agent that uses STATE
 //! STATE/pods/UID/etc-hosts                           the pod's hosts file
 //! STATE/pods/UID/volumes/NAME                        an emptyDir
 //! STATE/pods/UID/subpaths/CONTAINER/INDEX            a part of a volume, bound in place
 //! STATE/pods/UID/messages/CONTAINER/ATTEMPT          a run's termination message
-//! STATE/pods/UID/messages/CONTAINER/ATTEMPT.asked    it was asked to end
-//! STATE/pods/UID/messages/CONTAINER/ATTEMPT.process  its first process, as JSON
+//! STATE/pods/UID/messages/CONTAINER/ATTEMPT.asked    exists if the run was asked to stop
+//! STATE/pods/UID/messages/CONTAINER/ATTEMPT.process  the run's first process, as JSON
 //! LOGS/NAMESPACE_NAME_UID/CONTAINER/ATTEMPT.log      a run's log
 //! ```
 
@@ -18,7 +18,7 @@ use winddown_shared::{Pod, PodUid};
 
 use super::config::CriConfig;
 
-/// A pod's own directory.
+/// The pod's directory.
 pub(crate) fn pod(config: &CriConfig, uid: &PodUid) -> PathBuf {
     config.state_dir.join("pods").join(uid.as_str())
 }
@@ -28,37 +28,37 @@ pub(crate) fn hosts(config: &CriConfig, uid: &PodUid) -> PathBuf {
     pod(config, uid).join("etc-hosts")
 }
 
-/// All emptyDirs of the pod.
+/// The directory of the pod's emptyDirs.
 pub(crate) fn volumes(config: &CriConfig, uid: &PodUid) -> PathBuf {
     pod(config, uid).join("volumes")
 }
 
-/// An emptyDir of the pod.
+/// The directory of one emptyDir of the pod.
 pub(crate) fn volume(config: &CriConfig, uid: &PodUid, name: &str) -> PathBuf {
     volumes(config, uid).join(name)
 }
 
-/// The pod's volumes in memory where nothing can be mounted.
+/// The directory of the pod's in-memory volumes where nothing can be mounted.
 pub(crate) fn memory(config: &CriConfig, uid: &PodUid) -> PathBuf {
     config.memory_dir.join(uid.as_str())
 }
 
-/// Where a part of a volume is bound for a container's mount.
+/// Where a part of a volume is bind-mounted for a container's mount.
 pub(crate) fn sub_path(config: &CriConfig, uid: &PodUid, container: &str, mount: usize) -> PathBuf {
     pod(config, uid).join("subpaths").join(container).join(mount.to_string())
 }
 
-/// What is kept of each run of the pod's containers.
+/// The directory with the files of each run of the pod's containers.
 pub(crate) fn messages(config: &CriConfig, uid: &PodUid) -> PathBuf {
     pod(config, uid).join("messages")
 }
 
-/// The file that names a run's first process.
+/// The file that describes a run's first process.
 pub(crate) fn process(config: &CriConfig, uid: &PodUid, container: &str, attempt: u32) -> PathBuf {
     termination_log(config, uid, container, attempt).with_extension("process")
 }
 
-/// The file that a run of a container writes its termination message into.
+/// The file that a run of a container writes its termination message to.
 pub(crate) fn termination_log(
     config: &CriConfig,
     uid: &PodUid,
@@ -68,12 +68,12 @@ pub(crate) fn termination_log(
     messages(config, uid).join(container).join(attempt.to_string())
 }
 
-/// The file that says that a run was asked to end, and is not to be asked a second time by another agent.
+/// The file that marks a run as asked to stop, so that another agent does not signal it a second time.
 pub(crate) fn asked(config: &CriConfig, uid: &PodUid, container: &str, attempt: u32) -> PathBuf {
     termination_log(config, uid, container, attempt).with_extension("asked")
 }
 
-/// A pod's logs.
+/// The directory of the pod's logs.
 pub(crate) fn logs_of(config: &CriConfig, pod: &Pod) -> PathBuf {
     files::pod_logs(&config.log_dir, pod.namespace(), pod.name(), pod.uid())
 }

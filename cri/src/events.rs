@@ -1,4 +1,4 @@
-//! Hears from the runtime's own events that a container ended, where it has them.
+//! Follows the runtime's own container events, where it supports them, to learn of exits.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,10 +9,10 @@ use winddown_shared::{PodUid, error_chain};
 use super::client::Optional;
 use super::{Context, api, exits, labels, list};
 
-/// The wait before events that broke off are asked for again.
+/// The wait before a stream that broke off is opened again.
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// Follows them.
+/// Follows the events for as long as the agent lives.
 pub(super) async fn follow(context: Arc<Context>) {
     let mut health = context.health.subscribe();
     loop {
@@ -20,7 +20,7 @@ pub(super) async fn follow(context: Arc<Context>) {
         if !context.client.lacks(Optional::Events)
             && let Ok(stream) = context.client.events().await
         {
-            // What happened before the stream began is in the listing.
+            // The listing covers what happened before the stream began.
             relist(&context).await;
             read_events(&context, stream).await;
             if !context.client.lacks(Optional::Events) {
@@ -60,7 +60,7 @@ async fn read_events(
                 let context = Arc::clone(context);
                 tokio::spawn(async move { exits::settle(&context, &entry, &name, &id).await });
             }
-            // The sandbox itself, or a container that is just being started.
+            // The sandbox itself, or a container that is being started.
             None if *event.container_id == sandbox.id => {
                 entry.lock().own.unsure = true;
                 entry.announce();

@@ -1,4 +1,4 @@
-//! Commands in containers, and the gRPC health service.
+//! Runs commands in containers, and queries gRPC health services.
 
 use std::io;
 use std::time::Duration;
@@ -9,11 +9,11 @@ use winddown_engine::action::ActionError;
 use super::Context;
 use super::api::health;
 
-/// Runs a command in a container. A command goes on until `timeout` is over or the container ends, also when the
+/// Runs a command in a container. The command continues until `timeout` or until the container exits, even if the
 /// future is dropped.
 ///
 /// # Errors
-/// It failed, took too long, or the runtime does not answer: that says nothing about the container.
+/// The command failed or took too long, or the runtime does not answer, which says nothing about the container.
 pub(super) async fn exec(
     context: &Context,
     id: &str,
@@ -35,10 +35,10 @@ pub(super) async fn exec(
     }
 }
 
-/// How a command ended, in words.
+/// Describes how a command ended.
 fn how_it_ended(code: i32, output: &str) -> String {
     match (code, output) {
-        // What a command that could not even be started is given; it may also have chosen it itself.
+        // The codes of a command that could not be started; the command may also have chosen them itself.
         (126..=128, "") => format!(
             "exit code {code}, and it said nothing: if it was not started, see that the container's image has \
              this program and that it may be run"
@@ -48,17 +48,17 @@ fn how_it_ended(code: i32, output: &str) -> String {
     }
 }
 
-/// The end of what a command said, for a message.
+/// The end of the command's output, for a message.
 fn output_tail(stdout: &[u8], stderr: &[u8]) -> String {
     let output = if stderr.is_empty() { stdout } else { stderr };
     let end = &output[output.len().saturating_sub(256)..];
     String::from_utf8_lossy(end).trim().to_owned()
 }
 
-/// Asks a gRPC health service.
+/// Queries a gRPC health service.
 ///
 /// # Errors
-/// It does not answer, or does not serve.
+/// The service does not answer, or reports that it is not serving.
 pub(super) async fn ask_grpc(uri: &str, service: &str) -> Result<(), ActionError> {
     let no = |error: tonic::Status| ActionError::NoAnswer(io::Error::other(error));
     let channel = GrpcEndpoint::from_shared(uri.to_owned())
@@ -89,7 +89,7 @@ mod tests {
     use health::health_check_response::ServingStatus;
     use winddown_runtimes_tests::health;
 
-    /// Says of the service `well` that it serves, of all others that they do not.
+    /// Reports that the service `well` is serving, and all others are not.
     struct Service;
 
     #[tonic::async_trait]

@@ -1,9 +1,9 @@
-//! Learns that a container ended.
+//! Learns when a container exits.
 //!
-//! Two ways, and the first to tell wins: the runtime's own events ([`events`](super::events)), and a pidfd of
-//! the container's first process. The kernel tells before a busy runtime does, so the end of a
-//! container that was asked to stop is taken from it, code included, where it gives that (Linux 6.15);
-//! what the runtime adds (`OOMKilled`) is entered when it comes.
+//! There are two sources, and the first to report wins: the runtime's own events ([`events`](super::events)), and a
+//! pidfd of the container's first process. The kernel reports before a busy runtime does, so the exit of a
+//! container that was asked to stop is taken from the kernel, including the code where the kernel provides it
+//! (Linux 6.15). What the runtime adds (`OOMKilled`) is recorded when it arrives.
 
 use std::io;
 use std::sync::Arc;
@@ -25,13 +25,13 @@ mod code;
 /// The first wait for a runtime that has not noticed an exit yet; it doubles up to [`LONGEST`].
 const SHORTEST: Duration = Duration::from_millis(2);
 const LONGEST: Duration = Duration::from_secs(1);
-/// How long a stop waits for a runtime to tell an exit code that the kernel does not tell: for what is left of
-/// its time, within these. A containerd that systemd starts again is back in less than the longer.
+/// How long a stop waits for the runtime to report an exit code that the kernel does not provide: for the rest of
+/// its time, within these bounds. A containerd that systemd restarts is back in less than the longer one.
 const SILENCE: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(10));
-/// How long the runtime is given to notice an exit that the kernel has told.
+/// How long the runtime is given to notice an exit that the kernel has reported.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Enters what the runtime said of a container, and waits for the end of one that runs. True if it has ended.
+/// Records the runtime's report about a container, and watches it if it runs. Returns whether it has exited.
 pub(super) fn enter(
     context: &Arc<Context>,
     entry: &Arc<PodEntry>,
@@ -48,9 +48,9 @@ pub(super) fn enter(
     has_ended
 }
 
-/// Waits for the end of the container's process `pid`, once for each run.
+/// Waits for the exit of the container's first process, once per run.
 ///
-/// Costs one small task and one descriptor, and nothing while the container runs.
+/// Costs one small task and one descriptor, and no CPU while the container runs.
 pub(super) fn watch(
     context: &Arc<Context>,
     entry: &Arc<PodEntry>,
@@ -71,7 +71,7 @@ pub(super) fn watch(
         name
     };
     let ended = match pidfd_open(pid, PidfdFlags::empty()).map_err(io::Error::from) {
-        // It has ended already, which is asked about at once.
+        // It has exited already; the runtime is asked at once.
         Err(error) if error.raw_os_error() == Some(Errno::SRCH.raw_os_error()) => None,
         opened => match opened.and_then(Ready::new) {
             Ok(ended) => Some(Arc::new(ended)),
@@ -112,7 +112,7 @@ pub(super) fn watch(
         let work = async {
             if let Some(ended) = ended {
                 let _ = ended.readable().await;
-                // Boxed: while the container runs the task is to be small.
+                // Boxed, to keep the task small while the container runs.
                 Box::pin(take_end(&context, &entry, (&name, &id), (&ended, pid))).await;
             }
             Box::pin(settle(&context, &entry, &name, &id)).await;
@@ -125,7 +125,7 @@ pub(super) fn watch(
     });
 }
 
-/// Takes in the end of a container's first process, as far as the kernel tells and it is needed now.
+/// Records the exit of a container's first process, as far as the kernel reports it and it is needed now.
 async fn take_end(
     context: &Arc<Context>,
     entry: &Arc<PodEntry>,
@@ -136,7 +136,7 @@ async fn take_end(
     match code::exit_code(ended, pid).await {
         Some(code) => {
             if observe::enter_early(context, entry, name, id, code) {
-                // The runtime is busy ending others; what it knows better can wait.
+                // The runtime is busy with other containers; the details that it adds can wait.
                 sleep(LONGEST).await;
             }
         }
@@ -145,15 +145,15 @@ async fn take_end(
             let patience = left.clamp(SILENCE.0, SILENCE.1);
             let settled = timeout(patience, settle(context, entry, name, id)).await;
             if settled.is_err() && entry.lock().stopping {
-                // It has ended, and a stop need not wait for a runtime that hangs.
+                // It has exited, and a stop does not have to wait for a hung runtime.
                 observe::enter_lost(context, entry, name, id);
             }
         }
     }
 }
 
-/// Asks the runtime how a container ended that is known to have, until it says so; at most one asks
-/// at a time. Gives up after a while: then the next listing finds it.
+/// Asks the runtime how an exited container ended, until the runtime knows that it has; only one caller asks
+/// at a time. Gives up after a while; the next listing then finds it.
 pub(super) async fn settle(context: &Arc<Context>, entry: &Arc<PodEntry>, name: &str, id: &str) {
     let begun = {
         let mut state = entry.lock();
@@ -181,7 +181,7 @@ pub(super) async fn settle(context: &Arc<Context>, entry: &Arc<PodEntry>, name: 
     drop(settling);
 }
 
-/// Lets others ask again, also when the one who asks is dropped.
+/// Lets other callers ask again when it is dropped, even if the asking future itself is dropped.
 struct Settling<'a> {
     entry: &'a PodEntry,
     name: &'a str,

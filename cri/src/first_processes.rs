@@ -1,5 +1,5 @@
-//! The first processes of containers that another program runs: the kernel tells their ends at once, a
-//! runtime that takes sandboxes down seconds later.
+//! The first processes of containers that another program runs: the kernel reports their exits at once, a
+//! runtime that tears down sandboxes reports them seconds later.
 
 use std::collections::HashMap;
 use std::fs;
@@ -17,7 +17,7 @@ use super::{api, labels, observe};
 
 #[derive(Debug)]
 pub(super) struct FirstProcesses {
-    /// By the container's id.
+    /// By container ID.
     all: Mutex<HashMap<String, Followed>>,
     turns: Semaphore,
 }
@@ -25,7 +25,7 @@ pub(super) struct FirstProcesses {
 #[derive(Debug)]
 struct Followed {
     pod: PodUid,
-    /// None: it is being asked for, or the kernel cannot be asked.
+    /// `None` while it is being looked up, or if the kernel does not provide it.
     process: Option<Arc<Ready>>,
 }
 
@@ -38,7 +38,7 @@ impl Default for FirstProcesses {
 }
 
 impl FirstProcesses {
-    /// These containers run, and no others. Asks for the processes of new ones beside the caller.
+    /// Replaces the set of running containers. Looks up the processes of new ones in the background.
     pub(super) fn follow(self: &Arc<Self>, client: &Arc<Client>, running: &[api::Container]) {
         let mut all = self.lock();
         let mut known = std::mem::take(&mut *all);
@@ -54,7 +54,7 @@ impl FirstProcesses {
         }
     }
 
-    /// Whether the kernel says that the container has ended.
+    /// Whether the kernel reports that the container has exited.
     pub(super) fn has_ended(&self, id: &str) -> bool {
         let process = self.lock().get(id).and_then(|followed| followed.process.clone());
         process.is_some_and(|process| process.is_readable())
@@ -66,7 +66,7 @@ impl FirstProcesses {
         let processes: Option<Vec<_>> = of_pod.map(|followed| followed.process.clone()).collect();
         let end = |process: Arc<Ready>| -> BoxFuture<'static, ()> {
             Box::pin(async move {
-                // Fails only where the agent itself ends.
+                // Fails only when the agent itself exits.
                 if process.readable().await.is_err() {
                     std::future::pending::<()>().await;
                 }
@@ -76,7 +76,7 @@ impl FirstProcesses {
     }
 
     async fn find(&self, client: &Client, id: String) {
-        // Never closed.
+        // The semaphore is never closed.
         let _turn = self.turns.acquire().await;
         if !self.lock().contains_key(&id) {
             return;
@@ -91,7 +91,7 @@ impl FirstProcesses {
                     followed.process = process.map(Arc::new);
                 }
             }
-            // The next look asks again.
+            // The next listing asks again.
             Err(_) => drop(all.remove(&id)),
         }
     }
@@ -101,7 +101,7 @@ impl FirstProcesses {
     }
 }
 
-/// None unless it is the container's: numbers come to mean other processes, and other ones in each pid namespace.
+/// Opens the process if it is the container's: PIDs are reused, and differ between PID namespaces.
 fn open(pid: i32, id: &str) -> Option<Ready> {
     let opened = pidfd_open(Pid::from_raw(pid)?, PidfdFlags::empty()).ok()?;
     let groups = fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?;

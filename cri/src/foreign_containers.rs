@@ -1,5 +1,5 @@
-//! Containers that another program, for example a kubelet, runs at the same container runtime:
-//! looked at and stopped, and otherwise left alone.
+//! Containers that another program, for example a kubelet, runs in the same container runtime. They are
+//! observed and stopped, and otherwise left alone.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,20 +14,20 @@ use super::config::CriTimes;
 use super::first_processes::FirstProcesses;
 use super::{api, caused, failed, labels};
 
-/// How long the runtime may take to answer a question: who asks has a fallback.
+/// How long the runtime may take to answer a query: callers have a fallback.
 const ANSWER: Duration = Duration::from_secs(2);
 
-/// The containers of pods at a container runtime, from any creator. Cheap to clone.
+/// The containers of all pods in a container runtime, whatever created them. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct PodContainers {
     client: Arc<Client>,
     processes: Arc<FirstProcesses>,
 }
 
-/// What the container runtime has of a pod.
+/// The state of one pod in the container runtime.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ForeignPod {
-    /// Names of the containers that run; the sandbox is none.
+    /// Names of the running containers, without the sandbox.
     pub running: Vec<String>,
     /// Whether its sandbox is ready.
     pub has_sandbox: bool,
@@ -36,19 +36,19 @@ pub struct ForeignPod {
 // === impl PodContainers ===
 
 impl PodContainers {
-    /// Prepares the connection; the runtime need not be there.
+    /// Prepares the connection; the runtime does not have to be up.
     ///
     /// # Errors
-    /// The endpoint is no socket.
+    /// The endpoint is not a socket.
     pub fn new(endpoint: &str) -> Result<Self, EndpointError> {
         let times = CriTimes { ask: ANSWER, ..CriTimes::default() };
         let client = Arc::new(Client::new(endpoint, times)?);
         Ok(Self { client, processes: Arc::default() })
     }
 
-    /// Every pod of which a container runs or the sandbox is ready, in two requests. A container whose first
-    /// process has ended does not run, whatever the runtime says. Beside that the runtime is asked for the first
-    /// process of each container that was not there before. Cancel-safe.
+    /// Every pod with a running container or a ready sandbox, from two requests. A container whose first
+    /// process has exited does not count as running, whatever the runtime reports. In the background, the runtime is
+    /// asked for the first process of each container that was not listed before. Cancel-safe.
     ///
     /// # Errors
     /// The runtime did not answer within two seconds; the answer is unknown, not empty.
@@ -74,17 +74,17 @@ impl PodContainers {
         Ok(found)
     }
 
-    /// The ends of the pod's containers that ran at the last look, as the kernel tells them; none unless it tells all
-    /// of them.
+    /// Futures that resolve when the kernel reports the exits of the pod's containers that ran at the last
+    /// [`look`](Self::look); none unless it reports all of them.
     pub fn ends(&self, uid: &PodUid) -> Vec<BoxFuture<'static, ()>> {
         self.processes.ends(uid)
     }
 
-    /// Asks the pod's containers to end, all at once, and has them killed after `grace` (whole seconds).
-    /// Resolves when none of them runs. Dropping the future abandons the wait; the stop goes on.
+    /// Asks all containers of the pod to stop at once, with SIGKILL after `grace` (whole seconds).
+    /// Resolves when none of them runs. Dropping the future abandons the wait; the stop continues.
     ///
     /// # Errors
-    /// The runtime did not answer, or could not stop one; the others are stopped.
+    /// The runtime did not answer, or could not stop one of them; the others are stopped.
     pub async fn stop(&self, uid: &PodUid, grace: Duration) -> Result<(), RuntimeError> {
         let stops = self.list(Some(uid)).await?.into_iter().filter(is_running).map(|container| {
             let client = Arc::clone(&self.client);
@@ -101,10 +101,10 @@ impl PodContainers {
         Ok(())
     }
 
-    /// Takes the pod's sandboxes down: what is left in them is killed, and their network is given back. Cancel-safe.
+    /// Stops the pod's sandboxes: everything left in them is killed, and their network is released. Cancel-safe.
     ///
     /// # Errors
-    /// The runtime did not answer, or could not do it.
+    /// The runtime did not answer, or could not stop one.
     pub async fn take_down(&self, uid: &PodUid) -> Result<(), RuntimeError> {
         let label_selector = of_pod(uid).collect();
         let filter = api::PodSandboxFilter { label_selector, ..api::PodSandboxFilter::default() };
@@ -118,7 +118,7 @@ impl PodContainers {
         Ok(())
     }
 
-    /// How those of the pod's containers ended that do not run; of each the newest. Cancel-safe.
+    /// How the pod's exited containers ended; for each name, its newest container. Cancel-safe.
     ///
     /// # Errors
     /// The runtime did not answer.

@@ -1,4 +1,4 @@
-//! What must hold of the container runtime's answers, whatever they are. Called by tests/fuzz.
+//! Properties that must hold for any answer of the container runtime. Called by tests/fuzz.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use prost::Message as _;
 use super::pod::PodState;
 use super::{api, health, image, labels, list, observe, sandbox};
 
-/// Takes the bytes as an answer, to the call that the first of them says. Panics if a law is broken.
+/// Treats the bytes as an answer; the first byte selects the call. Panics if a property is violated.
 pub fn answer(answer: &[u8]) {
     let Some((&call, answer)) = answer.split_first() else { return };
     match call % 5 {
@@ -20,7 +20,7 @@ pub fn answer(answer: &[u8]) {
     }
 }
 
-/// Twice the same listing is the same picture, and nothing in it was not listed.
+/// Taking the same listing twice gives the same state, and the state contains only what was listed.
 fn listing(answer: &[u8]) {
     let sandboxes = api::ListPodSandboxResponse::decode(answer).unwrap_or_default().items;
     let Ok(listed) = api::ListContainersResponse::decode(answer) else { return };
@@ -85,7 +85,7 @@ fn health_and_images(answer: &[u8]) {
     }
 }
 
-/// What a container's labels say is what is written of it again.
+/// A container's labels are read the same way every time.
 fn facts(answer: &[u8]) {
     let Ok(container) = api::Container::decode(answer) else { return };
     let facts = labels::read_container(&container.labels, &container.annotations);

@@ -1,4 +1,4 @@
-//! Takes away what pods leave behind: sandboxes, dead containers, logs, volumes.
+//! Removes what pods leave behind: sandboxes, dead containers, logs, volumes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,31 +16,31 @@ use super::{
     Context, api, blocking, caused, cgroup, dirs, failed, host_mount, list, shares, volumes,
 };
 
-/// Sandboxes that are taken down at the same time.
+/// Number of sandboxes that are stopped at the same time.
 const PARALLEL: usize = 4;
-/// How long no stop must have been under way before sandboxes are taken down.
+/// How long no stop must have been in progress before sandboxes are stopped.
 const QUIET: Duration = Duration::from_millis(300);
-/// How long a clean-up waits for that before it goes ahead.
+/// How long a clean-up waits for that before it continues anyway.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Keeps clean-ups out of the way of stops: taking down a sandbox costs the runtime more than ending a
-/// container, and in a shutdown the next group's pods are waiting to be asked.
+/// Delays clean-ups while containers are being stopped: tearing down a sandbox costs the runtime more than stopping
+/// a container, and in a shutdown the next group of pods is waiting to be signalled.
 #[derive(Debug)]
 pub(crate) struct Cleaning {
     stops: watch::Sender<usize>,
     turns: Semaphore,
 }
 
-/// A stop is under way for as long as this lives.
+/// Marks a stop as in progress for as long as it lives.
 #[derive(Debug)]
 pub(crate) struct Held<'a>(&'a Cleaning);
 
-/// Frees what a stopped pod holds: its mounts, at once, and when nothing is being stopped its sandboxes'
-/// namespaces and cgroups. Containers stay at the runtime, because they are the record of how the pod
+/// Releases what a stopped pod holds: its mounts at once, and its sandboxes' namespaces and cgroups when nothing is
+/// being stopped. The containers stay in the runtime, because they are the record of how the pod
 /// ended.
 ///
 /// # Errors
-/// Something still runs, or could not be freed.
+/// Something still runs, or could not be released.
 pub(super) async fn clean(
     context: &Arc<Context>,
     entry: &Arc<PodEntry>,
@@ -60,9 +60,9 @@ pub(super) async fn clean(
         .await?;
     }
     context.end_notices.forget(entry);
-    // What was mounted is to be made again if the pod comes back.
+    // The mounts have to be made again if the pod comes back.
     entry.lock().own.prepared = false;
-    // Callers that wait for this pod's volumes wait for this call, so it serves no others.
+    // Callers that wait for this pod's volumes wait for this call, so it must not wait for other pods' stops.
     let _turn = context.cleaning.turn(may_mount).await;
     let (sandboxes, held) = {
         let mut state = entry.lock();
@@ -71,7 +71,7 @@ pub(super) async fn clean(
         (sandboxes, take_held(&mut state))
     };
     if !held.is_empty() {
-        // Each waits for the kernel.
+        // Dropping each one waits for the kernel.
         blocking(move || {
             drop(held);
             Ok(())
@@ -103,7 +103,7 @@ pub(super) async fn forget(
         return Err(failed(format!("pod {uid} still runs: stop it before it is forgotten")));
     }
     clean(context, entry).await?;
-    // Everything there is, also what an earlier agent left and this one never asked about.
+    // The listing includes what an earlier agent left and this one never asked about.
     list::list_pod(context, entry).await?;
     let (containers, sandboxes, label) = {
         let state = entry.lock();
@@ -139,8 +139,8 @@ pub(super) async fn forget(
     .await
 }
 
-/// Removes dead containers beyond the last one of each name, with their logs, and sandboxes in which
-/// nothing runs any more, without holding up the pod.
+/// Removes dead containers except the last one of each name, with their logs, and sandboxes in which
+/// nothing runs any more. Does so in the background, without delaying the pod.
 pub(super) fn prune(context: &Arc<Context>, entry: &Arc<PodEntry>) {
     let (garbage, sandboxes) = {
         let mut state = entry.lock();
@@ -153,7 +153,7 @@ pub(super) fn prune(context: &Arc<Context>, entry: &Arc<PodEntry>) {
     tokio::spawn(async move {
         for (name, dead) in garbage {
             if let Err(error) = remove_run(&context, &entry, &name, &dead).await {
-                // The next listing has it again.
+                // The next listing includes it again.
                 tracing::debug!(pod = %pod::title(&entry), container = %name, error = error_chain(&error), "cannot remove a dead container");
             }
         }
@@ -198,7 +198,7 @@ async fn remove_container(context: &Context, id: &str) -> Result<(), CallError> 
     gone(context.client.remove_container(request).await.map(drop))
 }
 
-/// What is not there need not be taken away.
+/// Treats "not found" as success.
 fn gone(outcome: Result<(), CallError>) -> Result<(), CallError> {
     match outcome {
         Err(error) if error.is_not_found() => Ok(()),
@@ -206,13 +206,13 @@ fn gone(outcome: Result<(), CallError>) -> Result<(), CallError> {
     }
 }
 
-/// What keeps the mount namespaces of containers that have ended.
+/// Takes the handles that keep mount namespaces of exited containers alive.
 fn take_held(state: &mut PodState) -> Vec<HeldMounts> {
     let runs = state.containers.iter_mut().filter_map(|c| c.run.as_mut());
     runs.filter_map(|run| run.own.mounts.take()).collect()
 }
 
-/// Dead containers beyond the last one of each name.
+/// Takes the dead containers except the last one of each name.
 fn take_garbage(state: &mut PodState) -> Vec<(Arc<str>, Dead)> {
     let all = state.containers.iter_mut().flat_map(|container| {
         let keep = 1.min(container.own.len());
@@ -222,7 +222,7 @@ fn take_garbage(state: &mut PodState) -> Vec<(Arc<str>, Dead)> {
     all.collect()
 }
 
-/// The newest runs of a pod that is over, by container and id.
+/// The newest runs of a pod that has terminated, by container name and ID.
 pub(super) fn over(state: &PodState) -> Vec<(Arc<str>, Arc<str>)> {
     if !state.is_over() {
         return Vec::new();
@@ -231,8 +231,8 @@ pub(super) fn over(state: &PodState) -> Vec<(Arc<str>, Arc<str>)> {
     runs.map(|(name, run)| (Arc::clone(name), Arc::clone(&run.id))).collect()
 }
 
-/// Every dead container before the newest run of its name. Of a pod that was stopped that one too:
-/// what it wrote may be what fills the disk. How it ended stays known to this agent.
+/// Takes every dead container older than the newest run of its name. For a pod that was stopped, also the newest:
+/// its output may be what fills the disk. How it ended stays known to this agent.
 pub(super) fn take_dead(state: &mut PodState) -> Vec<(Arc<str>, Dead)> {
     let is_over = state.is_over();
     let all = state.containers.iter_mut().flat_map(|container| {
@@ -248,7 +248,7 @@ pub(super) fn take_dead(state: &mut PodState) -> Vec<(Arc<str>, Dead)> {
     all.collect()
 }
 
-/// Former sandboxes that no newest run is in. What died in them goes with them.
+/// Takes former sandboxes that contain no newest run. Removing them removes the dead containers in them.
 fn take_old_sandboxes(state: &mut PodState) -> Vec<Arc<str>> {
     let newest = state.own.all.iter().map(|s| s.attempt).max();
     let runs: Vec<_> = state.containers.iter().filter_map(|c| c.run.as_ref()).collect();
@@ -270,32 +270,32 @@ impl Default for Cleaning {
 }
 
 impl Cleaning {
-    /// Notes a stop.
+    /// Registers a stop for as long as the result lives.
     pub(crate) fn hold(&self) -> Held<'_> {
         self.stops.send_modify(|stops| *stops += 1);
         Held(self)
     }
 
-    /// How many stops are under way, and its changes.
+    /// The number of stops in progress, with its changes.
     pub(super) fn stops(&self) -> watch::Receiver<usize> {
         self.stops.subscribe()
     }
 
-    /// Resolves when it is time to clean up one pod: nothing is being stopped, or that takes too long, or
-    /// it is urgent.
+    /// Waits for a slot to clean up one pod. Unless that is urgent, it waits first until nothing is being stopped,
+    /// for [`PATIENCE`] at most.
     async fn turn(&self, is_urgent: bool) -> Option<SemaphorePermit<'_>> {
         if !is_urgent {
-            // Too late is better than never.
+            // After that time the clean-up continues regardless.
             let _ = timeout(PATIENCE, self.quiet()).await;
         }
-        // Never closed.
+        // The semaphore is never closed.
         self.turns.acquire().await.ok()
     }
 
     async fn quiet(&self) {
         let mut stops = self.stops.subscribe();
         loop {
-            // The sender is a field of this.
+            // Cannot fail: the sender is a field of `self`.
             let _ = stops.wait_for(|stops| *stops == 0).await;
             if timeout(QUIET, stops.changed()).await.is_err() {
                 return;

@@ -1,27 +1,27 @@
-//! Whether the runtime is there and well.
+//! The health of the runtime.
 
 use super::client::CallError;
 use super::{Context, api};
 
-/// How the runtime is.
+/// The runtime's health.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CriHealth {
-    /// It answers.
+    /// Whether the runtime answers.
     pub reachable: bool,
-    /// It says that containers can be run.
+    /// Whether the runtime reports that it can run containers.
     pub runtime_ready: bool,
-    /// It says that pods can have a network of their own.
+    /// Whether the runtime reports that pods can have a network of their own.
     pub network_ready: bool,
-    /// Its name and version; empty until it has answered once.
+    /// The runtime's name and version; empty until it has answered once.
     pub version: String,
-    /// What is wrong, for people; empty if nothing is.
+    /// What is wrong, as text for users; empty if nothing is.
     pub message: String,
-    /// Counts how often it became reachable.
+    /// How often the runtime became reachable.
     pub epoch: u64,
 }
 
 impl CriHealth {
-    /// Nothing is known yet.
+    /// The state before the first check.
     pub fn unknown() -> Self {
         Self {
             reachable: false,
@@ -38,7 +38,7 @@ impl CriHealth {
         self.reachable && self.runtime_ready && self.network_ready
     }
 
-    /// What is wrong and what that means for pods, to follow the runtime's name in a sentence; none if
+    /// What is wrong and what that means for pods, worded to follow the runtime's name in a sentence; `None` if
     /// all is well.
     pub fn trouble(&self) -> Option<String> {
         let why = &self.message;
@@ -56,7 +56,7 @@ impl CriHealth {
     }
 }
 
-/// Asks for the runtime's name if it has not told it yet: with it begin the ids of containers that others read.
+/// Asks for the runtime's name if it is not known yet: published container IDs start with it.
 ///
 /// # Errors
 /// The runtime did not answer.
@@ -78,7 +78,7 @@ pub(super) async fn version(context: &Context) -> Result<String, CallError> {
     Ok(format!("{} {}", answer.runtime_name, answer.runtime_version))
 }
 
-/// Tells the health loop's readers at once what a call found out: the runtime is gone.
+/// Records that a call found the runtime unreachable, so that readers of the health learn it at once.
 pub(super) fn note_unreachable(context: &Context, error: &CallError) {
     if !matches!(error, CallError::Unreachable { .. } | CallError::NoCri { .. }) {
         return;
@@ -86,7 +86,7 @@ pub(super) fn note_unreachable(context: &Context, error: &CallError) {
     note_gone(context, &error.to_string());
 }
 
-/// The runtime is gone.
+/// Records that the runtime is gone.
 pub(super) fn note_gone(context: &Context, message: &str) {
     context.health.send_if_modified(|health| {
         let was = std::mem::replace(&mut health.reachable, false);
@@ -97,7 +97,7 @@ pub(super) fn note_gone(context: &Context, message: &str) {
     });
 }
 
-/// What the conditions say. A condition that is not named counts as false.
+/// Reads the runtime's conditions. A missing condition counts as false.
 pub(super) fn read(conditions: &[api::RuntimeCondition]) -> CriHealth {
     let is = |name: &str| conditions.iter().any(|c| c.r#type == name && c.status);
     let wrong = conditions.iter().filter(|c| !c.status);

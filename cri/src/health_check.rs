@@ -1,4 +1,4 @@
-//! Asks the runtime how it is.
+//! Checks the runtime's health.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,16 +9,16 @@ use winddown_shared::error_chain;
 use super::health::{CriHealth, note_gone, read, version};
 use super::{Context, api, list};
 
-/// The shortest wait between two looks at a runtime that is not well; it doubles up to [`UNWELL`] or
+/// The shortest wait between two checks of a runtime that is not healthy; it doubles up to [`UNWELL`] or
 /// [`AWAY`].
 const FASTEST: Duration = Duration::from_millis(100);
-/// The longest wait for one that answers.
+/// The longest wait for a runtime that answers but is not healthy.
 const UNWELL: Duration = Duration::from_secs(5);
-/// The longest wait for one that does not: pods wait for it.
+/// The longest wait for a runtime that does not answer; shorter, because pods wait for it.
 const AWAY: Duration = Duration::from_secs(1);
 
-/// Looks at the runtime's health from time to time and when the connection is lost, and lists everything
-/// when it comes back.
+/// Checks the runtime's health periodically and when the connection is lost, and lists everything
+/// when the runtime comes back.
 pub(super) async fn follow(context: Arc<Context>) {
     let mut wait = FASTEST;
     loop {
@@ -27,7 +27,7 @@ pub(super) async fn follow(context: Arc<Context>) {
         let mut now = look(&context, &before).await;
         let is_back = now.reachable && !before.reachable;
         if now.version.is_empty() {
-            // A listing may have asked meanwhile.
+            // A listing may have asked for it meanwhile.
             now.version.clone_from(&context.health.borrow().version);
         }
         if now != before {
@@ -55,8 +55,8 @@ pub(super) async fn follow(context: Arc<Context>) {
     }
 }
 
-/// Waits for the next look. A call that finds out that the runtime is gone, or the end of the connection,
-/// has it looked for at once.
+/// Waits for the next check. Returns early if a call finds the runtime unreachable or the connection
+/// is lost.
 async fn rest(context: &Context, wait: Duration, was_reachable: bool) {
     if !was_reachable {
         return sleep(wait).await;

@@ -1,11 +1,10 @@
-//! Mounts that a sandboxed service cannot make: a short program outside of the sandbox makes them.
+//! Mounts that a sandboxed service cannot make: a short program outside the sandbox makes them.
 //!
-//! The agent's unit has neither the right to mount nor the system call, and what it mounted, the
-//! container runtime would not see. A path could be handed to the runtime instead, but the runtime
-//! follows it again, and a container may have put a link in its place meanwhile (CVE-2017-1002101). So
-//! systemd is asked to run this same program, with these arguments and no more rights than they need,
-//! as a transient unit beside the agent's. It takes a tenth of a second on a
-//! busy machine, once for each such mount.
+//! The agent's unit has neither the right to mount nor access to the system call, and the container runtime
+//! would not see the agent's mounts. A path could be handed to the runtime instead, but the runtime
+//! resolves it again, and a container may have replaced it with a link meanwhile (CVE-2017-1002101). So
+//! systemd is asked to run this same program, with no more rights than it needs, as a transient unit next
+//! to the agent's. Each such mount takes a tenth of a second on a busy machine.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -17,24 +16,24 @@ use winddown_engine::mount_table::{self, UnmountError};
 
 use super::mounts;
 
-/// The word that makes a program this one: its first argument.
+/// The first argument that selects this mode of the program.
 pub const SUBCOMMAND: &str = "host-mount";
 /// How long the program may take.
 const PATIENCE_S: u32 = 20;
-/// What it needs: to mount, and to reach what containers of any user made.
+/// The capabilities it needs: to mount, and to reach files that containers of any user created.
 const CAPABILITIES: &str =
     "CapabilityBoundingSet=CAP_SYS_ADMIN CAP_CHOWN CAP_DAC_OVERRIDE CAP_FOWNER CAP_SYS_PTRACE";
 
-/// What is to be done outside of the sandbox.
+/// An action outside the sandbox.
 enum Task {
     Bind { volume: PathBuf, sub: PathBuf, target: PathBuf },
     UnmountBelow(PathBuf),
 }
 
-/// As [`mounts::bind_part`], by `program` where this process may not. Blocking.
+/// Like [`mounts::bind_part`], but runs `program` if this process may not mount. Blocking.
 ///
 /// # Errors
-/// As there, or the program could not be run.
+/// As there; also if the program could not be run.
 pub(super) fn bind_part(
     program: &Path,
     proc_root: &Path,
@@ -51,10 +50,10 @@ pub(super) fn bind_part(
     }
 }
 
-/// As [`mount_table::unmount_below`], by `program` where this process may not. Blocking.
+/// Like [`mount_table::unmount_below`], but runs `program` if this process may not unmount. Blocking.
 ///
 /// # Errors
-/// As there, or the program could not be run.
+/// As there; also if the program could not be run.
 pub(super) fn unmount_below(
     program: &Path,
     proc_root: &Path,
@@ -69,7 +68,7 @@ pub(super) fn unmount_below(
     }
 }
 
-/// The whole program. `args` are those after [`SUBCOMMAND`].
+/// The program's main function. `args` are the arguments after [`SUBCOMMAND`].
 #[must_use]
 pub fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
     let proc_root = Path::new("/proc");
@@ -100,7 +99,7 @@ impl Task {
             "unmount-below" => Self::UnmountBelow(path()?),
             _ => return None,
         };
-        // An empty part would be the whole volume.
+        // An empty `sub` would be the whole volume.
         let is_whole = match &task {
             Self::Bind { volume, sub, target } => {
                 [volume, sub, target].iter().all(|path| is_path(path))
@@ -115,7 +114,7 @@ fn is_path(path: &Path) -> bool {
     !path.as_os_str().is_empty()
 }
 
-/// The system call is shut, the right is missing, or the mount namespace is one of the unit's own.
+/// Whether the system call is filtered, the capability is missing, or the unit has its own mount namespace.
 fn is_not_permitted(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::InvalidInput)
 }
@@ -125,7 +124,7 @@ fn outside(program: &Path, words: &[&OsStr]) -> io::Result<()> {
     command
         .args(["--quiet", "--wait", "--pipe", "--collect", "--service-type=exec"])
         .arg("--description=winddown: a mount for a pod")
-        // Also while the machine goes down.
+        // So that it also runs while the machine shuts down.
         .arg("--property=DefaultDependencies=no")
         .arg(format!("--property=RuntimeMaxSec={PATIENCE_S}"))
         .arg(format!("--property={CAPABILITIES}"))
@@ -135,7 +134,7 @@ fn outside(program: &Path, words: &[&OsStr]) -> io::Result<()> {
         .arg(program)
         .arg(SUBCOMMAND)
         .args(words.iter().map(|word| literal(word)))
-        // The agent's own place in its service manager is not for others: NOTIFY_SOCKET, WATCHDOG_USEC.
+        // NOTIFY_SOCKET and WATCHDOG_USEC are meant for the agent alone.
         .env_clear()
         .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
         .stdin(Stdio::null());
@@ -156,8 +155,8 @@ fn outside(program: &Path, words: &[&OsStr]) -> io::Result<()> {
     }
 }
 
-/// A word that systemd takes as it stands. It would put an environment variable in place of `$NAME`, or
-/// nothing: the part of a volume would be another one, or all of it.
+/// Escapes a word so that systemd takes it literally. Otherwise systemd would expand `$NAME`, possibly to
+/// nothing, and a different part of the volume, or all of it, would be mounted.
 fn literal(word: &OsStr) -> OsString {
     let doubled = word.as_bytes().iter().flat_map(|byte| match byte {
         b'$' => vec![b'$', b'$'],

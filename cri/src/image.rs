@@ -12,23 +12,23 @@ use super::direct::DEFAULT_SIGNAL;
 use super::pod::PodEntry;
 use super::{Context, api, health};
 
-/// Why there is no image, as a status says it.
+/// Why there is no image, as shown in the container's status.
 #[derive(Debug)]
 pub(super) enum ImageError {
-    /// A reason for the container's status, and a message.
+    /// A reason and a message for the container's status.
     Trouble(&'static str, String),
     /// The runtime did not answer.
     Runtime(RuntimeError),
 }
 
-/// An image that is on the node.
+/// An image that is present on the node.
 pub(super) struct Found {
     pub(super) image: api::Image,
-    /// The signal that asks its program to end, if the runtime tells what the image says of that.
+    /// The image's stop signal, if the runtime reports the image's configuration.
     pub(super) stop_signal: Option<String>,
 }
 
-/// When an image is pulled.
+/// The image pull policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Pull {
     Always,
@@ -36,7 +36,7 @@ enum Pull {
     Never,
 }
 
-/// The image of a container, pulled if its policy says so. Records what happens as events of the container.
+/// Finds the image of a container, or pulls it according to its policy. Records events of the container.
 pub(super) async fn ensure(
     context: &Context,
     entry: &PodEntry,
@@ -78,13 +78,13 @@ pub(super) async fn ensure(
     Ok(found)
 }
 
-/// Gives how long it took without the wait for a turn.
+/// Pulls the image. Returns how long that took, without the wait for a slot.
 async fn pull(
     context: &Context,
     name: &str,
     sandbox: &api::PodSandboxConfig,
 ) -> Result<Duration, ImageError> {
-    // However long those before it take: more at once would only make each slower. Never closed.
+    // The wait is unlimited: more pulls at once would only slow each down. The semaphore is never closed.
     let _turn = context.pulls.acquire().await;
     let began = Instant::now();
     let request =
@@ -117,7 +117,7 @@ async fn find(context: &Context, name: &str) -> Result<Option<Found>, ImageError
     }
 }
 
-/// The stop signal in the verbose answer of containerd and CRI-O, which has the image's own
+/// The stop signal in the verbose answer of containerd and CRI-O, which contains the image's
 /// configuration.
 pub(super) fn stop_signal(json: &str) -> Option<String> {
     let info: serde_json::Value = serde_json::from_str(json).ok()?;
@@ -145,7 +145,7 @@ fn policy(container: &k8s::Container) -> Pull {
     }
 }
 
-/// Whether a name may mean another image tomorrow: no tag, or `latest`, and no digest.
+/// Whether a name may refer to another image tomorrow: it has no digest, and no tag or the tag `latest`.
 fn is_moving(name: &str) -> bool {
     if name.contains('@') {
         return false;

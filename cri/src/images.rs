@@ -1,32 +1,32 @@
-//! The images of the node, as its Node object tells them.
+//! The node's images, for the status of its Node object.
 
 use k8s_openapi::api::core::v1::ContainerImage;
 use winddown_shared::RuntimeError;
 
 use super::{CriRuntime, api};
 
-/// How many images are told at most, the kubelet's `nodeStatusMaxImages`.
+/// Maximum number of images that are reported, the kubelet's `nodeStatusMaxImages`.
 const MOST: usize = 50;
-/// How many names of one image are told at most.
+/// Maximum number of names per image.
 const NAMES: usize = 5;
 
 impl CriRuntime {
     /// The largest images on the node: the scheduler prefers nodes that have a pod's image. Cancel-safe.
     ///
     /// # Errors
-    /// The runtime does not list them.
+    /// The runtime did not answer, or refused.
     pub async fn images(&self) -> Result<Vec<ContainerImage>, RuntimeError> {
         let listed = self.context.client.list_images(api::ListImagesRequest {}).await;
         Ok(largest(listed.map_err(|error| error.during("listing images"))?.images))
     }
 
-    /// Resolves when an image was pulled or removed here since this resolved last; for one caller. Cancel-safe.
+    /// Resolves when an image was pulled or removed since the last call. Supports one caller at a time. Cancel-safe.
     pub async fn images_changed(&self) {
         self.context.images_changed.notified().await;
     }
 }
 
-/// The largest come first, with their digests before their tags.
+/// The largest images first, each with its digests before its tags.
 fn largest(mut images: Vec<api::Image>) -> Vec<ContainerImage> {
     images.sort_by(|a, b| b.size.cmp(&a.size).then_with(|| a.id.cmp(&b.id)));
     let told = images.into_iter().take(MOST).map(|image| ContainerImage {

@@ -1,5 +1,5 @@
-//! Labels and annotations of sandboxes and containers: those of the kubelet, so that `crictl` and log
-//! collectors read well, and our own, by which an agent knows what is its own.
+//! Labels and annotations of sandboxes and containers: the kubelet's, so that `crictl` and log
+//! collectors work as usual, and winddown's own, by which an agent recognises what it created.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1 as k8s;
 use winddown_shared::{ContainerKind, Pod};
 
-/// Marks what this agent made. A kubelet's pods at the same runtime do not have it and are never
+/// Marks what this agent created. A kubelet's pods in the same runtime do not have it and are never
 /// touched.
 pub(crate) const MANAGED: &str = "io.winddown.managed";
 
@@ -30,45 +30,45 @@ const STOP_SIGNAL: &str = "io.winddown.container.stop-signal";
 const BACKOFF: &str = "io.winddown.container.backoff-ms";
 const IMAGE: &str = "io.winddown.container.image";
 
-/// Where a container finds the file for its termination message unless it chooses another place.
+/// The default path of the termination message file in a container.
 pub(crate) const TERMINATION_MESSAGE_PATH: &str = "/dev/termination-log";
 
-/// How a termination message is taken when the file is empty and the container failed.
+/// The policy that takes the message from the log if the file is empty and the container failed.
 pub(crate) const FALL_BACK_TO_LOGS: &str = "FallbackToLogsOnError";
 
-/// What a container's labels and annotations say of it.
+/// The facts about a container that its labels and annotations record.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct ContainerFacts {
     /// Its name in the pod's spec.
     pub(crate) name: String,
     pub(crate) kind: ContainerKind,
-    /// Its place in the pod: init containers first, then the regular ones.
+    /// Its index in the pod: init containers first, then the regular ones.
     pub(crate) place: usize,
-    /// The back-off to follow this run.
+    /// The backoff after this run.
     pub(crate) backoff: Duration,
-    /// The grace of its pod, if that has one of its own.
+    /// The pod's own grace period, if it sets one.
     pub(crate) grace: Option<Duration>,
-    /// The image as the spec named it; none if an earlier version of the agent made it.
+    /// The image as the spec names it; `None` if an earlier version of the agent created the container.
     pub(crate) image: Option<String>,
-    /// The signal that asks it to end, if that is known.
+    /// The stop signal, if known.
     pub(crate) stop_signal: Option<String>,
-    /// What is needed to stop it even if its pod is unknown.
+    /// The parts of the spec that are needed to stop the container even if its pod is unknown.
     pub(crate) spec: k8s::Container,
 }
 
-/// The selector of everything this agent made.
+/// The selector for everything this agent created.
 pub(crate) fn managed() -> HashMap<String, String> {
     HashMap::from([(MANAGED.to_owned(), "true".to_owned())])
 }
 
-/// The selector of everything of one pod.
+/// The selector for everything that belongs to one pod.
 pub(crate) fn of_pod(uid: &str) -> HashMap<String, String> {
     let mut labels = managed();
     labels.insert(POD_UID.to_owned(), uid.to_owned());
     labels
 }
 
-/// A sandbox's labels: the pod's own, and the pod's identity.
+/// A sandbox's labels: the pod's own labels, overridden by the pod's identity.
 pub(crate) fn sandbox(pod: &Pod) -> HashMap<String, String> {
     let mut labels: HashMap<String, String> =
         pod.metadata.labels.clone().unwrap_or_default().into_iter().collect();
@@ -76,7 +76,7 @@ pub(crate) fn sandbox(pod: &Pod) -> HashMap<String, String> {
     labels
 }
 
-/// A sandbox's annotations: the pod's.
+/// A sandbox's annotations, which are the pod's.
 pub(crate) fn sandbox_annotations(pod: &Pod) -> HashMap<String, String> {
     pod.metadata.annotations.clone().unwrap_or_default().into_iter().collect()
 }
@@ -125,7 +125,7 @@ pub(crate) fn container_annotations(
     all
 }
 
-/// Reads back what [`container`] and [`container_annotations`] wrote. None without a name.
+/// Parses what [`container`] and [`container_annotations`] wrote. `None` without a name.
 pub(crate) fn read_container(
     labels: &HashMap<String, String>,
     annotations: &HashMap<String, String>,
@@ -181,7 +181,7 @@ fn kind_of(text: &str) -> ContainerKind {
     }
 }
 
-/// FNV-1a of the container's JSON: tells two specs apart, and nothing more.
+/// FNV-1a of the container's JSON; it only distinguishes specs.
 fn hash(container: &k8s::Container) -> u32 {
     let json = serde_json::to_vec(container).unwrap_or_default();
     json.iter().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193))

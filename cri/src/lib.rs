@@ -1,25 +1,24 @@
-//! Containers of a runtime that speaks the Container Runtime Interface v1: containerd, CRI-O.
+//! Runs pods as containers of a runtime that implements the Container Runtime Interface v1, such as containerd or
+//! CRI-O.
 //!
 //! # Behaviour
-//! * The runtime need not be there when the agent starts, and may be restarted at any moment: calls
+//! * The runtime does not have to be up when the agent starts, and may be restarted at any moment: calls
 //!   fail with an error that says what to do, and the pod workers try again. Each call has a
 //!   deadline, so a hung runtime delays one pod and no other.
-//! * Everything this agent makes has a label of its own ([`CriRuntime`] never touches the rest, for
-//!   example a kubelet's pods) and the labels of the kubelet, so that `crictl pods` reads well. The
-//!   labels are the only record: an agent that was restarted or killed lists, adopts and goes on. A
-//!   name that carries the attempt's number can be taken only once, so nothing is made twice.
-//! * What runs is known in memory. Exits are heard through a pidfd of the container's first process,
-//!   and through `GetContainerEvents` where the runtime has it; a listing of everything, once a minute,
-//!   is the safety net.
-//! * A stop asks the runtime nothing before the containers are asked to end. Where containers are
+//! * Everything this agent creates carries a label of its own ([`CriRuntime`] never touches the rest, for
+//!   example a kubelet's pods) and the kubelet's labels, so that `crictl pods` reads well. The
+//!   labels are the only record: an agent that was restarted or killed lists, adopts and continues. Names
+//!   contain the attempt number and can be taken only once, so nothing is created twice.
+//! * The state of all containers is kept in memory. Exits are reported by a pidfd of the container's first process,
+//!   and by `GetContainerEvents` where the runtime supports it; a full listing once a minute is the safety net.
+//! * A stop does not query the runtime before it signals the containers. Where containers are
 //!   ordinary processes the agent signals them itself ([`CriConfig::signal_directly`]), so that a
-//!   hundred are asked at once and a runtime that hangs keeps no pod from ending.
+//!   hundred are signalled at once and a hung runtime delays no stop.
 //!
 //! # Limits
-//! * The cgroup of a whole pod gets the weight of its CPU request and no limits of its own; those of its
-//!   containers are applied.
-//! * Volumes are `hostPath` and `emptyDir`; what else a pod may ask for and does not get is refused by
-//!   name ([`check_supported`]).
+//! * A pod's cgroup gets the weight of the pod's CPU request, but no limits; the limits of its containers are applied.
+//! * Volumes are `hostPath` and `emptyDir`. [`check_supported`] refuses everything else that is not supported, and
+//!   names the field.
 
 use std::collections::HashSet;
 use std::fs::File;
@@ -100,22 +99,22 @@ pub use winddown_engine::plan::Backoff;
 use client::Client;
 use pod::{InSandbox, PodEntry, PodState, Starting};
 
-/// How long a stop waits for the first answer of the runtime.
+/// How long a stop waits for the runtime's first answer.
 const STOP_PATIENCE: Duration = Duration::from_secs(1);
 
 /// Runs pods as containers of a CRI runtime. See the [module](self).
 ///
-/// Dropping it stops nothing: the containers go on, and the next [`open`](Self::open) finds them.
+/// Dropping it stops nothing: the containers keep running, and the next [`open`](Self::open) finds them.
 #[derive(Debug)]
 pub struct CriRuntime {
     context: Arc<Context>,
-    /// Held for as long as this agent uses the state directory.
+    /// The lock on the state directory.
     _lock: File,
-    /// Its end tells the tasks that the runtime is gone.
+    /// Dropping it ends the runtime's background tasks.
     _alive: watch::Sender<()>,
 }
 
-/// What every part of the runtime needs.
+/// State shared by all parts of the runtime.
 #[derive(Debug)]
 pub(crate) struct Context {
     pub(crate) config: CriConfig,
@@ -128,35 +127,35 @@ pub(crate) struct Context {
     pub(crate) alive: watch::Receiver<()>,
     pub(crate) stats: stats::Kept,
     pub(crate) image_ages: reclaim::ImageAges,
-    /// An image was pulled or removed.
+    /// Notified when an image was pulled or removed.
     pub(crate) images_changed: Notify,
-    /// Which runs were asked to end.
+    /// Writes the files that mark runs as asked to stop.
     pub(crate) asked: Notes,
     pub(crate) end_notices: EndNotices,
     pub(crate) pods: Pods<InSandbox>,
-    /// Pods whose last sync failed, since the runtime was last there.
+    /// Pods whose last sync failed since the runtime was last reachable.
     failed: Mutex<HashSet<PodUid>>,
     adopted: AtomicBool,
-    /// Held by who looks at what is there, with when the last look failed and why.
+    /// Held during the first listing; contains the time and the error of the last one that failed.
     adopting: tokio::sync::Mutex<Option<(Instant, RuntimeError)>>,
-    /// Held while everything is listed: a second listing would leave the pods that the first has just found to it, and
-    /// be done before it is known what runs in them.
+    /// Held during a full listing. A second one running next to it would skip the pods that the first has just found,
+    /// and finish before it is known what runs in them.
     listing: tokio::sync::Mutex<()>,
 }
 
 impl CriRuntime {
-    /// Takes the state directory and prepares the connection; the runtime need not be there yet. Waits a
-    /// second for a directory that another agent holds: one that was killed may hold it a moment longer.
+    /// Locks the state directory and prepares the connection; the runtime does not have to be up yet. Waits a
+    /// second for a directory that another agent holds: an agent that was killed may hold it a moment longer.
     ///
     /// Must be called inside a tokio runtime with I/O and time.
     ///
     /// # Errors
-    /// The endpoint is no socket, the directories cannot be made, or another agent uses them.
+    /// The endpoint is not a socket, the directories cannot be created, or another agent uses them.
     pub async fn open(config: CriConfig) -> Result<Self, CriOpenError> {
         open::open(config).await
     }
 
-    /// How the runtime is, and its changes.
+    /// The runtime's health, with its changes.
     pub fn health(&self) -> watch::Receiver<CriHealth> {
         self.context.health.subscribe()
     }
@@ -270,7 +269,7 @@ impl Driver for Context {
         &self.end_notices
     }
 
-    /// Hooks and probes ask at the pod's address, if it has its own.
+    /// Uses the pod's address for hooks and probes, if the pod has its own.
     fn node(&self, state: &PodState) -> NodeFacts {
         let mut facts = self.config.node.clone();
         if !state.pod.as_ref().is_some_and(Pod::is_on_host_network)
@@ -354,7 +353,7 @@ impl Context {
         self.failed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Has pods tried again that failed while the runtime was away, ahead of their back-off.
+    /// Retries pods that failed while the runtime was away, without waiting for their backoff.
     pub(crate) fn retry_failed(&self) {
         let failed = std::mem::take(&mut *self.failed());
         for uid in failed {
@@ -362,13 +361,13 @@ impl Context {
         }
     }
 
-    /// The pod's containers as they are known to be.
+    /// The status of the pod's containers, as far as it is known.
     pub(crate) fn status(&self, entry: &PodEntry) -> PodRuntimeStatus {
         let scheme = self.scheme();
         status(&entry.lock(), &scheme)
     }
 
-    /// Looks once at what an earlier agent left: before that, nothing may be started or be said to be
+    /// Lists once what an earlier agent left. Before that, nothing may be started or reported as
     /// stopped.
     async fn ensure_adopted(self: &Arc<Self>) -> Result<(), RuntimeError> {
         if self.adopted.load(Ordering::Acquire) {
@@ -379,8 +378,8 @@ impl Context {
         if self.adopted.load(Ordering::Acquire) {
             return Ok(());
         }
-        // All who waited share the answer: one after the other, they would wait for a runtime that hangs
-        // as many times as there are pods.
+        // All callers that waited share the answer. If each tried again, a hung runtime would make them wait
+        // one after the other, once for each pod.
         if let Some((_, error)) = failure.as_ref().filter(|(when, _)| *when >= came) {
             return Err(error.clone());
         }
@@ -389,15 +388,15 @@ impl Context {
         looked
     }
 
-    /// The same for a stop, which does not wait long: a pod can be ended without the runtime.
+    /// Like [`ensure_adopted`](Self::ensure_adopted), but with a short wait: a pod can be stopped without the runtime.
     async fn adopted_soon(self: &Arc<Self>) -> Result<(), RuntimeError> {
         let what = || "listing what the container runtime has".to_owned();
         let silent = |_| RuntimeError::Timeout { what: what(), after: STOP_PATIENCE };
         timeout(STOP_PATIENCE, self.ensure_adopted()).await.map_err(silent)?
     }
 
-    /// A turn at one of the places that keep the runtime from being asked for all starts at once. Who
-    /// waits too long goes ahead: calls that hang must not keep other pods from starting.
+    /// Waits for one of the slots that limit how many starts run at once. After `turn_patience` the caller
+    /// continues without one: calls that hang must not keep other pods from starting.
     pub(crate) async fn turn(&self) -> Option<SemaphorePermit<'_>> {
         timeout(self.config.turn_patience, self.starts.acquire()).await.ok()?.ok()
     }
@@ -406,7 +405,7 @@ impl Context {
         self.adopted.store(true, Ordering::Release);
     }
 
-    /// The prefix of the runtime's container ids: `containerd`, `cri-o`. It is known once containers are.
+    /// The prefix of the runtime's container IDs, such as `containerd` or `cri-o`. Known once the version is.
     fn scheme(&self) -> String {
         let health = self.health.borrow();
         health.version.split(' ').next().filter(|name| !name.is_empty()).unwrap_or("cri").to_owned()

@@ -1,4 +1,4 @@
-//! Lists what the runtime has and brings the agent's memory up to it: adoption at the start, and the
+//! Lists what the runtime has and updates the agent's state from it: adoption at the start, and the
 //! safety net below events and pidfds.
 
 use std::collections::HashMap;
@@ -12,17 +12,17 @@ use super::labels::{self, ContainerFacts};
 use super::pod::{self, Container, Dead, PodEntry, PodState, Sandbox};
 use super::{Context, api, dirs, exits, health, observe};
 
-/// Containers whose state is asked for at the same time.
+/// Number of containers whose status is requested at the same time.
 pub(super) const PARALLEL: usize = 8;
 
-/// What a listing has of one pod.
+/// A listing's sandboxes and containers of one pod.
 #[derive(Debug, Default)]
 struct Listed {
     sandboxes: Vec<api::PodSandbox>,
     containers: Vec<api::Container>,
 }
 
-/// Lists everything from time to time.
+/// Lists everything periodically.
 pub(super) async fn follow(context: Arc<Context>) {
     let mut health = context.health.subscribe();
     loop {
@@ -39,11 +39,11 @@ pub(super) async fn follow(context: Arc<Context>) {
     }
 }
 
-/// Brings all pods up to what the runtime has. Pods of which something is being started meanwhile are
-/// left to those who start it.
+/// Updates all pods from the runtime. A pod of which something is started meanwhile is skipped: the
+/// task that starts it knows better.
 ///
 /// # Errors
-/// The runtime did not answer; what is known stays as it is.
+/// The runtime did not answer; the known state stays as it is.
 pub(super) async fn list_all(context: &Arc<Context>) -> Result<(), RuntimeError> {
     let _turn = context.listing.lock().await;
     let before: HashMap<PodUid, u64> = {
@@ -63,7 +63,7 @@ pub(super) async fn list_all(context: &Arc<Context>) -> Result<(), RuntimeError>
     }
     for (uid, found) in listed {
         let uid = PodUid::new(uid.as_str());
-        // One that came up since the listing was asked for is known better by who made it.
+        // If a pod appeared since the listing was requested, the task that created it knows better.
         if context.pods.get(&uid).is_none() {
             entries.push((context.pods.get_or_new(&uid), 0, found));
         }
@@ -75,10 +75,10 @@ pub(super) async fn list_all(context: &Arc<Context>) -> Result<(), RuntimeError>
     Ok(())
 }
 
-/// Brings one pod up to what the runtime has. Nothing of it may be being started.
+/// Updates one pod from the runtime. No start of the pod may be in progress.
 ///
 /// # Errors
-/// The runtime did not answer; what is known stays as it is.
+/// The runtime did not answer; the known state stays as it is.
 pub(super) async fn list_pod(
     context: &Arc<Context>,
     entry: &Arc<PodEntry>,
@@ -99,7 +99,7 @@ async fn list(
     let sandboxes = api::ListPodSandboxRequest { filter: Some(filter) };
     let filter = api::ContainerFilter { label_selector: selector, id: String::new() };
     let containers = api::ListContainersRequest { filter: Some(filter) };
-    // Containers first: one that is made in between then has its sandbox listed, not the reverse.
+    // Containers first: if one is created in between, its sandbox is then listed as well.
     let answers = async {
         let containers = context.client.list_containers(containers).await?;
         let sandboxes = context.client.list_pod_sandbox(sandboxes).await?;
@@ -123,10 +123,10 @@ async fn list(
     Ok(pods)
 }
 
-/// Enters a listing of one pod that was asked for when `starts` starts had begun, and asks about what
-/// it does not tell. A pod of which something was started since is left alone: the listing is too old.
-/// Of two listings the second waits for the answers to the first: it would find nothing to ask about,
-/// and take for known what is not.
+/// Records a listing of one pod that was requested when `starts` starts had begun, and asks the runtime about what
+/// the listing does not contain. If something of the pod was started since, the listing is too old and is ignored.
+/// The second of two listings waits until the first has its answers: otherwise it would find nothing to ask about,
+/// and treat unknown runs as known.
 async fn take(context: &Arc<Context>, entry: Arc<PodEntry>, starts: u64, listed: Listed) {
     let asking = Arc::clone(&entry.lock().own.asking);
     let _turn = asking.lock().await;
@@ -156,7 +156,7 @@ async fn take(context: &Arc<Context>, entry: Arc<PodEntry>, starts: u64, listed:
             Err(error) if error.is_not_found() => {
                 observe::enter_lost(context, &entry, &name, &id);
             }
-            // It is asked again by who needs to know.
+            // The task below asks again.
             Err(error) => {
                 tracing::debug!(pod = %pod::title(&entry), container = %name, error = error_chain(&error), "cannot ask about a container");
                 entry.lock().own.unsure = true;
@@ -170,21 +170,21 @@ async fn take(context: &Arc<Context>, entry: Arc<PodEntry>, starts: u64, listed:
     forget_if_nothing(&mut context.pods.lock(), &entry);
 }
 
-/// Forgets a pod of which nothing is left, unless another task works on it: what that task is about
-/// to make would be unknown to any stop. `pods` is locked, so no task can begin now.
+/// Forgets a pod of which nothing is left, unless another task works on it: a stop would not know of what that
+/// task is about to create. `pods` is locked, so no task can begin now.
 fn forget_if_nothing(pods: &mut PodUidMap<Arc<PodEntry>>, entry: &Arc<PodEntry>) {
     let is_nothing = {
         let state = entry.lock();
         state.pod.is_none() && state.own.all.is_empty() && state.containers.is_empty()
     };
     let is_known = pods.get(entry.uid()).is_some_and(|known| Arc::ptr_eq(known, entry));
-    // The one in `pods` and the caller's.
+    // One reference is in `pods`, the other is the caller's.
     if is_nothing && is_known && Arc::strong_count(entry) == 2 {
         pods.remove(entry.uid());
     }
 }
 
-/// A container that ran before this agent did has done its start; its readiness counts until its
+/// Adopts a container that ran before this agent started: its start hook has run, and it counts as ready until its
 /// probe says otherwise.
 fn adopt(context: &Context, entry: &PodEntry, name: &str, seen: &observe::ObservedContainer) {
     if seen.status.state() == api::ContainerState::ContainerRunning
@@ -195,8 +195,8 @@ fn adopt(context: &Context, entry: &PodEntry, name: &str, seen: &observe::Observ
     }
 }
 
-/// Asks how the runs before the newest ended, where that is not known: they ended before this agent
-/// began.
+/// Asks how the runs before the newest ended, if that is not known because they ended before this agent
+/// started.
 async fn ask_last_exits(context: &Context, entry: &PodEntry) {
     let unknown: Vec<(Arc<str>, Arc<str>)> = {
         let state = entry.lock();
@@ -206,7 +206,7 @@ async fn ask_last_exits(context: &Context, entry: &PodEntry) {
             .collect()
     };
     for (name, id) in unknown {
-        // It is reported for completeness only.
+        // This exit is only informative.
         let Ok(seen) = observe::ask(context, entry, &id, false).await else { continue };
         if let Some(container) = entry.lock().container(&name) {
             container.last_exit = seen.exit();
@@ -214,7 +214,7 @@ async fn ask_last_exits(context: &Context, entry: &PodEntry) {
     }
 }
 
-/// Asks for the address of a pod whose sandbox was found.
+/// Asks for the addresses of a pod whose sandbox was found.
 async fn ask_address(context: &Context, entry: &PodEntry) {
     let id = {
         let state = entry.lock();
@@ -245,7 +245,7 @@ pub(super) fn take_sandboxes(state: &mut PodState, listed: &[api::PodSandbox]) {
     state.own.all = sandboxes.collect();
 }
 
-/// Gives the runs to ask about, and those that are gone, each with its container's name.
+/// Returns the runs to ask about, and those that are gone, each with its container's name.
 #[allow(clippy::type_complexity, reason = "two lists of the same pairs")]
 pub(super) fn take_containers(
     state: &mut PodState,
@@ -274,7 +274,7 @@ pub(super) fn take_containers(
     (news, lost)
 }
 
-/// Takes all runs of one container. Gives the newest if its state must be asked for.
+/// Takes all runs of one container. Returns the newest if its state has to be requested.
 fn take_runs(
     state: &mut PodState,
     mut runs: Vec<(ContainerFacts, api::Container)>,

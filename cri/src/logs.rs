@@ -1,7 +1,7 @@
-//! Containers' logs.
+//! Rotation of container logs.
 //!
-//! The runtime writes the logs and never turns them, so the agent does: it renames a log that has
-//! become too long and asks the runtime to begin a new one.
+//! The runtime writes the logs and never rotates them, so the agent does: it renames a log that has
+//! become too long and asks the runtime to start a new file.
 
 use std::fs;
 use std::io;
@@ -16,10 +16,10 @@ use winddown_shim::log;
 
 use super::{Context, api};
 
-/// How often the length of the logs is looked at.
+/// The interval between two checks of the logs' lengths.
 const LOOK: Duration = Duration::from_secs(10);
 
-/// Turns logs that have become too long, for as long as the agent lives.
+/// Rotates logs that have become too long, for as long as the agent lives.
 pub(super) async fn follow(context: Arc<Context>) {
     if context.config.log_max_bytes == 0 {
         return;
@@ -38,7 +38,7 @@ pub(super) async fn follow(context: Arc<Context>) {
     }
 }
 
-/// Turns what is too long, and gives the containers whose logs were. Blocking.
+/// Rotates the logs that are too long. Returns the containers whose logs were rotated. Blocking.
 fn turn_all(logs: Vec<(Arc<str>, PathBuf)>, max_bytes: u64, max_files: u32) -> Vec<Arc<str>> {
     let turned = logs.into_iter().filter(|(_, path)| match turn(path, max_bytes, max_files) {
         Ok(turned) => turned,
@@ -67,8 +67,8 @@ fn running(context: &Context) -> Vec<(Arc<str>, PathBuf)> {
     all
 }
 
-/// Turns a log that is longer than `max_bytes`. True if the runtime has to begin a new one: one that is not there
-/// was turned before, and the runtime did not do it.
+/// Rotates a log that is longer than `max_bytes`. Returns true if the runtime has to start a new one; also if the
+/// file does not exist, because then an earlier rotation was not followed by a new file.
 fn turn(path: &Path, max_bytes: u64, max_files: u32) -> io::Result<bool> {
     match fs::symlink_metadata(path) {
         Ok(found) if found.is_file() && found.size() > max_bytes => {}

@@ -1,4 +1,4 @@
-//! Mounts below a pod's directory, and the safe way into a volume.
+//! Mounts below a pod's directory, and safe access to parts of a volume.
 
 use std::ffi::CString;
 use std::fs::{self, DirBuilder, OpenOptions};
@@ -13,14 +13,14 @@ use winddown_shared::mounts;
 
 use super::tree::{Bounds, NewDirectory, Tree};
 
-/// Takes care that a mount that was just made at `path` is seen by others: a service with a mount
+/// Ensures that a mount that was just made at `path` is visible to other processes. A service with a mount
 /// namespace of its own (`PrivateMounts=`, `ProtectSystem=`) makes mounts that a runtime never sees,
 /// and its containers would get the empty directory below.
 ///
 /// # Errors
-/// It is not seen, and was taken away again.
+/// The mount is not visible, and was removed again.
 fn ensure_shared(path: &Path) -> io::Result<()> {
-    // Process 1 lives where the runtime does. One that hides is not to be told from one that does not.
+    // Process 1 is in the runtime's mount namespace. If it is hidden, the check fails as if the mount were.
     let seen = fs::read("/proc/1/mountinfo")
         .is_ok_and(|text| mounts(&text).any(|mount| mount.point == path));
     if seen {
@@ -32,10 +32,10 @@ fn ensure_shared(path: &Path) -> io::Result<()> {
     Err(io::Error::new(io::ErrorKind::PermissionDenied, why))
 }
 
-/// Mounts memory at the directory `path`, at most `size` bytes of it.
+/// Mounts a tmpfs of at most `size` bytes at the directory `path`.
 ///
 /// # Errors
-/// This process may not mount, or what it mounts is not seen by others: `PermissionDenied`.
+/// `PermissionDenied` if this process may not mount, or if its mounts are not visible to others.
 pub(super) fn memory(path: &Path, size: Option<i64>) -> io::Result<()> {
     if is_mount_point(path)? {
         return Ok(());
@@ -49,22 +49,22 @@ pub(super) fn memory(path: &Path, size: Option<i64>) -> io::Result<()> {
 /// Whether something is mounted at `path` itself.
 ///
 /// # Errors
-/// The kernel's list cannot be read.
+/// The mount table cannot be read.
 pub(super) fn is_mount_point(path: &Path) -> io::Result<bool> {
     let text = fs::read("/proc/self/mountinfo")?;
     Ok(mounts(&text).any(|mount| mount.point == path))
 }
 
-/// Binds the part `sub` of the volume at `volume`, a path of the host, to `target`, making it if it is
-/// not there: directories have the volume's mode and owner. What is bound there already stays if it is
-/// still the same file; a volume that shows objects of the API shows new ones in new directories.
+/// Bind-mounts the part `sub` of the volume at `volume`, a path of the host, to `target`. If `sub` does not exist,
+/// directories are created with the volume's mode and owner. An existing mount stays if it is
+/// still the same file; a volume with content from the API gets new directories for new content.
 ///
-/// The part is resolved without leaving the volume, and what was found is bound by its descriptor, so
-/// that a container cannot exchange it in between.
+/// The part is resolved without leaving the volume, and the result is mounted by its descriptor, so
+/// that a container cannot replace it in between.
 ///
 /// # Errors
-/// The part leads out of the volume, or cannot be made or bound; `PermissionDenied` where this process
-/// may not mount, or what it mounts is not seen by others.
+/// The part leads out of the volume, or cannot be created or mounted; `PermissionDenied` if this process
+/// may not mount, or if its mounts are not visible to others.
 pub(super) fn bind_part(
     proc_root: &Path,
     volume: &Path,
@@ -93,7 +93,7 @@ pub(super) fn bind_part(
     ensure_shared(target)
 }
 
-/// The part `sub` of the volume at `volume`, made if it is not there.
+/// Opens the part `sub` of the volume at `volume`, and creates it if it does not exist.
 fn part_of(proc_root: &Path, volume: &Path, sub: &Path) -> io::Result<OwnedFd> {
     let root = Tree::of_host(proc_root)?.find(volume, None)?;
     let root =
@@ -107,7 +107,7 @@ fn part_of(proc_root: &Path, volume: &Path, sub: &Path) -> io::Result<OwnedFd> {
     tree.find(sub, Some(new))
 }
 
-/// A file cannot be bound to a directory, nor a directory to a file.
+/// Removes a target of the wrong kind: a file cannot be mounted on a directory, nor a directory on a file.
 fn remove_if_other(target: &Path, is_dir: bool) -> io::Result<()> {
     match fs::symlink_metadata(target) {
         Ok(found) if found.is_dir() != is_dir => match found.is_dir() {

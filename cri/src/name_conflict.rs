@@ -1,8 +1,8 @@
-//! A name conflict at the runtime.
+//! Handles name conflicts at the runtime.
 //!
-//! The name of a sandbox or a container carries its attempt, so that nothing is made twice. If it
-//! is taken, an earlier call, of an agent that died or was not answered, has made the thing after
-//! all, or is still making it, or the runtime is about to undo that because its caller is gone.
+//! The name of a sandbox or a container contains its attempt, so that nothing is created twice. If the name
+//! is taken, an earlier call, by an agent that died or got no answer, has created the object after
+//! all, or is still creating it, or the runtime is about to roll it back because its caller is gone.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,17 +12,17 @@ use tokio::time::{Instant, sleep};
 use super::client::CallError;
 use super::{Context, api, labels};
 
-/// How long a name that stays taken is waited for.
+/// How long to wait for a name that stays taken.
 const PATIENCE: Duration = Duration::from_secs(3);
 /// The first wait; it doubles up to [`LONGEST`].
 const SHORTEST: Duration = Duration::from_millis(20);
 const LONGEST: Duration = Duration::from_millis(200);
 
-/// Makes something. While its name is taken, looks for it, and tries again for a while. Cancel-safe as
-/// far as `make` is.
+/// Creates an object. While its name is taken, looks for the existing one, and tries again for a while.
+/// As cancel-safe as `make`.
 ///
 /// # Errors
-/// As `make`; also that the name stays taken by what is not shown.
+/// As `make`; also if the name stays taken by an object that is not listed.
 pub(super) async fn or_make<T, M, F>(
     make: impl Fn() -> M,
     find: impl Fn() -> F,
@@ -50,7 +50,7 @@ where
     }
 }
 
-/// The id of the pod's ready sandbox of this attempt.
+/// The ID of the pod's ready sandbox with this attempt.
 pub(super) async fn sandbox(context: &Arc<Context>, uid: &str, attempt: u32) -> Option<String> {
     let label_selector = labels::of_pod(uid);
     let filter = Some(api::PodSandboxFilter { label_selector, id: String::new() });
@@ -63,7 +63,7 @@ pub(super) async fn sandbox(context: &Arc<Context>, uid: &str, attempt: u32) -> 
     found.next().map(|sandbox| sandbox.id)
 }
 
-/// The id of the pod's container of this name and attempt, if it is in this sandbox and was not started.
+/// The ID of the pod's container with this name and attempt, if it is in this sandbox and was not started.
 pub(super) async fn container(
     context: &Arc<Context>,
     uid: &str,

@@ -10,46 +10,46 @@ use winddown_shared::{ContainerExit, WallTime};
 use super::pod::{self, PodEntry, Run};
 use super::{Context, api, dirs, labels};
 
-/// What the runtime said of a container, with what it left on disk.
+/// The runtime's report about a container, with the termination message from disk.
 pub(super) struct ObservedContainer {
     pub(super) status: api::ContainerStatus,
-    /// The container's first process; none unless it was asked for and runs.
+    /// The container's first process; `None` unless it was requested and the container runs.
     pub(super) process: Option<Process>,
-    /// The termination message of one that ended.
+    /// The termination message of an exited container.
     message: String,
 }
 
-/// What the verbose answer of containerd and CRI-O says of a container's first process.
+/// The first process of a container, from the verbose answer of containerd and CRI-O.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct Process {
-    /// In the node's pid namespace.
+    /// PID in the node's PID namespace.
     pub(super) pid: i32,
-    /// For example `io.containerd.runc.v2`; CRI-O does not say.
+    /// For example `io.containerd.runc.v2`; empty for CRI-O.
     pub(super) runtime_type: String,
 }
 
-/// How far a container has come.
+/// The stage of a container's life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
-    /// It is there and was not started, or is just being started.
+    /// It was created but not started, or is being started.
     Created,
-    /// It was started; it may have ended.
+    /// It was started, and may have exited since.
     Started,
-    /// It has ended and was never started.
+    /// It exited without ever having been started.
     NeverRun,
-    /// The runtime does not know either.
+    /// The runtime does not know.
     Unknown,
 }
 
 impl ObservedContainer {
-    /// What the runtime says, without a look at the disk.
+    /// The runtime's report without the message on disk.
     #[cfg(debug_assertions)]
     pub(super) fn without_message(status: api::ContainerStatus) -> Self {
         Self { status, process: None, message: String::new() }
     }
 
-    /// How far it has come.
+    /// The container's stage.
     pub(super) fn stage(&self) -> Stage {
         match self.status.state() {
             api::ContainerState::ContainerCreated => Stage::Created,
@@ -60,17 +60,17 @@ impl ObservedContainer {
         }
     }
 
-    /// How the container ended, if it has.
+    /// How the container ended, if it has exited.
     pub(super) fn exit(&self) -> Option<ContainerExit> {
         let ended = self.status.state() == api::ContainerState::ContainerExited;
         ended.then(|| exit(&self.status, &self.message))
     }
 }
 
-/// Asks for a container's status and reads its termination message if it ended.
+/// Asks for a container's status, and reads its termination message if it has exited.
 ///
 /// # Errors
-/// The runtime does not know it or does not answer.
+/// The runtime does not know the container, or does not answer.
 pub(super) async fn ask(
     context: &Context,
     entry: &PodEntry,
@@ -88,7 +88,7 @@ pub(super) async fn ask(
     Ok(ObservedContainer { status, process, message })
 }
 
-/// Enters it into the pod's state. True if the container has ended.
+/// Records the report in the pod's state. Returns whether the container has exited.
 pub(super) fn enter(context: &Context, entry: &PodEntry, seen: &ObservedContainer) -> bool {
     let status = &seen.status;
     let Some(name) = status.labels.get(labels::CONTAINER_NAME) else { return false };
@@ -114,7 +114,7 @@ pub(super) fn enter(context: &Context, entry: &PodEntry, seen: &ObservedContaine
     ended
 }
 
-/// Records that a container is gone and its end was not observed.
+/// Records that a container is gone without its exit having been observed.
 pub(super) fn enter_lost(context: &Context, entry: &PodEntry, name: &str, id: &str) {
     let is_news = {
         let mut state = entry.lock();
@@ -139,11 +139,11 @@ pub(super) fn enter_lost(context: &Context, entry: &PodEntry, name: &str, id: &s
     }
 }
 
-/// Enters the end of a container that was asked to stop, as the kernel told it. False if its pod is
+/// Records the exit of a container that was asked to stop, as reported by the kernel. Returns false if the pod is
 /// not being stopped: then there is time to ask the runtime, which knows more.
 ///
-/// With the first process of a pid namespace everything in it has ended. Containers that share one
-/// may leave something behind, which the runtime ends.
+/// When the first process of a PID namespace exits, everything in the namespace is killed. Containers that share one
+/// may leave processes behind, which the runtime kills; their exits are not recorded here.
 pub(super) fn enter_early(
     context: &Context,
     entry: &PodEntry,
@@ -177,17 +177,17 @@ pub(super) fn enter_early(
     true
 }
 
-/// Whether a container that has ended never got as far as running its program.
+/// Whether an exited container never started its program.
 fn never_ran(status: &api::ContainerStatus) -> bool {
     status.started_at <= 0
 }
 
-/// A moment as the wire has it: nanoseconds since 1970, 0 for none.
+/// A time as CRI encodes it: nanoseconds since 1970, 0 for none.
 pub(super) fn time(nanoseconds: i64) -> Option<WallTime> {
     (nanoseconds > 0).then(|| WallTime::from_nanosecond(i128::from(nanoseconds)).ok())?
 }
 
-/// Enters an end; `stops`: the pod is being stopped, or was.
+/// Records an exit. `stops`: whether the pod is or was being stopped.
 fn finish(run: &mut Run, exit: ContainerExit, stops: bool, context: &Context) {
     let length = |from: Option<WallTime>, to: Option<WallTime>| {
         let (from, to) = (from?, to?);
@@ -197,9 +197,9 @@ fn finish(run: &mut Run, exit: ContainerExit, stops: bool, context: &Context) {
     let since = length(exit.finished_at, Some(context.config.wall.now())).unwrap_or_default();
     run.own.early = false;
     run.own.direct = None;
-    // One that ended by itself while it was about to be killed was not.
+    // A container that exited by itself while it was about to be killed was not killed.
     run.forced &= exit.exit_code == KILLED;
-    // Else it was ended to be started again.
+    // Otherwise it was stopped in order to be restarted.
     let asked = stops && run.signalled_at.is_some();
     run.finish(exit, (ran, since), asked, &context.config.backoff);
 }
@@ -207,12 +207,12 @@ fn finish(run: &mut Run, exit: ContainerExit, stops: bool, context: &Context) {
 fn exit(status: &api::ContainerStatus, message: &str) -> ContainerExit {
     let message = if message.is_empty() { &status.message } else { message };
     let finished_at = time(status.finished_at);
-    // containerd notes a start when the call for it returns: on a busy machine a short run is over by then.
+    // containerd records the start when the call returns: on a busy machine a short run has exited by then.
     let started_at =
         time(status.started_at).map(|at| finished_at.map_or(at, |finished| at.min(finished)));
     ContainerExit {
         exit_code: status.exit_code,
-        // The interface does not tell a signal's victim from a program that chose the same code.
+        // CRI does not distinguish a process killed by a signal from one that exited with the same code.
         signal: None,
         reason: reason(&status.reason, status.exit_code).into(),
         message: message.to_owned(),

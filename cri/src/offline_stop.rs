@@ -1,9 +1,9 @@
-//! Ends a pod while the runtime is silent, by the notes about its processes.
+//! Stops a pod while the runtime does not answer, using the notes about its processes.
 //!
-//! An agent that was restarted beside a runtime that hangs has not heard what runs. It has a note for the
-//! first process of each container, and the kernel: that the process is still the container's is told by
-//! its control group, which carries the container's id, and that nothing else of the pod runs by the
-//! pod's own. What the kernel does not tell stays unknown, and is an error.
+//! An agent that was restarted next to a hung runtime has not learned what runs. It has a note about the
+//! first process of each container, and the kernel: the process's cgroup, which contains the container's ID,
+//! shows whether it is still the container's, and the pod's cgroup shows whether anything else of the pod
+//! runs. What the kernel does not show stays unknown, and is an error.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ use super::pod::{self, PodEntry};
 use super::process_note::Note;
 use super::{Context, blocking, dirs, exits, failed, observe};
 
-/// A container that runs by a note and by the kernel.
+/// A container that runs according to its note and the kernel.
 struct Found {
     name: String,
     attempt: u32,
@@ -25,10 +25,10 @@ struct Found {
     was_asked: bool,
 }
 
-/// Ends the containers of the pod that are known without the runtime.
+/// Stops the containers of the pod that are known without the runtime.
 ///
 /// # Errors
-/// None is known, one still runs, or it is not known whether more of the pod runs.
+/// No container is known, one still runs, or it is unknown whether more of the pod runs.
 pub(super) async fn stop(
     context: &Arc<Context>,
     pod: &Pod,
@@ -97,7 +97,7 @@ fn adopt(context: &Arc<Context>, entry: &Arc<PodEntry>, pod: &Pod, found: &[Foun
     }
 }
 
-/// The noted containers of the pod whose process is still theirs. Blocking.
+/// The containers of the pod whose noted process still belongs to them. Blocking.
 fn running(config: &CriConfig, uid: &PodUid) -> Vec<Found> {
     let mut found: Vec<Found> = Vec::new();
     for container in entries(&dirs::messages(config, uid)) {
@@ -117,7 +117,7 @@ fn running(config: &CriConfig, uid: &PodUid) -> Vec<Found> {
     found
 }
 
-/// The pod's own control groups, in each hierarchy: those above its containers'.
+/// The pod's own cgroups, in each hierarchy: the parents of its containers' cgroups.
 fn pod_groups(mount: &Path, notes: &[Note]) -> Vec<PathBuf> {
     let mut groups = Vec::new();
     for note in notes {
@@ -140,7 +140,7 @@ fn pod_groups(mount: &Path, notes: &[Note]) -> Vec<PathBuf> {
     groups
 }
 
-/// Whether nothing but the sandboxes runs in any of the groups. No where there is none to look at.
+/// Whether nothing but the sandboxes runs in any of the cgroups. False if none of them exists.
 fn are_empty(groups: &[PathBuf], sandboxes: &[Arc<str>]) -> bool {
     let seen: Vec<&PathBuf> = groups.iter().filter(|group| group.is_dir()).collect();
     !seen.is_empty() && seen.iter().all(|group| is_empty(group, sandboxes))

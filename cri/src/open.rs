@@ -1,4 +1,4 @@
-//! Starts the runtime's parts.
+//! Opens the runtime and starts its background tasks.
 
 use std::fs::DirBuilder;
 use std::io;
@@ -18,19 +18,19 @@ use super::{Context, CriRuntime, cpu_weight, events, health_check, list, logs};
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CriOpenError {
-    /// The endpoint is not a socket's.
+    /// The endpoint is not a socket.
     #[error(transparent)]
     Endpoint(#[from] EndpointError),
-    /// A directory cannot be made or used.
+    /// A directory cannot be created or used.
     #[error("cannot use {}", .path.display())]
     Directory {
-        /// Which.
+        /// The directory, or the lock file in it.
         path: PathBuf,
-        /// What the system said.
+        /// The I/O error.
         #[source]
         source: io::Error,
     },
-    /// Another agent holds the state directory.
+    /// Another agent has locked the state directory.
     #[error("{} is held by another agent: stop it first", .path.display())]
     InUse {
         /// The lock file.
@@ -38,7 +38,7 @@ pub enum CriOpenError {
     },
 }
 
-/// Takes the directories and starts the tasks that follow the runtime.
+/// Takes the directories and starts the background tasks.
 pub(super) async fn open(mut config: CriConfig) -> Result<CriRuntime, CriOpenError> {
     let client = Client::new(&config.endpoint, config.times)?;
     let all = [&mut config.state_dir, &mut config.memory_dir, &mut config.log_dir];
@@ -64,7 +64,7 @@ pub(super) async fn open(mut config: CriConfig) -> Result<CriRuntime, CriOpenErr
     Ok(CriRuntime::assemble(context, lock, alive))
 }
 
-/// Runs a task for as long as the runtime lives.
+/// Runs a task until the runtime is dropped.
 fn spawn<F: Future<Output = ()> + Send + 'static>(
     context: &Arc<Context>,
     task: impl FnOnce(Arc<Context>) -> F,

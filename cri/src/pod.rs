@@ -1,4 +1,4 @@
-//! What only this runtime knows of a pod, in memory.
+//! The in-memory state of a pod that only this runtime has.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -17,27 +17,27 @@ pub(crate) type Container = pod::Container<InSandbox>;
 pub(crate) type Run = pod::Run<InSandbox>;
 pub(crate) type Starting = pod::Starting<InSandbox>;
 
-/// The sandbox of a pod, which its containers run in.
+/// The boundary of a pod's containers: its sandbox.
 #[derive(Debug, Default)]
 pub(crate) struct InSandbox;
 
-/// What is known of a pod.
+/// What is known of a pod in addition to the engine's state.
 #[derive(Debug, Default)]
 pub(crate) struct Sandboxes {
     pub(crate) all: Vec<Sandbox>,
-    /// A call that makes something was not answered: only a listing tells what there is.
+    /// Whether a call that creates something was not answered, so that only a listing shows what exists.
     pub(crate) unsure: bool,
-    /// Held while the runtime is asked about the runs that a listing has: until then nothing says that they run.
+    /// Held while the runtime is asked about listed runs, because until it answers they do not count as running.
     pub(crate) asking: Arc<tokio::sync::Mutex<()>>,
-    /// What it asks for and goes on without.
+    /// Fields of the spec that are ignored.
     pub(crate) ignored: Vec<UnsupportedField>,
-    /// Its directories and volumes are in place.
+    /// Whether the pod's directories and volumes are in place.
     pub(crate) prepared: bool,
-    /// Held while its volumes are made or removed.
+    /// Held while the pod's volumes are created or removed.
     pub(crate) volumes: Arc<tokio::sync::Mutex<()>>,
-    /// Containers that run beside the newest run of the same name, or of an unknown name.
+    /// Older runs that have not exited although there is a newer run of the same name.
     pub(crate) strays: Vec<Arc<str>>,
-    /// It is known without the runtime, which is silent: its control groups.
+    /// The pod's cgroups, if the pod is known without the runtime, which does not answer.
     pub(crate) alone: Option<Vec<PathBuf>>,
 }
 
@@ -49,39 +49,39 @@ pub(crate) struct Sandbox {
     pub(crate) ready: bool,
 }
 
-/// A run that is over and of which the runtime still holds something.
+/// A dead run that the runtime still holds something of.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Dead {
     pub(crate) id: Arc<str>,
     pub(crate) attempt: u32,
 }
 
-/// What is known of a run.
+/// What is known of a run in addition to the engine's state.
 #[derive(Debug, Default)]
 pub(crate) struct Held {
-    /// The sandbox it is in.
+    /// The ID of the sandbox that the run is in.
     pub(crate) sandbox: Arc<str>,
-    /// The runtime could not start it, and told this agent so.
+    /// Whether the runtime reported to this agent that it could not start the run.
     pub(crate) refused: bool,
-    /// How it ended the kernel told; the runtime, which may know more, has not yet.
+    /// Whether the exit was reported by the kernel, and the runtime, which may know more, has not reported it yet.
     pub(crate) early: bool,
-    /// The runtime is being asked how it ended.
+    /// Whether the runtime is being asked how the run ended.
     pub(crate) settling: bool,
-    /// A task waits for its process to end.
+    /// Whether a task waits for the run's process to exit.
     pub(crate) watched: bool,
-    /// The number of its first process, where the runtime tells it.
+    /// The PID of the first process, if the runtime reports it.
     pub(crate) pid: Option<i32>,
-    /// Its first process, where it may be signalled without the runtime.
+    /// The first process, if it may be signalled without the runtime.
     pub(crate) direct: Option<Arc<Direct>>,
-    /// Its mount namespace, from when it was asked to end until its pod is cleaned up.
+    /// The mount namespace, held from the request to stop until the pod is cleaned up.
     pub(crate) mounts: Option<HeldMounts>,
-    /// The runtime was asked to forget it, because its pod is over and its disk was short.
+    /// Whether the runtime was asked to remove it, because the pod has terminated and disk space was short.
     pub(crate) given_back: bool,
 }
 
 impl Boundary for InSandbox {
     type Pod = Sandboxes;
-    /// Dead runs before the newest one, newest first; all but the first are garbage.
+    /// Dead runs before the newest run, newest first; all but the first are garbage.
     type Container = Vec<Dead>;
     type Run = Held;
 
@@ -100,7 +100,7 @@ impl Boundary for InSandbox {
     }
 }
 
-/// A container that was created and not started.
+/// A run of a container that was created and not started.
 pub(crate) fn created(id: &str, attempt: u32, sandbox: &str, backoff: std::time::Duration) -> Run {
     Run::new(id, attempt, backoff, Held { sandbox: sandbox.into(), ..Held::default() })
 }
@@ -112,12 +112,12 @@ pub(crate) fn begin(container: &mut Container, run: Run) {
     }
 }
 
-/// Whether the runtime has said how it ended.
+/// Whether the runtime has reported how the run ended.
 pub(crate) fn is_settled(run: &Run) -> bool {
     run.end.is_some() && !run.own.early
 }
 
-/// Resolves when the runtime has said how this run ended. Cancel-safe.
+/// Resolves when the runtime has reported how this run ended. Cancel-safe.
 pub(crate) async fn settled(entry: &PodEntry, name: &str, id: &str) {
     let is_over = |run: Option<&mut Run>| run.is_none_or(|run| is_settled(run));
     entry.wait_for(|state| is_over(state.run(name, id)).then_some(())).await;

@@ -1,4 +1,4 @@
-//! A note about a container's first process, for an agent that finds the runtime silent.
+//! A note about a container's first process, for an agent that gets no answer from the runtime.
 
 use std::fs;
 
@@ -8,28 +8,28 @@ use winddown_shared::{PodUid, error_chain};
 use super::config::CriConfig;
 use super::dirs;
 
-/// What is written down of a container's first process.
+/// What is recorded about a container's first process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Note {
-    /// The container's id.
+    /// The container's ID.
     pub(super) id: String,
-    /// The id of the sandbox that it is in.
+    /// The ID of the container's sandbox.
     pub(super) sandbox: String,
-    /// In the node's pid namespace.
+    /// PID in the node's PID namespace.
     pub(super) pid: i32,
-    /// As the runtime names it.
+    /// The runtime type, as the runtime names it.
     pub(super) runtime_type: String,
-    /// The signal that asks it to end.
+    /// The stop signal.
     pub(super) signal: Option<String>,
 }
 
-/// Writes down a container's first process; nothing waits for that.
+/// Records a container's first process in the background.
 pub(super) fn write(config: &CriConfig, uid: &PodUid, (name, attempt): (&str, u32), note: &Note) {
     let path = dirs::process(config, uid, name, attempt);
     let Ok(json) = serde_json::to_vec(note) else { return };
     tokio::task::spawn_blocking(move || {
-        // Without a sync: containers do not outlive the machine either.
+        // Without fsync: containers do not survive a crash of the machine either.
         if let Err(error) = fs::write(&path, json) {
             tracing::debug!(error = error_chain(&error), path = %path.display(), "a container's process is not noted");
         }

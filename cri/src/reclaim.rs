@@ -1,4 +1,4 @@
-//! Gives back what no running pod needs: dead containers, unused images, turned logs.
+//! Reclaims what no running pod needs: dead containers, unused images, rotated logs.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,12 +15,12 @@ mod images;
 
 pub(crate) use images::ImageAges;
 
-/// How long the runtime may take to report a container that has just ended.
+/// How long to wait for the runtime to report containers that have just exited.
 const TOLD: Duration = Duration::from_secs(5);
 
 impl Garbage for CriRuntime {
-    /// Removes every run of a container but the newest, and of a pod that was stopped the newest too, with
-    /// its `emptyDir` volumes: how they ended stays known for as long as this agent runs.
+    /// Removes every run of a container except the newest. For pods that were stopped, removes the newest too, and the
+    /// `emptyDir` volumes. How the runs ended stays known for as long as this agent runs.
     async fn remove_dead_containers(&self) -> Result<Freed, RuntimeError> {
         self.context.ensure_adopted().await?;
         let entries = self.context.pods.all();
@@ -30,7 +30,7 @@ impl Garbage for CriRuntime {
             let dead = garbage::take_dead(&mut entry.lock());
             let mut held: Option<Arc<str>> = None;
             for (name, dead) in dead {
-                // The newest comes last: while an older one is there, a listing would take that for it.
+                // The newest run comes last: without it, a listing would take an older run for the newest.
                 let is_free = held.as_ref() != Some(&name);
                 let removed = match is_free {
                     true => garbage::remove_run(&self.context, &entry, &name, &dead).await,
@@ -40,7 +40,7 @@ impl Garbage for CriRuntime {
                     freed += Freed { items: 1, bytes: 0 };
                     continue;
                 }
-                // The next listing has it again; of the newest it is known here.
+                // The next listing includes it again, except the newest run, whose flag is reset here.
                 if let Some(run) = entry.lock().run(&name, &dead.id) {
                     run.own.given_back = false;
                 }
@@ -63,7 +63,7 @@ impl Garbage for CriRuntime {
         context.ensure_adopted().await?;
         let during = |error: CallError| error.during("looking for images that nothing uses");
         let images = context.client.list_images(api::ListImagesRequest {}).await.map_err(during)?;
-        // After the images: one that came into use in between is in use.
+        // After the images, so that an image that came into use in between counts as used.
         let all = api::ListContainersRequest { filter: None };
         let containers = context.client.list_containers(all).await.map_err(during)?.containers;
         let mut needed: Vec<String> = containers
@@ -110,8 +110,8 @@ impl Garbage for CriRuntime {
     }
 }
 
-/// Waits, not for long, until the runtime has said how the containers of a stopped pod ended: the kernel
-/// tells sooner, and a container that is gone cannot be asked about.
+/// Waits for a short time until the runtime has reported how the containers of a stopped pod ended: the kernel
+/// reports earlier, and a removed container can no longer be asked about.
 async fn note_exits(entry: &PodEntry) {
     let runs = garbage::over(&entry.lock());
     let told = async {
@@ -122,7 +122,7 @@ async fn note_exits(entry: &PodEntry) {
     let _ = tokio::time::timeout(TOLD, told).await;
 }
 
-/// Removes the `emptyDir` volumes of a pod that was stopped and cleaned up, as one thing.
+/// Removes the `emptyDir` volumes of a pod that was stopped and cleaned up. They count as one item.
 async fn remove_volumes(
     context: &Arc<Context>,
     entry: &Arc<PodEntry>,
@@ -130,7 +130,7 @@ async fn remove_volumes(
     if !files::is_safe(entry.uid().as_str()) {
         return Ok(Freed::default());
     }
-    // Should the pod come back meanwhile, it makes them when they are gone.
+    // If the pod comes back meanwhile, it waits for this lock before it creates its volumes.
     let turn = Arc::clone(&entry.lock().own.volumes);
     let turn = turn.lock_owned().await;
     let is_due = {
@@ -153,7 +153,7 @@ async fn remove_volumes(
     .await
 }
 
-/// The images that known pods name, also those whose containers are still to be made.
+/// The images that known pods name, including those whose containers are still to be created.
 fn of_specs(context: &Context) -> Vec<String> {
     let entries = context.pods.all();
     let mut names = Vec::new();
@@ -167,7 +167,7 @@ fn of_specs(context: &Context) -> Vec<String> {
     names
 }
 
-/// The image of the sandboxes. Newer runtimes mark it as pinned; of older ones containerd has it in its
+/// The image of the sandboxes. Newer runtimes mark it as pinned; of the older ones, containerd reports it in its
 /// configuration.
 async fn sandbox_image(context: &Context) -> Option<String> {
     let answer = context.client.status(api::StatusRequest { verbose: true }).await.ok()?;

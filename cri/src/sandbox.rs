@@ -1,4 +1,4 @@
-//! Makes a pod's sandbox.
+//! Creates a pod's sandbox.
 
 use std::sync::Arc;
 
@@ -11,14 +11,14 @@ use super::pod::{PodEntry, Sandbox};
 use super::spec::{self, HostFacts};
 use super::{Context, api, blocking, failed, health, name_conflict};
 
-/// Who manages cgroups at the runtime, found out once.
+/// The runtime's cgroup driver, determined once.
 #[derive(Debug, Default)]
 pub(crate) struct Driver(OnceCell<Option<CgroupDriver>>);
 
-/// Makes a new sandbox for the pod, with the attempt after the highest there is.
+/// Creates a new sandbox for the pod. Its attempt is one more than the highest so far.
 ///
 /// # Errors
-/// The runtime refused or did not answer; then it is not known whether the sandbox was made.
+/// The runtime refused or did not answer; then it is not known whether the sandbox was created.
 pub(super) async fn make(
     context: &Arc<Context>,
     entry: &Arc<PodEntry>,
@@ -77,10 +77,10 @@ pub(super) async fn make(
     Ok(())
 }
 
-/// What the runtime was asked to make of the pod: it wants to be told again with each container.
+/// The configuration of the pod's sandbox, which the runtime also expects with each container.
 ///
 /// # Errors
-/// The node's files cannot be read, or the runtime does not say who manages cgroups.
+/// The node's files cannot be read, or the runtime does not answer what manages cgroups.
 pub(super) async fn config(
     context: &Arc<Context>,
     pod: &Pod,
@@ -90,7 +90,7 @@ pub(super) async fn config(
         (context.config.resolv_conf.clone(), context.config.upstream_resolv_conf.clone());
     let has_own_network = !pod.is_on_host_network();
     let host = blocking(move || {
-        // A node without the file resolves nothing, and neither do its pods.
+        // A node without this file resolves no names, and neither do its pods.
         let mut resolv_conf = std::fs::read_to_string(path).unwrap_or_default();
         if has_own_network
             && spec::asks_only_this_host(&resolv_conf)
@@ -112,7 +112,7 @@ pub(super) async fn config(
     Ok(spec::sandbox(&context.config, pod, &host, parent, attempt))
 }
 
-/// The addresses in a sandbox's status.
+/// The IP addresses in a sandbox's status.
 pub(super) fn addresses(status: Option<&api::PodSandboxStatus>) -> Vec<String> {
     let Some(network) = status.and_then(|s| s.network.as_ref()) else { return Vec::new() };
     let more = network.additional_ips.iter().map(|more| more.ip.clone());
@@ -124,7 +124,7 @@ fn runtime_handler(pod: &Pod) -> String {
 }
 
 impl Driver {
-    /// The driver as configured, or as the runtime says; none if it does not say.
+    /// The driver as configured, or as reported by the runtime; `None` if it does not report one.
     ///
     /// # Errors
     /// The runtime did not answer.
@@ -157,13 +157,13 @@ fn cgroup_driver(driver: api::CgroupDriver) -> CgroupDriver {
     }
 }
 
-/// What containerd before 1.7 says in its verbose status: its own configuration.
+/// The driver in the verbose status of containerd before 1.7, which contains its configuration.
 fn of_containerd(json: &str) -> Option<CgroupDriver> {
     let config: serde_json::Value = serde_json::from_str(json).ok()?;
     let containerd = config.get("containerd")?;
     let name = containerd.get("defaultRuntimeName").and_then(|n| n.as_str()).unwrap_or("runc");
     let options = containerd.get("runtimes")?.get(name)?.get("options")?;
-    // The option is left out when it is false.
+    // The option is omitted when it is false.
     match options.get("SystemdCgroup").and_then(serde_json::Value::as_bool) {
         Some(true) => Some(CgroupDriver::Systemd),
         _ => Some(CgroupDriver::Cgroupfs),

@@ -1,9 +1,9 @@
-//! The pods' CPU shares under contention, by their requests.
+//! The pods' CPU shares under contention, according to their requests.
 //!
-//! A container's weight counts beside the other containers of its pod only. So each pod's group has the
-//! weight of the pod's request, and each class's group that of the pods in it, as the kubelet has it:
-//! pods without requests share what the least request would get. Pods of class Guaranteed stand beside
-//! the two classes.
+//! A container's weight only counts against the other containers of its pod. So each pod's cgroup gets the
+//! weight of the pod's request, and each QoS class's cgroup that of the pods in it, as with the kubelet:
+//! all pods without requests together get the weight of the smallest request. Pods of class Guaranteed are
+//! siblings of the two classes.
 
 use std::fs;
 use std::io;
@@ -18,16 +18,16 @@ use super::config::{CgroupDriver, CriConfig};
 use super::pod::{self, PodEntry};
 use super::spec;
 
-/// A group and the share that it gets.
+/// A cgroup and its CPU shares.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Share {
-    /// Below the hierarchy's root.
+    /// Path below the hierarchy's root.
     group: PathBuf,
     shares: i64,
 }
 
-/// Gives the pod's group and the classes' groups their weights. Where that cannot be done, pods run as
-/// they would without: each group weighs the same.
+/// Sets the weights of the pod's cgroup and of the QoS classes' cgroups. If that fails, pods run without
+/// them: each cgroup has the same weight.
 pub(super) async fn give(context: &Arc<Context>, entry: &PodEntry) {
     let (Some(root), Ok(Some(driver))) =
         (context.config.cgroup_parent.clone(), context.driver.get(context).await)
@@ -53,8 +53,8 @@ pub(super) async fn give(context: &Arc<Context>, entry: &PodEntry) {
     }
 }
 
-/// The groups that a pod's coming or going changes. `own` is its class and its request in thousandths of a
-/// processor, `burstable` the requests of all pods of that class.
+/// The cgroups whose weight changes when a pod starts or is cleaned up. `own` is the pod's class and CPU request in
+/// millicores, `burstable` the sum of the requests of all Burstable pods.
 fn shares(
     root: &str,
     driver: CgroupDriver,
@@ -78,7 +78,7 @@ fn shares(
     all
 }
 
-/// Writes the weights of groups that are there.
+/// Writes the weights of the cgroups that exist.
 fn write(config: &CriConfig, shares: &[Share]) -> io::Result<()> {
     for Share { group, shares } in shares {
         let at = |hierarchy: &str, file: &str| {
@@ -95,7 +95,7 @@ fn write(config: &CriConfig, shares: &[Share]) -> io::Result<()> {
     Ok(())
 }
 
-/// The file is there and says something else.
+/// Whether the file exists and has another value.
 fn is_other(path: &Path, value: i64) -> bool {
     fs::read_to_string(path).is_ok_and(|text| text.trim().parse() != Ok(value))
 }

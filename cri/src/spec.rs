@@ -1,4 +1,4 @@
-//! From a pod's spec to what the runtime is asked for. Pure.
+//! Translates a pod's spec into requests to the runtime. Pure.
 
 use std::path::Path;
 use std::time::Duration;
@@ -19,30 +19,30 @@ pub(crate) use resources::{cgroup_parent, class_cgroup, pod_cgroup, pods_cgroup}
 pub(crate) use security::{sandbox_security, user_of_image};
 pub(crate) use variables::variables;
 
-/// What is known of one start besides the pod.
+/// The facts about one start of a container.
 pub(crate) struct Start<'a> {
     pub(crate) config: &'a CriConfig,
     pub(crate) pod: &'a Pod,
-    /// The pod's addresses.
+    /// The pod's IP addresses.
     pub(crate) ips: &'a [String],
     pub(crate) container: &'a k8s::Container,
-    /// Path of the container, for example `spec.containers[0]`.
+    /// Field path of the container, for example `spec.containers[0]`.
     pub(crate) field: &'a str,
     pub(crate) kind: ContainerKind,
     pub(crate) place: usize,
-    /// The id of the container whose processes it is to see.
+    /// The ID of the container whose processes this one can see.
     pub(crate) target: Option<&'a str>,
     pub(crate) attempt: u32,
     pub(crate) backoff: Duration,
     pub(crate) image: &'a api::Image,
-    /// The image's stop signal, if that is known.
+    /// The image's stop signal, if known.
     pub(crate) image_signal: Option<&'a str>,
 }
 
-/// What the runtime is asked to make of a container, without its mounts.
+/// The configuration of a container, without its mounts.
 ///
 /// # Errors
-/// A variable's source is not known here.
+/// The source of a variable is not known here.
 pub(crate) fn container(start: &Start<'_>) -> Result<api::ContainerConfig, RuntimeError> {
     let Start { config, pod, container, field, .. } = start;
     let env = variables(config, pod, start.ips, container, field)?;
@@ -98,7 +98,7 @@ pub(crate) fn container(start: &Start<'_>) -> Result<api::ContainerConfig, Runti
     })
 }
 
-/// What the runtime is asked to make of a pod's sandbox.
+/// The configuration of a pod's sandbox.
 pub(crate) fn sandbox(
     config: &CriConfig,
     pod: &Pod,
@@ -128,25 +128,25 @@ pub(crate) fn sandbox(
     }
 }
 
-/// The name a pod with a network of its own has for itself.
+/// The hostname of a pod with a network of its own.
 pub(crate) fn hostname(pod: &Pod) -> String {
     if let Some(name) = hostname_override(pod) {
         return name.to_owned();
     }
     let asked = pod.spec.as_ref().and_then(|s| s.hostname.clone()).filter(|h| !h.is_empty());
     let mut name = asked.unwrap_or_else(|| pod.name().to_string());
-    // Host names end at 63 characters, and not with one that joins.
+    // Hostnames have at most 63 characters, and do not end with a separator.
     name.truncate(name.char_indices().nth(63).map_or(name.len(), |(at, _)| at));
     name.truncate(name.trim_end_matches(['-', '.']).len());
     name
 }
 
-/// The name that is taken as it is written, and has no domain (KEP-4762).
+/// The hostname that is used as written, without a domain (KEP-4762).
 pub(crate) fn hostname_override(pod: &Pod) -> Option<&str> {
     pod.spec.as_ref()?.hostname_override.as_deref().filter(|name| !name.is_empty())
 }
 
-/// The signal that asks a container to end (KEP-4960); the image's, or SIGTERM, if it names none.
+/// The container's own stop signal (KEP-4960); without one, the runtime uses the image's, or SIGTERM.
 pub(crate) fn stop_signal(container: &k8s::Container) -> api::Signal {
     own_signal(container).and_then(signal).unwrap_or(api::Signal::RuntimeDefault)
 }
@@ -155,12 +155,12 @@ fn own_signal(container: &k8s::Container) -> Option<&str> {
     container.lifecycle.as_ref()?.stop_signal.as_deref()
 }
 
-/// Reads a signal's name as Kubernetes writes it (`SIGUSR1`).
+/// Parses a signal as Kubernetes writes it (`SIGUSR1`).
 pub(crate) fn signal(name: &str) -> Option<api::Signal> {
     api::Signal::from_str_name(&format!("SIGNAL_{name}"))
 }
 
-/// Where the container finds its termination message file.
+/// The path of the termination message file in the container.
 pub(crate) fn message_path(container: &k8s::Container) -> &Path {
     let path = container.termination_message_path.as_deref().filter(|p| !p.is_empty());
     Path::new(path.unwrap_or(labels::TERMINATION_MESSAGE_PATH))
@@ -168,7 +168,7 @@ pub(crate) fn message_path(container: &k8s::Container) -> &Path {
 
 fn ports(pod: &Pod) -> Vec<api::PortMapping> {
     let Some(spec) = pod.spec.as_ref() else { return Vec::new() };
-    // Sidecars have ports too; other init containers are gone before a client could connect.
+    // Sidecars have ports too; other init containers exit before a client could connect.
     let all = spec.init_containers.iter().flatten().chain(&spec.containers);
     all.flat_map(|c| c.ports.iter().flatten()).map(port).collect()
 }

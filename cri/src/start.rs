@@ -1,8 +1,8 @@
 //! Starts one attempt of a container.
 //!
-//! The order of steps makes the death of the agent between any two of them safe: the container carries
-//! its labels and its attempt from the moment the runtime has it, its name with that attempt can be
-//! taken only once, and one that is found created is started instead of made again.
+//! The order of steps makes it safe for the agent to die between any two of them: the container has
+//! its labels and its attempt as soon as the runtime has it, its name with that attempt can be
+//! taken only once, and a container that is found created is started instead of created again.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,29 +21,29 @@ mod attempt;
 
 use attempt::Begun;
 
-/// The kubelet's word for a container whose configuration cannot be made.
+/// The kubelet's reason for a container whose configuration cannot be generated.
 const CONFIG_ERROR: &str = "CreateContainerConfigError";
-/// How long a container waits for what the node is about to have, such as an address.
+/// How long a container waits for something that the node will have soon, such as an address.
 const SOON: Duration = Duration::from_secs(1);
 
 /// Why a container was not started.
 enum StartError {
     /// The pod is being stopped.
     Stopping,
-    /// A reason for the container's status, and a message. It is tried again after a while.
+    /// A reason and a message for the container's status. The start is retried after a backoff.
     Trouble(&'static str, String),
-    /// The node lacks something that it is about to have: it is tried again soon.
+    /// The node lacks something that it will have soon. The start is retried shortly.
     NotYet(String),
-    /// What an earlier agent had begun came to nothing: it is tried again at once.
+    /// A start that an earlier agent had begun failed. The start is retried at once.
     Undone,
-    /// The runtime did not answer: the pod workers try again.
+    /// The runtime did not answer. The pod workers retry.
     Runtime(RuntimeError),
 }
 
-/// Starts the next attempt of the pod's container `name`. None if it does not run, which its status tells.
+/// Starts the next attempt of the pod's container `name`. Returns `None` if it does not run; its status says why.
 ///
 /// # Errors
-/// The runtime did not answer. What is wrong with the container itself goes to its status.
+/// The runtime did not answer. Problems of the container itself go to its status.
 pub(super) async fn start(
     context: &Arc<Context>,
     starting: Starting,
@@ -84,7 +84,7 @@ pub(super) async fn start(
     Ok(None)
 }
 
-/// The kubelet's event for one of these names the reason alone; another one before it has the message.
+/// Whether the kubelet's event for this reason names only the reason; a separate earlier event has the message.
 fn is_of_image(reason: &str) -> bool {
     matches!(reason, IMAGE_PULL | "ErrImageNeverPull" | "ImageInspectError")
 }
@@ -94,7 +94,7 @@ fn log_trouble(pod: &Pod, container: &str, reason: &'static str, why: &str) {
     tracing::warn!(%pod, %container, reason, "cannot start container {container} of pod {pod}: {why}");
 }
 
-/// Makes the container if it is not there yet, and starts it. Gives its id.
+/// Creates the container if it does not exist yet, and starts it. Returns its ID.
 async fn run(
     context: &Arc<Context>,
     entry: &Arc<PodEntry>,
@@ -105,7 +105,7 @@ async fn run(
     let made = created(&mut entry.lock(), name);
     let id = match made {
         Some(id) => id,
-        // Boxed: it is large, and is moved several times until it is first polled.
+        // Boxed: the future is large, and is moved several times before its first poll.
         None => Box::pin(make(context, entry, pod, found)).await?,
     };
     if entry.lock().stopping {
@@ -116,7 +116,7 @@ async fn run(
         Begun::Started => {}
         Begun::Undone => return Err(StartError::Undone),
         Begun::Refused(error) => {
-            // The runtime remembers the attempt as one that ended: the next one is numbered after it.
+            // The runtime records the attempt as exited: the next one gets the next number.
             entry.lock().own.unsure = true;
             return Err(StartError::Trouble("RunContainerError", error.message()));
         }
@@ -131,7 +131,7 @@ async fn run(
         Ok(seen) => {
             exits::enter(context, entry, &seen);
         }
-        // It runs; the next listing says when it ends.
+        // It runs; the next listing notices its exit.
         Err(error) => {
             tracing::warn!(pod = %pod.label(), container = %name, error = error_chain(&error), "cannot ask about a container that was started");
             entry.lock().own.unsure = true;
@@ -140,7 +140,7 @@ async fn run(
     Ok(id)
 }
 
-/// A container of the newest attempt that an earlier agent made and did not start.
+/// The container of the newest attempt, if an earlier agent created it and did not start it.
 fn created(state: &mut PodState, name: &str) -> Option<Arc<str>> {
     let sandbox = state.own.sandbox().map(|s| Arc::clone(&s.id))?;
     let run = state.container(name)?.run.as_ref()?;
@@ -216,7 +216,7 @@ async fn make(
     let id = match patient(context, entry, name_conflict::or_make(call, found)).await {
         Some(Ok(id)) => id,
         Some(Err(error @ CallError::Refused { .. })) => {
-            // Its name may be taken by an attempt whose answer was lost: a listing shows it.
+            // Its name may be taken by an attempt whose answer was lost; a listing shows it.
             entry.lock().own.unsure = true;
             return Err(StartError::Trouble("CreateContainerError", error.message()));
         }
@@ -233,7 +233,7 @@ async fn make(
     Ok(id)
 }
 
-/// Makes the container's files and gives its mounts, and the variable that names the notice of its pod's end.
+/// Creates the container's files. Returns its mounts, and the variable with the path of the pod's end notice.
 async fn prepare(
     context: &Arc<Context>,
     pod: &Pod,
@@ -262,8 +262,8 @@ fn config_error(error: RuntimeError) -> StartError {
     }
 }
 
-/// Waits for a call that makes something; when the pod is asked to stop meanwhile, only for a short
-/// time: a stop must know whether the thing was made. None if it was given up.
+/// Waits for a call that creates something, but only for a short time once the pod is asked to stop. The wait is
+/// there because a stop must know whether the object was created. Returns `None` if the call was abandoned.
 async fn patient<T>(
     context: &Context,
     entry: &PodEntry,
@@ -275,7 +275,7 @@ async fn patient<T>(
     }
 }
 
-/// Resolves a while after the pod was asked to stop. Then it is not known what there is.
+/// Resolves a while after the pod was asked to stop, and marks its state as unsure.
 pub(super) async fn given_up(context: &Context, entry: &PodEntry) {
     pod::stopping(entry).await;
     tokio::time::sleep(context.config.times.start_patience).await;

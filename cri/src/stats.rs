@@ -1,8 +1,8 @@
-//! What the pods of this runtime use.
+//! Resource usage of the pods of this runtime.
 //!
-//! Memory, tasks and processor time come from the containers' cgroups, which asks the runtime nothing and works while it
-//! hangs. What has no cgroup here (a virtual machine) is asked for. The layers that containers write to
-//! are known to the runtime alone.
+//! Memory, tasks and CPU time are read from the containers' cgroups, which needs no call to the runtime and works while
+//! it hangs. The runtime is asked only about containers without a cgroup here (virtual machines), and about
+//! containers' writable layers, which only it knows.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -22,27 +22,27 @@ mod layers;
 
 use layers::Layers;
 
-/// What is kept from one measurement to the next.
+/// State kept between measurements.
 #[derive(Debug, Default)]
 pub(crate) struct Kept {
     disk: DiskCache,
     layers: Layers,
 }
 
-/// A container that runs.
+/// A running container.
 struct Running {
     name: Arc<str>,
     id: Arc<str>,
     pid: Option<i32>,
 }
 
-/// What one that runs was found to use.
+/// The measured usage of a running pod.
 struct Measured {
     uid: PodUid,
-    /// In the order of the containers.
+    /// Container IDs, in the order of `stats.containers`.
     ids: Vec<Arc<str>>,
     stats: PodStats,
-    /// Of the pod's own cgroup.
+    /// Usage of the pod's own cgroup.
     pod_memory: Option<u64>,
     pod_tasks: Option<u64>,
     pod_cpu: Option<Duration>,
@@ -96,7 +96,7 @@ impl PodStatsSource for CriRuntime {
     }
 }
 
-/// Where a pod's files are. None for one of which only the labels are known.
+/// The places of a pod's files. `None` if only the pod's labels are known.
 pub(super) fn places(context: &Context, entry: &PodEntry) -> Option<PodPlaces> {
     let (config, uid) = (&context.config, entry.uid());
     let state = entry.lock();
@@ -132,7 +132,7 @@ fn running(state: &PodState) -> Vec<Running> {
     state.running().into_iter().filter_map(one).collect()
 }
 
-/// Reads the cgroups. Blocks for as long as the kernel takes to add up.
+/// Reads the cgroups. Blocks while the kernel aggregates their counters.
 fn measure(proc: &Path, mount: &Path, pods: Vec<(PodUid, Vec<Running>)>) -> Vec<Measured> {
     let one = |(uid, containers): (PodUid, Vec<Running>)| {
         let mut stats = PodStats::default();
@@ -163,7 +163,7 @@ fn measure(proc: &Path, mount: &Path, pods: Vec<(PodUid, Vec<Running>)>) -> Vec<
         if let Some((dirs, memory)) = around.as_ref().filter(|dirs| dirs.can_reclaim()).zip(in_pod)
         {
             stats.active_file = Some(memory.active_file);
-            // Limits on swap are the containers'.
+            // Swap limits are set on the containers.
             stats.swappable = Some(swappable.min(dirs.swappable(&memory)));
         }
         let pod_tasks = around.as_ref().and_then(CgroupDirs::tasks).or(tasks);
@@ -173,7 +173,7 @@ fn measure(proc: &Path, mount: &Path, pods: Vec<(PodUid, Vec<Running>)>) -> Vec<
     pods.into_iter().map(one).collect()
 }
 
-/// The cgroup of a running pod, if it has one.
+/// Returns a function that finds the cgroup of a running pod, if the pod has one.
 pub(super) fn cgroup_of(
     context: &Context,
     uid: &PodUid,
@@ -190,14 +190,14 @@ pub(super) fn cgroup_of(
     }
 }
 
-/// The cgroup around a container's, if it is its pod's: its name has the UID, where systemd keeps the
-/// names with underscores in the place of dashes.
+/// The parent of a container's cgroup, if it is the pod's: its name then contains the UID, in which the systemd
+/// driver replaces dashes by underscores.
 fn pod_cgroup(container: &CgroupDirs, uid: &PodUid) -> Option<CgroupDirs> {
     let uid = uid.as_str();
     container.parent(uid).or_else(|| container.parent(&uid.replace('-', "_")))
 }
 
-/// Adds up what is known of a pod.
+/// Computes the totals of a pod.
 fn finish(disk: &DiskCache, pod: Measured) -> (PodUid, PodStats) {
     let Measured { uid, mut stats, pod_memory, pod_tasks, pod_cpu, .. } = pod;
     let containers = &stats.containers;

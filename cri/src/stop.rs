@@ -1,4 +1,4 @@
-//! Ends containers, and knows what there is to end.
+//! Stops containers, and determines which ones there are to stop.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,11 +15,11 @@ mod container;
 
 pub(super) use container::end;
 
-/// Resolves when no start of a pod that is being stopped is under way, what runs of it is known, and nothing that is
-/// no longer needed does. Starts know that the pod stops and give up soon.
+/// Resolves when no start of a pod that is being stopped is in progress, its running containers are known, and obsolete
+/// ones have been stopped. Starts notice that the pod is being stopped and give up soon.
 ///
 /// # Errors
-/// A start does not come to an end, or the runtime does not answer.
+/// A start does not finish, or the runtime does not answer.
 pub(super) async fn settle(
     context: &Arc<Context>,
     entry: &Arc<PodEntry>,
@@ -29,17 +29,17 @@ pub(super) async fn settle(
     know_what_runs(context, entry).await
 }
 
-/// Resolves when no start is under way.
+/// Resolves when no start is in progress.
 ///
 /// # Errors
-/// One does not come to an end.
+/// A start does not finish.
 pub(super) async fn started(entry: &PodEntry, after: Duration) -> Result<(), RuntimeError> {
     let what = || format!("waiting for a start under way of pod {}", entry.uid());
     let late = |_| RuntimeError::Timeout { what: what(), after };
     timeout(after, winddown_engine::pod::started(entry)).await.map_err(late)
 }
 
-/// Asks the runtime what there is if that is not known, and ends what is no longer needed.
+/// Lists the pod's containers if they are not known for sure, and stops those that are obsolete.
 ///
 /// # Errors
 /// The runtime did not answer.
@@ -54,7 +54,7 @@ pub(super) async fn know_what_runs(
     end_strays(context, entry, &strays).await
 }
 
-/// Ends everything of a pod that is not being stopped: it lost its sandbox.
+/// Stops all containers of a pod that lost its sandbox and is not being stopped itself.
 pub(super) async fn end_all(
     context: &Arc<Context>,
     entry: &Arc<PodEntry>,
@@ -76,7 +76,7 @@ pub(super) async fn end_all(
     join_all(ends).await.into_iter().collect()
 }
 
-/// Ends containers that are no longer needed, without grace.
+/// Stops obsolete containers without a grace period.
 async fn end_strays(
     context: &Arc<Context>,
     entry: &Arc<PodEntry>,

@@ -1,4 +1,4 @@
-//! Streams into containers, which the runtime serves at an address of its own.
+//! Streams into containers, which the runtime serves at its own address.
 
 use std::sync::Arc;
 
@@ -61,7 +61,7 @@ async fn open(
     };
     let url = answer.map_err(|error| error.during("opening a stream into a container"))?;
     let server = StreamServer::of_url(&url).ok_or_else(|| {
-        // What comes after the address opens the stream: it is nothing for a log.
+        // The rest of the URL is a token that opens the stream, so it must not be logged.
         let address = url.splitn(4, '/').take(3).collect::<Vec<_>>().join("/");
         failed(format!(
             "the container runtime serves streams at {address:?}, which is no http at a loopback address: set \
@@ -76,7 +76,7 @@ fn running(state: &PodState, name: &str) -> Option<String> {
     container.run.as_ref().map(|run| run.id.to_string())
 }
 
-/// The sandbox, while any container of the pod runs in it.
+/// The pod's sandbox, if any of its containers runs.
 fn sandbox(state: &PodState) -> Option<String> {
     state.own.sandbox().filter(|_| !state.running().is_empty()).map(|one| one.id.to_string())
 }

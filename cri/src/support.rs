@@ -1,4 +1,4 @@
-//! What of a pod the CRI runtime cannot honour.
+//! Finds the fields of a pod that the CRI runtime does not support.
 
 use std::path::Path;
 
@@ -9,8 +9,8 @@ use winddown_shared::{Pod, UnsupportedField};
 
 use super::{spec, volumes};
 
-/// Everything of `pod` that this runtime cannot honour; empty if it runs the pod as written. Pure; use it in
-/// admission and to show what would happen.
+/// Every field of `pod` that this runtime does not support; empty if it runs the pod as written. Pure, so it can be
+/// used in admission and to preview the outcome.
 pub fn check_supported(pod: &Pod) -> Vec<UnsupportedField> {
     check(pod, of_pod, container)
 }
@@ -139,7 +139,7 @@ fn profiles(
     }
 }
 
-/// A kind that is misspelt would confine nothing.
+/// Refuses an unknown profile type: a misspelt one would confine nothing.
 fn kind_of_profile(kind: &str, found: &mut Findings) {
     let known = matches!(kind, "RuntimeDefault" | "Localhost" | "Unconfined");
     found.refuse_if(!known, "type", "write `RuntimeDefault`, `Localhost` or `Unconfined`");

@@ -1,4 +1,4 @@
-//! What a pod needs before its containers are started: its volumes and its sandbox.
+//! Prepares what a pod needs before its containers are started: its volumes and its sandbox.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use winddown_shared::{Happening, Pod, RuntimeError, SyncedPod};
 use super::pod::{self, PodEntry};
 use super::{Context, blocking, failed, garbage, sandbox, shares, start, stop, support, volumes};
 
-/// One pass over the pod.
+/// Makes one pass over the pod.
 pub(super) async fn sync(
     context: &Arc<Context>,
     entry: &Arc<PodEntry>,
@@ -28,7 +28,7 @@ pub(super) async fn sync(
     Ok(SyncedPod { status: context.status(entry), again_in, ignored })
 }
 
-/// Notes the pod as it is now.
+/// Records the pod's current object.
 fn take(entry: &PodEntry, pod: &Pod) -> Result<(), RuntimeError> {
     let mut state = entry.lock();
     if !state.pod.as_ref().is_some_and(|known| known.is_same_object(pod)) {
@@ -40,7 +40,7 @@ fn take(entry: &PodEntry, pod: &Pod) -> Result<(), RuntimeError> {
     Ok(())
 }
 
-/// Makes directories and volumes, once for each agent's life and for each change of the pod.
+/// Creates directories and volumes, once per run of the agent and per change of the pod.
 async fn prepare(
     context: &Arc<Context>,
     entry: &Arc<PodEntry>,
@@ -61,16 +61,16 @@ async fn prepare(
     Ok(())
 }
 
-/// Something runs and has lost its network and its namespaces.
+/// Whether containers run without their sandbox, and so without their network and namespaces.
 fn has_lost_its_sandbox(entry: &PodEntry) -> bool {
     let state = entry.lock();
     state.own.sandbox().is_none() && state.any_running()
 }
 
-/// Sees to it that there is a sandbox to start containers in. False if the pod is being stopped.
+/// Ensures that there is a sandbox to start containers in. Returns false if the pod is being stopped.
 ///
-/// The making goes on when the future is dropped, counted as a start, so that a stop knows what there
-/// is.
+/// The creation continues if the future is dropped. It counts as a start, so that a stop knows what
+/// exists.
 pub(super) async fn ensure_sandbox(
     context: &Arc<Context>,
     entry: &Arc<PodEntry>,
@@ -82,7 +82,7 @@ pub(super) async fn ensure_sandbox(
     if !entry.lock().own.all.is_empty() {
         context.pods.tell(entry, None, Happening::SandboxChanged);
     }
-    // What runs in one that is not ready any more is of no use.
+    // Containers in a sandbox that is no longer ready are of no use.
     stop::end_all(context, entry, stopping::grace_of(pod)).await?;
     let Some(starting) = pod::Starting::begin(entry) else { return Ok(false) };
     let work = {

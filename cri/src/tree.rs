@@ -1,9 +1,9 @@
-//! A path below a directory, followed one name at a time.
+//! Resolves a path below a directory one name at a time.
 //!
-//! What a volume holds is a container's to write, and a link in it may point anywhere. Each name is
-//! opened by itself and never followed by the kernel: what a link says is followed here, and `..` goes
-//! back to a descriptor that is held. So nothing that is exchanged meanwhile leads elsewhere. `openat2`
-//! would do the same in one call, but the seccomp filter of `RestrictSUIDSGID=` refuses it.
+//! Containers can write to volumes, so a link in one may point anywhere. Each name is opened on its
+//! own and the kernel never follows a link: links are resolved here, and `..` goes back to a
+//! descriptor that is held. So nothing that is replaced meanwhile leads elsewhere. `openat2` would do
+//! the same in one call, but the seccomp filter of `RestrictSUIDSGID=` blocks it.
 
 use std::collections::VecDeque;
 use std::ffi::OsString;
@@ -18,28 +18,28 @@ use rustix::fs::{
 use rustix::io::Errno;
 use rustix::process::{Gid, Uid};
 
-/// Links that one path may lead through: as many as the kernel follows.
+/// Maximum number of links in a path, the same as the kernel's.
 const MOST_LINKS: usize = 40;
 
-/// What a link may do that leads above the directory.
+/// How a link that leads above the directory is handled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Bounds {
     /// It is refused.
     Refuse,
-    /// It ends at the directory, as if that were the root of all.
+    /// It stops at the directory, as if that were the root directory.
     Root,
 }
 
-/// How directories are made that are not there.
+/// The mode and owner of missing directories that are created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct NewDirectory {
-    /// Its mode.
+    /// The mode.
     pub(super) mode: u32,
-    /// Whose it is; none for this process's.
+    /// UID and GID of the owner; `None` for this process's.
     pub(super) owner: Option<(u32, u32)>,
 }
 
-/// A directory and what is below it.
+/// A directory and everything below it.
 #[derive(Debug)]
 pub(super) struct Tree {
     root: OwnedFd,
@@ -52,12 +52,12 @@ impl Tree {
         Self { root, bounds }
     }
 
-    /// The files of the host, as process 1 sees them: a service has a view of its own (`ProtectSystem=`,
-    /// `PrivateTmp=`, `PrivateDevices=`). Where process 1 cannot be looked into, they are those that this
-    /// process sees. `proc_root` is where `/proc` is.
+    /// The host's files, as process 1 sees them: a service has a view of its own (`ProtectSystem=`,
+    /// `PrivateTmp=`, `PrivateDevices=`). If the root of process 1 cannot be opened, the files as this
+    /// process sees them. `proc_root` is where `/proc` is.
     ///
     /// # Errors
-    /// Not even the own root can be opened.
+    /// Not even this process's own root can be opened.
     pub(super) fn of_host(proc_root: &Path) -> io::Result<Self> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let root = openat(CWD, proc_root.join("1/root"), flags, Mode::empty())
@@ -65,11 +65,10 @@ impl Tree {
         Ok(Self::new(root, Bounds::Root))
     }
 
-    /// What is at `path`, as a descriptor that only names it. Missing directories are made as `new` says,
-    /// if it does.
+    /// Opens `path` with `O_PATH`. Missing directories are created as `new` says, if given.
     ///
     /// # Errors
-    /// It is not there, or leads out of the tree.
+    /// The path does not exist, or leads out of the tree.
     pub(super) fn find(&self, path: &Path, new: Option<NewDirectory>) -> io::Result<OwnedFd> {
         let mut ahead: VecDeque<OsString> = names(path)?;
         let mut held: Vec<OwnedFd> = Vec::new();
@@ -112,21 +111,21 @@ impl Tree {
         }
     }
 
-    /// Makes an empty file where nothing is. The directory it is in must be there.
+    /// Creates an empty file where nothing exists. Its parent directory must exist.
     ///
     /// # Errors
-    /// Something is there, or it cannot be made.
+    /// The path exists, or the file cannot be created.
     pub(super) fn make_file(&self, path: &Path, mode: u32) -> io::Result<OwnedFd> {
         let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
         let parent = self.find(path.parent().unwrap_or(Path::new("")), None)?;
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
         let file = openat(&parent, name, flags, Mode::from_raw_mode(0o600))?;
-        // Whatever the process's umask is.
+        // Independent of the process's umask.
         fchmod(&file, Mode::from_raw_mode(mode))?;
         Ok(file)
     }
 
-    /// What the kernel says of the tree's own directory.
+    /// The metadata of the tree's own directory.
     ///
     /// # Errors
     /// The kernel refused.
@@ -139,7 +138,7 @@ fn leads_out() -> io::Error {
     io::Error::other("it leads out of the volume")
 }
 
-/// The names in a path; `..` is one of them.
+/// The names in a path, including `..`.
 fn names(path: &Path) -> io::Result<VecDeque<OsString>> {
     let mut all = VecDeque::new();
     for part in path.components() {
@@ -155,15 +154,14 @@ fn names(path: &Path) -> io::Result<VecDeque<OsString>> {
 
 fn open(parent: BorrowedFd<'_>, name: &OsString) -> Result<OwnedFd, Errno> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    // What is mounted on demand is mounted for any access to a directory, and for a descriptor that
-    // only names it otherwise not.
+    // `O_DIRECTORY` makes the kernel mount what is mounted on demand; a plain `O_PATH` descriptor would not.
     match openat(parent, name.as_os_str(), flags | OFlags::DIRECTORY, Mode::empty()) {
         Err(Errno::NOTDIR) => openat(parent, name.as_os_str(), flags, Mode::empty()),
         opened => opened,
     }
 }
 
-/// Makes a directory, or finds one that was just made concurrently.
+/// Creates a directory, or opens one that was created concurrently.
 fn made(
     parent: BorrowedFd<'_>,
     name: &OsString,
@@ -180,7 +178,7 @@ fn made(
     if let Some((uid, gid)) = new.owner {
         fchown(&dir, Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid)))?;
     }
-    // Whatever the process's umask is.
+    // Independent of the process's umask.
     fchmod(&dir, Mode::from_raw_mode(new.mode))?;
     open(parent, name)
 }

@@ -1,4 +1,4 @@
-//! What a pod needs on disk: directories, volumes, its hosts file. Blocking.
+//! The files of a pod: directories, volumes, its hosts file. Blocking.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, Write as _};
@@ -18,10 +18,10 @@ mod mount;
 
 pub(super) use mount::{is_inside, mounts, notice};
 
-/// Makes the pod's directories and volumes. What is there already stays.
+/// Creates the pod's directories and volumes. Existing ones stay.
 ///
 /// # Errors
-/// Names what could not be made, or what a hostPath lacks.
+/// Names what could not be created, or why a hostPath does not match its type.
 pub(super) fn prepare(config: &CriConfig, pod: &Pod) -> Result<(), RuntimeError> {
     directory(&dirs::pod(config, pod.uid()), 0o711)?;
     directory(&dirs::logs_of(config, pod), 0o755)?;
@@ -40,7 +40,7 @@ pub(super) fn prepare(config: &CriConfig, pod: &Pod) -> Result<(), RuntimeError>
     Ok(())
 }
 
-/// Whether something may be mounted below the pod's directory, as far as its spec tells.
+/// Whether there may be mounts below the pod's directory, according to its spec.
 pub(super) fn may_mount(pod: &Pod) -> bool {
     let Some(spec) = pod.spec.as_ref() else { return false };
     let in_memory = |v: &k8s::Volume| {
@@ -57,11 +57,11 @@ pub(super) fn may_mount(pod: &Pod) -> bool {
         || containers.flat_map(|c| c.volume_mounts.iter().flatten()).any(leaves_mounts)
 }
 
-/// Makes what one run of a container needs: its log's directory, its termination message file, and the
-/// pod's hosts file if an agent died before it wrote it.
+/// Creates what one run of a container needs: its log directory, its termination message file, and the
+/// pod's hosts file if an agent died before writing it.
 ///
 /// # Errors
-/// Names what could not be made.
+/// Names what could not be created.
 pub(super) fn prepare_run(
     config: &CriConfig,
     pod: &Pod,
@@ -78,12 +78,12 @@ pub(super) fn prepare_run(
         directory(parent, 0o711)?;
     }
     let made = OpenOptions::new().create(true).append(true).mode(0o666).open(&file);
-    // Any user of the container may write it, whatever our umask is.
+    // Any user of the container may write to it, independent of the process's umask.
     let made = made.and_then(|file| file.set_permissions(Permissions::from_mode(0o666)));
     made.map_err(|e| caused(format!("cannot make {}", file.display()), e))
 }
 
-/// Writes the pod's hosts file: the node's for a pod on the node's network, one of its own else.
+/// Writes the pod's hosts file: for a pod on the node's network a copy of the node's, otherwise its own.
 ///
 /// # Errors
 /// The file cannot be written.
@@ -99,7 +99,7 @@ pub(super) fn write_hosts(
     };
     let text = hosts(pod, ips, &config.cluster_domain, node.as_deref());
     let written = || {
-        // In place: containers that run have the file itself mounted.
+        // In place, because running containers have this file mounted.
         let mut file = File::create(&path)?;
         file.write_all(text.as_bytes())?;
         file.set_permissions(Permissions::from_mode(0o644))
@@ -107,7 +107,7 @@ pub(super) fn write_hosts(
     written().map_err(|e| caused(format!("cannot write {}", path.display()), e))
 }
 
-/// The text of a pod's hosts file, byte for byte the kubelet's. `node` is that of the node, for pods on its network.
+/// The content of a pod's hosts file, byte for byte the kubelet's. `node` is the node's, for pods on its network.
 pub(crate) fn hosts(pod: &Pod, ips: &[String], domain: &str, node: Option<&str>) -> String {
     let mut text = match node {
         Some(node) => format!("# Kubernetes-managed hosts file (host network).\n{node}"),
@@ -156,26 +156,26 @@ fn empty_dir(
         return fs::set_permissions(path, Permissions::from_mode(0o777));
     }
     std::os::unix::fs::chown(path, None, group)?;
-    // Files made in it belong to the group, where this process may ask for that (RestrictSUIDSGID=).
+    // Files in it then belong to the group, if this process may set the bit (RestrictSUIDSGID=).
     fs::set_permissions(path, Permissions::from_mode(0o2777))
         .or_else(|_| fs::set_permissions(path, Permissions::from_mode(0o777)))
 }
 
-/// A directory in memory: a mount of its own, or, where this process may not mount, a directory of one
-/// that is there (`CriConfig::memory_dir`), which keeps no limit of its own.
+/// Creates a directory in memory: a mount of its own or, if this process may not mount, a directory on
+/// an existing one (`CriConfig::memory_dir`), which does not enforce the size limit.
 fn memory(config: &CriConfig, (uid, name): (&PodUid, &str), size: Option<i64>) -> io::Result<()> {
     let path = dirs::volume(config, uid, name);
     let shared = dirs::memory(config, uid).join(name);
     let is_link = fs::symlink_metadata(&path).is_ok_and(|found| found.is_symlink());
     if is_link {
-        // Its target went with a restart of the node.
+        // Its target was lost when the node restarted.
         return make(&shared, 0o777);
     }
     make(&path, 0o777)?;
     or_link(mount_points::memory(&path, size), (uid, name), &path, &shared)
 }
 
-/// Where mounting is not permitted, puts a link to a directory of the shared file system in its place.
+/// If mounting is not permitted, replaces the directory with a link to one on the shared file system.
 fn or_link(
     mounted: io::Result<()>,
     (uid, name): (&PodUid, &str),
@@ -193,8 +193,8 @@ fn or_link(
     }
 }
 
-/// Checks or makes what a hostPath volume asks for, in the files of the host: this service may see
-/// other ones, and may not write to them.
+/// Checks or creates the path of a hostPath volume in the host's files: this service may have another
+/// view of them, and may not be able to write to them.
 fn host_path(proc_root: &Path, host: &k8s::HostPathVolumeSource) -> io::Result<()> {
     let kind = host.type_.as_deref().unwrap_or_default();
     if kind.is_empty() {
@@ -224,7 +224,7 @@ fn directory(path: &Path, mode: u32) -> Result<(), RuntimeError> {
     make(path, mode).map_err(|e| caused(format!("cannot make {}", path.display()), e))
 }
 
-/// Makes a directory with this mode, whatever the process's umask is. One that is there stays as it is.
+/// Creates a directory with this mode, independent of the process's umask. An existing one is not changed.
 fn make(path: &Path, mode: u32) -> io::Result<()> {
     if path.is_dir() {
         return Ok(());
@@ -233,10 +233,10 @@ fn make(path: &Path, mode: u32) -> io::Result<()> {
     fs::set_permissions(path, Permissions::from_mode(mode))
 }
 
-/// Removes the pod's own directory with everything in it. Nothing may be mounted below it.
+/// Removes the pod's directory and everything in it. Nothing may be mounted below it.
 ///
 /// # Errors
-/// Something is still mounted there, or cannot be removed.
+/// Something is still mounted there, or the directory cannot be removed.
 pub(super) fn remove(
     config: &CriConfig,
     uid: &winddown_shared::PodUid,
@@ -249,10 +249,10 @@ pub(super) fn remove(
     remove_all(&config.proc_root, &path)
 }
 
-/// Removes a directory tree in which nothing is mounted: what is bound there may be the node's own.
+/// Removes a directory tree, but not if something is mounted in it, which may be the node's own files.
 ///
 /// # Errors
-/// Something is still mounted there, or cannot be removed.
+/// Something is still mounted there, or the tree cannot be removed.
 pub(super) fn remove_all(proc_root: &Path, path: &Path) -> Result<(), RuntimeError> {
     let cannot = |e| caused(format!("cannot remove {}", path.display()), e);
     if let Some(mounted) = mount_table::below(proc_root, path).map_err(cannot)?.first() {

@@ -11,7 +11,7 @@ use crate::service::{ServiceOptions, StartError};
 /// Exit code of a start that failed for a reason without a code of its own.
 const FAILED: u8 = 1;
 
-/// Exit code of a configuration that is not valid, as of the command line's own tools.
+/// Exit code for an invalid configuration; the `winddown` commands use the same code.
 const CONFIG_INVALID: u8 = 3;
 
 const AFTER_HELP: &str = "\
@@ -67,7 +67,7 @@ enum Task {
     },
 }
 
-/// Runs the program that the unit starts, and says how the process is to end.
+/// Runs the agent, as its unit starts it, and returns the exit code of the process.
 pub fn main() -> ExitCode {
     let CommandLine { config, socket, root, task } = CommandLine::parse();
     if let Some(Task::HostMount { arguments }) = task {

@@ -1,4 +1,4 @@
-//! What becomes of the agent's process when a task fails that the node's promise depends on.
+//! Terminates the agent's process when a critical task fails.
 
 use winddown_shared::critical::{OnTaskFailure, TaskFailure};
 
@@ -7,11 +7,11 @@ use winddown_logging::Log;
 #[cfg(test)]
 mod tests;
 
-/// The exit code of an agent that has lost a task that it depends on.
+/// The exit code of an agent that has lost a critical task.
 pub const TASK_LOST: u8 = 9;
 
-/// Ends the process. Its unit starts it again at once: the lock is in the service manager's keeping
-/// meanwhile, the pods go on without the agent, and the next one goes on with a shutdown.
+/// Exits the process, which its unit restarts at once. Meanwhile the service manager keeps the inhibitor lock and the
+/// pods keep running; the next agent resumes a shutdown.
 pub(super) struct EndProcess(pub(super) Log);
 
 impl OnTaskFailure for EndProcess {
@@ -27,11 +27,11 @@ impl OnTaskFailure for EndProcess {
     }
 }
 
-/// Faults for the tests on a node, which run a debug program: nothing of this is in a release.
+/// Fault injection for the tests on a node, which run debug builds; release builds do not contain it.
 ///
-/// In the directory that `WINDDOWN_FAULTS` names, each task leaves a file in `tasks` when it starts. A
-/// file of its name in `panics` makes it panic; the file is taken away first, or the next agent would
-/// fail as well.
+/// In the directory that `WINDDOWN_FAULTS` names, each task creates a file in `tasks` when it starts. A
+/// file of the task's name in `panics` makes it panic; the file is removed first, because the next agent
+/// would fail as well.
 #[cfg(debug_assertions)]
 mod fault {
     use std::path::PathBuf;
@@ -44,7 +44,7 @@ mod fault {
 
     pub(super) fn of(task: &'static str) -> Option<BoxFuture<'static, ()>> {
         let directory = PathBuf::from(std::env::var_os("WINDDOWN_FAULTS")?);
-        // A directory that is not there has no faults.
+        // A directory that does not exist injects no faults.
         let _ = std::fs::write(directory.join("tasks").join(task), "");
         let wanted = directory.join("panics").join(task);
         let told = async move {

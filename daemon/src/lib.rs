@@ -1,5 +1,5 @@
-//! The agent as a service: the node on a real runtime and the real logind, its log, and what becomes of
-//! the process when a task fails that the node's promise depends on.
+//! The agent as a service: the node on a real runtime and the real logind, its log, and the exit of the
+//! process when a critical task fails.
 
 pub mod command_line;
 mod end_process;
@@ -15,14 +15,14 @@ use end_process::EndProcess;
 pub use end_process::TASK_LOST;
 use service::{ServiceOptions, StartError};
 
-/// Threads for work on disks. Each new one costs memory that the allocator does not give back; with
-/// this many, several dead disks still leave room for the report.
+/// Number of threads for disk I/O. Each thread costs memory that the allocator does not return; with
+/// this many, a thread is left for the report even if several disks hang.
 const DISK_THREADS: usize = 8;
 
-/// How long threads that wait for a disk may take when the process ends.
+/// How long the process waits at its exit for threads that are blocked on a disk.
 const LAST_THREADS: Duration = Duration::from_millis(500);
 
-/// Runs the agent until the service manager or a signal ends it. Logs to the journal or standard error.
+/// Runs the agent until the service manager or a signal stops it. Logs to the journal or standard error.
 ///
 /// # Errors
 /// The agent could not start; nothing was changed and no pod was touched.
@@ -34,10 +34,10 @@ pub fn run(options: ServiceOptions) -> Result<(), StartError> {
     ended
 }
 
-/// Does the work of a whole agent. Two threads: one slow moment of one task must not hold up a shutdown.
+/// Runs `work` on a runtime with two worker threads: one slow task must not delay a shutdown.
 ///
 /// # Errors
-/// The system gives no threads.
+/// The threads cannot be started.
 fn block_on<T>(work: impl Future<Output = T>) -> io::Result<T> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
@@ -45,12 +45,12 @@ fn block_on<T>(work: impl Future<Output = T>) -> io::Result<T> {
         .enable_all()
         .build()?;
     let result = runtime.block_on(work);
-    // A thread that waits for a dead disk must not keep the process.
+    // A thread that is blocked on a dead disk must not keep the process alive.
     runtime.shutdown_timeout(LAST_THREADS);
     Ok(result)
 }
 
-/// Does `work` while lines that the log held back are written in time.
+/// Runs `work`, and meanwhile writes the lines that the log holds back, when they are due.
 async fn logged<T>(log: &Log, work: impl Future<Output = T>) -> T {
     tokio::select! {
         done = work => done,

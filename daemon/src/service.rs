@@ -52,18 +52,18 @@ pub use runtime::units_of_pods;
 /// A node on the real runtimes and the real logind.
 pub type ServiceNode = Node<ConfiguredRuntime>;
 
-/// Who holds the lock, as `systemd-inhibit --list` shows it.
+/// The holder of the inhibitor lock, as `systemd-inhibit --list` shows it.
 const WHO: &str = "winddown";
 
-/// What the agent is started with.
+/// The options that the agent is started with.
 #[derive(Clone, Debug)]
 pub struct ServiceOptions {
-    /// The configuration file that was asked for; none takes the usual one, or the defaults if it
-    /// is not there.
+    /// The requested configuration file. `None` selects the default file, or the built-in defaults if that
+    /// does not exist.
     pub config: Option<PathBuf>,
-    /// The control socket that was asked for; none takes the configured one.
+    /// The requested control socket. `None` selects the configured one.
     pub socket: Option<PathBuf>,
-    /// Goes before every path of the configuration.
+    /// A directory that is put before every path of the configuration.
     pub root: PathBuf,
 }
 
@@ -80,24 +80,24 @@ pub enum StartError {
     /// The configured runtime cannot be used.
     #[error(transparent)]
     Runtime(#[from] RuntimeStartError),
-    /// Plug-ins cannot be told apart.
+    /// The names of plug-ins or of their metrics are invalid or not unique.
     #[error(transparent)]
     Plugins(#[from] PluginError),
-    /// The control socket cannot be had.
+    /// The control socket cannot be opened.
     #[error("the control socket cannot be opened")]
     Socket(#[source] SocketError),
-    /// The system gives no threads.
+    /// The threads of the async runtime cannot be started.
     #[error("no threads can be started")]
     Threads(#[source] std::io::Error),
-    /// Signals cannot be received.
+    /// The signal handlers cannot be installed.
     #[error("signals cannot be received")]
     Signals(#[source] std::io::Error),
-    /// A directory cannot be made.
+    /// A directory cannot be created.
     #[error("cannot create {}", .path.display())]
     Directory {
         /// The directory.
         path: PathBuf,
-        /// What the system answered.
+        /// The error of the operating system.
         #[source]
         source: std::io::Error,
     },
@@ -110,7 +110,7 @@ pub enum StartError {
 }
 
 impl StartError {
-    /// What to do next, for people; empty where the error says it all.
+    /// What to do next, for display; empty if the error itself is enough.
     pub fn hint(&self) -> String {
         match self {
             Self::Config(error) => error.hint(),
@@ -131,7 +131,7 @@ impl StartError {
     }
 }
 
-/// What a service is made of before it has a runtime.
+/// The parts of a service that do not depend on the runtime.
 struct Service {
     options: ServiceOptions,
     configured: Configured,
@@ -143,7 +143,7 @@ struct Service {
     reloads: Reloads,
 }
 
-/// Runs the agent until the service manager or a signal ends it.
+/// Runs the agent until the service manager or a signal stops it.
 ///
 /// # Errors
 /// The agent could not start; nothing was changed and no pod was touched.
@@ -157,7 +157,7 @@ pub async fn run(options: ServiceOptions) -> Result<(), StartError> {
     }
     let config = Arc::clone(&configuration.config);
     make_directories(&config)?;
-    // The socket comes first: it is what keeps a second agent from touching the first one's pods.
+    // The socket comes first: it keeps a second agent from touching the pods of the first.
     let group = group_of(&config)?;
     let path = options.socket.as_deref().unwrap_or(&config.control_socket);
     let socket = ControlSocket::bind(path, group).await.map_err(StartError::Socket)?;
@@ -197,24 +197,24 @@ pub async fn run(options: ServiceOptions) -> Result<(), StartError> {
     }
 }
 
-/// What the mode decides: what runs the pods, and which.
+/// The parts of a service that depend on the mode: the runtime, the source of pods and the plug-ins.
 struct Runs {
     runtime: ConfiguredRuntime,
-    /// Where pods come from; none takes the manifests directory.
+    /// The source of pods. `None` selects the manifests directory.
     source: Option<Source>,
     machine: Option<Machine>,
     admits_all: bool,
-    /// What there is beside the shutdown.
+    /// The plug-ins other than the shutdown.
     plugins: Vec<Box<dyn NodePlugin<ConfiguredRuntime>>>,
-    /// What the API server asks of this node.
+    /// The node API, which the API server calls.
     node_api: Option<NodeApi>,
-    /// Told whether the node goes down.
+    /// Receives whether the node is going down.
     going_down: Option<watch::Sender<bool>>,
     stop: CancellationToken,
 }
 
 impl Runs {
-    /// The agent runs the pods itself.
+    /// The parts for a mode in which the agent runs the pods itself.
     fn own<R: RuntimeFigures + PodStreams>(
         runtime: Arc<R>,
         is: fn(Arc<R>) -> ConfiguredRuntime,
@@ -244,10 +244,10 @@ impl Runs {
 }
 
 impl Service {
-    /// Joins everything and runs it until a signal ends it.
+    /// Assembles the node and runs it until a signal stops the agent.
     ///
     /// # Errors
-    /// Signals cannot be received; no pod was touched.
+    /// The node could not start; no pod was touched.
     async fn run(self, runs: Runs) -> Result<(), StartError> {
         let ends = Ends::listen().map_err(StartError::Signals)?;
         let Self { options, configured, identity, socket, inhibitors, notifier, wall, reloads } =
@@ -289,7 +289,7 @@ impl Service {
             .plugins(inhibitors.map(|socket| inhibitor_socket(socket, config.inhibitor_period)))
             .start()?;
         let server = Server::new(Arc::new(node.clone()), Limits::default(), stop.clone());
-        // Clones share the limits: scrapes over TCP cannot crowd out root on the socket.
+        // Clones share the limits, and scrapes over TCP cannot crowd out root on the socket.
         let scraped = config.metrics_address.map(|address| {
             let again = metrics::TRY_AGAIN;
             tokio::spawn(metrics::serve_over_tcp(server.clone(), address, again, stop.clone()))
@@ -299,7 +299,7 @@ impl Service {
             ControlLoop { options, configured, node, shutdown, inhibitor, notifier, reloads, ends };
         control.run().await;
         stop.cancel();
-        // The server takes its socket away; a failure of it was logged by then.
+        // The server removes its socket, and has logged any failure by then.
         let _ = served.await;
         if let Some(scraped) = scraped {
             let _ = scraped.await;
@@ -337,14 +337,14 @@ fn make_directories(config: &Config) -> Result<(), StartError> {
     Ok(())
 }
 
-/// Whose members may use the sockets beside root.
+/// The id of the group whose members may use the sockets in addition to root.
 fn group_of(config: &Config) -> Result<Option<u32>, StartError> {
     let Some(name) = &config.control_socket_group else { return Ok(None) };
     let missing = || StartError::Group { group: name.clone() };
     group_id(name).map(Some).ok_or_else(missing)
 }
 
-/// What lets other programs delay a shutdown.
+/// The plug-in that lets other programs delay a shutdown.
 fn inhibitor_socket(socket: ControlSocket, period: Duration) -> InhibitorSocket {
     let socket = Arc::new(socket);
     let accept = move || {
@@ -354,7 +354,7 @@ fn inhibitor_socket(socket: ControlSocket, period: Duration) -> InhibitorSocket 
     InhibitorSocket::new(Box::new(accept), period)
 }
 
-/// The pods of the manifests directory, followed until `stop` is cancelled; none where there is no directory.
+/// Watches the manifests directory until `stop` is cancelled, and returns its pods. `None` if none is configured.
 fn manifests(
     config: &Config,
     identity: &Identity,
@@ -388,7 +388,7 @@ fn inhibitor_config(
     wanted
 }
 
-/// What `systemctl status` shows of the agent, in one line.
+/// The status line of the agent that `systemctl status` shows.
 fn status_line(lock: &LockState, delay: Option<Duration>, wanted: Duration) -> String {
     match lock {
         LockState::Held => match delay {
@@ -405,7 +405,7 @@ fn status_line(lock: &LockState, delay: Option<Duration>, wanted: Duration) -> S
     }
 }
 
-/// Whether READY may be said: the lock is held, or is known not to be available.
+/// Whether `READY=1` may be sent: the lock is held, or is known to be unavailable.
 fn is_settled(inhibitor: &impl Inhibitor) -> bool {
     inhibitor.state().borrow().lock.is_known()
 }

@@ -1,4 +1,4 @@
-//! From what was seen to what it means. Pure.
+//! Judges the observations. Pure.
 
 mod containers;
 mod kubelet;
@@ -14,12 +14,12 @@ use winddown_systemd::inspect::LockView;
 use super::facts::{ConfigRead, Fact, Facts, Unseen};
 use super::finding::{Area, Finding, Severity};
 
-/// What shows a user what only root may see.
+/// The command that shows a user what only root may see.
 pub(crate) const AS_ROOT: &str = "sudo winddown doctor";
 /// The agent's unit.
 const UNIT: &str = "winddown.service";
 
-/// A check before it has an outcome.
+/// The constant part of a check.
 #[derive(Clone, Copy, Debug)]
 struct Check {
     id: &'static str,
@@ -27,10 +27,10 @@ struct Check {
     why: &'static str,
 }
 
-/// A check: none when it does not apply to this node.
+/// A check; returns `None` if it does not apply to this node.
 type Run = fn(&Facts) -> Option<Finding>;
 
-/// In the order in which they are shown among findings of one severity.
+/// All checks, in the order in which findings of the same severity are shown.
 const CHECKS: [Run; 31] = [
     shutdown::agent,
     shutdown::periods,
@@ -65,7 +65,7 @@ const CHECKS: [Run; 31] = [
     shutdown::last,
 ];
 
-/// What these would say, and advise, of a configuration that is wrong is true of the defaults at most.
+/// Checks that depend on the configuration: if it is invalid, their findings would be about the defaults.
 const OF_THE_CONFIGURATION: [&str; 12] = [
     "periods",
     "delay",
@@ -81,12 +81,12 @@ const OF_THE_CONFIGURATION: [&str; 12] = [
     "room",
 ];
 
-/// The same on a node with a kubelet, where nothing of winddown is installed: what is said of the agent
+/// The checks for a node with a kubelet and without winddown, where findings about the agent
 /// would be of no use.
 const CHECKS_OF_A_KUBELETS_NODE: [Run; 4] =
     [kubelet::own_shutdown, shutdown::logind, shutdown::paths, containers::out_of_memory];
 
-/// Judges what was seen: one finding for each check that applies.
+/// Judges the observations: returns one finding for each check that applies.
 pub fn findings(facts: &Facts) -> Vec<Finding> {
     let checks: &[Run] = match kubelet::is_alone(facts) {
         true => &CHECKS_OF_A_KUBELETS_NODE,
@@ -130,7 +130,7 @@ impl Check {
         self.found(Severity::Problem, title)
     }
 
-    /// What is said when `fact` was not seen: `what` names it. None where only files are looked at.
+    /// The finding when `fact`, named `what`, was not observed. `None` if only files are read.
     fn unseen<T>(self, what: &str, fact: &Fact<T>) -> Option<Finding> {
         let Fact::Unseen(kind, why) = fact else { return None };
         match kind {

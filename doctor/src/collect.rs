@@ -1,4 +1,4 @@
-//! Looks at the node. Every look is bounded: what hangs becomes a fact, not a wait.
+//! Observes the node. Every observation has a time limit: whatever hangs becomes a fact.
 
 mod bus;
 mod cluster;
@@ -21,28 +21,28 @@ use winddown_kubelet::processes::{self, Process};
 use winddown_node::policy_of;
 use winddown_static_pods::OthersMayWrite;
 
-/// Where and how to look.
+/// The node to observe, and how.
 #[derive(Clone, Debug)]
 pub struct Place {
-    /// What stands for `/`.
+    /// The directory that stands for `/`.
     pub root: PathBuf,
-    /// `root` is that of the running machine. Otherwise only files are looked at.
+    /// Whether `root` is that of the running machine. Otherwise only files are read.
     pub live: bool,
-    /// The configuration file that was named, as it is; none takes the usual one below `root`.
+    /// The configuration file that the user named, as given; `None` for the default one below `root`.
     pub config: Option<PathBuf>,
-    /// The control socket that was named; the usual one stands for the configured one.
+    /// The control socket that the user named; the default path stands for the configured one.
     pub socket: PathBuf,
-    /// The bus of the machine.
+    /// The D-Bus system bus.
     pub bus: Bus,
-    /// How long each look may take. Looks are taken at the same time, after the configuration.
+    /// Time limit of each observation. They run concurrently, after the configuration is read.
     pub patience: Duration,
     /// The clock.
     pub wall: WallClock,
 }
 
-/// Looks at everything. Takes at most about twice [`Place::patience`], whatever hangs.
+/// Makes all observations. Takes about three times [`Place::patience`] at most, whatever hangs.
 ///
-/// Cancel-safe; a file that is being written to the state directory is then removed later.
+/// Cancel-safe; the file that is being written to the state directory is then removed later.
 pub async fn collect(place: &Place) -> Facts {
     let asked = place.clone();
     let config =
@@ -141,7 +141,7 @@ pub async fn collect(place: &Place) -> Facts {
     }
 }
 
-/// What the agent's process runtime cannot enforce, by the control groups that the agent runs in.
+/// The limits that the agent's process runtime cannot enforce, according to the agent's cgroups.
 async fn unenforced(place: &Place, config: &Config, agent: &Fact<Status>) -> Fact<Vec<String>> {
     let pid = match agent {
         _ if config.runtime != RuntimeKind::Process => {
@@ -157,7 +157,7 @@ async fn unenforced(place: &Place, config: &Config, agent: &Fact<Status>) -> Fac
     .await
 }
 
-/// What the looks at the disk need.
+/// Parameters of the observations of files.
 struct Look<'a> {
     place: &'a Place,
     state: PathBuf,
@@ -183,9 +183,9 @@ impl Look<'_> {
     }
 }
 
-/// Kubelets, and what kills processes when memory runs out. Every user may start what is called so.
+/// Kubelets, and programs that kill processes when memory runs out. Every user can start processes of these names.
 fn interesting(root: &Path) -> Fact<Vec<Process>> {
-    /// More of a kind are of no use.
+    /// Maximum number of processes of each kind.
     const MOST: usize = 32;
     let both = || Ok([processes::kubelets(root)?, processes::named(root, &KILLERS)?]);
     match both() {
@@ -196,7 +196,7 @@ fn interesting(root: &Path) -> Fact<Vec<Process>> {
     }
 }
 
-/// A fact from an error of the file system.
+/// Converts a file system error to a fact.
 fn unseen<T>(error: &std::io::Error, what: &Path) -> Fact<T> {
     Fact::Unseen(kind(error), format!("{}: {error}", what.display()))
 }
@@ -210,7 +210,7 @@ fn kind(error: &std::io::Error) -> Unseen {
     }
 }
 
-/// Looks on a thread that may hang for as long as a dead disk does.
+/// Runs an observation on a blocking thread, which may hang for as long as a dead disk does.
 async fn blocking<T: Send + 'static>(
     patience: Duration,
     what: &str,
@@ -253,7 +253,7 @@ async fn agent(place: &Place, socket: &Path) -> Fact<Status> {
     Fact::Unseen(kind, error_chain(&error))
 }
 
-/// Whether the container runtime's socket takes connections.
+/// Whether the container runtime's socket accepts connections.
 async fn endpoint(place: &Place, runtime: RuntimeKind, endpoint: &str) -> Fact<()> {
     if !place.live || runtime != RuntimeKind::Cri {
         return Fact::not_live();
@@ -262,7 +262,7 @@ async fn endpoint(place: &Place, runtime: RuntimeKind, endpoint: &str) -> Fact<(
     match tokio::time::timeout(place.patience, UnixStream::connect(path)).await {
         Ok(Ok(_)) => Fact::Known(()),
         Ok(Err(error)) => match error.kind() {
-            // A full queue: a process has the socket and accepts no connection.
+            // The listen queue is full: a process has the socket but does not accept connections.
             std::io::ErrorKind::WouldBlock => {
                 Fact::Unseen(Unseen::Silent, "its queue of connections is full".to_owned())
             }
@@ -272,7 +272,7 @@ async fn endpoint(place: &Place, runtime: RuntimeKind, endpoint: &str) -> Fact<(
     }
 }
 
-/// What the API server would have to allow beside a kubelet, and does not.
+/// The permissions that are required next to a kubelet and that the API server does not grant.
 async fn rights(place: &Place, config: &Config) -> Fact<Vec<String>> {
     if !place.live || config.mode != Mode::Companion {
         return Fact::not_live();

@@ -1,4 +1,4 @@
-//! What was seen of a node, without a judgement.
+//! Observations of a node, without judgement.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -12,145 +12,145 @@ use winddown_control::api::{ReportEntry, Status};
 use winddown_kubelet::processes::Process;
 use winddown_static_pods::OthersMayWrite;
 
-/// Something that was looked for.
+/// The result of one observation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fact<T> {
-    /// It was seen.
+    /// The value that was observed.
     Known(T),
-    /// It was not, and why, for people.
+    /// Nothing was observed, with the reason as text for users.
     Unseen(Unseen, String),
 }
 
-/// Why something was not seen.
+/// Why nothing was observed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unseen {
-    /// It is not there.
+    /// It does not exist.
     Absent,
-    /// This user may not look.
+    /// This user has no permission.
     Denied,
     /// It did not answer in time.
     Silent,
-    /// Looking failed.
+    /// The observation failed.
     Failed,
     /// The root is not that of the running machine.
     NotLive,
 }
 
-/// Everything that was seen of a node.
+/// All observations of a node.
 #[derive(Clone, Debug)]
 pub struct Facts {
-    /// The root is that of the running machine; otherwise only files were looked at.
+    /// Whether the root is that of the running machine; otherwise only files were read.
     pub live: bool,
-    /// What stands for `/`.
+    /// The directory that stands for `/`.
     pub root: PathBuf,
-    /// The node's name, or the root's when it is not a running one.
+    /// The node's name, or the root's path if it is not the running machine's.
     pub node: String,
     /// The configuration file.
     pub config: ConfigFact,
-    /// The time that a shutdown needs to be delayed, by the configuration file.
+    /// The time by which a shutdown has to be delayed, according to the configuration file.
     pub wanted: Duration,
-    /// The time that the pods' groups get together, by the configuration file.
+    /// The total time of all groups of pods, according to the configuration file.
     pub budget: Duration,
-    /// The agent's own picture.
+    /// The agent's own status.
     pub agent: Fact<Status>,
-    /// logind's picture.
+    /// logind's settings and locks.
     pub login: Fact<LoginView>,
-    /// The file that sets logind's delay, by the files on disk.
+    /// The file on disk that sets logind's delay.
     pub setting: Fact<Option<Setting>>,
     /// The service manager.
     pub system: Fact<SystemView>,
     /// The agent's unit.
     pub service: Fact<ServiceView>,
-    /// Containers' scopes.
+    /// The scopes of containers.
     pub scopes: Fact<Scopes>,
-    /// The slice that holds the pods' services. Looked at with the systemd runtime only.
+    /// The slice that contains the pods' services. Observed with the systemd runtime only.
     pub slice: Fact<SliceView>,
-    /// What of pods' limits the agent cannot enforce, a line for each. Looked at with the process runtime only.
+    /// The limits of pods that the agent cannot enforce, one per line. Observed with the process runtime only.
     pub unenforced: Fact<Vec<String>>,
-    /// What is installed, by the files on disk.
+    /// The installed files.
     pub installed: Fact<Installed>,
-    /// The container runtime's socket takes connections. Not looked at with the process runtime.
+    /// Whether the container runtime's socket accepts connections. Observed with the CRI runtime only.
     pub endpoint: Fact<()>,
-    /// Processes of interest: kubelets, and what kills processes when memory runs out.
+    /// Processes of interest: kubelets, and programs that kill processes when memory runs out.
     pub processes: Fact<Vec<Process>>,
-    /// What a kubelet's configuration says about shutdowns, where there is one.
+    /// The kubelet's configuration for shutdowns, if there is one.
     pub kubelet: Fact<Option<KubeletConfig>>,
-    /// What the API server would have to allow and does not; looked at beside a kubelet only.
+    /// Required permissions that the API server does not grant. Observed next to a kubelet only.
     pub rights: Fact<Vec<String>>,
-    /// Whether the API server's certificate is verified; looked at in a cluster only.
+    /// Whether the API server's certificate is verified. Observed in a cluster only.
     pub server_verified: Fact<bool>,
-    /// What in and above the directory of manifests others than root may write.
+    /// Files in the directory of manifests, and directories above them, that users other than root may write to.
     pub others_may_write: Fact<Vec<OthersMayWrite>>,
     /// The state directory.
     pub state: Fact<StateDirectory>,
-    /// Thresholds for evictions below which less is left now. Measured here, and of what is measured
-    /// without a container runtime: the running agent knows better.
+    /// Eviction thresholds that are met. They are measured by this command, and without a container
+    /// runtime; the running agent has better measurements.
     pub shortages: Fact<Vec<Shortage>>,
     /// The control socket's file.
     pub socket: Fact<SocketFile>,
-    /// The clock.
+    /// The system clock.
     pub clock: Clock,
-    /// The newest report of a shutdown, if there is any.
+    /// The newest report of a shutdown, if there is one.
     pub last: Fact<Option<ReportEntry>>,
-    /// The commands that take a machine down.
+    /// The commands that shut a machine down.
     pub commands: Fact<Vec<Command>>,
 }
 
 /// The configuration file.
 #[derive(Clone, Debug)]
 pub struct ConfigFact {
-    /// Where it is, as it is called on the node.
+    /// The path of the file on the node.
     pub file: PathBuf,
-    /// What came of reading it.
+    /// The outcome of reading it.
     pub read: ConfigRead,
-    /// The configuration; the defaults if it could not be read.
+    /// The configuration; the defaults if the file could not be read.
     pub config: Config,
-    /// When the file was changed last.
+    /// When the file was last changed.
     pub changed: Option<WallTime>,
 }
 
-/// What came of reading the configuration.
+/// The outcome of reading the configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ConfigRead {
-    /// It is valid; with what was noticed in it.
+    /// The file is valid, with these warnings.
     Valid(Vec<String>),
-    /// There is no file at the usual place: the defaults are in force.
+    /// There is no file at the default path: the defaults are in force.
     Defaults,
-    /// It is wrong, or not there although it was named: one line each.
+    /// The file is invalid, or was named and does not exist: one line per problem.
     Invalid(Vec<String>),
-    /// It could not be read.
+    /// The file could not be read.
     Unread(Unseen, String),
 }
 
-/// Scopes of containers that are active.
+/// The active scopes of containers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Scopes {
-    /// How many there are.
+    /// The number of scopes.
     pub count: usize,
     /// Some of them.
     pub seen: Vec<ScopeView>,
 }
 
-/// What an installation put in place, by the files on disk.
+/// The installed files.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Installed {
-    /// The unit file is there.
+    /// Whether the unit file exists.
     pub unit: bool,
-    /// It is started at boot.
+    /// Whether the unit is started at boot.
     pub enabled: bool,
-    /// The prefixes (`cri-containerd-`, `crio-`) whose scopes are ordered by a drop-in.
+    /// The prefixes (`cri-containerd-`, `crio-`) of scopes that a drop-in orders.
     pub ordered_scopes: Vec<&'static str>,
 }
 
-/// Rights that a kubelet's own credentials never have, and that an agent can do without.
+/// Permissions that a kubelet's own credentials never have, and that an agent can do without.
 pub(super) const TAINT_NODES: &str = "taint nodes";
 pub(super) const LIST_BUDGETS: &str = "list poddisruptionbudgets.policy";
 pub(super) const REQUEST_EVICTIONS: &str = "create evictionrequests.lifecycle.k8s.io";
 
-/// What is started to make memory by killing processes.
+/// Programs that kill processes to free memory.
 pub(super) const KILLERS: [&str; 4] = ["systemd-oomd", "earlyoom", "nohang", "oomd"];
 
-/// What a kubelet's configuration says about shutdowns.
+/// A kubelet's configuration for shutdowns.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KubeletConfig {
     /// The file that decides, with the line: `/var/lib/kubelet/config.yaml:12`.
@@ -159,83 +159,83 @@ pub struct KubeletConfig {
     pub file: String,
     /// The unit to restart.
     pub unit: String,
-    /// What it says, for people; empty when its graceful shutdown is off.
+    /// The setting in force, as text for users; empty if its graceful shutdown is disabled.
     pub enabled: String,
-    /// It has groups by priority instead of two periods.
+    /// Whether it has groups by priority instead of two periods.
     pub by_priority: bool,
-    /// All the time that it gives to pods.
+    /// The total time that it gives to pods.
     pub wanted: Duration,
-    /// Why it could not be read; empty when it could.
+    /// Why it could not be read; empty if it could.
     pub problem: String,
 }
 
 /// The state directory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StateDirectory {
-    /// Where it is.
+    /// The path.
     pub path: PathBuf,
-    /// Why a file cannot be written to it; none when it can.
+    /// Why no file can be written to it; `None` if one can.
     pub unwritable: Option<String>,
     /// Free bytes.
     pub free_bytes: u64,
-    /// Free inodes; none where the file system has no fixed number.
+    /// Free inodes; `None` if the file system has no fixed number.
     pub free_inodes: Option<u64>,
 }
 
-/// A threshold for evictions that is met: less is left than it says.
+/// An eviction threshold that is met: less is available than it requires.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Shortage {
-    /// `memory.available`, …
+    /// The eviction signal, e.g. `memory.available`.
     pub signal: String,
-    /// It is one of `evictionHard`.
+    /// Whether it is one of `evictionHard`.
     pub hard: bool,
-    /// What is left: bytes, inodes or tasks.
+    /// The available amount: bytes, inodes or tasks.
     pub available: i64,
-    /// The least there should be.
+    /// The required amount.
     pub threshold: i64,
-    /// What there is in all.
+    /// The total amount.
     pub capacity: i64,
 }
 
 /// The control socket's file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SocketFile {
-    /// Where it is.
+    /// The path.
     pub path: PathBuf,
     /// Its permission bits.
     pub mode: u32,
-    /// Its owner.
+    /// The UID of its owner.
     pub uid: u32,
-    /// Its group: the name, or the number where it has none.
+    /// Its group: the name, or the number if it has no name.
     pub group: String,
     /// The permission bits of its directory.
     pub directory_mode: u32,
 }
 
-/// The clock.
+/// The system clock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Clock {
-    /// What it shows.
+    /// The current time.
     pub now: WallTime,
-    /// It is kept in step with others.
+    /// Whether it is synchronised.
     pub synchronised: Fact<bool>,
-    /// The newest time stamp on files that were written in the past, with the file.
+    /// The newest timestamp of files that were written in the past, with the file.
     pub newest: Option<(PathBuf, WallTime)>,
 }
 
-/// A command that takes a machine down.
+/// A command that shuts a machine down.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Command {
-    /// Where it is.
+    /// The path.
     pub path: PathBuf,
-    /// What it leads to.
+    /// The path that its symbolic links lead to.
     pub leads_to: PathBuf,
 }
 
 // === impl Fact ===
 
 impl<T> Fact<T> {
-    /// What was seen, if it was.
+    /// The value, if it was observed.
     pub fn known(&self) -> Option<&T> {
         match self {
             Self::Known(seen) => Some(seen),
@@ -243,7 +243,7 @@ impl<T> Fact<T> {
         }
     }
 
-    /// Why it was not seen, if it was not.
+    /// Why nothing was observed, if so.
     pub fn unseen(&self) -> Option<Unseen> {
         match self {
             Self::Known(_) => None,
@@ -251,7 +251,7 @@ impl<T> Fact<T> {
         }
     }
 
-    /// Not looked at, since the root is not that of the running machine.
+    /// Not observed, because the root is not that of the running machine.
     pub fn not_live() -> Self {
         Self::Unseen(Unseen::NotLive, "not the running machine".to_owned())
     }
@@ -260,13 +260,13 @@ impl<T> Fact<T> {
 // === impl Facts ===
 
 impl Facts {
-    /// The delay that is wanted: the running agent knows better than the file.
+    /// The delay that is wanted: from the running agent if possible, otherwise from the file.
     pub(super) fn delay_wanted(&self) -> Duration {
         let running = self.agent.known().map(|status| status.lock.wanted_seconds);
         running.and_then(|s| Duration::try_from_secs_f64(s).ok()).unwrap_or(self.wanted)
     }
 
-    /// What a file of the node is called from here, for a command.
+    /// The path of a node's file as seen from here, for use in a command.
     pub(super) fn below_root(&self, file: &str) -> String {
         if self.live {
             return file.to_owned();
@@ -274,7 +274,7 @@ impl Facts {
         self.root.join(file.trim_start_matches('/')).display().to_string()
     }
 
-    /// The command that installs, with `options`.
+    /// The `winddown install` command with `options`.
     pub(super) fn install(&self, options: &str) -> String {
         let gap = if options.is_empty() { "" } else { " " };
         if self.live {
@@ -283,7 +283,7 @@ impl Facts {
         format!("winddown install --root {}{gap}{options}", self.root.display())
     }
 
-    /// The units that may run the configured container runtime; none with the process runtime.
+    /// The units that may run the configured container runtime; empty for runtimes of host processes.
     pub(super) fn runtime_units(&self) -> &'static [&'static str] {
         match self.config.config.runtime {
             winddown_config::RuntimeKind::Process | winddown_config::RuntimeKind::Systemd => &[],
@@ -294,7 +294,7 @@ impl Facts {
     }
 }
 
-/// The units that may be behind a runtime's socket, by its path; empty when it tells nothing.
+/// The units that may serve a runtime's socket, judged by its path; empty if the path is not known.
 fn units_behind(endpoint: &str) -> &'static [&'static str] {
     let path = endpoint.strip_prefix("unix://").unwrap_or(endpoint);
     let known: [(&str, &[&str]); 7] = [

@@ -1,10 +1,10 @@
-//! What a check found.
+//! The results of checks.
 
 use serde::Serialize;
 
 use winddown_control::api::API_VERSION;
 
-/// How bad a finding is; the worst is the greatest.
+/// Severity of a finding, in ascending order.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, schemars::JsonSchema,
 )]
@@ -12,25 +12,25 @@ use winddown_control::api::API_VERSION;
 pub enum Severity {
     /// As it should be.
     Ok,
-    /// Worth knowing: nothing is lost by it, or it could not be seen.
+    /// Worth knowing: it does no harm, or the check could not be made.
     Info,
-    /// A shutdown would end the pods, but with less time or less safety than configured.
+    /// A shutdown would stop the pods, but with less time or less safety than configured.
     Warning,
-    /// At some shutdown pods would not be ended in order.
+    /// At some shutdowns pods would not be stopped in order.
     Problem,
 }
 
-/// What a check is about.
+/// The subject of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum Area {
-    /// The agent, its lock, and the ways down.
+    /// The agent, its inhibitor lock, and the ways in which the node can go down.
     Shutdown,
     /// The systemd unit.
     Unit,
-    /// What runs containers, and who else ends them.
+    /// The container runtime, and other programs that stop containers.
     Containers,
-    /// The configuration, the disk, the clock.
+    /// The configuration, the disk and the clock.
     Node,
 }
 
@@ -38,17 +38,17 @@ pub enum Area {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Finding {
-    /// The check's stable name: one lower-case word, perhaps with hyphens.
+    /// Stable name of the check: one lower-case word, possibly with hyphens.
     pub id: &'static str,
-    /// What it is about.
+    /// The subject of the check.
     pub area: Area,
-    /// How bad it is.
+    /// Severity of the finding.
     pub severity: Severity,
-    /// What was found, for people.
+    /// Summary of the finding, as text for users.
     pub title: String,
-    /// What was seen: values, files with their lines, answers.
+    /// The evidence: values, files with line numbers, answers.
     pub evidence: Vec<String>,
-    /// The commands that fix it, in order; empty when there is nothing to fix.
+    /// Commands that fix the problem, in order; empty if there is nothing to fix.
     pub fix: Vec<String>,
     /// Why the check matters.
     pub why: &'static str,
@@ -62,23 +62,23 @@ pub struct Diagnosis {
     pub api_version: &'static str,
     /// Always `Diagnosis`.
     pub kind: &'static str,
-    /// The node's name.
+    /// Name of the node.
     pub node: String,
-    /// The worst severity.
+    /// The worst severity of all findings.
     pub severity: Severity,
-    /// How many findings there are of each severity.
+    /// Number of findings of each severity.
     pub counts: Counts,
     /// The findings, the worst first.
     pub findings: Vec<Finding>,
 }
 
-/// How many findings there are of each severity.
+/// Number of findings of each severity.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Counts {
-    /// As they should be.
+    /// Findings that are as they should be.
     pub ok: usize,
-    /// Worth knowing.
+    /// Findings worth knowing.
     pub info: usize,
     /// Warnings.
     pub warning: usize,
@@ -86,15 +86,15 @@ pub struct Counts {
     pub problem: usize,
 }
 
-/// The lines of evidence that are kept of one finding.
+/// Maximum number of lines of evidence per finding.
 const MOST_EVIDENCE: usize = 8;
-/// The characters that are kept of one line.
+/// Maximum number of characters per line.
 const LONGEST_EVIDENCE: usize = 400;
 
 // === impl Severity ===
 
 impl Severity {
-    /// The word for it, as in the JSON.
+    /// The name of the severity, as in the JSON.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Ok => "ok",
@@ -108,8 +108,8 @@ impl Severity {
 // === impl Finding ===
 
 impl Finding {
-    /// The same finding with one more line of what was seen. Long lines are cut, lines beyond
-    /// the eighth are dropped, and an empty one is none.
+    /// Adds a line of evidence. Long lines are cut; lines beyond the eighth and empty lines are
+    /// dropped.
     #[must_use]
     pub(super) fn saw(mut self, line: impl Into<String>) -> Self {
         let mut line: String = line.into();
@@ -123,13 +123,13 @@ impl Finding {
         self
     }
 
-    /// The same finding with the lines of a list that may be long: what does not fit is counted.
+    /// Adds the lines of a list that may be long; those that do not fit are counted.
     #[must_use]
     pub(super) fn saw_all(self, lines: &[String]) -> Self {
         self.saw_each(lines.iter().cloned())
     }
 
-    /// The same with lines that are made only if they are shown.
+    /// Like [`saw_all`](Self::saw_all), but creates only the lines that are shown.
     #[must_use]
     pub(super) fn saw_each(mut self, lines: impl ExactSizeIterator<Item = String>) -> Self {
         let all = lines.len();
@@ -144,7 +144,7 @@ impl Finding {
         }
     }
 
-    /// The same finding with one more command that fixes it.
+    /// Adds a command that fixes the problem.
     #[must_use]
     pub(super) fn fix(mut self, command: impl Into<String>) -> Self {
         self.fix.push(command.into());
@@ -155,7 +155,7 @@ impl Finding {
 // === impl Diagnosis ===
 
 impl Diagnosis {
-    /// Sorts the findings, the worst first and otherwise as they come, and counts them.
+    /// Sorts the findings by severity, the worst first, in a stable order, and counts them.
     pub fn new(node: impl Into<String>, mut findings: Vec<Finding>) -> Self {
         findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
         let mut counts = Counts::default();

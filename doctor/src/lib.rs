@@ -1,7 +1,7 @@
-//! Whether this node's pods would be ended in order at a shutdown, and what stands in the way.
+//! Checks whether this node's pods would be stopped in order at a shutdown, and if not, why.
 //!
-//! [`collect`] looks at the node, each look bounded in time; [`findings`] judges what was seen and
-//! is pure. Nothing on the node is changed, apart from one file that is written to the state
+//! [`collect`] observes the node, with a time limit for each observation; [`findings`] is a pure function that
+//! judges the result. Nothing on the node is changed, apart from one file that is written to the state
 //! directory and removed again.
 
 mod checks;

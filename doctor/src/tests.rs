@@ -20,7 +20,7 @@ fn now() -> WallTime {
     "2026-11-20T07:00:00Z".parse().unwrap()
 }
 
-/// A node on which everything is as it should be, with a container runtime.
+/// A healthy node with a container runtime.
 fn healthy() -> Facts {
     let config = Config { runtime: RuntimeKind::Cri, ..Config::default() };
     Facts {

@@ -1,4 +1,4 @@
-//! The diagnosis for people: the worst first, aligned, one screen when all is well.
+//! The diagnosis as text for users: the worst first, aligned, one screen if all is well.
 
 use anstyle::{AnsiColor, Style};
 
@@ -8,13 +8,13 @@ use super::checks::AS_ROOT;
 use super::finding::{Diagnosis, Finding, Severity};
 use winddown_render::{Paint, View, hanging};
 
-/// Columns before a finding's id, and before its title.
+/// Number of columns before a finding's ID, and before its title.
 const ID_AT: usize = 9;
 const TITLE_AT: usize = 24;
-/// Columns before the text of a line below a title: longer than a title, it begins further left.
+/// Number of columns before the lines below a title. They can be longer than a title, so they start further left.
 const DETAIL_AT: usize = ID_AT + 6;
 
-/// The diagnosis as text, each line ended by a newline.
+/// Renders the diagnosis as text; every line ends with a newline.
 pub fn render(diagnosis: &Diagnosis, view: &View) -> String {
     let mut text = String::new();
     let mut before = None;
@@ -59,13 +59,13 @@ fn push(text: &mut String, finding: &Finding, first: bool, view: &View) {
     }
     for (index, command) in finding.fix.iter().enumerate() {
         detail(text, if index == 0 { "fix" } else { "" }, view.color);
-        // Never broken: it is there to be copied.
+        // Commands are never wrapped, so that they can be copied.
         text.push_str(&clean(command));
         text.push('\n');
     }
 }
 
-/// The word before a line below a title.
+/// Writes the label of a line below a title.
 fn detail(text: &mut String, word: &str, color: bool) {
     text.push_str(&" ".repeat(ID_AT));
     let lead = format!("{word:width$}", width = DETAIL_AT - ID_AT);

@@ -1,4 +1,4 @@
-//! What preStop and postStart hooks do, and what probes ask.
+//! The actions of preStop and postStart hooks and of probes.
 
 use std::io;
 use std::net::IpAddr;
@@ -10,43 +10,43 @@ use winddown_shared::error_chain;
 use crate::environment::NodeFacts;
 use crate::probe_client::{Endpoint, HttpGet};
 
-/// What a hook or a probe does.
+/// The action of a hook or a probe.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Runs a command as the container would.
     Exec(Vec<String>),
     /// Waits.
     Sleep(Duration),
-    /// Asks over HTTP.
+    /// Sends an HTTP GET request.
     Http(HttpGet),
-    /// Connects.
+    /// Opens a TCP connection.
     Tcp(Endpoint),
-    /// Asks the gRPC health service.
+    /// Calls the gRPC health service.
     Grpc {
         /// `http://host:port`.
         uri: String,
-        /// The service asked about; empty is all of it.
+        /// The service to check; empty means the whole server.
         service: String,
     },
 }
 
-/// Why an action did not do its work.
+/// Why an action failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ActionError {
-    /// The command ended with another exit code than 0.
+    /// The command exited with a code other than 0.
     #[error("{command}: {how}")]
     Failed {
         /// The command.
         command: String,
-        /// How it ended.
+        /// How it exited.
         how: String,
-        /// What it said; may be empty.
+        /// Its output; may be empty.
         output: String,
     },
-    /// It took too long.
+    /// The action took too long.
     #[error("no answer in time")]
     Timeout,
-    /// The container does not answer as it should.
+    /// The container does not answer, or not as expected.
     #[error("the container does not answer")]
     NoAnswer(#[source] io::Error),
     /// The command could not be started or watched.
@@ -54,16 +54,16 @@ pub enum ActionError {
     Broken {
         /// The command.
         command: String,
-        /// Why.
+        /// The cause.
         #[source]
         source: io::Error,
     },
-    /// It was not done for a reason that says nothing about the container.
+    /// The action was not done, for a reason that says nothing about the container.
     #[error("{what}")]
     Unasked {
-        /// What kept it.
+        /// What prevented it.
         what: String,
-        /// Why.
+        /// The cause.
         #[source]
         source: Option<Box<dyn std::error::Error + Send + Sync>>,
     },
@@ -72,8 +72,7 @@ pub enum ActionError {
 // === impl ActionError ===
 
 impl ActionError {
-    /// What there is to tell of a probe that failed, as the kubelet tells it: what the command said, or why
-    /// there was no answer.
+    /// The kubelet's text for a failed probe: the output of the command, or why there was no answer.
     pub fn output(&self) -> String {
         match self {
             Self::Failed { how, output, .. } if output.is_empty() => how.clone(),
@@ -87,7 +86,7 @@ impl ActionError {
 // === impl Action ===
 
 impl Action {
-    /// What a lifecycle handler asks for; none if it asks for nothing that is known.
+    /// The action of a lifecycle handler; none if it has no known action.
     pub fn of_handler(
         handler: &k8s::LifecycleHandler,
         container: &k8s::Container,
@@ -101,7 +100,7 @@ impl Action {
         Self::of(asked, container, node)
     }
 
-    /// What a probe asks.
+    /// The action of a probe.
     pub fn of_probe(
         probe: &k8s::Probe,
         container: &k8s::Container,

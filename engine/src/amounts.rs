@@ -1,4 +1,4 @@
-//! Amounts of a container's resources in the kernel's terms, by the kubelet's arithmetic.
+//! Converts a container's resources to the kernel's units, calculated as the kubelet does.
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -8,30 +8,30 @@ use winddown_shared::Quantity;
 
 /// The length of a CPU quota's period, in microseconds; the kernel's default.
 pub const PERIOD: i64 = 100_000;
-/// The shortest quota that the kernel takes.
+/// The smallest quota that the kernel accepts.
 const MIN_QUOTA: i64 = 1000;
-/// The least and the most CPU shares there are; a processor is 1024.
+/// The range of CPU shares; one CPU is 1024.
 const SHARES: RangeInclusive<i64> = 2..=262_144;
-/// The smallest and the largest weight of cgroup v2.
+/// The range of weights of cgroup v2.
 const WEIGHTS: RangeInclusive<i64> = 1..=10_000;
 
-/// The amount of this name; none if it is not there or cannot be read.
+/// Returns the amount of this name; none if it is missing or invalid.
 pub fn amount(amounts: Option<&BTreeMap<String, Text>>, name: &str) -> Option<Quantity> {
     amounts?.get(name)?.0.parse().ok()
 }
 
-/// CPU shares for a request in thousandths of a processor.
+/// CPU shares for a request in thousandths of a CPU.
 pub fn shares(milli: i64) -> i64 {
     (milli.saturating_mul(1024) / 1000).clamp(*SHARES.start(), *SHARES.end())
 }
 
-/// The weight for so many CPU shares: their range laid over that of weights, as container runtimes do it.
+/// The cgroup v2 weight for CPU shares: maps their range linearly to that of weights, as container runtimes do.
 pub fn weight(shares: i64) -> i64 {
     let shares = shares.clamp(*SHARES.start(), *SHARES.end()) - SHARES.start();
     WEIGHTS.start() + shares * (WEIGHTS.end() - WEIGHTS.start()) / (SHARES.end() - SHARES.start())
 }
 
-/// The CPU quota of a period for a limit in thousandths of a processor.
+/// The CPU quota per period for a limit in thousandths of a CPU.
 pub fn quota(milli: i64) -> i64 {
     (milli.saturating_mul(PERIOD) / 1000).max(MIN_QUOTA)
 }

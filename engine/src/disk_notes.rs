@@ -1,4 +1,4 @@
-//! Notes on disk, written in the background: an empty file each.
+//! Notes on disk, written in the background: each is an empty file.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -6,18 +6,18 @@ use std::path::{Path, PathBuf};
 use tokio::sync::mpsc;
 use winddown_shared::error_chain;
 
-/// Notes written in one go.
+/// The maximum number of notes in a batch.
 const BATCH: usize = 256;
 
-/// Takes notes off the path of a stop. One thread at a time writes them, however many pods end; a
-/// disk that hangs holds up the notes and nothing else.
+/// Writes notes without delaying a stop. One thread at a time writes them, however many pods are stopped; a disk that
+/// hangs delays the notes and nothing else.
 ///
-/// They are not synced: what they are about does not outlive the machine either.
+/// They are not synced: the processes they refer to do not outlive the machine either.
 #[derive(Clone, Debug)]
 pub struct Notes(mpsc::UnboundedSender<PathBuf>);
 
 impl Notes {
-    /// Must be called inside a tokio runtime. Ends with the last clone.
+    /// Starts the writer, which stops when the last clone is dropped. Must be called inside a tokio runtime.
     pub fn start() -> Self {
         let (notes, mut queue) = mpsc::unbounded_channel();
         tokio::spawn(async move {
@@ -31,16 +31,16 @@ impl Notes {
         Self(notes)
     }
 
-    /// Has the note at `path` written soon.
+    /// Queues the note at `path` to be written.
     pub fn take(&self, path: PathBuf) {
-        // The task ends with the runtime only.
+        // The task only ends with the tokio runtime.
         let _ = self.0.send(path);
     }
 }
 
 fn write(path: &Path) {
     if let Err(error) = File::create(path) {
-        // The next agent goes without it: it would ask a container a second time to end.
+        // Without it the next agent would send the container the stop signal a second time.
         tracing::debug!(error = error_chain(&error), path = %path.display(), "a note is not written");
     }
 }

@@ -1,4 +1,4 @@
-//! What a runtime does for the engine, which decides when.
+//! The interface between the engine, which decides when, and a runtime, which acts.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,44 +13,44 @@ use crate::environment::NodeFacts;
 use crate::pod::{Boundary, PodEntry, PodState, Starting};
 use crate::pods::Pods;
 
-/// The pods of a runtime.
+/// A pod of a runtime.
 pub type Entry<D> = Arc<PodEntry<<D as Driver>::Boundary>>;
 
-/// A container to end.
+/// A container to stop.
 #[derive(Clone, Debug)]
 pub struct Target {
     /// Its name in the spec.
     pub name: Arc<str>,
-    /// Its run's id.
+    /// The id of its run.
     pub id: Arc<str>,
-    /// Its run's number.
+    /// The number of its run.
     pub attempt: u32,
-    /// A sidecar: its turn comes when those that may need it are gone.
+    /// Whether it is a sidecar, which stops after the containers that may need it.
     pub(crate) waits_for_others: bool,
     pub(crate) pre_stop: Option<Action>,
 }
 
 /// A container runtime, or the host itself.
 pub trait Driver: Sized + Send + Sync + 'static {
-    /// What its pods run in.
+    /// The sandbox or boot that its pods run in.
     type Boundary: Boundary;
 
-    /// All of them.
+    /// All pods.
     fn pods(&self) -> &Pods<Self::Boundary>;
 
-    /// Its end tells tasks that the runtime is gone.
+    /// A channel that closes when the runtime is dropped, to stop tasks.
     fn alive(&self) -> watch::Receiver<()>;
 
-    /// Tells pods of their end.
+    /// The writer of the pods' end notices.
     fn end_notices(&self) -> &EndNotices;
 
-    /// What hooks and probes of the pod are told of the node; its address is where they ask.
+    /// Facts about the node for the hooks and probes of the pod; its address is where network probes connect.
     fn node(&self, state: &PodState<Self::Boundary>) -> NodeFacts;
 
-    /// Runs a command in, or beside, a run of a container. Dropping the future gives it up; it ends within `limit`.
+    /// Runs a command in, or beside, a run of a container. Dropping the future abandons it; it ends within `limit`.
     ///
     /// # Errors
-    /// The command failed, took too long, or could not be run.
+    /// The command failed, took too long, or cannot be run.
     fn exec(
         self: &Arc<Self>,
         entry: &Entry<Self>,
@@ -59,10 +59,10 @@ pub trait Driver: Sized + Send + Sync + 'static {
         limit: Duration,
     ) -> impl Future<Output = Result<(), ActionError>> + Send;
 
-    /// Asks a gRPC health service.
+    /// Calls a gRPC health service. By default, gRPC is not supported.
     ///
     /// # Errors
-    /// It does not serve, or gRPC is not spoken.
+    /// The service is not serving, or gRPC is not supported.
     fn ask_grpc(
         &self,
         uri: &str,
@@ -72,10 +72,10 @@ pub trait Driver: Sized + Send + Sync + 'static {
         async { Err(ActionError::Unasked { what, source: None }) }
     }
 
-    /// Sees to it that there is what containers are started in. False if the pod is being stopped.
+    /// Creates what containers are started in (a sandbox, say), if needed. Returns false if the pod is being stopped.
     ///
     /// # Errors
-    /// It cannot be made.
+    /// It cannot be created.
     fn make_room(
         self: &Arc<Self>,
         _entry: &Entry<Self>,
@@ -84,12 +84,12 @@ pub trait Driver: Sized + Send + Sync + 'static {
         async { Ok(true) }
     }
 
-    /// Starts the next attempt of a container, and watches it from then on. Resolves with its id when it runs, and
-    /// with none if it does not run, which its status tells, or its pod is being stopped. A stop waits for as long as
+    /// Starts the next attempt of a container, and watches it from then on. Resolves with its id when it runs, or with
+    /// none if it does not run (its status says why) or its pod is being stopped. A stop waits for as long as
     /// `starting` lives.
     ///
     /// # Errors
-    /// It could not be started, or it is not known whether it was.
+    /// The attempt cannot be started, or it is unknown whether it was.
     fn start(
         self: &Arc<Self>,
         starting: Starting<Self::Boundary>,
@@ -97,20 +97,20 @@ pub trait Driver: Sized + Send + Sync + 'static {
         name: &Arc<str>,
     ) -> impl Future<Output = Result<Option<Arc<str>>, RuntimeError>> + Send;
 
-    /// Resolves when no start of the pod, which is being stopped, is under way and everything that runs of it is
+    /// Resolves when no start of the pod, which is being stopped, is in progress and all its running containers are
     /// known.
     ///
     /// # Errors
-    /// A start does not come to an end, or what runs is not known.
+    /// A start does not finish, or it is unknown what runs.
     fn settle(
         self: &Arc<Self>,
         entry: &Entry<Self>,
     ) -> impl Future<Output = Result<(), RuntimeError>> + Send;
 
-    /// Asks a container to end, and has it killed when the grace is over. Resolves when it has ended.
+    /// Sends a container the stop signal, and kills it when the grace period is over. Resolves when it has exited.
     ///
     /// # Errors
-    /// It survives SIGKILL, or whether it does is not known.
+    /// The container survives SIGKILL, or it is unknown whether it does.
     fn end(
         self: &Arc<Self>,
         entry: &Entry<Self>,
@@ -119,8 +119,8 @@ pub trait Driver: Sized + Send + Sync + 'static {
     ) -> impl Future<Output = Result<(), RuntimeError>> + Send;
 }
 
-/// Does what a hook or a probe says for a container's run, by its name and its id, within `limit`. Gives what there is
-/// to warn of. Dropping the future gives it up.
+/// Performs the action of a hook or a probe for a container's run (its name and its id) within `limit`. Resolves with a
+/// warning, if any. Dropping the future abandons the action.
 pub(crate) async fn act<D: Driver>(
     driver: &Arc<D>,
     entry: &Entry<D>,
@@ -139,7 +139,7 @@ pub(crate) async fn act<D: Driver>(
         Ok(None)
     };
     if let Action::Exec(command) = action {
-        // The driver keeps the time of a command.
+        // The driver enforces the time limit of a command.
         return driver.exec(entry, run, command, limit).await.map(|()| None);
     }
     timeout(limit, asked).await.map_err(|_| ActionError::Timeout)?

@@ -1,13 +1,13 @@
-//! Tells pods why they end and until when, in a file each.
+//! Tells each pod in a file why and when it will be stopped.
 //!
 //! ```text
-//! NOTICES/UID/notice.json        an EndNotice, while the pod is about to end
+//! NOTICES/UID/notice.json        an EndNotice, while the pod is about to be stopped
 //! ```
 //!
-//! A pod reads its directory and writes nothing there: both directories belong to this agent. One whose containers were
-//! started without a directory (by an agent that had none yet) is told nothing.
+//! A pod reads its directory and writes nothing there: both directories belong to this agent. A pod whose containers
+//! were started without a directory (by an agent that had none yet) gets no notice.
 //!
-//! One task writes all files, in the order in which they became due, so what is old never replaces what is new.
+//! One task writes all files, in the order in which they became due, so an old notice never replaces a newer one.
 
 use std::convert::Infallible;
 use std::fs::{self, DirBuilder, Permissions};
@@ -29,48 +29,48 @@ use crate::files;
 use crate::pod::{Boundary, PodEntry, PodState, Told};
 use crate::pods::Pods;
 
-/// The variable that names the file to containers and hooks.
+/// The environment variable that gives the path of the file to containers and hooks.
 pub const VARIABLE: &str = "WINDDOWN_NOTICE";
-/// The file in a pod's directory.
+/// The name of the file in a pod's directory.
 pub const FILE: &str = "notice.json";
-/// How long the end of a pod waits for its file: a thousand times what one in memory needs.
+/// How long the stop of a pod waits for its file: a thousand times what writing a file in memory takes.
 const PATIENCE: Duration = Duration::from_millis(100);
-/// Files written in one go.
+/// The maximum number of jobs in a batch.
 const BATCH: usize = 256;
 
-/// Tells pods of their end.
+/// Writes the end notices of pods.
 #[derive(Debug)]
 pub struct EndNotices {
     dir: Option<PathBuf>,
     wall: WallClock,
-    /// What is known of the end of all pods; none before this agent has been told how that stands.
+    /// The announced end of all pods, if any; none before this agent has received the first announcement.
     announced: Mutex<Option<Option<Arc<NodeEnding>>>>,
     queue: mpsc::UnboundedSender<Job>,
 }
 
-/// What is to be done in a pod's directory.
+/// A change in a pod's directory.
 #[derive(Debug)]
 struct Job {
     dir: PathBuf,
     deed: Deed,
-    /// Dropped when it is done.
+    /// Dropped when the job is done.
     _done: oneshot::Sender<Infallible>,
 }
 
 #[derive(Debug)]
 enum Deed {
     Write(Vec<u8>),
-    /// The file goes.
+    /// Removes the file.
     Withdraw,
-    /// The directory goes.
+    /// Removes the directory.
     Remove,
 }
 
 // === impl EndNotices ===
 
 impl EndNotices {
-    /// Writes below `dir`, which should be in memory; without it pods have no files, and only their hooks get the notice.
-    /// Must be called inside a tokio runtime.
+    /// Starts the writer. It writes below `dir`, which should be in memory; without it pods have no files, and only
+    /// their hooks get the notice. Must be called inside a tokio runtime.
     pub fn start(dir: Option<PathBuf>, wall: WallClock) -> Self {
         let (queue, mut due) = mpsc::unbounded_channel();
         critical::spawn("writer of end notices", async move {
@@ -84,13 +84,13 @@ impl EndNotices {
         Self { dir, wall, announced: Mutex::default(), queue }
     }
 
-    /// Where the pod's file is while there is one; none if it has none.
+    /// The path of the pod's file, whether or not it exists now; none if the pod has none.
     pub fn file(&self, uid: &PodUid) -> Option<PathBuf> {
         Some(self.dir_of(uid)?.join(FILE))
     }
 
-    /// Makes the pod's directory, which its containers are given. None if there is none, which is logged: a pod runs
-    /// without. Blocks on the file system.
+    /// Creates the pod's directory, which its containers are given. Returns none if there is none, which is logged: the
+    /// pod runs without it. Blocks on the file system.
     pub fn make_room(&self, uid: &PodUid) -> Option<PathBuf> {
         let dir = self.dir_of(uid)?;
         let made = self.dir.as_deref().map_or(Ok(()), |all| make(all, 0o711));
@@ -104,13 +104,13 @@ impl EndNotices {
         }
     }
 
-    /// Removes what there is of the pod, of which nothing runs any more.
+    /// Removes the directory of a pod that has stopped.
     pub fn forget<B: Boundary>(&self, entry: &PodEntry<B>) {
         entry.lock().told = None;
         self.hand_over(entry.uid(), Deed::Remove);
     }
 
-    /// Tells all of `pods` that all are about to end, or (`None`) that they are not any more.
+    /// Notifies all of `pods` that the node is about to stop them, or (`None`) that it is not any more.
     pub fn announce<B: Boundary>(&self, ending: Option<Arc<NodeEnding>>, pods: &Pods<B>) {
         let known = self.lock().replace(ending.clone());
         if known != Some(ending) {
@@ -120,20 +120,21 @@ impl EndNotices {
         }
     }
 
-    /// What the hook of a pod that is being stopped has in its environment.
+    /// The environment variables for the hooks of a pod that is being stopped.
     pub fn variables<B: Boundary>(&self, state: &PodState<B>) -> Vec<(String, String)> {
         let told = state.ending.is_some().then(|| self.due(state)).flatten().flatten();
         let notice = told.and_then(|told| self.render(&told));
         notice.map(|notice| notice.variables()).unwrap_or_default()
     }
 
-    /// Has the pod's file tell what is known now. Resolves when it does, or is broken off.
+    /// Queues an update of the pod's file, if it is out of date. The receiver resolves when the update is done or
+    /// dropped.
     pub(crate) fn look<B: Boundary>(
         &self,
         entry: &PodEntry<B>,
     ) -> Option<oneshot::Receiver<Infallible>> {
         self.dir.as_ref()?;
-        // Held until the job is in the queue, so that what becomes due later comes later.
+        // Held until the job is queued, so that later updates are queued later.
         let mut state = entry.lock();
         let due = self.due(&state)?;
         if state.told.as_ref() == Some(&due) {
@@ -145,7 +146,7 @@ impl EndNotices {
         self.hand_over(entry.uid(), json.map_or(Deed::Withdraw, Deed::Write))
     }
 
-    /// The same, and waits a moment for it.
+    /// Like [`look`](Self::look), and waits a moment for the update.
     pub(crate) async fn tell<B: Boundary>(&self, entry: &PodEntry<B>) {
         if let Some(done) = self.look(entry)
             && timeout(PATIENCE, done).await.is_err()
@@ -155,7 +156,7 @@ impl EndNotices {
         }
     }
 
-    /// Keeps the file up to date while the grace of a stop shrinks. Does not end.
+    /// Keeps the file up to date while the grace period of a stop is shortened. Never resolves.
     pub(crate) async fn follow<B: Boundary>(
         &self,
         entry: &PodEntry<B>,
@@ -167,7 +168,7 @@ impl EndNotices {
         }
     }
 
-    /// What the pod's file should tell. None: as long as it is not known how things stand, it stays as it is.
+    /// The content that the pod's file should have. None if that is unknown, so the file stays as it is.
     fn due<B: Boundary>(&self, state: &PodState<B>) -> Option<Option<Told>> {
         let announced = self.lock().clone();
         let all = announced.clone().flatten();
@@ -175,7 +176,7 @@ impl EndNotices {
         if let Some((stop, own)) = stop.and_then(|stop| Some((stop, stop.reason()?))) {
             return Some(Some(Told { own: Some(own), all, until: stop.kill_at() }));
         }
-        // One that runs on through the soft-reboot does not end; should it have to, it is told with its own end.
+        // A pod that survives the soft-reboot does not stop; if it must stop after all, it gets a notice of its own.
         let softly = |all: &Arc<NodeEnding>| all.node_action == Some(ShutdownKind::SoftReboot);
         match all.filter(|all| !(softly(all) && state.survives_soft_reboot())) {
             Some(all) => Some(Some(Told { own: None, until: all.deadline, all: Some(all) })),
@@ -190,11 +191,11 @@ impl EndNotices {
         EndNotice::new(*own, all.as_deref(), left, clocks)
     }
 
-    /// None without a directory.
+    /// Queues a job; none if the pod has no directory.
     fn hand_over(&self, uid: &PodUid, deed: Deed) -> Option<oneshot::Receiver<Infallible>> {
         let (done, is_done) = oneshot::channel();
         let job = Job { dir: self.dir_of(uid)?, deed, _done: done };
-        // The task ends with the runtime only.
+        // The task only ends with the tokio runtime.
         let _ = self.queue.send(job);
         Some(is_done)
     }
@@ -229,14 +230,14 @@ impl Job {
 }
 
 fn write(dir: &Path, path: &Path, json: &[u8]) -> io::Result<()> {
-    // A pod that is root on the host may have put anything in its place.
+    // A pod that is root on the host may have replaced the directory.
     if !fs::symlink_metadata(dir)?.is_dir() {
         return Err(io::ErrorKind::NotADirectory.into());
     }
     replace(path, 0o644, Survives::Process, json)
 }
 
-/// Makes a directory with this mode, whatever the umask is.
+/// Creates a directory with this mode, regardless of the umask.
 fn make(dir: &Path, mode: u32) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(mode).create(dir)?;
     fs::set_permissions(dir, Permissions::from_mode(mode))

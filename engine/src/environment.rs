@@ -1,4 +1,4 @@
-//! A container's environment and command line, as its spec and the node's facts give them.
+//! Computes a container's environment and command line from its spec and the node's facts.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, UdpSocket};
@@ -10,14 +10,14 @@ use winddown_shared::{Pod, Quantity, RuntimeError};
 
 use crate::meminfo::MemInfo;
 
-/// What `valueFrom` may ask about the node.
+/// The facts about the node that `valueFrom` may refer to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeFacts {
-    /// `spec.nodeName`, for pods that do not say it themselves.
+    /// `spec.nodeName`, for pods that do not set it themselves.
     pub name: String,
-    /// The node's address as it is configured (`nodeIP`): what pods are told, and where probes ask pods
-    /// on the host's network. None has pods told the one found by
-    /// [`host_address`](Self::host_address), and probes of pods on the host's network ask `127.0.0.1`.
+    /// The configured address of the node (`nodeIP`): the address that pods see, and where probes of pods on the host's
+    /// network connect. With `None`, pods see the address found by [`host_address`](Self::host_address), and probes of
+    /// pods on the host's network connect to `127.0.0.1`.
     pub address: Option<IpAddr>,
     /// What a container without a CPU limit may use, in thousandths of a CPU.
     pub cpu_milli: i64,
@@ -25,32 +25,32 @@ pub struct NodeFacts {
     pub memory_bytes: i64,
 }
 
-/// A variable that cannot be given a value.
+/// A variable whose value cannot be determined.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{field}: {why}")]
 pub struct EnvironmentError {
     /// Path below the container, for example `env[2].valueFrom.secretKeyRef`.
     pub field: String,
-    /// What is wrong and what to write instead.
+    /// What is wrong, and what to write instead.
     pub why: String,
-    /// It will have one: the node does not know it yet, and nothing is wrong with the pod.
+    /// Whether the value is only not known yet, and nothing is wrong with the pod.
     pub retryable: bool,
 }
 
 impl EnvironmentError {
-    /// The same for the container at `container`, for example `spec.containers[0]`.
+    /// Converts to a runtime error for the container at `container`, for example `spec.containers[0]`.
     pub fn of(self, container: &str) -> RuntimeError {
         let what = format!("{container}.{self}");
         match self.retryable {
             true => RuntimeError::NotYet { what },
-            // Whether the pod asks for what is never known was judged before it was started.
+            // Pods that ask for something unavailable were refused before they were started.
             false => RuntimeError::Failed { what, source: None },
         }
     }
 }
 
 impl NodeFacts {
-    /// What this host says of itself; no address is configured.
+    /// Reads the facts from this host; no address is configured.
     pub fn of_this_host(proc_root: &Path) -> Self {
         let name = std::fs::read_to_string(proc_root.join("sys/kernel/hostname"));
         let memory = std::fs::read(proc_root.join("meminfo")).unwrap_or_default();
@@ -64,19 +64,19 @@ impl NodeFacts {
         }
     }
 
-    /// `status.hostIP`, and the address of pods on the host's network: the configured one, else the one
-    /// this host speaks from to the rest of the world. None while it has no route there.
+    /// `status.hostIP`, and the address of pods on the host's network: the configured one, or the source address that
+    /// this host uses towards the rest of the world. None while it has no route there.
     ///
-    /// Once found, it stays until the agent's end. Sends nothing, and does not block.
+    /// Once found, it stays the same until the agent exits. Sends nothing, and does not block.
     pub fn host_address(&self) -> Option<IpAddr> {
         self.address.or_else(|| host_addresses().first().copied())
     }
 }
 
-/// The addresses this host speaks from to the rest of the world, IPv4 before IPv6; of each family at most
-/// one. Empty while it has no route there.
+/// The source addresses that this host uses towards the rest of the world, IPv4 before IPv6; at most one of each
+/// family. Empty while it has no route there.
 ///
-/// Once found, they stay until the agent's end. Sends nothing, and does not block.
+/// Once found, they stay the same until the agent exits. Sends nothing, and does not block.
 pub fn host_addresses() -> Vec<IpAddr> {
     static FOUND: OnceLock<Vec<IpAddr>> = OnceLock::new();
     if let Some(found) = FOUND.get() {
@@ -86,8 +86,8 @@ pub fn host_addresses() -> Vec<IpAddr> {
     if found.is_empty() { found } else { FOUND.get_or_init(|| found).clone() }
 }
 
-/// The addresses that the kernel would send from to addresses of the documentation's, which everybody's
-/// default route leads to.
+/// The source addresses that the kernel would use for the documentation's example addresses, which are reached through
+/// the default route.
 fn outward_addresses() -> Vec<IpAddr> {
     let from = |own: &str, other: &str| {
         let socket = UdpSocket::bind(own).ok()?;
@@ -103,7 +103,7 @@ fn outward_addresses() -> Vec<IpAddr> {
 /// The variables of `container`, in the spec's order; a later one of the same name wins.
 ///
 /// # Errors
-/// A variable's source is not known here.
+/// The source of a variable is unknown.
 pub fn environment(
     pod: &Pod,
     container: &api::Container,
@@ -155,8 +155,8 @@ fn value_of<'a>(env: &'a [(String, String)], name: &str) -> Option<&'a str> {
     env.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
 }
 
-/// Replaces `$(VAR)` with its value. A variable without one stays as it is written; `$$` is a `$` that
-/// starts no reference. The same syntax as Kubernetes'.
+/// Replaces `$(VAR)` by its value. References to unknown variables stay as they are written; `$$` is a literal `$`. The
+/// syntax is that of Kubernetes.
 fn expand<'a>(text: &str, mut value_of: impl FnMut(&str) -> Option<&'a str>) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;

@@ -1,13 +1,13 @@
-//! Work that blocks, and errors of a runtime.
+//! Helpers for blocking work and for runtime errors.
 
 use std::sync::Arc;
 
 use winddown_shared::RuntimeError;
 
-/// Runs blocking work off the async threads. Cancel-safe, but the work goes on.
+/// Runs blocking work off the async threads. Cancel-safe, but the work continues.
 ///
 /// # Errors
-/// Those of the work.
+/// Errors of `work`.
 pub async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, RuntimeError> + Send + 'static,
 ) -> Result<T, RuntimeError> {
@@ -17,12 +17,12 @@ pub async fn blocking<T: Send + 'static>(
     }
 }
 
-/// What failed, for no reason beside that.
+/// An error without a cause.
 pub fn failed(what: impl Into<String>) -> RuntimeError {
     RuntimeError::Failed { what: what.into(), source: None }
 }
 
-/// What failed, and why.
+/// An error with its cause.
 pub fn caused(
     what: impl Into<String>,
     source: impl std::error::Error + Send + Sync + 'static,

@@ -1,4 +1,4 @@
-//! Names and files that every runtime treats alike.
+//! File names and operations that all runtimes share.
 
 use std::fs;
 use std::io;
@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 
 use winddown_shared::PodUid;
 
-/// Whether a name may be one component of a path. Kubernetes' own names always may; this is what
-/// stands between a forged UID and another pod's files.
+/// Whether a name is safe as one component of a path. Kubernetes' own names always are; this check protects other pods'
+/// files from a forged UID.
 pub fn is_safe(name: &str) -> bool {
     !name.is_empty()
         && name.len() <= 253
@@ -16,10 +16,10 @@ pub fn is_safe(name: &str) -> bool {
         && !name.bytes().any(|b| b == b'/' || b == 0)
 }
 
-/// Makes paths mean the same wherever they are used: supervisors work in `/`.
+/// Makes paths absolute, because supervisors run in `/`.
 ///
 /// # Errors
-/// One is empty, or the working directory is gone: the path, and what the system says.
+/// A path is empty, or the working directory is gone. Returns the path and the system's error.
 pub fn make_absolute<'a>(
     paths: impl IntoIterator<Item = &'a mut PathBuf>,
 ) -> Result<(), (PathBuf, io::Error)> {
@@ -29,17 +29,17 @@ pub fn make_absolute<'a>(
     })
 }
 
-/// A pod's logs below the directory of all, as `/var/log/pods` has them.
+/// The directory of a pod's logs below that of all logs, named as in `/var/log/pods`.
 pub fn pod_logs(all: &Path, namespace: &str, name: &str, uid: &PodUid) -> PathBuf {
     all.join(format!("{namespace}_{name}_{uid}"))
 }
 
-/// A run's log below its pod's logs.
+/// The path of a run's log below its pod's logs.
 pub fn run_log(container: &str, attempt: u32) -> PathBuf {
     Path::new(container).join(format!("{attempt}.log"))
 }
 
-/// Removes a log and the files it was turned into. Says whether there was one.
+/// Removes a log and its rotated files. Returns whether the log existed.
 pub fn remove_log(log: &Path) -> bool {
     let was_there = fs::remove_file(log).is_ok();
     for n in 1_u32.. {

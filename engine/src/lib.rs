@@ -1,14 +1,14 @@
-//! What every runtime of containers does alike.
+//! The parts that all container runtimes share.
 //!
-//! * [`pod`]: what a runtime knows of a pod, its containers and their runs, and [`status`], how it shows them.
+//! * [`pod`]: the state of a pod, its containers and their runs, and [`status`], which reports it.
 //! * [`plan`]: which container to start, stop or wait for. Pure.
-//! * [`sync`] and [`stopping`]: the pass that carries the plan out, with hooks and probes, and the end of a pod. What they
-//!   need of a runtime is its [`driver`].
-//! * [`end_notices`]: the files that tell pods why they end, and until when.
-//! * [`environment`]: what a container's variables, its command and its fields of the pod's status come to.
-//! * [`stats`]: what pods use, in control groups and on disks.
+//! * [`sync`] and [`stopping`]: the pass that carries out the plan, with hooks and probes, and the stop of a pod. The
+//!   [`driver`] is what they require of a runtime.
+//! * [`end_notices`]: the files that tell pods why and when they will be stopped.
+//! * [`environment`]: the values of a container's variables, command and pod fields.
+//! * [`stats`]: the resource usage of pods, in cgroups and on disks.
 //!
-//! A runtime is a crate or a module of its own and implements [`winddown_shared::Runtime`] with these parts.
+//! Each runtime is a crate or a module of its own, and implements [`winddown_shared::Runtime`] with these parts.
 
 pub mod action;
 pub mod amounts;

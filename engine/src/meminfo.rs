@@ -1,6 +1,6 @@
-//! `/proc/meminfo`.
+//! Parses `/proc/meminfo`.
 
-/// The lines that count here, in bytes.
+/// The lines that are used, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MemInfo {
     /// `MemTotal`; not 0.
@@ -9,20 +9,20 @@ pub struct MemInfo {
     pub free: u64,
     /// `MemAvailable`; older kernels lack it.
     pub available: Option<u64>,
-    /// `Inactive(file)`: what of the page cache can go first.
+    /// `Inactive(file)`: the part of the page cache that can be reclaimed first.
     pub inactive_file: Option<u64>,
     /// `SwapTotal`; 0 without swap.
     pub swap_total: Option<u64>,
     /// `SwapFree`; at most the total.
     pub swap_free: Option<u64>,
-    /// `Zswap`: the memory that compressed pages take; kernels without zswap do not tell.
+    /// `Zswap`: the memory that compressed pages take; missing on kernels without zswap.
     pub zswap: Option<u64>,
-    /// `Zswapped`: what these pages were before.
+    /// `Zswapped`: the uncompressed size of these pages.
     pub zswapped: Option<u64>,
 }
 
 impl MemInfo {
-    /// None if the total or the free memory is not told.
+    /// Returns none if the total or the free memory is missing.
     pub fn parse(text: &[u8]) -> Option<Self> {
         let (mut total, mut free) = (None, None);
         let mut info = Self::default();
@@ -47,7 +47,7 @@ impl MemInfo {
     }
 }
 
-/// `  24684092 kB`, as bytes.
+/// Parses a value such as `  24684092 kB`, as bytes.
 fn bytes(text: &[u8]) -> Option<u64> {
     let number = text.trim_ascii().strip_suffix(b"kB")?;
     winddown_shared::cgroup_number(number)?.checked_mul(1024)

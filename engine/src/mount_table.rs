@@ -1,4 +1,4 @@
-//! What is mounted where, as the kernel lists it, and taking it away again.
+//! Lists mount points, and unmounts them.
 
 use std::fs;
 use std::io;
@@ -9,42 +9,42 @@ use rustix::io::Errno;
 use rustix::mount::{UnmountFlags, unmount};
 use winddown_shared::{RuntimeError, mounts};
 
-/// Processes that an error names at most.
+/// The maximum number of processes that an error names.
 const NAMED: usize = 3;
 
-/// Why a mount could not be taken away.
+/// Why a file system could not be unmounted.
 #[derive(Debug, thiserror::Error)]
 pub enum UnmountError {
     /// The kernel's list of mounts cannot be read.
     #[error("cannot read {}", .path.display())]
     Unreadable {
-        /// The list.
+        /// The path of the list.
         path: PathBuf,
-        /// Why not.
+        /// The error.
         #[source]
         source: io::Error,
     },
-    /// Something uses it.
+    /// Processes use the mount.
     #[error("{} is in use by {holders}: end that, or unmount it by hand", .point.display())]
     Busy {
-        /// Where it is.
+        /// The mount point.
         point: PathBuf,
-        /// What uses it.
+        /// The processes that use it.
         holders: String,
     },
-    /// The kernel refused.
+    /// The kernel refuses to unmount it.
     #[error("cannot unmount {}", .point.display())]
     Refused {
-        /// Where it is.
+        /// The mount point.
         point: PathBuf,
-        /// Why.
+        /// The error.
         #[source]
         source: io::Error,
     },
 }
 
-/// The mount points at and below `path`, deepest first and of two at the same place the upper one.
-/// `proc_root` is where `/proc` is. Blocking.
+/// Lists the mount points at and below `path`, deepest first; of two at the same place the upper one first. `proc_root`
+/// is the path of `/proc`. Blocking.
 ///
 /// # Errors
 /// The kernel's list cannot be read.
@@ -52,14 +52,13 @@ pub fn below(proc_root: &Path, path: &Path) -> io::Result<Vec<PathBuf>> {
     let text = fs::read(proc_root.join("self/mountinfo"))?;
     let points = mounts(&text).map(|mount| mount.point);
     let mut found: Vec<PathBuf> = points.filter(|point| point.starts_with(path)).collect();
-    // The list is in the order of mounting, so what is upper comes later.
+    // The kernel lists mounts in the order of mounting, so upper ones come later.
     found.reverse();
     found.sort_by_key(|point| std::cmp::Reverse(point.components().count()));
     Ok(found)
 }
 
-/// What a pod whose files are below `path` holds, for [`Runtime::mounts`](winddown_shared::Runtime).
-/// Blocking.
+/// Lists the mounts of a pod whose files are below `path`, for [`Runtime::mounts`](winddown_shared::Runtime). Blocking.
 ///
 /// # Errors
 /// The kernel's list cannot be read.
@@ -69,18 +68,17 @@ pub fn of_pod(proc_root: &Path, path: &Path) -> Result<Vec<String>, RuntimeError
         source: Some(Arc::new(source)),
     })?;
     let mut texts: Vec<String> = found.iter().map(|point| point.display().to_string()).collect();
-    // Two mounts at one place are one place that is in use.
+    // Two mounts at the same place count as one.
     texts.dedup();
     Ok(texts)
 }
 
-/// Takes away every mount at and below `path`. What is mounted there stays what it is. Blocking.
+/// Unmounts everything at and below `path`. The mounted file systems keep their content. Blocking.
 ///
 /// Never lazily: a lazily unmounted file system silently keeps its disk busy.
 ///
 /// # Errors
-/// One is in use or cannot be taken away; those below it, and those beside it that came before, are
-/// gone.
+/// A mount is in use or cannot be unmounted; the mounts that came before it in [`below`]'s order are gone.
 pub fn unmount_below(proc_root: &Path, path: &Path) -> Result<(), UnmountError> {
     let found = below(proc_root, path).map_err(|source| UnmountError::Unreadable {
         path: proc_root.join("self/mountinfo"),
@@ -88,7 +86,7 @@ pub fn unmount_below(proc_root: &Path, path: &Path) -> Result<(), UnmountError> 
     })?;
     for point in found {
         match unmount(&point, UnmountFlags::NOFOLLOW) {
-            // Another process was faster.
+            // Not mounted any more: another process was faster.
             Ok(()) | Err(Errno::INVAL | Errno::NOENT) => {}
             Err(Errno::BUSY) => {
                 let holders = holders(proc_root, &point);
@@ -102,7 +100,7 @@ pub fn unmount_below(proc_root: &Path, path: &Path) -> Result<(), UnmountError> 
     Ok(())
 }
 
-/// The processes that are in a mount or hold a file of it open, for a message.
+/// Describes the processes that use a mount or have one of its files open, for a message.
 fn holders(proc_root: &Path, point: &Path) -> String {
     let entries = fs::read_dir(proc_root).into_iter().flatten().flatten();
     let mut named = Vec::new();

@@ -1,4 +1,4 @@
-//! What the kernel kills first when memory runs out.
+//! The order in which the kernel kills containers when memory runs out.
 
 use std::collections::BTreeMap;
 
@@ -8,10 +8,10 @@ use winddown_shared::{Pod, QosClass, Quantity};
 
 use crate::amounts::amount;
 
-/// A container's `oom_score_adj`, by the kubelet's rule: guaranteed pods last, best effort first, the
-/// rest by what share of the node's memory (in bytes) they asked for; a sidecar not before the containers
-/// it serves. What the pod asks for as a whole beyond its containers' requests counts for each of them in
-/// equal parts (KEP-2837). From -997 to 1000.
+/// A container's `oom_score_adj`, calculated as the kubelet does: guaranteed pods are killed last and best-effort pods
+/// first, the rest by the share of the node's memory (in bytes) that they request; a sidecar is not killed before the
+/// containers it serves. A pod-level request beyond the sum of the containers' requests counts in equal parts for each
+/// container (KEP-2837). From -997 to 1000.
 pub fn oom_score_adj(pod: &Pod, container: &k8s::Container, node_memory: i64) -> i16 {
     match pod.qos() {
         _ if pod.is_node_critical() => -997,
@@ -28,7 +28,7 @@ pub fn oom_score_adj(pod: &Pod, container: &k8s::Container, node_memory: i64) ->
     }
 }
 
-/// What the pod asks for as a whole beyond what its containers ask for, for each of them.
+/// Each container's part of the pod-level memory request beyond the containers' requests.
 fn rest_per_container(pod: &Pod) -> i64 {
     let Some(spec) = &pod.spec else { return 0 };
     let whole = spec.resources.as_ref().and_then(|whole| memory(whole.requests.as_ref()));
@@ -44,7 +44,7 @@ fn memory(amounts: Option<&BTreeMap<String, Text>>) -> Option<i64> {
 
 fn burstable(container: &k8s::Container, rest: i64, node_memory: i64) -> i16 {
     let resources = container.resources.as_ref();
-    // A limit without a request is a request of as much.
+    // A limit without a request also sets the request.
     let request = memory(resources.and_then(|r| r.requests.as_ref()))
         .or_else(|| memory(resources.and_then(|r| r.limits.as_ref())));
     let request = request.unwrap_or(0).saturating_add(rest);

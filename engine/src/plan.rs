@@ -1,21 +1,21 @@
-//! What to do next with a pod's containers.
+//! Decides what to do next with a pod's containers.
 //!
-//! [`plan`] is a pure function of the pod's rules and of what each container does now: no clock, no
-//! I/O. Every runtime uses it, so that pods behave the same whatever runs them.
+//! [`plan`] is a pure function of the pod's rules and of the current state of each container: no clock, no I/O. Every
+//! runtime uses it, so that pods behave the same on all of them.
 //!
 //! # Behaviour
-//! * Init containers run one after the other. One that fails is started again after its back-off,
-//!   or fails the pod (`restartPolicy: Never`).
+//! * Init containers run one after the other. An init container that fails is started again after its backoff, or fails
+//!   the pod (`restartPolicy: Never`).
 //! * A sidecar (KEP-753) lets the next container start once it has started; it is restarted whatever
 //!   its exit code, before, during and after the regular containers' life.
-//! * Regular containers start together when every init container is done. Once one of them was
-//!   started, init containers are not looked at again.
-//! * A pod that lost what it ran in (its sandbox, or the machine was booted) begins anew, init containers
-//!   first. What ended for good before that is [`ContainerObservation::Done`], the rest [`ContainerObservation::Never`].
-//! * A container that ends is restarted as `restartPolicy` says: at once the first time, then after
-//!   10 s, doubling to 5 min; a run of 10 min clears that ([`Backoff`]).
-//! * An ephemeral container is started once, whatever the others do.
-//! * When no regular container runs or will run again, nothing is started any more, sidecars neither.
+//! * Regular containers start together when every init container is done. Once one of them was started, init containers
+//!   are not considered any more.
+//! * A pod whose sandbox was lost, or whose machine was rebooted, starts over, init containers first. A container that
+//!   ended for good before that is [`ContainerObservation::Done`], all others are [`ContainerObservation::Never`].
+//! * A container that exits is restarted according to `restartPolicy`: immediately the first time, then after 10 s,
+//!   doubling up to 5 min; a run of 10 min resets the backoff ([`Backoff`]).
+//! * An ephemeral container is started once, whatever the other containers do, unless the pod is done.
+//! * When no regular container runs or will run again, nothing is started any more, not even sidecars.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -30,29 +30,29 @@ mod tests;
 
 pub use backoff::Backoff;
 
-/// When a container that ended is started again.
+/// When a container that exited is started again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Restart {
     /// Whatever its exit code.
     Always,
-    /// When its exit code is not 0.
+    /// If its exit code is not 0.
     OnFailure,
     /// Never.
     Never,
 }
 
-/// One container, as far as the plan is concerned.
+/// The properties of a container that matter for the plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ContainerRule {
     /// Its name in the spec.
     pub name: Arc<str>,
-    /// The part it plays.
+    /// The kind of container.
     pub kind: ContainerKind,
-    /// What happens when it ends.
+    /// Whether it is restarted when it exits.
     pub restart: Restart,
 }
 
-/// What a container does now.
+/// The current state of a container.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ContainerObservation {
     /// It was never started.
@@ -61,39 +61,39 @@ pub enum ContainerObservation {
     Running {
         /// Its startup probe passed and its postStart hook is done, or it has neither.
         started: bool,
-        /// A liveness or startup probe wants it restarted.
+        /// A failed probe or postStart hook, or a change of its definition, requires a restart.
         failing: bool,
     },
-    /// It was ended because its definition changed: it is started again at once, whatever its policy says.
+    /// It was stopped because its definition changed: it is started again at once, regardless of its policy.
     Outdated,
-    /// It has ended.
+    /// It has exited.
     Ended {
         /// 0 is success.
         exit_code: i32,
-        /// What is left of its back-off.
+        /// What remains of its backoff.
         wait: Duration,
     },
-    /// It ended for good before the pod had to begin anew ([`ContainerRule::is_for_good`]).
+    /// It ended for good before the pod had to start over ([`ContainerRule::is_for_good`]).
     Done {
         /// 0 is success.
         exit_code: i32,
     },
 }
 
-/// What to do now. Indices are those of the slices given to [`plan`].
+/// The next steps. Indices refer to the slices given to [`plan`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Plan {
     /// Containers to start, in this order.
     pub start: Vec<usize>,
-    /// Running containers to end, because they are to be restarted.
+    /// Running containers to stop, because they have to be restarted.
     pub stop: Vec<usize>,
-    /// When the next back-off ends; nothing happens before that by itself.
+    /// When the next backoff ends; before that, nothing happens by itself.
     pub again_in: Option<Duration>,
-    /// Nothing of the pod will be started again.
+    /// No container of the pod will be started again.
     pub done: bool,
 }
 
-/// The rules of a pod's containers without the ephemeral ones: init containers first, then the regular ones, in spec
+/// The rules of a pod's containers except the ephemeral ones: init containers first, then the regular ones, in spec
 /// order.
 pub fn rules(pod: &Pod) -> Vec<ContainerRule> {
     let Some(spec) = pod.spec.as_ref() else { return Vec::new() };
@@ -102,7 +102,7 @@ pub fn rules(pod: &Pod) -> Vec<ContainerRule> {
         Some("OnFailure") => Restart::OnFailure,
         _ => Restart::Always,
     };
-    // An init container runs to success once, whatever it may do afterwards.
+    // An init container has to succeed once, whatever the policy says about restarts after that.
     let once = if restart == Restart::Never { Restart::Never } else { Restart::OnFailure };
     let init =
         spec.init_containers.iter().flatten().map(|container| match kind_of_init(container) {
@@ -123,7 +123,7 @@ pub fn ephemeral_rules(pod: &Pod) -> impl Iterator<Item = ContainerRule> {
     })
 }
 
-/// The part an entry of `spec.initContainers` plays.
+/// The kind of an entry of `spec.initContainers`.
 pub fn kind_of_init(container: &api::Container) -> ContainerKind {
     match container.restart_policy.as_deref() {
         Some("Always") => ContainerKind::Sidecar,
@@ -134,19 +134,19 @@ pub fn kind_of_init(container: &api::Container) -> ContainerKind {
 /// A container in its pod's spec.
 #[derive(Clone, Debug)]
 pub struct Found<'a> {
-    /// What the spec says of it.
+    /// Its definition in the spec.
     pub container: Cow<'a, api::Container>,
     /// Its path, for example `spec.containers[0]`.
     pub field: String,
-    /// The part it plays.
+    /// The kind of container.
     pub kind: ContainerKind,
-    /// Init containers first, then the regular ones, then the ephemeral ones.
+    /// Its index: init containers first, then the regular ones, then the ephemeral ones.
     pub place: usize,
     /// The container whose processes an ephemeral one sees.
     pub target: Option<&'a str>,
 }
 
-/// The container of this name.
+/// Finds the container of this name.
 pub fn find<'a>(pod: &'a Pod, name: &str) -> Option<Found<'a>> {
     let spec = pod.spec.as_ref()?;
     let init = spec.init_containers.as_deref().unwrap_or_default();
@@ -162,7 +162,7 @@ pub fn find<'a>(pod: &'a Pod, name: &str) -> Option<Found<'a>> {
     }
     let ephemeral = spec.ephemeral_containers.as_deref().unwrap_or_default();
     let i = ephemeral.iter().position(|c| c.name == name)?;
-    // Its fields are a container's, and the target.
+    // It has the fields of a container, and the target.
     let container = serde_json::from_value(serde_json::to_value(&ephemeral[i]).ok()?).ok()?;
     Some(Found {
         container: Cow::Owned(container),
@@ -173,7 +173,7 @@ pub fn find<'a>(pod: &'a Pod, name: &str) -> Option<Found<'a>> {
     })
 }
 
-/// What to do next. `seen` has one entry for each rule, in the same order; a missing one counts as
+/// Decides what to do next. `seen` has one entry for each rule, in the same order; a missing entry counts as
 /// [`ContainerObservation::Never`].
 pub fn plan(rules: &[ContainerRule], seen: &[ContainerObservation]) -> Plan {
     let mut plan = Plan::default();
@@ -205,8 +205,7 @@ fn rule(container: &api::Container, kind: ContainerKind, restart: Restart) -> Co
     ContainerRule { name: container.name.as_str().into(), kind, restart }
 }
 
-/// Nothing will be started again: an init container failed for good, or every regular container
-/// ended for good.
+/// Whether nothing will be started again: an init container failed for good, or every regular container ended for good.
 fn is_done(
     rules: &[ContainerRule],
     at: impl Fn(usize) -> ContainerObservation,
@@ -241,11 +240,12 @@ fn is_done(
 // === impl ContainerRule ===
 
 impl ContainerRule {
-    /// Whether a container that ended like this stays so when its pod begins anew.
+    /// Whether a container that exited with this code is not run again when its pod starts over.
     pub fn is_for_good(&self, exit_code: i32) -> bool {
         match self.kind {
             ContainerKind::Regular => !self.restart.applies_to(exit_code),
-            // An init container's work may have been lost; one that failed the pod has.
+            // A successful init container runs again, because its work may have been lost; one that failed the pod does
+            // not.
             ContainerKind::Init => self.restart == Restart::Never && exit_code != 0,
             ContainerKind::Sidecar => false,
             ContainerKind::Ephemeral => true,
@@ -256,7 +256,7 @@ impl ContainerRule {
 // === impl Restart ===
 
 impl Restart {
-    /// Whether a container that ended with this code is started again.
+    /// Whether a container that exited with this code is started again.
     pub fn applies_to(self, exit_code: i32) -> bool {
         match self {
             Restart::Always => true,
@@ -269,13 +269,13 @@ impl Restart {
 // === impl Plan ===
 
 impl Plan {
-    /// Walks the init containers up to the first that is not done. True when all are.
+    /// Goes through the init containers up to the first that is not done. Returns whether all are done.
     fn initialize(
         &mut self,
         rules: &[ContainerRule],
         at: impl Fn(usize) -> ContainerObservation,
     ) -> bool {
-        // Sidecars before the one that holds things up are kept running meanwhile.
+        // Sidecars before the first unfinished container are kept running meanwhile.
         for (i, rule) in rules.iter().enumerate() {
             match (rule.kind, at(i)) {
                 (ContainerKind::Regular | ContainerKind::Ephemeral, _)
@@ -294,7 +294,7 @@ impl Plan {
         true
     }
 
-    /// Restarts the sidecars from `from` on that had been started before.
+    /// Keeps the sidecars from index `from` on running that were started before.
     fn keep_sidecars(
         &mut self,
         rules: &[ContainerRule],

@@ -18,30 +18,30 @@ pub use container::{Container, End, IMAGE_PULL, IMAGE_PULL_BACK_OFF, Run, Troubl
 pub use stop_record::StopRecord;
 pub(crate) use told::Told;
 
-/// What a pod runs in: its sandbox, or a boot of the machine. It decides what a run of before still means. Its types
-/// are what a runtime knows of pods, containers and runs besides what all know.
+/// What a pod runs in: its sandbox, or a boot of the machine. It decides whether an earlier run is still valid. Its
+/// associated types hold the runtime-specific state of pods, containers and runs.
 pub trait Boundary: Debug + Default + Send + Sync + 'static {
-    /// Of a pod.
+    /// State of a pod.
     type Pod: Debug + Default + Send;
-    /// Of a container.
+    /// State of a container.
     type Container: Debug + Default + Send;
-    /// Of a run.
+    /// State of a run.
     type Run: Debug + Send;
 
-    /// Whether what the run was in is gone: its pod begins anew.
+    /// Whether the sandbox or boot of the run is gone, so that its pod starts over.
     fn is_past(pod: &Self::Pod, run: &Self::Run) -> bool;
 
-    /// The rules of the containers that are run.
+    /// The rules of the containers that the runtime runs.
     fn rules(pod: &Pod) -> Vec<ContainerRule> {
         plan::rules(pod)
     }
 
-    /// Whether what was started goes on through a soft-reboot of the node.
+    /// Whether the run survives a soft-reboot of the node.
     fn survives(_: &Self::Run) -> bool {
         false
     }
 
-    /// Whether more of the pod runs than its containers' newest runs.
+    /// Whether anything of the pod runs in addition to the newest runs of its containers.
     fn has_more(_: &Self::Pod) -> bool {
         false
     }
@@ -50,34 +50,34 @@ pub trait Boundary: Debug + Default + Send + Sync + 'static {
 /// A pod.
 pub type PodEntry<B> = Entry<PodState<B>>;
 
-/// A pod's state. The lock is never held across an await or a system call that can wait.
+/// The state of a pod. The lock is never held across an await or a system call that can wait.
 #[derive(Debug, Default)]
 pub struct PodState<B: Boundary> {
-    /// The pod as last handed in, or as it was found; none for one of which only traces were found.
+    /// The pod as last given, or as it was found; none if only traces of it were found.
     pub pod: Option<Pod>,
-    /// Its namespace and its name; empty while they are not known.
+    /// Its namespace and name; empty while unknown.
     pub label: (Arc<str>, Arc<str>),
-    /// Its own grace, as far as that is known without the pod.
+    /// Its own grace period, as far as it is known without the pod.
     pub grace: Option<Duration>,
     /// When it was first started.
     pub started_at: Option<WallTime>,
-    /// Its addresses, if it has its own.
+    /// Its IP addresses, if it has its own.
     pub ips: Vec<String>,
-    /// It is being stopped, or was: nothing may be started.
+    /// Whether it is being stopped, or was: nothing may be started.
     pub stopping: bool,
-    /// Why it is being stopped and how long that may take.
+    /// Why it is being stopped, and how long that may take.
     pub(crate) ending: Option<Grace>,
-    /// What its file tells of its end: nothing, or this. None before this agent has written it.
+    /// The notice in its file, if any. None before this agent has written the file.
     pub(crate) told: Option<Option<Told>>,
-    /// Starts under way. A stop waits for them: it could not end what it does not see yet.
+    /// The number of starts in progress. A stop waits for them: it could not stop containers that it does not see yet.
     pub starting: usize,
-    /// How many starts began or ended: tells whether what was seen of the pod is older than what is known.
+    /// The number of starts begun plus starts finished: shows whether an observation of the pod is out of date.
     pub starts: u64,
-    /// In the spec's order, init containers first.
+    /// The containers in the spec's order, init containers first.
     pub containers: Vec<Container<B>>,
-    /// What ran when the stop began; kept so that a second stop tells the same.
+    /// What ran when the stop began; kept so that a second stop reports the same.
     pub stop: Option<StopRecord>,
-    /// What only this kind of runtime knows.
+    /// State of this kind of runtime.
     pub own: B::Pod,
 }
 
@@ -98,19 +98,19 @@ pub async fn stopping<B: Boundary>(entry: &PodEntry<B>) {
     entry.wait_for(|state| state.stopping.then_some(())).await;
 }
 
-/// Resolves when no start is under way. Cancel-safe.
+/// Resolves when no start is in progress. Cancel-safe.
 pub async fn started<B: Boundary>(entry: &PodEntry<B>) {
     entry.wait_for(|state| (state.starting == 0).then_some(())).await;
 }
 
-/// Keeps count of one start under way.
+/// A guard that counts one start in progress.
 #[derive(Debug)]
 pub struct Starting<B: Boundary>(Arc<PodEntry<B>>);
 
 // === impl PodState ===
 
 impl<B: Boundary> PodState<B> {
-    /// Takes the pod as it is now, and makes room for its containers in the spec's order.
+    /// Updates the pod, and adds its containers in the spec's order.
     pub fn take_pod(&mut self, pod: &Pod) {
         if self.pod.as_ref().is_some_and(|known| known.is_same_object(pod)) {
             return;
@@ -125,18 +125,18 @@ impl<B: Boundary> PodState<B> {
             container.take(rule.kind, found.as_ref().map(|found| &*found.container));
             self.containers.push(container);
         }
-        // Containers the spec no longer has may still run.
+        // Containers that the spec no longer has may still run.
         self.containers.append(&mut known);
         self.label = (pod.namespace().clone(), pod.name().clone());
         self.pod = Some(pod.clone());
     }
 
-    /// What is left of the time in which the pod is to end; none while it is not being stopped.
+    /// The remaining grace period; none while the pod is not being stopped.
     pub fn time_left(&self) -> Option<Duration> {
         self.ending.as_ref().filter(|_| self.stopping).map(Grace::remaining)
     }
 
-    /// Takes the pod as it is now, which is to run: it is stopped no more.
+    /// Updates the pod, which is wanted to run: it is no longer being stopped.
     pub fn want(&mut self, pod: &Pod) {
         self.take_pod(pod);
         self.stopping = false;
@@ -144,7 +144,8 @@ impl<B: Boundary> PodState<B> {
         self.stop = None;
     }
 
-    /// The containers that run: regular ones first, then the others, each in the spec's order.
+    /// The running containers: regular and ephemeral ones first, then init containers, then sidecars, each in the
+    /// spec's order.
     pub fn running(&self) -> Vec<&Container<B>> {
         let mut running: Vec<_> = self.containers.iter().filter(|c| c.is_running()).collect();
         running.sort_by_key(|container| match container.kind {
@@ -166,24 +167,24 @@ impl<B: Boundary> PodState<B> {
         container.run.as_ref().filter(|run| run.is_running()).map(|run| Arc::clone(&run.id))
     }
 
-    /// The newest run of the container, if that is its id.
+    /// The newest run of the container, if it has this id.
     pub fn run(&mut self, name: &str, id: &str) -> Option<&mut Run<B>> {
         self.container(name)?.run.as_mut().filter(|run| &*run.id == id)
     }
 
-    /// The newest run of the container, if that is its number.
+    /// The newest run of the container, if it has this number.
     pub fn attempt(&mut self, name: &str, number: u32) -> Option<&mut Run<B>> {
         self.container(name)?.run.as_mut().filter(|run| run.attempt == number)
     }
 
-    /// Whether anything of the pod runs, or may by a start that is under way.
+    /// Whether anything of the pod runs, or may run because of a start in progress.
     pub fn any_running(&self) -> bool {
         self.starting > 0
             || B::has_more(&self.own)
             || self.containers.iter().any(Container::is_running)
     }
 
-    /// Whether all that runs of the pod would run on through a soft-reboot.
+    /// Whether all running containers of the pod would survive a soft-reboot.
     pub fn survives_soft_reboot(&self) -> bool {
         let runs =
             self.containers.iter().filter_map(|c| c.run.as_ref().filter(|run| run.is_running()));
@@ -191,24 +192,24 @@ impl<B: Boundary> PodState<B> {
         survive.peek().is_some() && survive.all(|survives| survives) && self.starting == 0
     }
 
-    /// Whether the pod was stopped and runs no more.
+    /// Whether the pod was stopped and no longer runs.
     pub fn is_over(&self) -> bool {
         self.stopping && !self.any_running()
     }
 
-    /// Whether the run was in what the pod runs in no more.
+    /// Whether the sandbox or boot of the run is gone.
     pub fn is_past(&self, run: &Run<B>) -> bool {
         B::is_past(&self.own, &run.own)
     }
 
-    /// The number of the container's next attempt, and the back-off to follow it.
+    /// The number of the container's next attempt, and the backoff that follows it.
     pub fn next(&self, name: &str, backoff: &Backoff) -> Option<(u32, Duration)> {
         let container = self.containers.iter().find(|c| &*c.name == name)?;
         let is_past = container.run.as_ref().is_some_and(|run| self.is_past(run));
         Some(container.next(is_past, backoff))
     }
 
-    /// The pod for a listing.
+    /// Returns the pod for a listing.
     pub fn summary(&self, uid: &PodUid) -> RuntimePod {
         RuntimePod {
             uid: uid.clone(),
@@ -219,14 +220,16 @@ impl<B: Boundary> PodState<B> {
         }
     }
 
-    /// What the containers of these rules, which come first and in their order, do, for the plan.
+    /// The current states of the containers of these rules, for the plan. These containers come first in the state, in
+    /// the same order.
     pub fn seen(&self, rules: &[ContainerRule], now: Instant) -> Vec<ContainerObservation> {
         let is_past = |run: Option<&Run<B>>| run.is_some_and(|run| self.is_past(run));
         let containers = self.containers.iter().zip(rules);
         containers.map(|(c, rule)| c.seen(rule, is_past(c.run.as_ref()), now)).collect()
     }
 
-    /// When the container at this place, which could not be started, is tried again; none if that is now.
+    /// How long until the next try to start the container at this index, if the last one failed; none if it may be
+    /// started now.
     pub fn trouble_until(&self, place: usize, now: Instant) -> Option<Duration> {
         let trouble = self.containers.get(place)?.trouble.as_ref()?;
         let left = trouble.until.saturating_duration_since(now);
@@ -237,7 +240,7 @@ impl<B: Boundary> PodState<B> {
 // === impl Starting ===
 
 impl<B: Boundary> Starting<B> {
-    /// None if the pod is being stopped.
+    /// Begins a start; none if the pod is being stopped.
     pub fn begin(entry: &Arc<PodEntry<B>>) -> Option<Self> {
         let mut state = entry.lock();
         if state.stopping {
@@ -248,7 +251,7 @@ impl<B: Boundary> Starting<B> {
         Some(Self(Arc::clone(entry)))
     }
 
-    /// The pod's.
+    /// The pod that is being started.
     pub fn entry(&self) -> &Arc<PodEntry<B>> {
         &self.0
     }

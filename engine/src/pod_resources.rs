@@ -1,4 +1,4 @@
-//! What a pod asks for as a whole.
+//! Pod-level resources.
 
 use std::collections::BTreeMap;
 
@@ -6,10 +6,10 @@ use k8s_openapi::api::core::v1::ResourceRequirements;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use winddown_shared::ResourceName;
 
-/// Fields of `spec.resources`, below `spec`, that no runtime honours, each with what to write instead.
+/// Lists the fields of `spec.resources`, relative to `spec`, that no runtime honours, each with what to write instead.
 ///
-/// Requests are honoured: they decide where the pod fits, what class it is of and who ends first.
-/// Limits of the whole would have to be set on a cgroup that the runtimes do not make.
+/// Requests are honoured: they decide whether the pod fits, which QoS class it has and which pod is evicted first.
+/// Pod-level limits would have to be set on a cgroup that the runtimes do not create.
 pub(crate) fn unsupported(
     whole: Option<&ResourceRequirements>,
 ) -> impl Iterator<Item = (String, &'static str)> {

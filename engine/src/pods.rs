@@ -10,14 +10,14 @@ use winddown_shared::{
 
 use crate::pod::{Boundary, PodEntry};
 
-/// UIDs of changed pods that a slow reader may fall behind before it has to look at all pods.
+/// How many changes a slow reader may fall behind before it has to check all pods.
 const CHANGES: usize = 1024;
 
-/// The pods that a runtime knows, and what changes of them by itself.
+/// The pods that a runtime knows, and their spontaneous changes.
 pub struct Pods<B: Boundary> {
     known: Mutex<PodUidMap<Arc<PodEntry<B>>>>,
     changes: broadcast::Sender<PodUid>,
-    /// Weak: who records may hold the runtime.
+    /// Weak, because the recorder may hold the runtime.
     recorder: Mutex<Weak<dyn Recorder>>,
 }
 
@@ -29,17 +29,17 @@ impl<B: Boundary> Default for Pods<B> {
 }
 
 impl<B: Boundary> Pods<B> {
-    /// All of them, by UID. Never held across an await.
+    /// Locks all pods, by UID. The lock must not be held across an await.
     pub fn lock(&self) -> MutexGuard<'_, PodUidMap<Arc<PodEntry<B>>>> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// All of them, as they are now.
+    /// Returns all pods that are known now.
     pub fn all(&self) -> Vec<Arc<PodEntry<B>>> {
         self.lock().values().cloned().collect()
     }
 
-    /// All of them, for a listing.
+    /// Returns all pods for a listing.
     pub fn list(&self) -> Vec<RuntimePod> {
         self.lock().values().map(|entry| entry.lock().summary(entry.uid())).collect()
     }
@@ -49,29 +49,29 @@ impl<B: Boundary> Pods<B> {
         self.lock().get(uid).cloned()
     }
 
-    /// The pod; from now on it is known.
+    /// Returns the pod, adding it if it is not known yet.
     pub fn get_or_new(&self, uid: &PodUid) -> Arc<PodEntry<B>> {
         let fresh = || Arc::new(PodEntry::new(uid.clone(), self.changes.clone()));
         Arc::clone(self.lock().entry(uid.clone()).or_insert_with(fresh))
     }
 
-    /// The pod is known no more.
+    /// Removes the pod.
     pub fn remove(&self, uid: &PodUid) {
         self.lock().remove(uid);
     }
 
-    /// Tells the pod workers to look at the pod.
+    /// Tells the pod workers to check the pod.
     pub fn announce(&self, uid: PodUid) {
         // Fails only without receivers.
         let _ = self.changes.send(uid);
     }
 
-    /// Has [what happens](Self::tell) recorded from now on.
+    /// Sends [events](Self::tell) to this recorder from now on.
     pub fn record_to(&self, recorder: &Arc<dyn Recorder>) {
         *self.recorder.lock().unwrap_or_else(PoisonError::into_inner) = Arc::downgrade(recorder);
     }
 
-    /// Tells what happened to the pod, or to the container of this name. Takes the pod's lock.
+    /// Records an event of the pod, or of the container of this name. Takes the pod's lock.
     pub fn tell(&self, entry: &PodEntry<B>, container: Option<&str>, what: Happening) {
         let recorder = self.recorder.lock().unwrap_or_else(PoisonError::into_inner).upgrade();
         let Some(recorder) = recorder else { return };
@@ -86,7 +86,7 @@ impl<B: Boundary> Pods<B> {
         recorder.record(&Event::Pod(PodEvent { pod, container, what }));
     }
 
-    /// The UIDs of pods of which something changed by itself.
+    /// Subscribes to the UIDs of pods that changed spontaneously.
     pub fn changes(&self) -> broadcast::Receiver<PodUid> {
         self.changes.subscribe()
     }

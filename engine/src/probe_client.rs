@@ -1,4 +1,4 @@
-//! Asks a container over TCP, HTTP or HTTPS whether it is there: for probes and lifecycle handlers.
+//! Checks containers over TCP, HTTP or HTTPS, for probes and lifecycle handlers.
 
 use std::fmt::{self, Write as _};
 use std::io;
@@ -17,28 +17,28 @@ mod exchange;
 
 use exchange::exchange;
 
-/// How many requests one becomes when the server redirects it; the kubelet's.
+/// The maximum number of requests when the server redirects; the kubelet's limit.
 const MAX_REQUESTS: usize = 10;
 
-/// Where to ask.
+/// The host and port to connect to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Endpoint {
     host: String,
     port: u16,
 }
 
-/// An HTTP request. What a spec says goes into it through types that hold no line end, so that it is one
-/// request, whatever the spec says.
+/// An HTTP request. Values from the spec go through types that cannot hold a line end, so it always is exactly one
+/// request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HttpGet {
     endpoint: Endpoint,
     is_tls: bool,
-    /// The path and the headers; or what of them cannot be sent. Such a pod is refused at admission, but
-    /// one that runs may have been admitted by an older agent.
+    /// The path and the headers, or the reason why they cannot be sent. Such a pod is refused at admission, but a
+    /// running pod may have been admitted by an older agent.
     request: Result<(PathAndQuery, Vec<Header>), String>,
 }
 
-/// A header with its name as the spec spells it: there are servers that mind.
+/// A header with its name as the spec spells it, because some servers are case-sensitive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Header {
     spelled: String,
@@ -46,11 +46,11 @@ struct Header {
     value: HeaderValue,
 }
 
-/// What describes the connection or a body is ours to say; the kubelet leaves these out as well.
+/// Headers about the connection or a body, which are not taken from the spec; the kubelet ignores them as well.
 const OURS: [HeaderName; 4] = [CONNECTION, CONTENT_LENGTH, TRAILER, TRANSFER_ENCODING];
 
 impl Endpoint {
-    /// What a `tcpSocket` names; none if its port has no number.
+    /// The endpoint of a `tcpSocket`; none if its port cannot be resolved to a number.
     pub fn of(
         action: &api::TCPSocketAction,
         container: &api::Container,
@@ -67,17 +67,17 @@ impl Endpoint {
         }
     }
 
-    /// Connects, and closes again.
+    /// Connects, and closes the connection.
     ///
     /// # Errors
-    /// No listener.
+    /// Nothing listens there.
     pub async fn connect(&self) -> io::Result<()> {
         TcpStream::connect((self.host.as_str(), self.port)).await.map(drop)
     }
 }
 
 impl HttpGet {
-    /// What an `httpGet` names; none if its port has no number.
+    /// The request of an `httpGet`; none if its port cannot be resolved to a number.
     pub fn of(
         action: &api::HTTPGetAction,
         container: &api::Container,
@@ -93,11 +93,11 @@ impl HttpGet {
         Some(Self { endpoint, is_tls, request })
     }
 
-    /// Asks. A status from 200 to 299 is well. A redirect is followed while it names the same host; one that is not is
-    /// well too, and given in the kubelet's words.
+    /// Sends the request. A status from 200 to 299 is a success. A redirect is followed as long as it names the same
+    /// host; any other redirect is a success too, with the kubelet's warning.
     ///
     /// # Errors
-    /// Another status, too many redirects, no HTTP, no listener, or the spec's request cannot be sent.
+    /// Another status, too many redirects, no HTTP, no listener, or the request in the spec cannot be sent.
     pub async fn ask(&self) -> io::Result<Option<String>> {
         let (path, headers) = self
             .request
@@ -131,7 +131,7 @@ impl HttpGet {
     }
 }
 
-/// Where a request goes.
+/// The target of a request.
 #[derive(Debug)]
 struct To {
     endpoint: Endpoint,
@@ -140,7 +140,7 @@ struct To {
 }
 
 impl To {
-    /// `moved`: the spec's `Host` is another server's.
+    /// `moved`: a redirect led to another endpoint, so the spec's `Host` is replaced.
     fn request(&self, headers: &[Header], moved: bool) -> Vec<u8> {
         let mut bytes = format!("GET {} HTTP/1.1\r\n", self.path).into_bytes();
         for Header { spelled, value, name } in headers {
@@ -152,7 +152,7 @@ impl To {
         bytes
     }
 
-    /// Where a redirect leads from here; none if that is nothing that can be asked.
+    /// Resolves a redirect's location; none if it cannot be requested.
     fn joined(&self, location: &str) -> Option<Self> {
         let absolute = match location.strip_prefix("//") {
             Some(_) if self.is_tls => format!("https:{location}"),
@@ -179,7 +179,7 @@ impl To {
     }
 }
 
-/// A field of an `httpGet` that can be sent in no request. Shown as the field's path below it.
+/// A field of an `httpGet` that cannot be sent in a request. Displays as the field's path below `httpGet`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unsendable {
     /// `path`
@@ -193,7 +193,7 @@ pub enum Unsendable {
 }
 
 impl Unsendable {
-    /// What is wrong with it, without its text: a header may hold a password.
+    /// What is wrong with the field, without its value: a header may hold a password.
     pub fn why(self) -> &'static str {
         match self {
             Self::Path | Self::HeaderValue(_) => {
@@ -216,7 +216,7 @@ impl fmt::Display for Unsendable {
     }
 }
 
-/// The fields of an `httpGet` that can be sent in no request.
+/// Lists the fields of an `httpGet` that cannot be sent in a request.
 pub fn unsendable(action: &api::HTTPGetAction) -> Vec<Unsendable> {
     let mut found = Vec::new();
     if action.path.as_deref().is_some_and(|path| path.chars().any(char::is_control)) {
@@ -241,7 +241,7 @@ fn is_host(host: &str) -> bool {
     host.parse::<IpAddr>().is_ok() || host.len() <= 253 && host.bytes().all(is_name)
 }
 
-/// The path and the headers of an `httpGet`; as an error, what of it cannot be sent.
+/// Reads the path and the headers of an `httpGet`. The error says what cannot be sent.
 fn read(
     action: &api::HTTPGetAction,
     endpoint: &Endpoint,
@@ -259,7 +259,7 @@ fn read(
             .map_err(|error| format!("httpGet: {error}"))?;
         let value = HeaderValue::from_bytes(value.as_bytes())
             .map_err(|error| format!("httpGet: header {name}: {error}"))?;
-        // A request has one of these.
+        // These may occur only once.
         let again = (name == HOST || name == USER_AGENT) && headers.iter().any(|h| h.name == name);
         if !again && !OURS.contains(&name) {
             headers.push(Header { spelled: spelled.to_owned(), name, value });
@@ -268,8 +268,7 @@ fn read(
     Ok((path, headers))
 }
 
-/// A spec's path as it stands in a request: what cannot stand there is percent-encoded, and a fragment
-/// is not sent.
+/// Escapes a spec's path for a request: characters that are not allowed are percent-encoded, and a fragment is dropped.
 fn escaped(path: &str) -> String {
     let path = path.split('#').next().unwrap_or_default();
     let mut text = String::with_capacity(path.len() + 1);
@@ -297,7 +296,7 @@ fn escaped(path: &str) -> String {
     text
 }
 
-/// A port's number, by itself or by the name the container gave it.
+/// Resolves a port: a number, or the name of one of the container's ports.
 pub fn port(port: &IntOrString, container: &api::Container) -> Option<u16> {
     let number = match port {
         IntOrString::Int(number) => *number,
@@ -313,7 +312,7 @@ pub fn port(port: &IntOrString, container: &api::Container) -> Option<u16> {
     u16::try_from(number).ok().filter(|n| *n > 0)
 }
 
-/// A pod on the host's network has the host's address.
+/// The host to connect to; by default the node's, because the pod is on the host's network.
 fn host(named: Option<&str>, node: &NodeFacts) -> String {
     let own = || node.address.map_or("127.0.0.1".to_owned(), |address| address.to_string());
     named.filter(|h| !h.is_empty()).map_or_else(own, str::to_owned)
@@ -438,7 +437,7 @@ mod tests {
         assert_eq!(unsendable(&action(fine)), []);
     }
 
-    /// Listens, answers one request, and gives what arrived until the client closed.
+    /// Listens, answers one request, and returns the bytes received until the client closed.
     async fn asked(spec: serde_json::Value) -> (io::Result<Option<String>>, String) {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let mut spec = spec;
@@ -453,7 +452,7 @@ mod tests {
             String::from_utf8(seen).unwrap()
         };
         tokio::select! {
-            // What cannot be sent is not even connected for.
+            // A request that cannot be sent makes no connection.
             result = async { get.ask().await }, if get.request.is_err() => (result, String::new()),
             both = async { tokio::join!(get.ask(), served) } => both,
         }
@@ -477,7 +476,7 @@ mod tests {
         }
     }
 
-    /// Answers one request by its path.
+    /// Answers one request according to its path.
     async fn answer(mut stream: impl AsyncRead + AsyncWrite + Unpin, answers: &[(&str, &str)]) {
         let mut seen = Vec::new();
         while !seen.ends_with(b"\r\n\r\n") && stream.read_buf(&mut seen).await.unwrap() > 0 {}
@@ -487,7 +486,7 @@ mod tests {
         let _ = stream.shutdown().await;
     }
 
-    /// What comes of asking a server for `path`.
+    /// The outcome of a request for `path`.
     async fn outcome(
         path: &str,
         scheme: &str,
@@ -577,7 +576,7 @@ mod tests {
     async fn a_socket_is_asked_at_its_own_host_or_the_pods() {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
-        // An address of the documentation's: it is never asked where the spec names a host.
+        // An example address: it is not used if the spec names a host.
         let address = |last| Some(std::net::Ipv4Addr::from(last).into());
         for (host, pods) in [(json!("127.0.0.1"), [192, 0, 2, 1]), (json!(null), [127, 0, 0, 1])] {
             let node = NodeFacts {

@@ -1,4 +1,4 @@
-//! Asks the probes of a container's run.
+//! Runs the probes of a container's run.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use crate::driver::{Driver, Entry, act};
 use crate::plan;
 use crate::probing::{Found, Probed, Probes};
 
-/// One run of a container.
+/// A run of a container that is probed.
 struct ProbedRun<D: Driver> {
     driver: Arc<D>,
     entry: Entry<D>,
@@ -18,8 +18,8 @@ struct ProbedRun<D: Driver> {
     id: Arc<str>,
 }
 
-/// Starts probing the newest run of a container if it has probes and is not probed yet. `well` is
-/// whether its postStart hook went well; without it the container is to be restarted.
+/// Starts probing the newest run of a container if it has probes and is not probed yet. `well` is whether its postStart
+/// hook succeeded; if not, the container will be restarted.
 pub(crate) fn begin<D: Driver>(
     driver: &Arc<D>,
     entry: &Entry<D>,

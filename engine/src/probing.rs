@@ -1,14 +1,14 @@
 //! Schedules probes and evaluates their results, for all runtimes.
 //!
 //! # Behaviour
-//! * While the startup probe has not passed, the others rest and the container has not started.
-//! * A startup or liveness probe that fails `failureThreshold` times in a row has the container ended
-//!   and, if its policy says so, started again.
-//! * Probes rest as soon as the pod is asked to end.
-//! * After a restart of the agent a container counts as started and ready until its probes say
-//!   otherwise: an agent's restart is no reason to take a pod out of service. Its startup probe is asked
-//!   again before its liveness probe is, since it may have been in the middle of its start. A sidecar
-//!   has to pass it again before anything that waits for it is started.
+//! * Until the startup probe has passed, the other probes do not run and the container counts as not started.
+//! * If a startup or liveness probe fails `failureThreshold` times in a row, the container is stopped and, if its
+//!   policy says so, restarted.
+//! * Probes stop as soon as the pod is being stopped.
+//! * After a restart of the agent a container counts as started and ready until its probes say otherwise: an agent's
+//!   restart is no reason to take a pod out of service. Its startup probe runs again before its liveness probe does,
+//!   since the container may have been in the middle of its start. For a sidecar, the startup probe has to pass again
+//!   before a container that waits for it is started.
 //!
 //! One task per container that has probes; it sleeps between them.
 
@@ -21,12 +21,12 @@ use winddown_shared::{ContainerKind, EndCause, ProbeKind};
 
 use crate::plan::ContainerObservation;
 
-/// A container whose probes are asked.
+/// A container whose probes are run.
 pub(crate) trait Probed: Send + Sync + 'static {
-    /// What a probe does.
+    /// The action of a probe.
     type Action: Send + Sync;
 
-    /// Asks once. None: the answer says nothing about the container, and is not counted.
+    /// Runs the probe once. With `None` the result says nothing about the container, and is not counted.
     fn ask(
         &self,
         kind: ProbeKind,
@@ -34,48 +34,48 @@ pub(crate) trait Probed: Send + Sync + 'static {
         timeout: Duration,
     ) -> impl Future<Output = Option<bool>> + Send;
 
-    /// Keeps what was found, and tells the workers if that is new.
+    /// Stores a finding, and tells the workers if it is new.
     fn note(&self, found: Found);
 
-    /// Resolves when the container has ended or its pod is asked to.
+    /// Resolves when the container has ended or its pod is being stopped.
     fn is_over(&self) -> impl Future<Output = ()> + Send;
 }
 
-/// What the probes of a container have found.
+/// A finding of a container's probes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Found {
     /// The startup probe has passed.
     Started {
-        /// Nothing else decides whether the container is ready.
+        /// Whether the container is ready too, because it has no readiness probe.
         ready: bool,
     },
     /// Whether the readiness probe passes.
     Ready(bool),
-    /// It is to be restarted, because this probe failed too often.
+    /// The container has to be restarted, because this probe failed too often.
     Failing(ProbeKind),
 }
 
-/// What a run's postStart hook and its probes have come to.
+/// The state of a run's postStart hook and its probes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ProbeState {
-    /// Its postStart hook is done and its startup probe passed.
+    /// Whether its postStart hook is done and its startup probe passed.
     pub started: bool,
-    /// Its readiness probe passed.
+    /// Whether its readiness probe passed.
     pub ready: bool,
-    /// Its probes are being asked, or it has none.
+    /// Whether its probes are being run, or it has none.
     pub probed: bool,
-    /// A probe or its postStart hook wants it restarted.
+    /// The probe or postStart hook that failed, so that the run has to be restarted.
     pub failing: Option<EndCause>,
 }
 
 /// The probes of a container.
 #[derive(Clone, Debug)]
 pub(crate) struct Probes<A> {
-    /// Asked first, until it passes.
+    /// Runs first, until it passes.
     startup: Option<Probe<A>>,
-    /// Whether requests may come.
+    /// Whether the container can serve requests.
     readiness: Option<Probe<A>>,
-    /// Whether it has to be restarted.
+    /// Whether the container has to be restarted.
     liveness: Option<Probe<A>>,
 }
 
@@ -88,23 +88,23 @@ struct Probe<A> {
     verdict: Verdict,
 }
 
-/// When a probe is asked.
+/// When a probe runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Schedule {
-    /// From the start of the container.
+    /// The delay from the start of probing; for readiness and liveness probes after the startup probe passed.
     initial_delay: Duration,
-    /// At least 1 s.
+    /// The time between two runs; at least 1 s.
     period: Duration,
     /// How long an answer may take; at least 1 s.
     timeout: Duration,
 }
 
-/// What the last results of a probe add up to.
+/// The verdict on the latest results of a probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Verdict {
-    /// Results in a row that make it well.
+    /// The number of consecutive successes that make it pass.
     successes: u32,
-    /// Results in a row that make it bad.
+    /// The number of consecutive failures that make it fail.
     failures: u32,
     well: u32,
     bad: u32,
@@ -113,17 +113,17 @@ struct Verdict {
 // === impl ProbeState ===
 
 impl ProbeState {
-    /// Of a run that an earlier agent began: what it had come to is not known.
+    /// The state of a run that an earlier agent started: its earlier results are unknown.
     pub const ADOPTED: Self = Self { started: true, ready: true, probed: false, failing: None };
 
-    /// The run was started by an earlier agent and has no prober yet.
+    /// Whether the run was started by an earlier agent and has no prober yet.
     pub fn is_adopted(&self) -> bool {
         self.started && !self.probed
     }
 
-    /// The run's probes are asked from now on. `well`: its postStart hook went well.
+    /// Records that the run's probes run from now on. `well`: its postStart hook succeeded.
     pub(crate) fn begin<A>(&mut self, probes: &Probes<A>, kind: ContainerKind, well: bool) {
-        // What waits for a sidecar may not start too soon. Nothing waits for the others.
+        // Containers that wait for a sidecar must not start too soon. Nothing waits for the other kinds.
         let was = self.started && kind != ContainerKind::Sidecar;
         self.probed = true;
         self.failing = (!well).then_some(EndCause::PostStart);
@@ -131,7 +131,7 @@ impl ProbeState {
         self.ready |= well && probes.readiness.is_none();
     }
 
-    /// Takes over what was found; true if that is new.
+    /// Applies a finding. Returns whether it is new.
     pub(crate) fn note(&mut self, found: Found) -> bool {
         let before = *self;
         match found {
@@ -145,7 +145,7 @@ impl ProbeState {
         before != *self
     }
 
-    /// The run as it is planned with. `is_outdated`: it has to go in any case.
+    /// The run's state for the plan. `is_outdated`: it has to be replaced in any case.
     pub fn seen(&self, is_outdated: bool) -> ContainerObservation {
         let failing = self.failing.is_some() || is_outdated;
         ContainerObservation::Running { started: self.started, failing }
@@ -155,7 +155,7 @@ impl ProbeState {
 // === impl Probes ===
 
 impl<A: Send + Sync + 'static> Probes<A> {
-    /// Those of a container whose `action` can be made.
+    /// The probes of a container for which `action` returns an action.
     pub(crate) fn of(
         container: &k8s::Container,
         action: impl Fn(&k8s::Probe) -> Option<A>,
@@ -172,12 +172,12 @@ impl<A: Send + Sync + 'static> Probes<A> {
         }
     }
 
-    /// Whether nothing is asked.
+    /// Whether there are no probes.
     pub(crate) fn is_empty(&self) -> bool {
         self.startup.is_none() && self.readiness.is_none() && self.liveness.is_none()
     }
 
-    /// Asks them in a task of their own until the container is over, or `alive` tells.
+    /// Runs the probes in a task of their own until the container is over, or `alive` closes.
     pub(crate) fn begin(self, probed: impl Probed<Action = A>, mut alive: watch::Receiver<()>) {
         tokio::spawn(async move {
             tokio::select! {
@@ -223,8 +223,8 @@ impl<A: Send + Sync + 'static> Probe<A> {
         }
     }
 
-    /// Asks until the container fails (then it is to be restarted) or, if `or_well`, is well. True
-    /// in the latter case.
+    /// Runs the probe until it fails (then the container has to be restarted) or, if `or_well`, passes. Returns whether
+    /// it passed.
     async fn until(&mut self, probed: &impl Probed<Action = A>, or_well: bool) -> bool {
         sleep(self.schedule.initial_delay).await;
         loop {
@@ -248,7 +248,7 @@ impl<A: Send + Sync + 'static> Probe<A> {
 // === impl Schedule ===
 
 impl Schedule {
-    /// As the spec has it; what it leaves out or gives no sense is Kubernetes' default.
+    /// Reads the schedule from the spec; missing and invalid values get Kubernetes' defaults.
     fn of(probe: &k8s::Probe) -> Self {
         let seconds = |given: Option<i32>, default: u64| {
             let given = given.and_then(|s| u64::try_from(s).ok()).filter(|s| *s > 0);
@@ -265,7 +265,7 @@ impl Schedule {
 // === impl Verdict ===
 
 impl Verdict {
-    /// With the spec's thresholds, and no result yet.
+    /// Reads the thresholds from the spec; there is no result yet.
     fn of(probe: &k8s::Probe) -> Self {
         let times = |given: Option<i32>, default: u32| {
             given.and_then(|n| u32::try_from(n).ok()).filter(|n| *n > 0).unwrap_or(default)
@@ -278,7 +278,7 @@ impl Verdict {
         }
     }
 
-    /// Counts a result. Gives the verdict when there are enough of one kind in a row.
+    /// Counts a result. Returns the verdict when there are enough equal results in a row.
     fn count(&mut self, well: bool) -> Option<bool> {
         if well {
             (self.well, self.bad) = (self.well.saturating_add(1), 0);

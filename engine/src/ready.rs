@@ -1,8 +1,8 @@
-//! Waits for a descriptor of ours to become readable.
+//! Waits for an owned file descriptor to become readable.
 //!
-//! The one module of the workspace with unsafe code: tokio's registration of a raw descriptor is an
-//! `unsafe fn`, because it cannot see that the descriptor stays open. Here it is owned. And asking
-//! a pidfd for an exit code is an ioctl without a safe wrapper yet.
+//! The only module of the workspace with unsafe code: tokio's registration of a raw descriptor is an `unsafe fn`,
+//! because it cannot know that the descriptor stays open; here it is owned. And there is no safe wrapper yet for the
+//! ioctl that returns the exit code of a pidfd's process.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -22,7 +22,7 @@ impl Ready {
     /// Registers `fd` with the runtime this is called in.
     ///
     /// # Errors
-    /// The descriptor cannot be polled, or the kernel is out of watches.
+    /// The descriptor cannot be polled, or the kernel's limit of watches is reached.
     ///
     /// # Panics
     /// Outside a tokio runtime with I/O enabled.
@@ -30,13 +30,13 @@ impl Ready {
         Self::register(fd, Interest::READABLE)
     }
 
-    /// The same for a descriptor with urgent news (`POLLPRI`), such as a trigger of pressure.
+    /// Like [`new`](Self::new), for a descriptor with priority events (`POLLPRI`), such as a pressure trigger.
     ///
     /// # Errors
-    /// As for [`new`](Self::new).
+    /// See [`new`](Self::new).
     ///
     /// # Panics
-    /// As [`new`](Self::new).
+    /// See [`new`](Self::new).
     pub fn for_urgent(fd: OwnedFd) -> io::Result<Self> {
         Self::register(fd, URGENT)
     }
@@ -49,7 +49,7 @@ impl Ready {
         Ok(Self(registered.map_err(io::Error::from)?))
     }
 
-    /// Waits for urgent news. False: there will be none any more. Several may have become one. Cancel-safe.
+    /// Waits for a priority event. Returns false if there will be no more. Several events may be merged. Cancel-safe.
     pub async fn urgent(&self) -> bool {
         let Ok(mut news) = self.0.ready(URGENT).await else { return false };
         let ready = news.ready();
@@ -57,14 +57,14 @@ impl Ready {
         !ready.is_error() && !ready.is_read_closed()
     }
 
-    /// Whether [`readable`](Self::readable) would resolve now, as the kernel says. Never blocks.
+    /// Whether [`readable`](Self::readable) would resolve now, according to the kernel. Never blocks.
     pub fn is_readable(&self) -> bool {
         let mut asked = [PollFd::new(self.0.get_ref(), PollFlags::IN)];
         let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
         poll(&mut asked, Some(&at_once)).is_ok_and(|ready| ready > 0)
     }
 
-    /// Resolves when there is something to read, the other end is closed, or the process has ended.
+    /// Resolves when there is data to read, the other end is closed, or the process has exited.
     /// Stays resolved from then on. Cancel-safe.
     ///
     /// # Errors
@@ -76,11 +76,11 @@ impl Ready {
 }
 
 impl Ready {
-    /// The exit code of a pidfd's process as Kubernetes shows it (128 + signal for a signal's victim),
-    /// even if it is not our child; none until its parent has reaped it.
+    /// The exit code of a pidfd's process as Kubernetes shows it (128 + signal if killed by a signal), even if the
+    /// process is not our child; none until its parent has reaped it, and always none on Linux 6.13 and 6.14.
     ///
     /// # Errors
-    /// It is no pidfd, or the kernel does not tell (before Linux 6.15).
+    /// The descriptor is not a pidfd, or the kernel does not support the query (before Linux 6.13).
     #[allow(unsafe_code)]
     pub fn exit_code(&self) -> io::Result<Option<i32>> {
         let mut info = PidfdInfo { mask: PIDFD_INFO_EXIT, ..PidfdInfo::default() };
@@ -91,7 +91,7 @@ impl Ready {
             ioctl(self.0.get_ref(), asked)?;
         }
         if info.mask & PIDFD_INFO_EXIT == 0 {
-            // A kernel that does not know the question answers it with nothing, for ever.
+            // A kernel that does not support exit codes never sets the flag.
             return Ok(None);
         }
         let (signal, code) = (info.exit_code & 0x7f, info.exit_code >> 8 & 0xff);
@@ -107,9 +107,9 @@ const PIDFD_INFO_EXIT: u64 = 1 << 3;
 struct PidfdInfo {
     mask: u64,
     cgroup: u64,
-    /// Process, thread group and parent; users and groups.
+    /// Ids of the process, thread group and parent, of users and groups.
     ids: [u32; 11],
-    /// As wait(2) has it.
+    /// The status as in wait(2).
     exit_code: i32,
 }
 

@@ -1,4 +1,4 @@
-//! The lock on a state directory, which one agent at a time uses.
+//! The lock on a state directory, which only one agent at a time uses.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
@@ -8,16 +8,16 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
-/// How long a lock may take to become free.
+/// How long to wait for the lock to become free.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// Between two attempts.
+/// The delay between two attempts.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// Takes the lock, patiently: an agent that was killed while it forked leaves a child that holds a copy of
-/// it until it has run its program. None if another agent holds it. Cancel-safe.
+/// Takes the lock, waiting a moment for it: an agent that was killed while it forked leaves a child that holds a copy
+/// of the lock until it executes its program. None if another agent holds it. Cancel-safe.
 ///
 /// # Errors
-/// The file cannot be made or locked.
+/// The file cannot be created or locked.
 pub async fn take(path: &Path) -> io::Result<Option<File>> {
     let deadline = Instant::now() + PATIENCE;
     loop {

@@ -1,4 +1,4 @@
-//! What pods use, measured the same way whatever runs them.
+//! The resource usage of pods, measured the same way for all runtimes.
 
 mod cgroup;
 mod disk;

@@ -1,4 +1,4 @@
-//! A pod's containers as the pod workers and `status` see them.
+//! The status of a pod's containers for the pod workers and `status`.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::plan::{self, ContainerObservation, Restart};
 use crate::pod::{Boundary, Container, PodState, Run};
 use crate::probing::ProbeState;
 
-/// The pod now, with ids below `scheme`. The caller holds its lock.
+/// Returns the current status of the pod, with container ids `SCHEME://ID`. The caller holds its lock.
 pub fn status<B: Boundary>(state: &PodState<B>, scheme: &str) -> PodRuntimeStatus {
     let rules = state.pod.as_ref().map(B::rules).unwrap_or_default();
     let seen = state.seen(&rules, Instant::now());
@@ -22,8 +22,8 @@ pub fn status<B: Boundary>(state: &PodState<B>, scheme: &str) -> PodRuntimeStatu
         .enumerate()
         .map(|(i, container)| {
             let seen = seen.get(i).copied();
-            // Of before the pod began anew. As with the kubelet its end is the container's state until it is
-            // started again, or could not be.
+            // From before the pod started over. As with the kubelet, the container shows its exit until it is started
+            // again or its start fails.
             let is_past = will_start && seen == Some(ContainerObservation::Never);
             let run = container.run.as_ref().filter(|run| !run.undone);
             let restart = match rules.get(i) {
@@ -46,7 +46,7 @@ struct Shown<'a, B: Boundary> {
     container: &'a Container<B>,
     /// The newest run that counts.
     run: Option<&'a Run<B>>,
-    /// What that run was in is gone, and the container is to be started again.
+    /// Whether the sandbox or boot of that run is gone, and the container will be started again.
     is_past: bool,
     seen: Option<ContainerObservation>,
     restart: Restart,
@@ -61,7 +61,7 @@ impl<B: Boundary> Shown<'_, B> {
         let is_waiting = matches!(now, ContainerState::Waiting { .. });
         let own_end =
             newest.filter(|run| is_waiting && !run.undone).and_then(|run| run.end.as_ref());
-        // Its own image, as long as it is there: the spec may name another one by now.
+        // The image of the run, if known: the spec may name another one now.
         let image = newest.and_then(|run| run.image.as_ref()).or(container.image.as_ref());
         ContainerStatus {
             name: container.name.clone(),
@@ -105,14 +105,14 @@ impl<B: Boundary> Shown<'_, B> {
     }
 }
 
-/// How far the newest run of a container has come.
+/// The progress of a container's newest run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Progress {
-    /// It has started, and its startup probe passed.
+    /// Whether it has started, and its startup probe passed.
     started: bool,
-    /// Its readiness probe passed.
+    /// Whether its readiness probe passed.
     ready: bool,
-    /// How it ended, if it has.
+    /// Its exit code, if it has exited.
     exit_code: Option<i32>,
 }
 
@@ -122,7 +122,7 @@ fn progress<B: Boundary>(run: &Run<B>) -> Progress {
     Progress { started, ready, exit_code }
 }
 
-/// It waits to be started again, in the kubelet's words.
+/// The state of a container that waits to be restarted, in the kubelet's words.
 fn crash_loop(name: &str, pod: Option<&Pod>, backoff: Duration) -> ContainerState {
     let backoff =
         GoDuration::try_from(backoff).map_or_else(|_| format!("{backoff:?}"), |d| d.to_string());
@@ -131,7 +131,7 @@ fn crash_loop(name: &str, pod: Option<&Pod>, backoff: Duration) -> ContainerStat
     ContainerState::Waiting { reason: "CrashLoopBackOff".into(), message }
 }
 
-/// It has not run yet. `initialized` is what [`is_initialized`] says of its pod.
+/// The state of a container that has not run yet. `initialized` is the result of [`is_initialized`].
 fn waiting_to_start(kind: ContainerKind, initialized: bool) -> ContainerState {
     let reason = match kind {
         ContainerKind::Regular | ContainerKind::Ephemeral if initialized => "ContainerCreating",
@@ -140,7 +140,7 @@ fn waiting_to_start(kind: ContainerKind, initialized: bool) -> ContainerState {
     ContainerState::Waiting { reason: reason.into(), message: String::new() }
 }
 
-/// Whether everything that runs before a pod's regular containers has done its work, or runs.
+/// Whether all init containers have succeeded and all sidecars have started.
 fn is_initialized(containers: impl IntoIterator<Item = (ContainerKind, Option<Progress>)>) -> bool {
     containers.into_iter().all(|(kind, run)| match (kind, run) {
         (ContainerKind::Regular | ContainerKind::Ephemeral, _) => true,
@@ -155,7 +155,7 @@ fn is_ready(kind: ContainerKind, run: Option<Progress>) -> bool {
     run.is_some_and(|run| match kind {
         // An init container is ready once it has done its work.
         ContainerKind::Init => run.exit_code == Some(0),
-        // Nothing is sent to it.
+        // It gets no traffic.
         ContainerKind::Ephemeral => false,
         _ => run.exit_code.is_none() && run.started && run.ready,
     })
@@ -171,7 +171,7 @@ mod tests {
     use crate::plan::Backoff;
     use crate::pod::Trouble;
 
-    /// What the pod is in, by number.
+    /// A numbered sandbox.
     #[derive(Debug, Default)]
     struct Place;
 
@@ -185,7 +185,7 @@ mod tests {
         }
     }
 
-    /// A pod that is in another place than its containers, `first` and `main`, which ended with these codes.
+    /// A pod in another sandbox than its containers, `first` and `main`, which exited with these codes.
     fn moved(policy: &str, codes: [i32; 2]) -> PodState<Place> {
         let container = |name| json!({"name": name, "image": "x"});
         let pod = json!({

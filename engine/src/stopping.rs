@@ -1,15 +1,16 @@
-//! Stops a pod, whatever runs its containers.
+//! Stops a pod, for all runtimes.
 //!
-//! preStop hooks of all containers begin at once. Then they are asked to end: regular (and init) containers together;
-//! sidecars one after the other in reverse order, each when those that may need it are gone. All of it is inside the
-//! grace, which may shrink at any moment; when it is over, everything that is left is killed.
+//! The preStop hooks of all containers start at once. Then the containers are sent their stop signals: regular and init
+//! containers together; sidecars one after the other in reverse order, each when the containers that may need it have
+//! exited. All of this is within the grace period, which may be shortened at any time; when it is over, all remaining
+//! containers are killed.
 //!
-//! A container that still waits, a sidecar for its turn or one for its hook, is asked a little before the end, so that
-//! it is not killed without having been asked.
+//! A container that still waits, a sidecar for its turn or one for its hook, is sent its stop signal a little before
+//! the end, so that it is not killed without a stop signal.
 //!
-//! First of all the pod's file tells why it ends, and until when; what cannot be written at once holds up nothing.
+//! Before all that, the pod's end notice is written; the stop waits for it for 100 ms at most.
 //!
-//! What runs is asked before anything is waited for, also before a start that is under way.
+//! Running containers are stopped without waiting for anything first, not even for a start in progress.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,21 +28,21 @@ use crate::entry::Entry;
 use crate::plan;
 use crate::pod::{self, Boundary, PodState};
 
-/// The grace of a pod that does not name one, as the API server sets it.
+/// The grace period of a pod that does not set one, as the API server defaults it.
 const DEFAULT_GRACE: Duration = Duration::from_secs(30);
-/// The longest time before the end of a grace at which a container that still waits, for others or for
-/// its preStop hook, is asked to end. The kubelet gives as much beyond the grace
+/// The longest time before the end of the grace period at which a container that still waits, for other containers or
+/// for its preStop hook, is sent the stop signal. The kubelet grants as much beyond the grace period
 /// (`minimumGracePeriodInSeconds`).
 const LAST_CALL: Duration = Duration::from_secs(2);
-/// The exit code of a container that SIGKILL ended.
+/// The exit code of a container that was killed with SIGKILL.
 pub const KILLED: i32 = 137;
-/// The reason of an end that was not seen; its exit code is made up.
+/// The reason of an exit that was not observed; its exit code is made up.
 const UNKNOWN_END: &str = "ContainerStatusUnknown";
 
-/// Ends all containers of a pod; resolves when none runs.
+/// Stops all containers of a pod; resolves when none runs.
 ///
 /// # Errors
-/// Something still runs, or it is not known whether it does.
+/// A container still runs, or it is unknown whether it does.
 pub async fn stop<D: Driver>(
     driver: &Arc<D>,
     entry: &driver::Entry<D>,
@@ -64,10 +65,10 @@ pub async fn stop<D: Driver>(
     let end_all = async |targets: Vec<Target>| {
         let ends = targets.into_iter();
         let ends = ends.map(|target| end_one(driver, entry, target, grace.clone(), last_call));
-        // All are awaited also when one fails: its error must not keep another from its grace.
+        // All are awaited even if one fails: its error must not cut short the grace period of another.
         join_all(ends).await.into_iter().collect::<Result<(), RuntimeError>>()
     };
-    // What is only just starting is asked when it can be seen.
+    // Containers that are only starting are stopped when they are known.
     let late = async {
         driver.settle(entry).await?;
         let mut late = begin(driver, entry);
@@ -82,10 +83,11 @@ pub async fn stop<D: Driver>(
     Ok(finish(&mut entry.lock()))
 }
 
-/// Ends one container that is to be started again. Does nothing if that is under way, or a stop has asked it.
+/// Stops one container that has to be restarted. Does nothing if that is in progress, or if a stop already sent it the
+/// stop signal.
 ///
 /// # Errors
-/// It still runs, or it is not known whether it does. The next call tries again.
+/// The container still runs, or it is unknown whether it does. The next call tries again.
 pub async fn stop_to_restart<D: Driver>(
     driver: &Arc<D>,
     entry: &driver::Entry<D>,
@@ -99,7 +101,7 @@ pub async fn stop_to_restart<D: Driver>(
         targets.retain(|t| &*t.name == name);
         let Some(mut target) = targets.pop() else { return Ok(()) };
         let Some(run) = state.run(name, &target.id) else { return Ok(()) };
-        // One that was to be killed and runs is not on its way out.
+        // A run that survived SIGKILL is not about to exit.
         let is_asked = run.signalled_at.is_some() && !run.forced;
         if is_asked || std::mem::replace(&mut run.ending, true) {
             return Ok(());
@@ -122,7 +124,7 @@ pub async fn stop_to_restart<D: Driver>(
     ended
 }
 
-/// Notes and tells what runs.
+/// Records and reports the running containers.
 fn begin<D: Driver>(driver: &Arc<D>, entry: &driver::Entry<D>) -> Vec<Target> {
     let (targets, new) = {
         let mut state = entry.lock();
@@ -138,7 +140,7 @@ fn begin<D: Driver>(driver: &Arc<D>, entry: &driver::Entry<D>) -> Vec<Target> {
     targets
 }
 
-/// All containers that run.
+/// All running containers.
 fn targets<D: Driver>(driver: &Arc<D>, state: &PodState<D::Boundary>) -> Vec<Target> {
     let running = state.containers.iter().filter(|c| c.is_running());
     let target = |container: &pod::Container<D::Boundary>| {
@@ -155,14 +157,14 @@ fn targets<D: Driver>(driver: &Arc<D>, state: &PodState<D::Boundary>) -> Vec<Tar
             id: Arc::clone(&run.id),
             attempt: run.attempt,
             waits_for_others: container.kind == ContainerKind::Sidecar,
-            // Asked before (an earlier stop was abandoned): it has had its hook.
+            // Signalled before (an earlier stop was abandoned): its hook has already run.
             pre_stop: pre_stop.filter(|_| run.signalled_at.is_none()),
         })
     };
     running.filter_map(target).collect()
 }
 
-/// Ends one container; it is asked `last_call` before the end at the latest.
+/// Stops one container; it is sent the stop signal `last_call` before the end of the grace period at the latest.
 async fn end_one<D: Driver>(
     driver: &Arc<D>,
     entry: &driver::Entry<D>,
@@ -193,7 +195,7 @@ async fn end_one<D: Driver>(
     driver.end(entry, &target, grace).await
 }
 
-/// How it went, from what every stop of this pod noted.
+/// Summarizes the stop from the record of all stops of this pod.
 fn finish<B: Boundary>(state: &mut PodState<B>) -> PodStopped {
     let mut record = state.stop.take().unwrap_or_default();
     let stopped = record.finish(|name| {
@@ -207,12 +209,12 @@ fn finish<B: Boundary>(state: &mut PodState<B>) -> PodStopped {
     stopped
 }
 
-/// Whether SIGKILL ended it, from any sender: an earlier agent's request may take effect only now.
+/// Whether it was killed with SIGKILL, by any sender: an earlier agent's kill may take effect only now.
 fn was_killed(exit: &ContainerExit) -> bool {
     exit.exit_code == KILLED && &*exit.reason != UNKNOWN_END
 }
 
-/// The end of a container that was not seen; `message` says so.
+/// The exit of a container whose end was not observed; `message` says so.
 pub fn unknown_end(message: &str, started_at: Option<WallTime>, now: WallTime) -> ContainerExit {
     ContainerExit {
         exit_code: KILLED,
@@ -224,12 +226,12 @@ pub fn unknown_end(message: &str, started_at: Option<WallTime>, now: WallTime) -
     }
 }
 
-/// The default grace of a pod's containers.
+/// The grace period of a pod's containers.
 pub fn grace_of(pod: &Pod) -> Duration {
     pod.own_grace().unwrap_or(DEFAULT_GRACE)
 }
 
-/// The grace of a container that is to be started again for this reason: its pod's, unless the probe that failed has one of its own.
+/// The grace period of a container that is restarted for this reason: its pod's, unless the failed probe has its own.
 pub(crate) fn grace_of_restart(pod: &Pod, name: &str, why: EndCause) -> Duration {
     let found = plan::find(pod, name);
     let probe = found.as_ref().and_then(|found| match why {
@@ -241,8 +243,8 @@ pub(crate) fn grace_of_restart(pod: &Pod, name: &str, why: EndCause) -> Duration
     own.map_or_else(|| grace_of(pod), Duration::from_secs)
 }
 
-/// Resolves when a sidecar may go: no regular container runs, nor a sidecar that started after it; or when
-/// less than `last_call` of the grace is left. Cancel-safe.
+/// Resolves when a sidecar may be stopped: neither a regular or init container runs, nor a sidecar that started after
+/// it; or less than `last_call` of the grace period is left. Cancel-safe.
 async fn turn<B: Boundary>(
     entry: &Entry<PodState<B>>,
     name: &str,
@@ -259,8 +261,8 @@ async fn turn<B: Boundary>(
     }
 }
 
-/// Whether a sidecar may not be asked to end yet: a container that is no sidecar, and not only there to look, runs, or a sidecar that
-/// comes after it. `containers` are all of the pod in the spec's order: name, kind, whether it runs.
+/// Whether a sidecar must not be stopped yet: a regular or init container runs, or a sidecar that comes after it.
+/// `containers` are all containers of the pod in the spec's order: name, kind, whether it runs.
 fn is_needed<'a>(
     name: &str,
     containers: impl IntoIterator<Item = (&'a str, ContainerKind, bool)>,
@@ -276,9 +278,9 @@ fn is_needed<'a>(
     })
 }
 
-/// Runs a container's preStop hook until `last_call` is left of the grace: the container is to see SIGTERM
-/// before SIGKILL, however long its hook takes. `run` is given the time it has; what it gives is dropped
-/// when that is over before.
+/// Runs a container's preStop hook until `last_call` is left of the grace period: the container must get SIGTERM before
+/// SIGKILL, however long its hook takes. `run` is given the time it has; its future is dropped when the grace period is
+/// shortened and `last_call` comes earlier.
 async fn pre_stop<E: std::error::Error>(
     pod: &str,
     container: &str,
@@ -302,13 +304,13 @@ async fn pre_stop<E: std::error::Error>(
     }
 }
 
-/// How long before the end of a grace a container that still waits is asked to end: in its last quarter, at
-/// most 2 s.
+/// How long before the end of the grace period a container that still waits is sent the stop signal: a quarter of the
+/// grace period, at most 2 s.
 fn last_call(grace: &Grace) -> Duration {
     (grace.remaining() / 4).min(LAST_CALL)
 }
 
-/// Resolves `before` the end of the grace, following every shortening. Cancel-safe.
+/// Resolves `before` the end of the grace period, following every shortening. Cancel-safe.
 async fn last_call_of(mut grace: Grace, before: Duration) {
     loop {
         let at = grace.kill_at().checked_sub(before).unwrap_or_else(Instant::now);

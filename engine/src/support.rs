@@ -1,8 +1,8 @@
-//! What of a pod is not honoured: what no runtime does, and what a runtime says of itself.
+//! Finds the fields of a pod that are not honoured: by all runtimes, and by a particular runtime.
 //!
-//! Nothing is ignored in silence: a field is honoured, or belongs to another component (scheduling, readiness
-//! gates), or is named. Containers that can only be added to a running pod (`kubectl debug`) are not looked at: they
-//! refuse no pod.
+//! No field is ignored silently: each is honoured, belongs to another component (scheduling, readiness gates), or is
+//! reported. Ephemeral containers (`kubectl debug`), which can only be added to a running pod, are not checked: they
+//! never cause a refusal.
 
 use std::net::Ipv4Addr;
 
@@ -12,15 +12,15 @@ use winddown_shared::{Pod, UnsupportedField};
 use crate::environment::{NodeFacts, environment};
 use crate::{files, pod_resources, probe_client};
 
-/// Collects what is refused, under a field's path.
+/// Collects refused fields, relative to a path.
 #[derive(Debug, Default)]
 pub struct Findings {
     path: String,
     all: Vec<UnsupportedField>,
 }
 
-/// Everything of `pod` that is not honoured; `of_pod` and `of_container` say what the runtime does not do besides,
-/// below `spec` and below each container. Pure.
+/// Returns every field of `pod` that is not honoured; `of_pod` and `of_container` add what the particular runtime does
+/// not honour, below `spec` and below each container. Pure.
 pub fn check(
     pod: &Pod,
     of_pod: impl FnOnce(&k8s::PodSpec, &mut Findings),
@@ -129,7 +129,7 @@ pub fn probes(one: &k8s::Container) -> impl Iterator<Item = (&'static str, &k8s:
     all.into_iter().filter_map(|(name, probe)| Some((name, probe?)))
 }
 
-/// What lifecycle handlers and probes have in common. False if nothing of it is asked.
+/// Checks the actions that lifecycle handlers and probes have in common. Returns false if there is none.
 fn handler(
     one: &k8s::Container,
     (exec, http, tcp): (
@@ -159,7 +159,7 @@ fn handler(
     exec.is_some() || http.is_some() || tcp.is_some()
 }
 
-/// What the environment asks for must be known; addresses are taken to be.
+/// Checks that all variables can be resolved; addresses are assumed to be known.
 fn variables(pod: &Pod, one: &k8s::Container, found: &mut Findings) {
     let node = NodeFacts {
         name: String::new(),
@@ -173,28 +173,28 @@ fn variables(pod: &Pod, one: &k8s::Container, found: &mut Findings) {
 }
 
 impl Findings {
-    /// `field`, below the path, is not honoured; `why` says what to write instead. Without a field it is the path
-    /// itself.
+    /// Reports `field`, relative to the path, as not honoured; `why` says what to write instead. An empty field means
+    /// the path itself.
     pub fn refuse(&mut self, field: &str, why: &str) {
         let dot = if self.path.is_empty() || field.is_empty() { "" } else { "." };
         let field = format!("{}{dot}{field}", self.path);
         self.all.push(UnsupportedField { field, why: why.to_owned() });
     }
 
-    /// The same, if `refused`.
+    /// Reports the field if `refused`.
     pub fn refuse_if(&mut self, refused: bool, field: &str, why: &str) {
         if refused {
             self.refuse(field, why);
         }
     }
 
-    /// A number of a user or group is not honoured if it cannot be one.
+    /// Reports a user or group id that is out of range.
     pub fn id(&mut self, field: &str, id: Option<i64>) {
         let wrong = id.is_some_and(|id| u32::try_from(id).is_err());
         self.refuse_if(wrong, field, "is not a user or group number");
     }
 
-    /// Has what is found during `work` be below `step`.
+    /// Appends `step` to the path of everything that `work` reports.
     pub fn within(&mut self, step: &str, work: impl FnOnce(&mut Self)) {
         let length = self.path.len();
         if length > 0 {

@@ -1,4 +1,4 @@
-//! Brings a pod's containers to what the plan says.
+//! Carries out the plan for a pod's containers.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,14 +13,15 @@ use crate::plan::{ContainerObservation, ContainerRule};
 use crate::pod::{self, Boundary as _, Starting};
 use crate::{plan, prober, stopping};
 
-/// How long a postStart hook may take. The kubelet lets it take for ever; the container's life and a
-/// stop of its pod end it as well.
+/// How long a postStart hook may take. The kubelet sets no limit; the hook also ends with the container and with a stop
+/// of its pod.
 const LONGEST_HOOK: Duration = Duration::from_secs(3600);
 
-/// One pass: starts what may start, until nothing more can be started without waiting. Gives when the next is due.
+/// Runs one pass: starts containers until nothing more can be started without waiting. Returns when the next pass is
+/// due.
 ///
 /// # Errors
-/// A container could not be started for a reason that its status does not tell, or it is not known whether it was.
+/// A container cannot be started for a reason that its status does not show, or it is unknown whether it was started.
 pub async fn pass<D: Driver>(
     driver: &Arc<D>,
     entry: &Entry<D>,
@@ -52,7 +53,7 @@ pub async fn pass<D: Driver>(
         for &i in &next.start {
             match entry.lock().trouble_until(i, now) {
                 Some(wait) => sooner(wait),
-                // One that ended again within this pass gets its turn in the next.
+                // A container that ended again within this pass gets its turn in the next.
                 None if tried[i] => sooner(Duration::ZERO),
                 None => fresh.push(i),
             }
@@ -67,14 +68,14 @@ pub async fn pass<D: Driver>(
             return Ok(None);
         }
         let starts = fresh.iter().map(|&i| start(driver, entry, pod, &rules[i].name));
-        // All are awaited also when one fails: a container does not suffer for another.
+        // All are awaited even if one fails: containers must not affect each other.
         join_all(starts).await.into_iter().collect::<Result<(), RuntimeError>>()?;
     }
 }
 
 /// Starts the next attempt of a container, its postStart hook and its probes.
 ///
-/// Dropping the future does not end the start: it goes on, is counted, and a stop waits for it.
+/// Dropping the future does not cancel the start: it continues, is counted, and a stop waits for it.
 async fn start<D: Driver>(
     driver: &Arc<D>,
     entry: &Entry<D>,
@@ -86,7 +87,7 @@ async fn start<D: Driver>(
         let (driver, entry) = (Arc::clone(driver), Arc::clone(entry));
         let (pod, name) = (pod.clone(), Arc::clone(name));
         async move {
-            // From here on the container is seen by a stop, so a hook need not hold it up.
+            // After this a stop sees the container, so its hook need not delay the stop.
             if let Some(id) = driver.start(starting, &pod, &name).await? {
                 driver.pods().tell(&entry, Some(&name), Happening::Started);
                 let well = post_start(&driver, &entry, &pod, (&name, &id)).await;
@@ -100,7 +101,7 @@ async fn start<D: Driver>(
     tokio::spawn(work).await.unwrap_or_else(|error| Err(failed(error)))
 }
 
-/// True if there is no hook or it did its work.
+/// Runs the postStart hook, if any. Returns whether it did not fail.
 async fn post_start<D: Driver>(
     driver: &Arc<D>,
     entry: &Entry<D>,
@@ -125,7 +126,7 @@ async fn post_start<D: Driver>(
     }
 }
 
-/// Tells once of a run that its container waits to be started again.
+/// Reports, once for each run, that its container waits for the restart backoff.
 fn tell_back_offs<D: Driver>(
     driver: &Arc<D>,
     entry: &Entry<D>,
@@ -149,7 +150,7 @@ fn tell_back_offs<D: Driver>(
     }
 }
 
-/// Ends a container that is to be restarted, without holding up the pod.
+/// Stops a container that has to be restarted, without delaying the pod.
 fn end_failing<D: Driver>(driver: &Arc<D>, entry: &Entry<D>, pod: &Pod, name: &Arc<str>) {
     let (driver, entry, name) = (Arc::clone(driver), Arc::clone(entry), Arc::clone(name));
     let why = entry.lock().container(&name).and_then(|container| {
@@ -161,7 +162,7 @@ fn end_failing<D: Driver>(driver: &Arc<D>, entry: &Entry<D>, pod: &Pod, name: &A
     tokio::spawn(async move {
         if let Err(error) = stopping::stop_to_restart(&driver, &entry, &name, why, grace).await {
             tracing::warn!(pod = %pod::title(&entry), container = %name, error = error_chain(&error), "cannot end a failing container");
-            // It still fails: the next pass tries again.
+            // It is still failing: the next pass tries again.
             entry.announce();
         }
     });

@@ -1,4 +1,4 @@
-//! What a container says of its end.
+//! The termination message of a container.
 
 use std::fs::File;
 use std::io::{self, Read as _, Seek as _, SeekFrom};
@@ -6,13 +6,13 @@ use std::path::Path;
 
 use winddown_shim::containers_file;
 
-/// Longest termination message, in bytes; that of the kubelet.
+/// The maximum length of a termination message, in bytes; the kubelet's limit.
 const MAX_MESSAGE: u64 = 4096;
-/// How much of a log's end may stand in for it, in bytes and lines.
+/// How much of a log's end may replace it, in bytes and lines.
 const MAX_TAIL: usize = 2048;
 const MAX_TAIL_LINES: usize = 80;
 
-/// What a container wrote into `file`, or the end of `log` if it wrote nothing. Blocking.
+/// Returns what a container wrote to `file`, or the end of `log` if it wrote nothing. Blocking.
 pub fn of_container(file: &Path, log: Option<&Path>) -> String {
     let text = containers_file::first_bytes(file, MAX_MESSAGE).unwrap_or_default();
     let text = String::from_utf8_lossy(&text).into_owned();
@@ -22,14 +22,14 @@ pub fn of_container(file: &Path, log: Option<&Path>) -> String {
     }
 }
 
-/// The last lines of a log, without what the CRI format puts before each.
+/// Returns the last lines of a log, without the prefix of the CRI format.
 ///
 /// # Errors
-/// It cannot be read.
+/// The log cannot be read.
 pub fn tail(path: &Path) -> io::Result<String> {
     let mut file = File::open(path)?;
     let length = file.metadata()?.len();
-    // A line carries some 40 bytes of its own.
+    // The prefix of a line has some 40 bytes.
     let window = u64::try_from(MAX_TAIL + MAX_TAIL_LINES * 48).unwrap_or(0);
     let begins = length.saturating_sub(window);
     file.seek(SeekFrom::Start(begins))?;

@@ -2,10 +2,10 @@
 
 use winddown_shared::{Pod, RuntimeError, UnsupportedField};
 
-/// What the pod goes on without, given everything of it that the runtime does not do.
+/// Returns the fields that are ignored for a pod, given all fields that the runtime does not support.
 ///
-/// Only a pod of which nothing was ever started can be refused: what a running one asks for by an
-/// update, or since the agent is another one, is no reason to end it.
+/// Only a pod that was never started can be refused: unsupported fields from an update, or under a new agent, are no
+/// reason to stop a running pod.
 ///
 /// # Errors
 /// [`RuntimeError::Unsupported`] with the first field.
@@ -19,8 +19,8 @@ pub fn refused_or_ignored(
     Ok(unsupported)
 }
 
-/// What the pod goes on without where containers to look into it (`kubectl debug`) are not run. They can only come
-/// later, so they refuse no pod.
+/// Returns the field of ephemeral containers (`kubectl debug`), for runtimes that do not run them. They are only added
+/// to a running pod, so they never cause a refusal.
 pub fn ephemeral(pod: &Pod) -> Option<UnsupportedField> {
     let later = pod.spec.as_ref()?.ephemeral_containers.as_ref()?;
     let (field, why) = ("spec.ephemeralContainers".to_owned(), "they are not run".to_owned());

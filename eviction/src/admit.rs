@@ -21,7 +21,7 @@ const MEMORY_PRESSURE_TAINT: &str = "node.kubernetes.io/memory-pressure";
 pub struct PressureGate(watch::Receiver<Conditions>);
 
 impl PressureGate {
-    /// Uses the conditions at the time of the check.
+    /// A gate that uses the conditions at the time of each check.
     #[must_use]
     pub fn new(conditions: watch::Receiver<Conditions>) -> Self {
         Self(conditions)
@@ -54,7 +54,7 @@ fn tolerates_memory_pressure(pod: &Pod) -> bool {
     tolerations.into_iter().any(tolerates)
 }
 
-/// As Kubernetes matches a toleration with a taint of that key, no value, and `NoSchedule`.
+/// Whether a toleration matches the memory pressure taint (no value, effect `NoSchedule`), by Kubernetes' rules.
 fn tolerates(toleration: &Toleration) -> bool {
     let text = |field: &Option<String>| field.as_deref().unwrap_or_default().to_owned();
     let (key, effect) = (text(&toleration.key), text(&toleration.effect));

@@ -1,4 +1,4 @@
-//! How soon to look again.
+//! How often the node is sampled.
 
 use std::time::Duration;
 
@@ -9,24 +9,24 @@ use crate::signal::Resource;
 #[cfg(test)]
 mod tests;
 
-/// How often the node is sampled.
+/// The sampling intervals of the node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cadence {
-    /// While a quarter of what is left above each threshold lasts as long, however fast it goes. At
-    /// least `calm`.
+    /// The interval while a quarter of what is left above each threshold would last that long, even at the highest
+    /// conceivable rate of use. At least `calm`.
     pub far: Duration,
-    /// While nothing is near a threshold.
+    /// The interval while nothing is near a threshold.
     pub calm: Duration,
-    /// While something is, or is short.
+    /// The interval while a resource is near its threshold, or short.
     pub near: Duration,
-    /// While something is about to run short.
+    /// The shortest interval for disks, inodes and tasks, used when one is about to run short.
     pub fastest: Duration,
-    /// While memory is. The loop never samples more often.
+    /// The shortest interval for memory. The loop never samples more often.
     pub memory: Duration,
 }
 
 impl Default for Cadence {
-    /// Three seconds, one, 250 ms, 100 ms, 25 ms.
+    /// 3 s, 1 s, 250 ms, 100 ms, 25 ms.
     fn default() -> Self {
         Self {
             far: Duration::from_secs(3),
@@ -39,15 +39,15 @@ impl Default for Cadence {
 }
 
 impl Cadence {
-    /// When to sample again, from two samples that lie `apart`. A figure with its own timestamp
-    /// uses that: file system figures may be older than the sample.
+    /// The time until the next sample, from two samples that are `apart`. A figure with its own timestamp uses that
+    /// instead, because file system figures may be older than the sample.
     ///
-    /// `waited` is the last answer. Samples that lie close together tell little of the rate: what stood
-    /// still between them may go on falling. So after a short wait the next is at most twice as long.
+    /// `waited` is the previous answer. Samples that are close together say little about the rate: a figure that did
+    /// not change between them may fall again at once. So after a short wait the next one is at most twice as long.
     ///
-    /// A threshold that will be reached in `t` at the current rate is sampled again after a quarter
-    /// of `t`. So is a near threshold: less than a twentieth of the capacity, or than half of the
-    /// threshold itself, is left above it.
+    /// A threshold that will be reached in `t` at the current rate is sampled again after `t / 4`. Memory is near its
+    /// threshold, and sampled at least every `near`, while less than a twentieth of the capacity and less than half of
+    /// the threshold itself is left above it.
     #[must_use]
     pub fn next(
         &self,
@@ -74,7 +74,7 @@ impl Cadence {
             let limit = below.of(observed.capacity).value();
             let before = before.get(memory);
             let next = self.for_one(&observed, before.as_ref(), limit, apart, Resource::Memory);
-            // Its share of waits counts from one sample to the next.
+            // A pressure rule compares stall times between samples, so these must not be far apart.
             next.min(self.calm)
         });
         let most = if waited < self.near { waited.saturating_mul(2) } else { self.longest() };
@@ -106,7 +106,7 @@ impl Cadence {
             }
             _ => self.longest(),
         };
-        // Memory can be gone within a second; disks and tasks are sampled as they fall.
+        // Memory can be gone within a second; disks and tasks follow the rate at which they fall.
         let is_near = left < (now.capacity / 20).min(limit.max(1) / 2);
         let standing = match resource {
             Resource::Memory if is_near => self.near,
@@ -120,7 +120,7 @@ impl Cadence {
     }
 }
 
-/// What of a resource is taken in a second at the most: several processors that fault memory in, a fast disk, a fork bomb.
+/// The most that can be used up per second: several processors that fault in memory, a fast disk, a fork bomb.
 const fn fastest_use(resource: Resource) -> u64 {
     match resource {
         Resource::Memory | Resource::EphemeralStorage => 1 << 30,

@@ -1,4 +1,4 @@
-//! Whom to end.
+//! Chooses the pod to evict.
 
 use std::time::Duration;
 
@@ -21,31 +21,31 @@ mod tests;
 pub struct Candidate<'a> {
     /// The pod.
     pub pod: &'a Pod,
-    /// What it uses; none when it was not measured.
+    /// Its usage; none if it was not measured.
     pub stats: Option<&'a PodStats>,
-    /// How fast its memory grows, in bytes per second; none when that is not known. Decides between pods that are alike.
+    /// The growth rate of its memory, in bytes per second; none if unknown. Breaks ties between similar pods.
     pub growth: Option<i64>,
-    /// It is ending already.
+    /// The state of its termination; none if it is not terminating.
     pub ending: Option<Ending>,
 }
 
-/// How far a pod's end is.
+/// The state of a pod's termination.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ending {
     /// When it should be gone.
     pub due: Instant,
-    /// It was asked to end within a second, so its grace cannot be cut.
+    /// Whether it was given at most one second, so that its grace period cannot be shortened further.
     pub hurried: bool,
-    /// It was ended because of such a shortage.
+    /// The condition that it was evicted for; none if it is terminating for another reason.
     pub evicted_for: Option<Condition>,
 }
 
 /// The victim, and why the other pods were not chosen.
 #[derive(Clone, Debug)]
 pub struct Choice<'a> {
-    /// The victim; none if no pod qualifies, or if pods that are already ending are awaited.
+    /// The victim; none if no pod qualifies, or while terminating pods are awaited.
     pub victim: Option<&'a Pod>,
-    /// Pods that are ending free enough, or were ended for this shortage.
+    /// Whether no victim is needed yet: terminating pods free enough, or one was already evicted for this condition.
     pub waits: bool,
     /// All pods in eviction order.
     pub considered: Vec<Considered<'a>>,
@@ -56,47 +56,47 @@ pub struct Choice<'a> {
 pub struct Considered<'a> {
     /// The pod.
     pub pod: &'a Pod,
-    /// What it uses: bytes, inodes or processes.
+    /// Its usage of the short resource: bytes, inodes or processes; none if it was not measured.
     pub usage: Option<i64>,
-    /// What it has in swap, in bytes; none if that was not measured, or memory is not what is short.
+    /// Its swap usage in bytes; none if it was not measured, or if the short resource is not memory.
     pub swap: Option<u64>,
-    /// The memory that its compressed pages take, in bytes; none likewise.
+    /// The memory that its compressed pages (zswap) occupy, in bytes; none in the same cases.
     pub zswap: Option<u64>,
-    /// Its request: pods above theirs are evicted first.
+    /// Its request; pods that use more than their request are evicted first.
     pub request: i64,
-    /// What was made of it.
+    /// Whether it was chosen, and if not, why.
     pub verdict: Verdict,
 }
 
-/// What was made of a pod.
+/// Why a pod was chosen or passed over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Verdict {
-    /// It is ended.
+    /// It is evicted.
     Chosen,
-    /// Its turn comes later: one pod at a time.
+    /// It qualifies, but only one pod is evicted at a time.
     NotNeeded,
-    /// The node cannot do without it.
+    /// The policy spares it.
     Critical,
-    /// It was not measured.
+    /// Its usage is unknown.
     NotMeasured,
-    /// It is ending and will free what it uses.
+    /// It is terminating and will free what it uses.
     Ending,
-    /// It has not ended in time.
+    /// It is terminating, and overdue or too slow.
     Stuck,
 }
 
-/// How long to wait for ending pods under memory or PID pressure.
+/// How long to wait for terminating pods under memory or PID pressure.
 const SOON: Duration = HARD_GRACE.saturating_add(BEYOND_GRACE);
-/// The same for disks, where a pod's files are removed after its end.
+/// The same for disks, where a pod's files are removed after it has stopped.
 const SOON_ON_DISK: Duration = Duration::from_secs(40);
 
-/// Chooses the pod to end.
+/// Chooses the pod to evict.
 ///
-/// One at a time: while a pod that was chosen for the same shortage is ending, no other pod is
-/// chosen. Pods that are ending for other reasons are awaited if they free enough. With a hard
-/// threshold, a pod that takes too long is a candidate again, and its grace is cut. Pods without
-/// figures and pods that the policy spares are skipped.
+/// Evicts one pod at a time: while a pod that was chosen for the same condition is terminating, no other pod is
+/// chosen. Pods that are terminating for other reasons are awaited if they free enough. For a hard threshold, a pod
+/// that takes too long is a candidate again, with a shorter grace period. Pods without figures and pods that the policy
+/// spares are skipped.
 #[must_use]
 pub fn choose<'a>(
     act: &Act,
@@ -140,7 +140,7 @@ pub fn choose<'a>(
     Choice { victim, waits, considered }
 }
 
-/// Whether to wait for what `ending` frees.
+/// Whether a terminating pod will be gone soon enough to wait for what it frees.
 pub(crate) fn comes_in_time(act: &Act, ending: &Ending, now: Instant) -> bool {
     let soon = match act.resource() {
         Resource::Memory | Resource::Pids => SOON,

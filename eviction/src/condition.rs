@@ -13,31 +13,31 @@ pub enum Condition {
     Pid,
 }
 
-/// Which pressure conditions hold.
+/// The set of pressure conditions that hold.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Conditions(u8);
 
-/// The texts of a condition in the node's status and its Events.
+/// The texts of a condition in the node's status and Events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConditionText {
     /// `reason` of the condition.
     pub reason: &'static str,
     /// `message` of the condition.
     pub message: &'static str,
-    /// Reason of the Event that a change makes.
+    /// `reason` of the Event that reports the transition.
     pub event: &'static str,
 }
 
 // === impl Condition ===
 
 impl Condition {
-    /// How many there are.
+    /// The number of conditions.
     pub const COUNT: usize = 3;
 
-    /// All of them, in the order in which they are reported.
+    /// All conditions, in the order in which they are reported.
     pub const ALL: [Self; Self::COUNT] = [Self::Memory, Self::Disk, Self::Pid];
 
-    /// The condition's type.
+    /// The condition's `type`.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -47,7 +47,7 @@ impl Condition {
         }
     }
 
-    /// Its message, byte for byte the kubelet's.
+    /// Its texts, byte for byte the kubelet's.
     #[must_use]
     pub const fn text(self, on: bool) -> ConditionText {
         let (reason, message, event) = match (self, on) {
@@ -93,32 +93,32 @@ impl fmt::Display for Condition {
 // === impl Conditions ===
 
 impl Conditions {
-    /// None holds.
+    /// The empty set.
     pub const NONE: Self = Self(0);
 
-    /// Adds one.
+    /// Adds a condition.
     pub fn insert(&mut self, condition: Condition) {
         self.0 |= 1 << condition as u8;
     }
 
-    /// Whether it holds.
+    /// Whether a condition holds.
     #[must_use]
     pub const fn contains(self, condition: Condition) -> bool {
         self.0 & (1 << condition as u8) != 0
     }
 
-    /// Whether none holds.
+    /// Whether no condition holds.
     #[must_use]
     pub const fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// Those that hold, in the order in which they are reported.
+    /// The conditions that hold, in the order in which they are reported.
     pub fn iter(self) -> impl Iterator<Item = Condition> {
         Condition::ALL.into_iter().filter(move |condition| self.contains(*condition))
     }
 
-    /// Those that hold in only one of the two.
+    /// The conditions that hold in exactly one of the two sets.
     #[must_use]
     pub const fn changed(self, other: Self) -> Self {
         Self(self.0 ^ other.0)
@@ -134,7 +134,7 @@ impl FromIterator<Condition> for Conditions {
 }
 
 impl fmt::Display for Conditions {
-    /// As Go prints a list: `[MemoryPressure DiskPressure]`.
+    /// Formats the set as Go prints a list: `[MemoryPressure DiskPressure]`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("[")?;
         for (place, condition) in self.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! The loop: measure, decide, reclaim or evict one pod, measure again.
+//! The control loop: measures, decides, reclaims or evicts one pod, and measures again.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -43,60 +43,60 @@ pub use view::{AwayPod, EvictionView, Explanation, ThresholdView};
 /// The timeout of a node measurement.
 const MEASURE: Duration = Duration::from_secs(2);
 
-/// What the loop works with.
+/// The loop's dependencies and settings.
 pub struct EvictionParts<K, S, R> {
-    /// Ends pods.
+    /// Stops pods.
     pub killer: Arc<K>,
-    /// Measures.
+    /// Measures the node and its pods.
     pub signals: Arc<S>,
     /// Reclaims what no pod needs.
     pub reclaim: Arc<R>,
-    /// Hears every event.
+    /// Receives every event.
     pub recorder: Arc<dyn Recorder>,
-    /// Shared with other controllers that choose victims.
+    /// The lock shared with other controllers that choose victims.
     pub victims: VictimLock,
-    /// Runs what is configured before a pod ends.
+    /// Runs the configured command before a pod is asked to stop.
     pub hook: Arc<dyn Hook>,
-    /// Starts static pods anew.
+    /// Readmits evicted static pods.
     pub static_pods: Arc<dyn Readmit>,
-    /// Labels the history.
+    /// Supplies the timestamps of the history.
     pub wall: WallClock,
-    /// The rules, which may change.
+    /// The policy, which may change.
     pub policy: watch::Receiver<Arc<Policy>>,
-    /// While admission is closed for any reason (a node shutdown, a drain), nothing is measured and
-    /// no pod is evicted. The loop ends when the sender is gone.
+    /// Pauses the loop: while admission is closed for any reason (a node shutdown, a drain), nothing is measured and no
+    /// pod is evicted. The loop ends when the sender is dropped.
     pub still: watch::Receiver<GateReasons>,
-    /// Wakes the loop early: the kernel reports that tasks wait for memory.
+    /// Wakes the loop early, when the kernel reports that tasks wait for memory.
     pub wake: Arc<Notify>,
-    /// How often to look.
+    /// The sampling intervals.
     pub cadence: Cadence,
 }
 
-/// Evicts pods when the node runs short. One task decides, so decisions never overlap. Slow work (a
-/// pod's end, reclaim) runs concurrently while the loop keeps sampling.
+/// Evicts pods when the node runs short. A single task decides, so decisions never overlap. Slow work (stopping a pod,
+/// reclaiming) runs concurrently while the loop keeps sampling.
 pub struct EvictionController<K, S, R> {
     parts: EvictionParts<K, S, R>,
-    /// The rules for the layout of the node's file systems.
+    /// The policy, adapted to the layout of the node's file systems.
     policy: Arc<Policy>,
     memory: Memory,
     layout: Option<FsLayout>,
     last_look: Option<Instant>,
     next_look: Instant,
-    /// How long before it the last one began.
+    /// The wait before the next sample, as the last sample determined it.
     waited: Duration,
     endings: PodUidMap<Ending>,
-    /// Disk space and tasks of ended pods that are not freed yet.
+    /// Disk space and tasks that stopped pods have not freed yet.
     pending_reclaim: PendingReclaim,
     readmission: Readmission,
     growth: Growth,
-    /// When it was last measured for growth alone.
+    /// When pods were last measured for their growth alone.
     grown_at: Option<Instant>,
-    /// Signals for which no pod qualified, and when to look for one again.
+    /// Signals for which no pod qualified, and when to try again.
     held: [Option<Hold>; Signal::COUNT],
     /// The last reclaim for each signal.
     reclaimed: [Option<Instant>; Signal::COUNT],
     reclaiming: bool,
-    /// After a reclaim that hung, the next attempt is not before this.
+    /// After a reclaim that hung: the earliest time of the next attempt.
     reclaim_hangs_until: Option<Instant>,
     memory_reclaim: MemoryReclaim,
     next_limits: Instant,
@@ -109,14 +109,14 @@ pub struct EvictionController<K, S, R> {
     oom_kills: Option<u64>,
 }
 
-/// No victim is looked for until then.
+/// A pause in the search for a victim.
 #[derive(Clone, Copy)]
 struct Hold {
     until: Instant,
     times: u32,
 }
 
-/// A concurrent operation finished.
+/// The result of a concurrent operation.
 enum Happened {
     Ended(evict::Ended),
     Reclaimed(reclaiming::Over),
@@ -124,7 +124,7 @@ enum Happened {
 }
 
 impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
-    /// A new loop, and the view of its state.
+    /// Creates the loop and a view of its state.
     #[must_use]
     pub fn new(parts: EvictionParts<K, S, R>) -> (Self, EvictionView) {
         let conditions = watch::Sender::new(Conditions::NONE);
@@ -160,8 +160,8 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
         (controller, view)
     }
 
-    /// Runs until the sender of [`EvictionParts::still`] is gone. Dropping the future does not
-    /// cancel evictions: pods that were asked to end keep ending.
+    /// Runs until the sender of [`EvictionParts::still`] is dropped. Dropping the future does not cancel evictions:
+    /// pods that were asked to stop still do.
     pub async fn run(mut self) {
         while self.stand_still().await {
             if !self.policy.is_idle() {
@@ -173,12 +173,12 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
         }
     }
 
-    /// Waits while the loop is paused. Returns false when it must end.
+    /// Waits while the loop is paused. Returns false when the loop must end.
     async fn stand_still(&mut self) -> bool {
         if self.parts.still.borrow_and_update().is_empty() {
             return true;
         }
-        // The owner of the pause ends the pods now.
+        // The owner of the pause stops the pods now.
         self.under_way.clear();
         self.endings.clear();
         self.pending_reclaim = PendingReclaim::default();
@@ -258,7 +258,7 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
         self.shown.looked(&self.policy, &self.memory, &self.readmission);
     }
 
-    /// Nothing ends or is given back, no condition is to be lifted, and no pod is to come back.
+    /// Whether nothing is in progress: no eviction, no reclaim, no condition, and no static pod awaits readmission.
     fn is_settled(&self) -> bool {
         *self.conditions.borrow() == Conditions::NONE
             && self.under_way.is_empty()
@@ -295,7 +295,7 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
             return;
         }
         let before = *self.conditions.borrow();
-        // Rejected pods are tried again at every change.
+        // Every change makes the intake admit rejected pods again.
         if before == conditions {
             return;
         }
@@ -354,7 +354,7 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
         self.next_look = Instant::now();
     }
 
-    /// The first sample already uses the thresholds derived from the layout.
+    /// Adopts the thresholds derived from the layout. This happens before the first sample is judged.
     fn follow_layout(&mut self, stats: &NodeStats) {
         if stats.layout.is_none() || stats.layout == self.layout {
             return;
@@ -383,7 +383,7 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
 
     fn not_measured(&mut self, error: &str) {
         self.unmeasured = self.unmeasured.saturating_add(1);
-        // Logged the first time, then at growing intervals.
+        // Logged after 1, 2, 4, 8, … failures.
         if self.unmeasured.is_power_of_two() {
             let times = self.unmeasured;
             tracing::warn!(error, times, "the node could not be measured; no pod is evicted");

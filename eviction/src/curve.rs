@@ -11,13 +11,13 @@ use crate::signal::Signal;
 #[cfg(test)]
 mod tests;
 
-/// The time of one value.
+/// The interval that one value covers.
 const EACH: Duration = Duration::from_secs(3);
-/// Values up to an eviction: three minutes.
+/// The number of values up to an eviction: three minutes.
 const BEFORE: usize = 60;
-/// Values after it: half a minute.
+/// The number of values after it: half a minute.
 const AFTER: usize = 10;
-/// What is kept of every sample.
+/// The signals whose samples are kept.
 const KEPT: [Signal; 2] = [Signal::MemoryAvailable, Signal::AllocatableMemoryAvailable];
 
 /// The memory that was available from three minutes before an eviction to half a minute after it. The JSON form is a
@@ -25,27 +25,27 @@ const KEPT: [Signal; 2] = [Signal::MemoryAvailable, Signal::AllocatableMemoryAva
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Curve {
-    /// The time of one value, in seconds.
+    /// The interval that one value covers, in seconds.
     pub seconds_each: u64,
-    /// The least that was available in each such time, in bytes; none where nothing was measured.
+    /// The least that was available in each interval, in bytes; none where nothing was measured.
     pub available: Vec<Option<i64>>,
-    /// The index of the value in whose time the pod was chosen.
+    /// The index of the interval in which the pod was chosen.
     pub chosen_at: usize,
-    /// The least there should be, in bytes.
+    /// The threshold, in bytes.
     pub threshold: i64,
-    /// What it is of, and the number of its first value.
+    /// The index of the signal in `KEPT`, and the number of the first interval.
     #[serde(skip)]
     of: (usize, usize),
 }
 
-/// The last three minutes, in a ring of fixed size: a sample allocates nothing.
+/// The samples of the last three minutes, in a ring of fixed size: a sample allocates nothing.
 #[derive(Debug)]
 pub(crate) struct Samples {
     since: Instant,
     ring: [Slot; BEFORE],
 }
 
-/// The least of each signal in one time; its number tells it from what was in its place before.
+/// The minimum of each signal in one interval. The number tells it from older intervals in the same slot.
 #[derive(Clone, Copy, Debug, Default)]
 struct Slot {
     number: usize,
@@ -59,7 +59,7 @@ impl Samples {
         Self { since, ring: [Slot::default(); BEFORE] }
     }
 
-    /// Notes what was available at `now`.
+    /// Adds what was available at `now`.
     pub(crate) fn note(&mut self, now: Instant, observed: &Observations) {
         let number = self.number(now);
         let slot = &mut self.ring[number % BEFORE];
@@ -72,7 +72,7 @@ impl Samples {
         }
     }
 
-    /// The curve of an eviction for `signal` at `now`; none for what is not memory.
+    /// The curve of an eviction for `signal` at `now`; none for signals other than memory.
     pub(crate) fn curve(&self, now: Instant, signal: Signal, threshold: i64) -> Option<Curve> {
         let kept = KEPT.iter().position(|kept| *kept == signal)?;
         let last = self.number(now);
@@ -98,7 +98,7 @@ impl Samples {
 // === impl Curve ===
 
 impl Curve {
-    /// Adds the sample of `now`, if it is not too late for this curve.
+    /// Adds the sample of `now`, unless the curve is complete.
     pub(crate) fn follow(&mut self, now: Instant, samples: &Samples) {
         let (kept, first) = self.of;
         let number = samples.number(now);

@@ -19,49 +19,47 @@ mod tests;
 /// One sample of the node.
 #[derive(Clone, Copy, Debug)]
 pub struct Snapshot {
-    /// When.
+    /// When the sample was taken.
     pub now: Instant,
-    /// What is left of what.
+    /// The amounts that are available.
     pub observations: Observations,
-    /// Memory stall time of the tasks in [`PressureRule::scope`].
+    /// The memory stall times of the tasks in [`PressureRule::scope`].
     pub pressure: Option<PressureStats>,
 }
 
-/// What follows from it.
+/// The result of [`decide`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Decision {
     /// The memory for the next decision.
     pub memory: Memory,
-    /// Conditions of the node to be reported.
+    /// The conditions that the node should report.
     pub conditions: Conditions,
-    /// The threshold to act on; none if nothing is short, not for long enough, or not measured
-    /// again since the last act.
+    /// What to do; none if nothing is short, not for long enough, or not measured again since the last sample.
     pub act: Option<Act>,
-    /// The thresholds that are met, by their index in the policy, whether their grace is over or
-    /// not.
+    /// The thresholds that are met, as a bit set of their indices in the policy, whether their grace is over or not.
     met: u32,
 }
 
-/// What has to be done.
+/// A shortage to act on.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Act {
-    /// For what.
+    /// The cause of the eviction.
     pub cause: Cause,
-    /// By what pods are ranked.
+    /// The signal by which pods are ranked.
     pub signal: Signal,
-    /// Whether the pod gets one second only.
+    /// Whether the pod gets only one second to stop.
     pub hard: bool,
-    /// The least there should be.
+    /// The least amount that should be available.
     pub threshold: Quantity,
-    /// What there is.
+    /// The amount that is available.
     pub available: Quantity,
     /// How much must be freed, minimum reclaim included: bytes, inodes or tasks, at least 1.
     pub deficit: i64,
-    /// When that was measured.
+    /// When the available amount was measured.
     pub measured_at: Option<Instant>,
-    /// Since when it is short.
+    /// When the shortage began.
     pub since: Instant,
-    /// What can be reclaimed first, so that perhaps no pod has to end.
+    /// What to reclaim first, so that perhaps no pod has to be evicted.
     pub reclaim: &'static [Reclaimable],
 }
 
@@ -71,10 +69,9 @@ pub const FORGIVEN: Duration = Duration::from_secs(10);
 
 /// Decides what one sample means.
 ///
-/// A threshold is met when less than its value is available; after an eviction it stays met until
-/// the minimum reclaim is available as well. It is acted on when it has been met for its grace and
-/// was measured anew since the last sample. Among several, hard thresholds come first, then memory,
-/// then the one with the larger relative deficit.
+/// A threshold is met when less than its value is available; after an eviction it stays met until the minimum reclaim
+/// is available as well. It is acted on when it has been met for its grace and has a new measurement since the last
+/// sample. Among several, hard thresholds come first, then memory, then the one with the larger relative deficit.
 #[must_use]
 pub fn decide(snapshot: &Snapshot, policy: &Policy, memory: &Memory) -> Decision {
     let now = snapshot.now;
@@ -110,7 +107,7 @@ pub fn decide(snapshot: &Snapshot, policy: &Policy, memory: &Memory) -> Decision
     next.last_pressure = snapshot.pressure.or(memory.last_pressure);
     raised.iter().for_each(|condition| next.seen[condition as usize] = Some(now));
     let act = match chosen {
-        // Memory stalls count as a hard threshold on memory; disks come after it.
+        // Memory stalls count as a hard threshold on memory; disks come after them.
         Some((_, act)) if act.hard && act.signal.resource() == Resource::Memory => Some(act),
         chosen => pressed.or(chosen.map(|(_, act)| act)),
     };
@@ -126,7 +123,7 @@ impl Decision {
     }
 }
 
-/// A threshold's new memory, and whether it is met.
+/// The new state of a threshold, and whether it is met.
 fn track(
     threshold: &Threshold,
     observed: Option<Observation>,
@@ -168,7 +165,7 @@ fn reported(memory: &Memory, policy: &Policy, now: Instant) -> Conditions {
     Condition::ALL.into_iter().filter(lately).collect()
 }
 
-/// Whether tasks stall for memory.
+/// The act that follows if tasks stall for memory, by the rule's limits.
 fn pressed(rule: &PressureRule, snapshot: &Snapshot, memory: &Memory) -> Option<Act> {
     let now_lost = snapshot.pressure?;
     let before = memory.last_pressure?;
@@ -205,7 +202,7 @@ fn lacking(wanted: Quantity, available: Quantity) -> i64 {
 
 // === impl Act ===
 
-/// The larger, the sooner.
+/// The order of acts; the largest comes first.
 #[derive(Clone, Copy, PartialEq, PartialOrd)]
 struct Urgency {
     hard: bool,

@@ -1,4 +1,4 @@
-//! How fast pods' memory grows.
+//! The growth rate of pods' memory.
 
 use std::time::Duration;
 
@@ -10,9 +10,9 @@ use crate::observation::signed;
 #[cfg(test)]
 mod tests;
 
-/// Two measurements that are nearer to each other say little.
+/// The shortest interval between two measurements that yields a rate.
 const APART: Duration = Duration::from_millis(500);
-/// What was measured longer ago says nothing of now.
+/// The age at which a measurement is dropped, because it says nothing about the current rate.
 const STALE: Duration = Duration::from_secs(30);
 
 /// The last measurement of each pod.
@@ -28,7 +28,7 @@ struct Seen {
 }
 
 impl Growth {
-    /// Takes a measurement of `pods`, in their order.
+    /// Adds a measurement of `pods`; `stats` is in the same order.
     pub(crate) fn note(&mut self, pods: &[Pod], stats: &[Option<PodStats>], now: Instant) {
         self.0.retain(|_, seen| now.saturating_duration_since(seen.at) < STALE);
         for (pod, stats) in pods.iter().zip(stats) {
@@ -50,7 +50,7 @@ impl Growth {
         }
     }
 
-    /// How fast a pod grew between its last two measurements, in bytes per second; below 0 if it shrank.
+    /// The rate between a pod's last two measurements, in bytes per second; negative if the pod shrank.
     pub(crate) fn of(&self, uid: &PodUid) -> Option<i64> {
         self.0.get(uid)?.rate
     }

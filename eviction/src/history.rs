@@ -1,4 +1,4 @@
-//! The last decisions, and why they were made.
+//! The latest decisions, and why they were made.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -15,53 +15,53 @@ use crate::hook::HookRun;
 use crate::seams::Reclaimed;
 use crate::signal::Cause;
 
-/// So many are kept.
+/// The number of decisions that are kept.
 const KEPT: usize = 64;
-/// The number of pods kept of a ranking.
+/// The number of pods that are kept of a ranking.
 const RANKED: usize = 10;
 
 /// One decision. The JSON form is a stable interface.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Record {
-    /// Counts up from 1.
+    /// The number of the decision, counted from 1.
     pub id: u64,
-    /// When it was made.
+    /// When the decision was made.
     pub at: WallTime,
     /// The cause: a signal, `memoryPressure`, or a limit of the pod's own.
     pub signal: Cause,
-    /// The least there should be.
+    /// The least amount that should be available.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub threshold: Option<String>,
-    /// What there was.
+    /// The amount that was available.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub available: Option<String>,
-    /// Whether the threshold was a hard one.
+    /// Whether the threshold was a hard one; true for causes without a threshold.
     pub hard: bool,
-    /// How long it had been short, in ms.
+    /// How long the resource had been short, in ms.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub short_for_ms: Option<u64>,
-    /// Who was ended.
+    /// The pod that was evicted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub victim: Option<PodName>,
-    /// What came of it.
+    /// The outcome.
     pub outcome: Outcome,
-    /// What ran before the pod was asked to end.
+    /// The run of the hook before the pod was asked to stop.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hook: Option<HookRun>,
-    /// The first ten pods in the order in which they would have been ended.
+    /// The first ten pods in eviction order.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub ranking: Vec<RankedPod>,
-    /// The memory around it; none if no pod was chosen, or for something else.
+    /// The available memory around the decision; none if no pod was chosen, or if another resource was short.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub curve: Option<Curve>,
-    /// How often the same was decided in a row.
+    /// How often the same decision was made in a row.
     pub times: u64,
-    /// When last.
+    /// When it was last made.
     pub last_at: WallTime,
 }
 
-/// What came of a decision.
+/// The outcome of a decision.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase", tag = "kind")]
 pub enum Outcome {
@@ -69,49 +69,49 @@ pub enum Outcome {
     Reclaiming,
     /// Reclaim finished; the next decision shows whether it was enough.
     Reclaimed(Reclaimed),
-    /// The kernel takes memory back from the pod that would be ended.
+    /// The kernel is reclaiming memory from the pod that would be evicted.
     ReclaimingMemory {
-        /// Which.
+        /// The pod.
         from: PodName,
     },
-    /// It has; the next decision shows whether it was enough.
+    /// The memory reclaim finished; the next decision shows whether it was enough.
     #[serde(rename_all = "camelCase")]
     ReclaimedMemory {
-        /// From which pod.
+        /// The pod.
         from: PodName,
-        /// By how much its figure has fallen.
+        /// The bytes by which its memory usage fell.
         bytes: u64,
-        /// In ms.
+        /// How long it took, in ms.
         took_ms: u64,
-        /// Why it could not be done.
+        /// The error, if the reclaim failed.
         #[serde(skip_serializing_if = "Option::is_none")]
         error: Option<String>,
     },
-    /// The pod was asked to end.
+    /// The pod was asked to stop.
     Evicting,
-    /// It has ended.
+    /// The pod has stopped.
     #[serde(rename_all = "camelCase")]
     Evicted {
-        /// From the request to the end, in ms.
+        /// The time from the request until it stopped, in ms.
         took_ms: u64,
     },
-    /// It did not end in time. Another one is chosen.
+    /// The pod did not stop in time. Another one is chosen.
     Failed {
-        /// Why.
+        /// The error.
         error: String,
     },
     /// No pod qualified.
     Nobody,
-    /// The pod would have been asked to end; nothing was touched.
+    /// Dry run: the pod would have been evicted.
     Shadow,
-    /// Not an eviction: the kernel killed first, or a cgroup hit its own limit.
+    /// Not a decision: the kernel killed first, or a cgroup reached its own limit.
     KilledByKernel {
-        /// How many processes the OOM killer killed since the last sample.
+        /// The number of processes that the OOM killer killed since the last sample.
         processes: u64,
     },
 }
 
-/// A pod by name.
+/// The identity of a pod.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PodName {
@@ -123,26 +123,26 @@ pub struct PodName {
     pub uid: String,
 }
 
-/// One pod of a ranking.
+/// A pod in a ranking.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RankedPod {
-    /// Which.
+    /// The pod.
     #[serde(flatten)]
     pub pod: PodName,
     /// `spec.priority`, 0 when unset.
     pub priority: i32,
-    /// What it used of what was short: bytes, inodes or processes; none when it was not measured.
+    /// Its usage of the short resource: bytes, inodes or processes; none if it was not measured.
     pub usage: Option<i64>,
-    /// What it had in swap, in bytes; none when that was not measured.
+    /// Its swap usage, in bytes; none if it was not measured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub swap: Option<u64>,
-    /// The memory that its compressed pages took, in bytes; none when that was not measured.
+    /// The memory that its compressed pages (zswap) occupied, in bytes; none if it was not measured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub zswap: Option<u64>,
-    /// What it asked for.
+    /// Its request.
     pub request: i64,
-    /// What was made of it.
+    /// Whether it was chosen, and if not, why.
     pub verdict: Verdict,
 }
 
@@ -156,8 +156,7 @@ pub(crate) struct History {
 // === impl History ===
 
 impl History {
-    /// Records a decision and returns its number. A repeated decision is counted with the one
-    /// before it.
+    /// Records a decision and returns its number. A repetition of the last decision only increases its count.
     pub(crate) fn note(&mut self, mut record: Record) -> u64 {
         if let Some(last) = self.records.back_mut().filter(|last| last.is_like(&record)) {
             last.times = last.times.saturating_add(1);
@@ -173,14 +172,14 @@ impl History {
         self.last
     }
 
-    /// Records the outcome of a decision, if it is still kept.
+    /// Records the outcome of a decision, unless the decision was dropped.
     pub(crate) fn conclude(&mut self, id: u64, outcome: Outcome) {
         if let Some(record) = self.records.iter_mut().rev().find(|record| record.id == id) {
             record.outcome = outcome;
         }
     }
 
-    /// Records what ran before the pod was asked to end, if the decision is still kept.
+    /// Records the hook's run for a decision, unless the decision was dropped.
     pub(crate) fn note_hook(&mut self, id: u64, run: HookRun) {
         if let Some(record) = self.records.iter_mut().rev().find(|record| record.id == id) {
             record.hook = Some(run);
@@ -193,7 +192,7 @@ impl History {
         curves.for_each(|curve| curve.follow(now, samples));
     }
 
-    /// From the oldest to the newest.
+    /// All decisions, oldest first.
     pub(crate) fn records(&self) -> Vec<Record> {
         self.records.iter().cloned().collect()
     }
@@ -221,7 +220,7 @@ impl Record {
         }
     }
 
-    /// A decision about a shortage of the node.
+    /// Creates the record of a decision about a shortage of the node.
     pub(crate) fn about(act: &Act, at: WallTime, outcome: Outcome) -> Self {
         Self {
             threshold: Some(act.threshold.to_string()),

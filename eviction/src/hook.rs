@@ -1,4 +1,4 @@
-//! A command that runs before a pod is asked to end.
+//! A command that runs before a pod is asked to stop.
 
 use std::io;
 use std::pin::pin;
@@ -18,63 +18,63 @@ use winddown_shared::PodLabel;
 #[cfg(test)]
 mod tests;
 
-/// So much of what a command writes is kept, in bytes.
+/// The number of bytes that are kept of a command's output.
 const OUTPUT: usize = 4 << 10;
-/// How long to read on once a command has exited.
+/// How long to keep reading the output after the command has exited.
 const LAST_WORDS: Duration = Duration::from_millis(50);
 
-/// What runs before a pod is asked to end, and for how long that may wait.
+/// The command that runs before a pod is asked to stop, and its timeout.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HookRule {
-    /// The program and its arguments. No shell sees them.
+    /// The program and its arguments, run without a shell.
     pub command: Vec<String>,
-    /// It is killed after this time, and the pod is asked to end.
+    /// The time after which the command is killed and the pod is asked to stop.
     pub timeout: Duration,
 }
 
-/// A pod that is about to be asked to end.
+/// A pod that is about to be asked to stop.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HookCall {
-    /// Which.
+    /// The pod.
     pub pod: PodLabel,
     /// The cause: a signal, `memoryPressure`, or a limit of the pod's own.
     pub cause: &'static str,
-    /// What the pod's status will say.
+    /// The message that the pod's status will have.
     pub message: Arc<str>,
 }
 
-/// What came of a command.
+/// The result of a hook.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct HookRun {
-    /// How long the pod's end waited for it, in ms.
+    /// How long the eviction waited for the hook, in ms.
     pub took_ms: u64,
-    /// Why it did not succeed; none if it did.
+    /// Why the hook failed; none if it succeeded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    /// The first 4 KiB of what it wrote, both outputs together, errors last.
+    /// The first 4 KiB of its output, stdout before stderr.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub output: String,
 }
 
-/// Runs what is configured before a pod is asked to end.
+/// Runs the configured hook before a pod is asked to stop.
 pub trait Hook: Send + Sync + 'static {
-    /// Runs it for one pod, at most [`HookRule::timeout`] long. Dropping the future kills it.
+    /// Runs the hook for one pod, for at most [`HookRule::timeout`]. Dropping the future kills the hook.
     fn run(&self, rule: Arc<HookRule>, call: HookCall) -> BoxFuture<'static, HookRun>;
 }
 
-/// Runs commands of this machine, with the pod in their environment: `WINDDOWN_POD_NAMESPACE`, `WINDDOWN_POD_NAME`,
-/// `WINDDOWN_POD_UID`, `WINDDOWN_SIGNAL`, `WINDDOWN_MESSAGE`.
+/// Runs hooks as commands on this machine. Their environment describes the pod: `WINDDOWN_POD_NAMESPACE`,
+/// `WINDDOWN_POD_NAME`, `WINDDOWN_POD_UID`, `WINDDOWN_SIGNAL`, `WINDDOWN_MESSAGE`.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct HookCommand;
 
-/// Kills a command and what it has started, unless that has ended.
+/// Kills a command's process group on drop.
 struct Group(Option<Pid>);
 
 // === impl HookRule ===
 
 impl Default for HookRule {
-    /// Two seconds, and nothing to run.
+    /// No command, and a timeout of two seconds.
     fn default() -> Self {
         Self { command: Vec::new(), timeout: Duration::from_secs(2) }
     }
@@ -106,7 +106,7 @@ impl Hook for HookCommand {
     }
 }
 
-/// Runs the command until it exits; what it has started is killed then.
+/// Runs the command until it exits, then kills the rest of its process group.
 async fn run(
     rule: &HookRule,
     call: &HookCall,
@@ -134,7 +134,7 @@ async fn run(
     let said = pin!(join(first_of(child.stdout.take(), out), first_of(child.stderr.take(), err)));
     match select(pin!(child.wait()), said).await {
         Either::Left((status, said)) => {
-            // What it has started may hold the pipes open.
+            // Processes that the command started may hold the pipes open.
             let _ = timeout(LAST_WORDS, said).await;
             status
         }
@@ -142,7 +142,7 @@ async fn run(
     }
 }
 
-/// Reads until the end, and keeps the beginning.
+/// Reads a pipe to its end, and keeps the beginning.
 async fn first_of(pipe: Option<impl AsyncRead + Unpin>, kept: &mut Vec<u8>) {
     let Some(mut pipe) = pipe else { return };
     let mut read = [0; 1024];
@@ -157,7 +157,7 @@ async fn first_of(pipe: Option<impl AsyncRead + Unpin>, kept: &mut Vec<u8>) {
 impl Drop for Group {
     fn drop(&mut self) {
         let Some(pid) = self.0 else { return };
-        // It is gone if nothing of it is left.
+        // Fails if the group has no process left.
         let _ = rustix::process::kill_process_group(pid, Signal::KILL);
     }
 }

@@ -1,21 +1,21 @@
-//! Eviction: pods end before the node runs out of memory, disk, inodes or tasks.
+//! Node-pressure eviction: stops pods before the node runs out of memory, disk, inodes or tasks.
 //!
 //! # Behaviour
-//! A [`Threshold`] says how little of something there may be. When less is available, a condition of
-//! the node is reported; when that has lasted for the threshold's grace, what no pod misses is given
-//! back (dead containers, rotated logs, unused images), and if that is not enough, one pod is ended,
-//! and the node is measured again.
+//! A [`Threshold`] is the least amount of a resource that should be available. When less is available, the node reports
+//! a condition. When that has lasted for the threshold's grace period, whatever no pod needs is reclaimed (dead
+//! containers, rotated logs, unused images). If that is not enough, one pod is evicted and the node is measured again.
 //!
 //! # Time
-//! [`Cadence`]: a look every one to three seconds on a calm node, more as a threshold comes near, at once when the
-//! kernel says that tasks wait for memory; never more than ten a second, or forty while memory is about to run out.
+//! [`Cadence`]: one sample every one to three seconds on a calm node, more often as a threshold comes near, and at once
+//! when the kernel reports that tasks wait for memory; at most ten per second, or forty while memory is about to run
+//! out.
 //!
 //! # Design
-//! [`decide`] and [`choose`] are pure: what was measured, a [`Policy`] and a [`Memory`] in, what to do
-//! out. [`EvictionController`] carries it out, one task on tokio's clock; it measures through
-//! [`Signals`], gives back through [`Reclaim`] and ends pods through
-//! [`PodKiller`](winddown_shared::PodKiller) after a [`Hook`] has run, so it is tested without a machine. [`EvictionView`] is
-//! what others see of it: conditions, history, thresholds, and who would be ended.
+//! [`decide`] and [`choose`] are pure: from the measurements, a [`Policy`] and a [`Memory`] they derive what to do.
+//! [`EvictionController`] does it, as one task on tokio's clock. It measures through [`Signals`], reclaims through
+//! [`Reclaim`], and stops pods through [`PodKiller`](winddown_shared::PodKiller) after a [`Hook`] has run, so it can be
+//! tested without a machine. [`EvictionView`] is what others see of it: conditions, history, thresholds, and the pods
+//! that would be evicted.
 
 mod admit;
 mod cadence;

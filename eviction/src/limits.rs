@@ -1,4 +1,4 @@
-//! Pods that have more on the node's disks than they may.
+//! Pods that exceed their own disk limits.
 
 use winddown_shared::{ContainerStats, DiskUse, FsLayout, Pod, PodStats, Quantity, QuantityFormat};
 
@@ -13,22 +13,21 @@ mod tests;
 /// A limit that a pod exceeds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OverLimit {
-    /// Which kind.
+    /// The kind of limit.
     pub cause: Cause,
     /// The pod's status message.
     pub message: String,
 }
 
-/// Whether the pod has any such limit, so that it has to be measured.
+/// Whether the pod has any local storage limit, so that it has to be measured.
 #[must_use]
 pub fn has_local_limits(pod: &Pod) -> bool {
     empty_dir_limits(pod).next().is_some() || is_limited(pod)
 }
 
-/// The first limit that the pod exceeds: of its `emptyDir` volumes, of the whole pod, of its
-/// containers.
+/// The first limit that the pod exceeds: of its `emptyDir` volumes, then of the whole pod, then of its containers.
 ///
-/// The limit of the pod is the sum of its containers' limits, as soon as one of them has one; it may be 0.
+/// The limit of the pod is the sum of its containers' limits if at least one has a limit; the sum may be 0.
 #[must_use]
 pub fn over_limit(pod: &Pod, stats: &PodStats, layout: FsLayout) -> Option<OverLimit> {
     over_empty_dir(pod, stats)
@@ -53,7 +52,7 @@ fn over_pod(pod: &Pod, stats: &PodStats) -> Option<OverLimit> {
     })
 }
 
-/// Whether a container or an init container has such a limit.
+/// Whether a container or an init container has an ephemeral storage limit.
 fn is_limited(pod: &Pod) -> bool {
     let spec = pod.spec.as_ref();
     let init = spec.and_then(|spec| spec.init_containers.as_ref()).into_iter().flatten();
@@ -64,7 +63,7 @@ fn is_limited(pod: &Pod) -> bool {
     })
 }
 
-/// A sum is written in the format of its first part.
+/// The format of the first limit, in which the sum is written.
 fn format_of_limits(pod: &Pod) -> QuantityFormat {
     container_limits(pod).next().map_or(QuantityFormat::BinarySi, |(_, limit)| limit.format())
 }
@@ -96,7 +95,7 @@ fn container_limits(pod: &Pod) -> impl Iterator<Item = (&str, Quantity)> {
     })
 }
 
-/// Writable layers that are on a file system of their own are not counted against a container.
+/// A container's usage. Writable layers do not count if they are on a file system other than the node's.
 fn container_use(container: &ContainerStats, layout: FsLayout) -> u64 {
     let logs = container.logs.unwrap_or_default();
     match layout {

@@ -9,40 +9,38 @@ use crate::condition::Condition;
 use crate::observation::Observations;
 use crate::policy::Policy;
 
-/// The observations so far. Small and without pointers; the first sample starts with the default.
+/// The state of all thresholds and conditions. It is small and has no pointers; the first sample starts with the
+/// default.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Memory {
-    /// By the threshold's place in the policy.
+    /// The state of each threshold, by its index in the policy.
     pub(crate) tracked: [Tracked; Policy::MOST_THRESHOLDS],
-    /// When each condition was last seen, by [`Condition::ALL`].
+    /// When each condition was last seen, in the order of [`Condition::ALL`].
     pub(crate) seen: [Option<Instant>; Condition::COUNT],
     pub(crate) last: Observations,
     pub(crate) last_pressure: Option<PressureStats>,
-    /// The last eviction for memory stalls.
+    /// When a pod was last evicted for memory.
     pub(crate) pressure_evicted: Option<Instant>,
 }
 
-/// One threshold.
+/// The state of one threshold.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Tracked {
-    /// Since when it is met, short gaps included.
+    /// When it was first met, short gaps ignored; none if it is not met.
     pub(crate) first: Option<Instant>,
     /// When it was last met.
     pub(crate) last: Option<Instant>,
-    /// It was acted on or could be: met for its grace. Until the minimum reclaim is regained.
+    /// Whether it has been met for its grace. Stays set until the minimum reclaim is available.
     pub(crate) active: bool,
-    /// Set for thresholds that are new after a configuration change: they are not acted on before
-    /// this.
+    /// The earliest time to act on it. Set for thresholds that a configuration change added.
     pub(crate) not_before: Option<Instant>,
 }
 
-/// After a configuration change, new thresholds evict no pod for this long, so that a typo can be
-/// corrected.
+/// After a configuration change, new thresholds evict no pod for this long, so that a typo can be corrected.
 pub(crate) const SETTLE: Duration = Duration::from_secs(10);
 
 impl Memory {
-    /// The memory after `new` replaces `old`: thresholds in both keep theirs; new ones evict no pod
-    /// for 10 s.
+    /// The memory after `new` replaces `old`: thresholds in both keep their state, new ones evict no pod for 10 s.
     #[must_use]
     pub fn carried_over(&self, old: &Policy, new: &Policy, now: Instant) -> Self {
         let mut tracked = [Tracked::default(); Policy::MOST_THRESHOLDS];
@@ -55,7 +53,7 @@ impl Memory {
         Self { tracked, ..*self }
     }
 
-    /// Notes an eviction for memory stalls: no other follows for a while.
+    /// Notes an eviction for memory: memory stalls evict no other pod until the rule's cool-down is over.
     pub fn note_pressure_eviction(&mut self, now: Instant) {
         self.pressure_evicted = Some(now);
     }

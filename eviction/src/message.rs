@@ -17,15 +17,15 @@ mod tests;
 /// `status.reason` of an evicted pod, of a pod that is refused under pressure, and of the Event.
 pub const EVICTED: &str = "Evicted";
 
-/// Annotation of the Event: containers that use more than they asked for, separated by commas.
+/// Annotation of the Event: the containers that use more than they requested, separated by commas.
 pub const OFFENDING_CONTAINERS: &str = "offending_containers";
-/// Annotation of the Event: what these use, in the same order.
+/// Annotation of the Event: the usage of these containers, in the same order.
 pub const OFFENDING_CONTAINERS_USAGE: &str = "offending_containers_usage";
-/// Annotation of the Event: the pod, if it has a request of its own for memory.
+/// Annotation of the Event: the name of the pod, if it has a pod-level memory request.
 pub const OFFENDING_POD: &str = "offending_pod";
-/// Annotation of the Event: what that pod uses.
+/// Annotation of the Event: the usage of that pod.
 pub const OFFENDING_POD_USAGE: &str = "offending_pod_usage";
-/// Annotation of the Event: what ran short.
+/// Annotation of the Event: the resource that ran short.
 pub const STARVED_RESOURCE: &str = "starved_resource";
 
 /// A pod's status message and the annotations of the Event.
@@ -37,13 +37,13 @@ pub struct Message {
     pub annotations: Vec<(&'static str, String)>,
 }
 
-/// Why a pod is refused under pressure.
+/// The message for a pod that is refused under pressure.
 #[must_use]
 pub fn node_had_condition(conditions: Conditions) -> String {
     format!("The node had condition: {conditions}. ")
 }
 
-/// Why a pod is ended because `resource` runs short. `met`: the threshold and what was left.
+/// The message for a pod that is evicted because `resource` is short. `met` is the threshold and the available amount.
 #[must_use]
 pub fn node_was_low(
     resource: Resource,
@@ -64,25 +64,25 @@ pub fn node_was_low(
     message
 }
 
-/// Why a pod is ended for the size of an `emptyDir`.
+/// The message for a pod that is evicted for the size of an `emptyDir` volume.
 #[must_use]
 pub fn empty_dir_over(volume: &str, limit: Quantity) -> String {
     format!("Usage of EmptyDir volume {volume:?} exceeds the limit \"{limit}\". ")
 }
 
-/// Why a pod is ended for all it has on the disks.
+/// The message for a pod that is evicted for its total local storage usage.
 #[must_use]
 pub fn pod_over(limit: Quantity) -> String {
     format!("Pod ephemeral local storage usage exceeds the total limit of containers {limit}. ")
 }
 
-/// Why a pod is ended for what one of its containers has on the disks.
+/// The message for a pod that is evicted for the local storage usage of one container.
 #[must_use]
 pub fn container_over(container: &str, limit: Quantity) -> String {
     format!("Container {container} exceeded its local ephemeral storage limit \"{limit}\". ")
 }
 
-/// Bytes as these messages print them.
+/// An amount of bytes as these messages print it.
 #[must_use]
 pub(crate) fn bytes(amount: u64) -> Quantity {
     Quantity::new(signed(amount), QuantityFormat::BinarySi)
@@ -129,7 +129,7 @@ impl Message {
     }
 }
 
-/// Regular, init or sidecar; an ephemeral container is never blamed, as it has no requests.
+/// A regular, init or sidecar container; ephemeral containers are never blamed, as they have no requests.
 fn container<'a>(pod: &'a Pod, name: &str) -> Option<&'a api::Container> {
     let spec = pod.spec.as_ref()?;
     let all = spec.containers.iter().chain(spec.init_containers.iter().flatten());

@@ -8,44 +8,42 @@ use crate::signal::{Resource, Signal};
 #[cfg(test)]
 mod tests;
 
-/// Which figure stands for the memory that is available.
+/// The figure that stands for available memory.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize,
 )]
 #[serde(rename_all = "camelCase")]
 pub enum MemoryAvailable {
-    /// `MemAvailable`: file cache that the kernel can reclaim counts as available, whether it was
-    /// used lately or not. Where it cannot be read, the working set decides.
+    /// `MemAvailable`: file cache that the kernel can reclaim counts as available, even if recently used. Falls back to
+    /// the working set where `MemAvailable` cannot be read.
     #[default]
     MemAvailable,
-    /// Capacity − working set, as the kubelet has it: file cache that was used lately counts as
-    /// used (k8s#43916).
+    /// Capacity − working set, as in the kubelet: recently used file cache counts as used (k8s#43916).
     WorkingSet,
-    /// `MemAvailable` and free swap: a node with swap uses it before a pod ends. Pods are ranked by what they have in
-    /// swap, too. Capacity and shares of it are those of memory alone.
+    /// `MemAvailable` plus free swap: a node with swap uses it before a pod is evicted. Swap usage also counts in the
+    /// ranking of pods. Capacity and shares of it do not include swap.
     MemAvailableAndSwap,
 }
 
-/// What is left of one thing.
+/// A measurement of one resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Observation {
-    /// What is available: bytes, inodes or tasks. Negative if more is used than allowed.
+    /// The available amount: bytes, inodes or tasks. Negative if more is used than allowed.
     pub available: i64,
-    /// What there is in all.
+    /// The total amount.
     pub capacity: i64,
-    /// When it was measured.
+    /// When it was measured; none if unknown.
     pub at: Option<Instant>,
 }
 
-/// What is available of everything that was measured.
+/// The measurements of all signals; absent where nothing was measured.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Observations([Option<Observation>; Signal::COUNT]);
 
 // === impl Observation ===
 
 impl Observation {
-    /// What is available, as messages print it: bytes in powers of 1024, all else in powers of
-    /// 1000.
+    /// The available amount as messages print it: bytes in powers of 1024, other amounts in powers of 1000.
     #[must_use]
     pub const fn quantity(&self, resource: Resource) -> Quantity {
         let format = match resource {
@@ -63,7 +61,7 @@ impl Observation {
 // === impl Observations ===
 
 impl Observations {
-    /// Derives them from the measurements. What was not measured is absent.
+    /// Derives the observations from the node's figures. What was not measured is absent.
     #[must_use]
     pub fn of(stats: &NodeStats, memory: MemoryAvailable) -> Self {
         let mut all = Self::default();
@@ -97,13 +95,13 @@ impl Observations {
         all
     }
 
-    /// What is available for `signal`, if it was measured.
+    /// The observation for `signal`, if it was measured.
     #[must_use]
     pub const fn get(&self, signal: Signal) -> Option<Observation> {
         self.0[signal.index()]
     }
 
-    /// Sets one of them.
+    /// Sets the observation for `signal`.
     pub const fn set(&mut self, signal: Signal, observation: Option<Observation>) {
         self.0[signal.index()] = observation;
     }
@@ -113,7 +111,7 @@ impl Observations {
         let both =
             |left: Option<u64>, all: Option<u64>| Some(Observation::new(left?, all?, stats.at));
         self.set(bytes, both(stats.available_bytes, stats.capacity_bytes));
-        // A file system that makes inodes as needed reports none and none free: it never runs out.
+        // File systems that create inodes as needed report 0 in total and 0 free: they never run out.
         let counted = stats.inodes.filter(|inodes| *inodes > 0);
         self.set(inodes, both(stats.inodes_free, counted));
     }

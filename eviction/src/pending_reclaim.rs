@@ -1,9 +1,9 @@
-//! Disk space and tasks that ended pods are expected to free.
+//! Disk space and tasks that stopped pods are expected to free.
 //!
-//! A pod's files are removed after its end: a container runtime removes a writable layer when its
-//! garbage collector runs next (containerd's `pause_threshold`), which can be seconds later. Until
-//! then the disk is as full as before, which does not mean that more pods must end. The same holds
-//! for the tasks of a fork bomb: they count until the first process has collected the last of them.
+//! A pod's files are removed some time after it has stopped: a container runtime removes a writable layer when its
+//! garbage collector next runs (containerd's `pause_threshold`), which can be seconds later. Until then the disk is as
+//! full as before, but that does not mean that more pods must be evicted. The same holds for the tasks of a fork bomb,
+//! which count until their parent, or PID 1, has reaped the last of them.
 
 use std::time::Duration;
 
@@ -16,39 +16,39 @@ use crate::signal::Signal;
 #[cfg(test)]
 mod tests;
 
-/// How long to wait for freed space after a pod's end, as the kubelet waits for its clean-up.
+/// How long to wait for freed space after a pod has stopped, as the kubelet waits for its clean-up.
 const LONGEST: Duration = Duration::from_secs(30);
 /// How long to wait if the resource would be exhausted before that.
 const IN_A_HURRY: Duration = Duration::from_secs(5);
 
-/// What a pod leaves behind, by [`Signal::index`]: bytes, inodes or tasks.
+/// The amounts that a pod leaves behind, by [`Signal::index`]: bytes, inodes or tasks.
 pub(crate) type Amounts = [i64; Signal::COUNT];
 
-/// What is expected back, by signal.
+/// The amounts that are expected to be freed, by signal.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct PendingReclaim([Option<Expected>; Signal::COUNT]);
 
-/// What is expected back in one place.
+/// The amount that is expected to be freed for one signal.
 #[derive(Clone, Copy, Debug)]
 struct Expected {
-    /// All that is expected.
+    /// The total amount.
     amount: i64,
-    /// The amount freed since the first pod was asked to end: the sum of the rises, because other
-    /// pods may keep writing.
+    /// The amount freed since the first pod was asked to stop: the sum of all increases, because other pods may keep
+    /// writing.
     back: i64,
     /// What was available at the last measurement.
     left: i64,
-    /// When the last of the pods ended; none while one is still ending.
+    /// When the last of the pods stopped; none while one is still terminating.
     ended: Option<Ended>,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Ended {
-    /// From when it is waited.
+    /// The start of the wait.
     at: Instant,
-    /// What was left then.
+    /// The amount that was available then.
     left: i64,
-    /// Whether it was reclaimed since.
+    /// Whether the pods' remains were reclaimed since.
     given_back: bool,
 }
 
@@ -60,7 +60,7 @@ fn of(condition: Condition) -> impl Iterator<Item = Signal> {
 // === impl PendingReclaim ===
 
 impl PendingReclaim {
-    /// Notes that a pod was asked to end for this condition, and what it will leave behind.
+    /// Notes that a pod was asked to stop for this condition, and what it will leave behind.
     pub(crate) fn ask(
         &mut self,
         condition: Condition,
@@ -84,7 +84,7 @@ impl PendingReclaim {
         }
     }
 
-    /// Notes that the pods that were evicted for this condition have ended.
+    /// Notes that all pods that were evicted for this condition have stopped.
     pub(crate) fn note_end(&mut self, condition: Condition, now: Instant) {
         for signal in of(condition) {
             if let Some(expected) = &mut self.0[signal.index()] {
@@ -93,8 +93,8 @@ impl PendingReclaim {
         }
     }
 
-    /// Notes that the remains of ended pods were reclaimed. Counts once after each end: repeating
-    /// it frees nothing sooner.
+    /// Notes that the remains of stopped pods were reclaimed, which restarts the wait. Counts once per stop: repeating
+    /// the reclaim frees nothing sooner.
     pub(crate) fn note_given_back(&mut self, now: Instant) {
         for expected in self.0.iter_mut().flatten() {
             if let Some(ended) = expected.ended.as_mut().filter(|ended| !ended.given_back) {
@@ -103,14 +103,14 @@ impl PendingReclaim {
         }
     }
 
-    /// Notes that a pod does not end: what it frees is unknown.
+    /// Notes that a pod does not stop: what it would free is unknown.
     pub(crate) fn forget(&mut self, condition: Condition) {
         for signal in of(condition) {
             self.0[signal.index()] = None;
         }
     }
 
-    /// Takes a new measurement into account.
+    /// Adds a new measurement.
     pub(crate) fn observe(&mut self, observed: &Observations) {
         for signal in Signal::ALL {
             let (Some(expected), Some(found)) = (&mut self.0[signal.index()], observed.get(signal))
@@ -123,8 +123,7 @@ impl PendingReclaim {
         }
     }
 
-    /// Whether it is too early to evict another pod for this signal, because freed space is still
-    /// expected.
+    /// Whether it is too early to evict another pod for this signal, because space is still expected to be freed.
     pub(crate) fn is_awaited(&self, signal: Signal, now: Instant) -> bool {
         self.0[signal.index()].is_some_and(|expected| expected.is_awaited(now))
     }
@@ -135,7 +134,7 @@ impl PendingReclaim {
 impl Expected {
     fn is_awaited(&self, now: Instant) -> bool {
         let Some(ended) = self.ended else { return false };
-        // Most of it is enough: pods were measured some seconds before, and others write meanwhile.
+        // Three quarters are enough: pods were measured some seconds before, and others write meanwhile.
         if i128::from(self.back) * 4 >= i128::from(self.amount) * 3 {
             return false;
         }
@@ -143,8 +142,7 @@ impl Expected {
         waited < if self.runs_out(&ended, waited) { IN_A_HURRY } else { LONGEST }
     }
 
-    /// Whether the resource would be exhausted before the wait is over, at the rate since the pods
-    /// ended.
+    /// Whether the resource would run out before the wait is over, at the rate since the pods stopped.
     fn runs_out(&self, ended: &Ended, waited: Duration) -> bool {
         let nanos = |time: Duration| i128::try_from(time.as_nanos()).unwrap_or(i128::MAX);
         let fallen = i128::from(ended.left.saturating_sub(self.left));

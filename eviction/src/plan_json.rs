@@ -1,5 +1,5 @@
-//! Rankings from JSON lines: a signal, pods and what they use in, the order in which they would be
-//! ended out. For checking without a node, and for comparing with other implementations.
+//! Rankings from JSON lines: reads a signal, pods and their usage, and writes the order in which the pods would be
+//! evicted. For checks without a node, and for comparison with other implementations.
 
 use std::collections::HashMap;
 
@@ -22,34 +22,33 @@ pub enum PlanLineError {
          {{\"id\":\"a\",\"signal\":\"memory.available\",\"pods\":[],\"stats\":[]}}"
     )]
     Syntax(#[source] serde_json::Error),
-    /// A name that is no signal.
+    /// The signal's name is unknown.
     #[error("signal")]
     Signal(#[source] UnknownSignal),
-    /// A pod without an identity.
+    /// A pod has no valid identity.
     #[error("pods[{index}]")]
     Pod {
-        /// Its place in the list, from 0.
+        /// The index of the pod in the list.
         index: usize,
-        /// What it lacks.
+        /// The reason.
         #[source]
         source: IdentityError,
     },
-    /// The answer could not be written; not expected to happen.
+    /// The answer could not be written. Not expected to happen.
     #[error("the ranking could not be written as JSON")]
     Output(#[source] serde_json::Error),
 }
 
-/// Ranks one line: `{"id", "signal", "pods", "stats"}` in, `{"id", "order"}` out, and `"pods"` with
-/// the figures if `explain`.
+/// Ranks the pods of one line: reads `{"id", "signal", "pods", "stats"}` and returns `{"id", "order"}`, with `"pods"`
+/// and their figures if `explain` is set.
 ///
-/// `pods` holds full pod objects, `stats` what they use: `name`, and `namespace` where two pods have
-/// one name, `memoryWorkingSetBytes`, `processCount`, `diskUsedBytes`, `inodesUsed`. Other fields are
-/// ignored. The order is the kubelet's, in which pods without figures come first; `explain` says who
-/// would be passed over. A pod without a namespace is in `default`, one without a UID is named by its
-/// place.
+/// `pods` holds full pod objects, and `stats` their usage: `name`, `namespace` where two pods share a name,
+/// `memoryWorkingSetBytes`, `processCount`, `diskUsedBytes`, `inodesUsed`. Other fields are ignored. The order is the
+/// kubelet's, in which pods without figures come first; `explain` says which pods would be passed over. A pod without a
+/// namespace is in `default`; a pod without a UID gets one from its index.
 ///
 /// # Errors
-/// The line is not such a request.
+/// The line is not a valid request.
 pub fn plan_json_line(line: &str, explain: bool) -> Result<String, PlanLineError> {
     let request: Request = serde_json::from_str(line).map_err(PlanLineError::Syntax)?;
     let signal: Signal = request.signal.parse().map_err(PlanLineError::Signal)?;
@@ -103,7 +102,7 @@ struct Answer<'a> {
     pods: Option<Vec<Explained<'a>>>,
 }
 
-/// One pod of an explained ranking.
+/// A pod of an explained ranking.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Explained<'a> {
@@ -118,7 +117,7 @@ struct Explained<'a> {
 
 type Usages = HashMap<(Option<String>, String), Option<i64>>;
 
-/// By namespace and name. What is measured but lacks this figure uses nothing, as for the kubelet.
+/// Indexes usage by namespace and name. As with the kubelet, a pod with stats that lack this figure uses nothing.
 fn usages(signal: Signal, stats: Vec<Stats>) -> Usages {
     let figure = |stats: &Stats| match signal.resource() {
         Resource::Memory => stats.memory_working_set_bytes,

@@ -1,4 +1,4 @@
-//! What is configured.
+//! The eviction policy.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,34 +11,33 @@ use crate::threshold::{
     Overwritten, Threshold, ThresholdValue, with_allocatable, with_container_fs,
 };
 
-/// The rules by which pods are ended when the node runs short.
+/// The rules for evicting pods when the node runs short.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Policy {
     configured: Vec<Threshold>,
     thresholds: Vec<Threshold>,
     layout: FsLayout,
-    /// How long a condition of the node is reported after it was last seen. Also keeps pods from
-    /// coming and going.
+    /// How long a condition of the node is reported after it was last seen, so that pods do not come and go.
     pub transition_period: Duration,
-    /// The longest grace of a pod that is ended for a soft threshold; none: each pod's own.
+    /// The longest grace period of a pod that is evicted for a soft threshold; none: no limit.
     pub max_pod_grace: Option<Duration>,
-    /// Which figure stands for the memory that is available.
+    /// The figure that stands for available memory.
     pub memory_available: MemoryAvailable,
-    /// Pods whose memory beyond the request is in the same multiple of so many bytes are alike, and the one that grows
-    /// faster is ended first. None: to the byte, and growth is not measured.
+    /// The size of the steps, in bytes, in which memory use beyond the request is compared: of pods in the same step,
+    /// the one that grows faster is evicted first. None: compared to the byte, and growth is not measured.
     pub memory_tie: Option<u64>,
-    /// For how long the kernel may take back memory of the pod that would be ended, where that can be enough; none: the
-    /// pod ends.
+    /// How long the kernel may reclaim memory from the pod that would be evicted, where that can be enough; none: the
+    /// pod is evicted without an attempt.
     pub memory_reclaim: Option<Duration>,
-    /// Whether memory stalls evict pods, in addition to waking the loop.
+    /// The rule by which memory stalls evict pods; none: stalls only wake the loop.
     pub memory_pressure: Option<PressureRule>,
-    /// Whether pods are ended that have more on the disks than they may.
+    /// Whether pods that exceed their own local storage limits are evicted.
     pub local_storage_limits: bool,
     /// How static pods are treated.
     pub static_pods: StaticPods,
-    /// What runs before a pod is asked to end; none: it is asked at once.
+    /// The hook that runs before a pod is asked to stop; none: the pod is asked at once.
     pub hook: Option<Arc<HookRule>>,
-    /// Decide and record, touch nothing.
+    /// Whether this is a dry run, which decides and records but changes nothing.
     pub shadow: bool,
 }
 
@@ -48,35 +47,33 @@ pub struct Policy {
 )]
 #[serde(rename_all = "camelCase")]
 pub enum StaticPods {
-    /// All static pods are critical, as for the kubelet.
+    /// All static pods are critical, as with the kubelet.
     #[default]
     Spared,
-    /// Those with a priority in their manifest, and one below 2000000000, are like other pods: on a
-    /// node without a control plane all pods are static. An evicted static pod is readmitted when
-    /// the pressure is over.
+    /// Static pods whose manifest sets a priority below 2000000000 are treated like other pods: on a node without a
+    /// control plane all pods are static. An evicted static pod is readmitted when the pressure is over.
     ByPriority,
 }
 
-/// When memory stalls evict a pod.
+/// The rule by which memory stalls evict a pod.
 ///
-/// All conditions must hold at once: tasks stall, no less than before, and memory is short as well.
-/// Stalls alone say little: a cgroup at its own limit, or a slow disk, makes tasks stall while the
-/// node has plenty of memory.
+/// All conditions must hold at once: tasks stall, no less than at the last sample, and memory is short as well. Stalls
+/// alone say little: a cgroup at its own limit, or a slow disk, makes tasks stall while the node has plenty of memory.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PressureRule {
-    /// Who waits.
+    /// The tasks whose stalls count.
     pub scope: PressureScope,
-    /// Percent of the last 10 s in which at least one task waited; none: not looked at.
+    /// The minimum percentage of the last 10 s in which at least one task stalled; none: ignored.
     pub some: Option<f32>,
-    /// Percent of the last 10 s in which all tasks waited; none: not looked at.
+    /// The minimum percentage of the last 10 s in which all tasks stalled; none: ignored.
     pub full: Option<f32>,
-    /// And less memory than this is available.
+    /// The amount of available memory below which the rule applies.
     pub below: ThresholdValue,
-    /// The pause after each such eviction.
+    /// The minimum pause after an eviction for memory.
     pub cool_down: Duration,
 }
 
-/// Whose waiting counts.
+/// The tasks whose memory stalls count.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize,
 )]
@@ -85,18 +82,18 @@ pub enum PressureScope {
     /// All tasks of the node.
     #[default]
     Node,
-    /// The pods'.
+    /// The node's pods.
     Pods,
 }
 
 // === impl Policy ===
 
 impl Policy {
-    /// The maximum: nine signals, hard and soft, and a copy.
+    /// The maximum number of thresholds: nine signals, hard and soft, and derived ones.
     pub(crate) const MOST_THRESHOLDS: usize = 24;
 
-    /// The rules with these thresholds and everything else as it is by default. `enforce_pods`: the
-    /// pods' cgroup is limited, so hard thresholds on memory hold for it too.
+    /// A policy with these thresholds and default values otherwise. `enforce_pods` means that the pods' cgroup is
+    /// limited, so that hard memory thresholds apply to it too.
     #[must_use]
     pub fn new(thresholds: Vec<Threshold>, enforce_pods: bool) -> Self {
         let mut configured = if enforce_pods { with_allocatable(thresholds) } else { thresholds };
@@ -119,8 +116,7 @@ impl Policy {
         }
     }
 
-    /// The policy for this file system layout, and the configured thresholds that have no effect
-    /// with it.
+    /// The policy for this file system layout, and the configured thresholds that have no effect with it.
     #[must_use]
     pub fn for_layout(&self, layout: FsLayout) -> (Self, Vec<Overwritten>) {
         let (thresholds, overwritten) = with_container_fs(&self.configured, layout);
@@ -133,19 +129,19 @@ impl Policy {
         &self.thresholds
     }
 
-    /// How the file systems are laid out.
+    /// The layout of the node's file systems.
     #[must_use]
     pub const fn layout(&self) -> FsLayout {
         self.layout
     }
 
-    /// Whether there is nothing to watch.
+    /// Whether the policy has nothing to check.
     #[must_use]
     pub fn is_idle(&self) -> bool {
         self.thresholds.is_empty() && self.memory_pressure.is_none() && !self.local_storage_limits
     }
 
-    /// Whether a pod is never ended because the node runs short.
+    /// Whether a pod is never evicted, however short the node runs.
     #[must_use]
     pub fn spares(&self, pod: &Pod) -> bool {
         match self.static_pods {
@@ -156,8 +152,8 @@ impl Policy {
         }
     }
 
-    /// The time between SIGTERM and SIGKILL of a pod that is ended for a threshold; none: the pod's
-    /// own. Hard: one second. Soft: the pod's own, at most [`max_pod_grace`](Self::max_pod_grace).
+    /// The time between SIGTERM and SIGKILL of a pod that is evicted for a threshold; none: the pod's own. Hard: one
+    /// second. Soft: the pod's own, at most [`max_pod_grace`](Self::max_pod_grace).
     #[must_use]
     pub fn grace(&self, hard: bool, pod: &Pod) -> Option<Duration> {
         if hard {
@@ -168,17 +164,17 @@ impl Policy {
     }
 }
 
-/// The grace of a pod that is ended at once.
+/// The grace period of a pod that is evicted for a hard threshold or for a limit of its own.
 pub(crate) const HARD_GRACE: Duration = Duration::from_secs(1);
-/// A pod gets this much more time than its grace, so that one that is killed has the kubelet's 10 s: on a node that
-/// is short of everything a kill takes seconds, and another pod's end would not make it quicker.
+/// The time that a pod gets beyond its grace period, so that a hard eviction has the kubelet's 10 s in all: on a node
+/// that is short of everything a kill takes seconds, and evicting another pod would not speed it up.
 pub(crate) const BEYOND_GRACE: Duration = Duration::from_secs(9);
 
 // === impl PressureRule ===
 
 impl Default for PressureRule {
-    /// All tasks of the node wait 10 % of the time, and less than a tenth of the memory is
-    /// available; once in 10 s.
+    /// All tasks of the node stall 10 % of the time, and less than a tenth of the memory is available; at most once in
+    /// 10 s.
     fn default() -> Self {
         Self {
             scope: PressureScope::Node,

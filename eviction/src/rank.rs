@@ -16,25 +16,24 @@ mod tests;
 pub struct Ranked<'a> {
     /// The pod.
     pub pod: &'a Pod,
-    /// Bytes, inodes or processes; none when it was not measured.
+    /// Its usage in bytes, inodes or processes; none if it was not measured.
     pub usage: Option<i64>,
-    /// How fast its memory grows, in bytes per second; none when that is not known.
+    /// The growth rate of its memory, in bytes per second; none if unknown.
     pub growth: Option<i64>,
 }
 
-/// Sorts pods as the kubelet ends them: those that use more than they asked for first, then the
-/// lower priority, then the larger use beyond the request. Processes: the lower priority, then the
-/// larger number.
+/// Sorts pods in the kubelet's eviction order: pods that use more than they requested first, then by lower priority,
+/// then by larger use beyond the request. For processes: by lower priority, then by larger number.
 ///
-/// Pods that were not measured come before all others (of their priority, for processes), as they
-/// do with the kubelet. Where that leaves two alike, which with the kubelet is a matter of chance,
-/// the one that is known to grow faster comes first, then the younger, then the smaller UID.
+/// As with the kubelet, pods that were not measured come before all others (of their priority, for processes). Where
+/// the kubelet leaves the order of two pods to chance, the pod that is known to grow faster comes first, then the
+/// younger, then the one with the smaller UID.
 pub fn rank(signal: Signal, pods: &mut [Ranked<'_>]) {
     rank_by(signal, None, pods, |pod| *pod);
 }
 
-/// The same for items that have pods. Pods whose memory beyond the request is in the same multiple of `tie` are alike,
-/// unless their growth is. The key is computed once per pod, so comparisons are cheap.
+/// Sorts items that have pods in the same way. Pods whose memory beyond the request falls into the same multiple of
+/// `tie` count as equal, unless their growth differs. The key is computed once per pod, so comparisons are cheap.
 pub(crate) fn rank_by<'a, T>(
     signal: Signal,
     tie: Option<u64>,
@@ -46,28 +45,28 @@ pub(crate) fn rank_by<'a, T>(
     things.sort_by_cached_key(|thing| Key::of(signal, tie, &of(thing)));
 }
 
-/// What a pod is ranked by, in this order; the smaller comes first.
+/// The sort key of a pod: its fields in this order, smaller values first.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct Key<'a> {
     excess: Excess,
     priority: i32,
-    /// Not measured, then the larger, in multiples of what makes two alike.
+    /// The use beyond the request in multiples of the tie size: not measured first, then the larger.
     multiple: Option<Reverse<i64>>,
-    /// The faster first; not known comes last.
+    /// The faster first; unknown comes last.
     growth: Reverse<Option<i64>>,
-    /// The larger to the byte.
+    /// The use beyond the request to the byte, the larger first.
     amount: Option<Reverse<i64>>,
-    /// The younger first, which has the least to lose; a pod without a start time comes last.
+    /// The younger first, because it has the least to lose; a pod without a creation time comes last.
     created: Reverse<Option<Timestamp>>,
     uid: &'a PodUid,
 }
 
-/// Whether a pod uses more than it asked for.
+/// Whether a pod uses more than it requested.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 enum Excess {
     NotMeasured,
     More,
-    /// Not compared: pods have no request for processes.
+    /// Also for processes, which are not compared because pods have no request for them.
     NoMore,
 }
 
@@ -98,22 +97,22 @@ impl<'a> Key<'a> {
 }
 
 impl Ranked<'_> {
-    /// Its request: pods above theirs come first.
+    /// The pod's request; pods that use more than their request come first.
     #[must_use]
     pub fn request(&self, signal: Signal) -> i64 {
         amount(self.pod.accounted_requests(), signal.resource())
     }
 
-    /// Whether it uses more than it asked for; none when it was not measured.
+    /// Whether the pod uses more than it requested; none if it was not measured.
     #[must_use]
     pub fn exceeds(&self, signal: Signal) -> Option<bool> {
         Some(self.usage? > self.request(signal))
     }
 
-    /// By how much its use is beyond the request, below 0 if it is not.
+    /// The use beyond the request, negative below it; none if it was not measured.
     ///
-    /// Inodes are compared as they are. The kubelet subtracts bytes from inodes, so that a pod with
-    /// any request for storage comes last.
+    /// Inodes have no request and are compared as they are. The kubelet subtracts the requested bytes from them, so
+    /// that a pod with any request for storage comes last.
     #[must_use]
     pub fn beyond(&self, signal: Signal) -> Option<i64> {
         Some(self.usage?.saturating_sub(self.request(signal)))

@@ -8,7 +8,7 @@ use crate::condition::{Condition, Conditions};
 #[cfg(test)]
 mod tests;
 
-/// Evicted static pods. They must be restarted here: a manifest has no controller.
+/// The evicted static pods. The agent must restart them, because static pods have no controller.
 #[derive(Debug, Default)]
 pub struct Readmission {
     evicted: Vec<EvictedPod>,
@@ -23,8 +23,7 @@ struct EvictedPod {
 }
 
 impl Readmission {
-    /// Notes the eviction of a static pod. A pod that is evicted again before its readmission
-    /// counts once.
+    /// Notes the eviction of a static pod. Further evictions before its readmission are ignored.
     pub fn note(&mut self, pod: &Pod, condition: Condition, now: Instant) {
         if self.evicted.iter().any(|evicted| evicted.pod.uid() == pod.uid()) {
             return;
@@ -34,7 +33,7 @@ impl Readmission {
         self.evicted.push(EvictedPod { pod: pod.clone(), condition, not_before: now + wait });
     }
 
-    /// Takes the pods that may be readmitted now: their delay and the condition are over.
+    /// Removes and returns the pods that may be readmitted now: their delay and the condition are over.
     pub fn due(&mut self, conditions: Conditions, now: Instant) -> Vec<Pod> {
         if self.evicted.is_empty() {
             return Vec::new();

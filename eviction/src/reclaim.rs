@@ -1,4 +1,4 @@
-//! What can be reclaimed before a pod has to end.
+//! What can be reclaimed before a pod has to be evicted.
 
 use winddown_shared::{FsLayout, MemoryFigure, PodStats};
 
@@ -9,23 +9,23 @@ use crate::signal::{FileSystem, Signal};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Reclaimable {
-    /// Containers that have ended and will not be started again, with their logs, and what pods that
-    /// have ended had in `emptyDir` volumes.
+    /// Containers that have terminated and will not be restarted, with their logs, and the `emptyDir` volumes of pods
+    /// that have terminated.
     DeadContainers,
-    /// Log files that were rotated away.
+    /// Rotated log files.
     RotatedLogs,
-    /// Images that no container uses, and that are not brand new.
+    /// Images that no container uses, except very recent ones.
     UnusedImages,
 }
 
-/// What helps against a shortage, in the order of reclaim.
+/// What to reclaim for a signal, in this order.
 #[must_use]
 pub const fn reclaimable(signal: Signal, layout: FsLayout) -> &'static [Reclaimable] {
     use Reclaimable::{DeadContainers, RotatedLogs, UnusedImages};
     let Some(file_system) = signal.file_system() else { return &[] };
     match (layout, file_system) {
         (FsLayout::One, _) => &[DeadContainers, RotatedLogs, UnusedImages],
-        // The logs of dead containers, and the volumes of ended pods.
+        // On this file system: the logs of dead containers, and the volumes of terminated pods.
         (FsLayout::ImageFs, FileSystem::Node) => &[DeadContainers, RotatedLogs],
         (FsLayout::ImageFs, FileSystem::Image | FileSystem::Container) => {
             &[DeadContainers, UnusedImages]
@@ -37,8 +37,8 @@ pub const fn reclaimable(signal: Signal, layout: FsLayout) -> &'static [Reclaima
     }
 }
 
-/// How much of a pod's memory the kernel can take back so that more counts as available, in bytes, and by which figure
-/// that is seen. None where it cannot be asked, or where nothing is gained.
+/// How many bytes of a pod's memory the kernel can reclaim so that more counts as available, and the figure that shows
+/// it. None if the pod was not measured, or if reclaiming would not help.
 #[must_use]
 pub fn reclaimable_memory(
     counted: MemoryAvailable,
@@ -47,12 +47,12 @@ pub fn reclaimable_memory(
 ) -> Option<(MemoryFigure, u64)> {
     let to_swap = pod.swappable?.min(swap_free);
     match counted {
-        // File cache is available already.
+        // File cache counts as available already.
         MemoryAvailable::MemAvailable => Some((MemoryFigure::Anonymous, to_swap)),
         MemoryAvailable::WorkingSet => {
             Some((MemoryFigure::WorkingSet, to_swap.saturating_add(pod.active_file?)))
         }
-        // So is free swap.
+        // So does free swap.
         MemoryAvailable::MemAvailableAndSwap => None,
     }
 }

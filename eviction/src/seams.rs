@@ -1,4 +1,4 @@
-//! What the loop needs from the machine, the runtimes and the agent.
+//! The loop's interfaces to the machine, the runtimes and the agent.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,18 +10,18 @@ use crate::signal::Resource;
 
 /// Measures the node and its pods.
 pub trait Signals: Send + Sync + 'static {
-    /// The node's current usage. Called up to forty times a second, so it must be cheap. Figures
-    /// older than a tenth of a second must carry their timestamp.
+    /// The node's current usage. Called up to forty times a second, so it must be cheap. Figures that are older than
+    /// 0.1 s must carry their timestamp.
     ///
     /// # Errors
     /// Nothing could be measured. Single missing figures are absent from the answer.
     fn node(&self) -> impl Future<Output = Result<NodeStats, MeasureError>> + Send;
 
-    /// What these pods use, in their order; none for a pod that cannot be measured. Asked only when
-    /// something is short, and for pods with limits on disks now and then.
+    /// The usage of these pods, in their order; none for a pod that cannot be measured. Called when something is short
+    /// or, for memory, near its threshold, and regularly for pods with local storage limits.
     ///
-    /// Only the figures for `wanted` are required. Waits at most 0.4 s for a directory walk;
-    /// figures that are too old to choose by are omitted.
+    /// Only the figures for `wanted` are required. Waits at most 0.4 s for a directory walk; figures that are too old
+    /// to choose by are omitted.
     fn pods(
         &self,
         pods: &[Pod],
@@ -29,33 +29,33 @@ pub trait Signals: Send + Sync + 'static {
     ) -> impl Future<Output = Vec<Option<PodStats>>> + Send;
 }
 
-/// The figures that are needed of a pod.
+/// The figures that are needed for a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Wanted {
     /// Memory of the pod and its containers.
     Memory,
-    /// How many processes it has.
+    /// The number of processes.
     Processes,
-    /// What it has on disks.
+    /// Usage of local disks.
     Disk,
 }
 
 /// Reclaims what no pod needs.
 pub trait Reclaim: Send + Sync + 'static {
-    /// Reclaims all there is of one kind. Dropping the future stops it after the current item.
+    /// Reclaims everything of one kind. Dropping the future stops it after the current item.
     ///
     /// # Errors
-    /// Some of it could not be reclaimed.
+    /// Some items could not be reclaimed.
     fn reclaim(
         &self,
         what: Reclaimable,
     ) -> impl Future<Output = Result<Reclaimed, ReclaimError>> + Send;
 
-    /// Has the kernel take memory back from a running pod until `figure` has fallen by `bytes` or `time` is over; answers
-    /// by how much it has. Dropping the future stops it after a few MiB.
+    /// Has the kernel reclaim memory from a running pod until `figure` has fallen by `bytes` or `time` is over; returns
+    /// by how much it fell. Dropping the future stops it after a few MiB.
     ///
     /// # Errors
-    /// The kernel cannot.
+    /// The kernel cannot reclaim memory from this pod.
     fn reclaim_memory(
         &self,
         pod: &PodUid,
@@ -65,19 +65,18 @@ pub trait Reclaim: Send + Sync + 'static {
     ) -> impl Future<Output = Result<u64, ReclaimError>> + Send;
 }
 
-/// What was reclaimed.
+/// The amount that was reclaimed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Reclaimed {
-    /// How many containers, files or images.
+    /// The number of containers, files or images.
     pub items: u64,
-    /// How many bytes, as far as that is known.
+    /// The number of bytes, as far as it is known.
     pub bytes: u64,
 }
 
 /// Readmits evicted static pods.
 pub trait Readmit: Send + Sync + 'static {
-    /// Called when the pressure is over: the pod may start, if it is still wanted. It is admitted
-    /// like a new pod.
+    /// Called when the pressure is over: the pod may start if it is still desired. It is admitted like a new pod.
     fn readmit(&self, pod: &Pod);
 }
 
@@ -85,9 +84,9 @@ pub trait Readmit: Send + Sync + 'static {
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{what}")]
 pub struct MeasureError {
-    /// What was read.
+    /// The operation that failed.
     pub what: String,
-    /// What was the answer.
+    /// The underlying error.
     #[source]
     pub source: Option<Arc<dyn std::error::Error + Send + Sync>>,
 }
@@ -96,9 +95,9 @@ pub struct MeasureError {
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{what}")]
 pub struct ReclaimError {
-    /// What was attempted.
+    /// The operation that failed.
     pub what: String,
-    /// What was the answer.
+    /// The underlying error.
     #[source]
     pub source: Option<Arc<dyn std::error::Error + Send + Sync>>,
 }

@@ -1,30 +1,30 @@
-//! What is watched, which resource it speaks of, and which condition of the node it raises.
+//! Eviction signals, the resource behind each, and the node condition that it raises.
 
 use std::fmt;
 use std::str::FromStr;
 
 use crate::condition::Condition;
 
-/// A resource of the node that can run short. The names are the kubelet's.
+/// An eviction signal: an available amount of the node that is watched. The names are the kubelet's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Signal {
-    /// Memory of the node.
+    /// Available memory of the node.
     MemoryAvailable,
-    /// Memory of the cgroup that all pods are in.
+    /// Available memory of the cgroup that contains all pods.
     AllocatableMemoryAvailable,
-    /// Bytes of the agent's own file system.
+    /// Available bytes on the agent's own file system.
     NodeFsAvailable,
-    /// Its inodes.
+    /// Free inodes on the agent's own file system.
     NodeFsInodesFree,
-    /// Bytes of the file system with the images.
+    /// Available bytes on the file system with the images.
     ImageFsAvailable,
-    /// Its inodes.
+    /// Free inodes on the file system with the images.
     ImageFsInodesFree,
-    /// Bytes of the file system with the writable layers.
+    /// Available bytes on the file system with the writable layers.
     ContainerFsAvailable,
-    /// Its inodes.
+    /// Free inodes on the file system with the writable layers.
     ContainerFsInodesFree,
-    /// Tasks that can still be started.
+    /// The number of tasks that can still be started.
     PidAvailable,
 }
 
@@ -41,47 +41,47 @@ pub enum Resource {
     Pids,
 }
 
-/// A file system the agent looks at.
+/// A file system that the agent measures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FileSystem {
-    /// With the agent's own directory.
+    /// The one with the agent's own directory.
     Node,
-    /// With the images.
+    /// The one with the images.
     Image,
-    /// With the writable layers.
+    /// The one with the writable layers.
     Container,
 }
 
-/// Why a pod is ended: the label of `kubelet_evictions`.
+/// Why a pod is evicted: the label of `kubelet_evictions`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Cause {
-    /// The node runs short.
+    /// The node is below a threshold on this signal.
     Signal(Signal),
-    /// Tasks wait for memory although a little of it is left.
+    /// Tasks stall for memory, although some is left.
     MemoryPressure,
-    /// A volume is larger than it may be.
+    /// An `emptyDir` volume exceeds its size limit.
     EmptyDirLimit,
-    /// The pod has more on the disks than it may.
+    /// The pod exceeds its ephemeral storage limit.
     PodLimit,
-    /// A container has.
+    /// A container exceeds its ephemeral storage limit.
     ContainerLimit,
 }
 
-/// A name that is none of the nine signals.
+/// A name that is not one of the nine signals.
 #[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
 #[error("unsupported eviction signal {name}: write one of {}", Signal::names())]
 pub struct UnknownSignal {
-    /// What was written.
+    /// The given name, cut to 80 characters.
     pub name: String,
 }
 
 // === impl Signal ===
 
 impl Signal {
-    /// How many there are.
+    /// The number of signals.
     pub const COUNT: usize = 9;
 
-    /// All of them, in the order in which they are reported.
+    /// All signals, in the order in which they are reported.
     pub const ALL: [Self; Self::COUNT] = [
         Self::MemoryAvailable,
         Self::AllocatableMemoryAvailable,
@@ -94,7 +94,7 @@ impl Signal {
         Self::PidAvailable,
     ];
 
-    /// As the configuration writes it.
+    /// The name as the configuration writes it.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -110,7 +110,7 @@ impl Signal {
         }
     }
 
-    /// What is short.
+    /// The resource that the signal measures.
     #[must_use]
     pub const fn resource(self) -> Resource {
         match self {
@@ -125,7 +125,7 @@ impl Signal {
         }
     }
 
-    /// The condition of the node that it raises.
+    /// The node condition that the signal raises.
     #[must_use]
     pub const fn condition(self) -> Condition {
         match self.resource() {
@@ -135,7 +135,7 @@ impl Signal {
         }
     }
 
-    /// The file system it speaks of, if it does.
+    /// The file system that the signal measures, if any.
     #[must_use]
     pub const fn file_system(self) -> Option<FileSystem> {
         match self {
@@ -146,7 +146,7 @@ impl Signal {
         }
     }
 
-    /// Its place in [`ALL`](Self::ALL).
+    /// The signal's index in [`ALL`](Self::ALL).
     #[must_use]
     pub const fn index(self) -> usize {
         self as usize
@@ -175,7 +175,7 @@ impl FromStr for Signal {
 // === impl Resource ===
 
 impl Resource {
-    /// As messages name it.
+    /// The name as messages write it.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -196,7 +196,7 @@ impl fmt::Display for Resource {
 // === impl Cause ===
 
 impl Cause {
-    /// The label of the metric.
+    /// The value of the metric's label.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -208,7 +208,7 @@ impl Cause {
         }
     }
 
-    /// What is short; none for a limit of the pod's own.
+    /// The short resource; none for a limit of the pod's own.
     #[must_use]
     pub const fn resource(self) -> Option<Resource> {
         match self {

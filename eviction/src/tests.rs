@@ -7,7 +7,7 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity as ApiQuantity;
 use winddown_fakes::pod_with;
 use winddown_shared::{ContainerStats, DiskUse, Pod, PodStats, Quantity};
 
-/// Bytes of a quantity.
+/// The bytes of a quantity.
 pub(crate) fn bytes(quantity: &str) -> u64 {
     u64::try_from(quantity.parse::<Quantity>().unwrap().value()).unwrap()
 }
@@ -22,7 +22,7 @@ pub(crate) fn quantities<'a>(
     Some(map)
 }
 
-/// A container that asks for these resources.
+/// A container with these requests and limits.
 pub(crate) fn container(
     name: &str,
     requests: &[(&str, &str)],
@@ -39,7 +39,7 @@ pub(crate) fn container(
     }
 }
 
-/// A pod of one container, `main`, with this priority and these requests.
+/// A pod with one container, `main`, this priority and these requests.
 pub(crate) fn pod(name: &str, priority: i32, requests: &[(&str, &str)]) -> Pod {
     changed(name, priority, requests, |_| {})
 }
@@ -58,17 +58,17 @@ pub(crate) fn changed(
     })
 }
 
-/// A pod that uses so much memory.
+/// The stats of a pod that uses this much memory.
 pub(crate) fn memory(quantity: &str) -> PodStats {
     PodStats { memory_working_set: Some(bytes(quantity)), ..PodStats::default() }
 }
 
-/// A pod of so many processes.
+/// The stats of a pod with this many processes.
 pub(crate) fn processes(count: u64) -> PodStats {
     PodStats { processes: Some(count), ..PodStats::default() }
 }
 
-/// A pod whose container `main` has so much in its writable layer and in its logs.
+/// The stats of a pod whose container `main` has this much in its writable layer and its logs.
 pub(crate) fn disk(rootfs: &str, logs: &str) -> PodStats {
     let part = |quantity| Some(DiskUse { bytes: bytes(quantity), inodes: 0 });
     let main = ContainerStats {
@@ -80,7 +80,7 @@ pub(crate) fn disk(rootfs: &str, logs: &str) -> PodStats {
     PodStats { containers: vec![main], ..PodStats::default() }
 }
 
-/// A pod with so many inodes in its writable layer.
+/// The stats of a pod with this many inodes in its writable layer.
 pub(crate) fn inodes(count: u64) -> PodStats {
     let rootfs = Some(DiskUse { bytes: 0, inodes: count });
     let main = ContainerStats { name: "main".into(), rootfs, ..ContainerStats::default() };

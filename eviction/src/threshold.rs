@@ -29,41 +29,39 @@ pub const DEFAULT_HARD: [(Signal, &str); 5] = [
     (Signal::ImageFsInodesFree, "5%"),
 ];
 
-/// A resource is short when less than this is available.
+/// A threshold: the resource is short when less than this is available.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Threshold {
-    /// What is watched.
+    /// The signal that is watched.
     pub signal: Signal,
-    /// The least there should be.
+    /// The least amount that should be available.
     pub value: ThresholdValue,
-    /// How long it may stay short before a pod is ended. Zero: a hard threshold.
+    /// How long the resource may stay short before a pod is evicted. Zero for a hard threshold.
     pub grace: Duration,
-    /// The minimum reclaim: how much more than `value` must be available before the shortage is
-    /// over, once a pod was evicted.
+    /// The minimum reclaim: how much more than `value` must be available after an eviction before the shortage is over.
     pub min_reclaim: Option<ThresholdValue>,
 }
 
-/// An amount, of itself or of the node's capacity.
+/// An amount, either absolute or a share of the node's capacity.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum ThresholdValue {
     /// Bytes, inodes or tasks.
     Quantity(Quantity),
-    /// A share of the capacity, 0 to 1. In 32 bits, as the kubelet has it: 10 % of 16 GiB is
-    /// 26 bytes more than exact, and messages show that.
+    /// A share of the capacity, 0 to 1, in 32 bits as in the kubelet: 10 % of 16 GiB is 26 bytes more than the exact
+    /// value, and messages show that.
     Share(f32),
 }
 
 // === impl Threshold ===
 
 impl Threshold {
-    /// Whether a pod is evicted as soon as it is met, with one second of grace.
+    /// Whether this is a hard threshold: a pod is evicted as soon as it is met, with one second of grace.
     #[must_use]
     pub fn is_hard(&self) -> bool {
         self.grace.is_zero()
     }
 
-    /// The least there should be of `capacity`; with what must be regained on top of it if
-    /// `reclaiming`.
+    /// The least amount of `capacity` that should be available, plus the minimum reclaim if `reclaiming`.
     #[must_use]
     pub fn quantity(&self, capacity: i64, reclaiming: bool) -> Quantity {
         let value = self.value.of(capacity);
@@ -77,7 +75,7 @@ impl Threshold {
 // === impl ThresholdValue ===
 
 impl ThresholdValue {
-    /// The amount, where there are `capacity` in all.
+    /// The absolute amount for a given capacity.
     #[must_use]
     pub fn of(self, capacity: i64) -> Quantity {
         match self {
@@ -94,7 +92,7 @@ impl ThresholdValue {
     }
 }
 
-/// The hard thresholds of [`DEFAULT_HARD`] as a configuration writes them.
+/// The thresholds of [`DEFAULT_HARD`] in the form of the configuration.
 #[must_use]
 pub fn default_hard() -> BTreeMap<String, String> {
     DEFAULT_HARD.map(|(signal, value)| (signal.as_str().to_owned(), value.to_owned())).into()

@@ -11,9 +11,9 @@ use crate::signal::{FileSystem, Resource, Signal};
 #[cfg(test)]
 mod tests;
 
-/// What `pod` uses of what `signal` speaks of: bytes, inodes or processes.
+/// The pod's usage of the resource that `signal` measures: bytes, inodes or processes.
 ///
-/// A part that was not measured counts as nothing, as it does for the kubelet.
+/// A part that was not measured counts as nothing, as with the kubelet.
 #[must_use]
 pub fn usage(signal: Signal, pod: &Pod, stats: &PodStats, layout: FsLayout) -> i64 {
     let Some(file_system) = signal.file_system() else {
@@ -26,9 +26,9 @@ pub fn usage(signal: Signal, pod: &Pod, stats: &PodStats, layout: FsLayout) -> i
     signed(if signal.resource() == Resource::Inodes { used.inodes } else { used.bytes })
 }
 
-/// The same; none if no part was measured: an unknown usage is not a small one.
-/// Where free swap counts as available memory, or pods are swapped out before one ends, used swap counts as used: what
-/// a pod was spared for does not put another one in its place.
+/// The usage as the ranking compares it; none if no part was measured, because an unknown usage is not a small one.
+/// Used swap counts as used where free swap counts as available memory, or where pods are swapped out before one is
+/// evicted: otherwise a pod that was spared by swapping would put another one in its place.
 #[must_use]
 pub(crate) fn measured(
     signal: Signal,
@@ -49,9 +49,9 @@ pub(crate) fn measured(
         .then(|| usage(signal, pod, stats, layout).saturating_add(signed(swap.unwrap_or_default())))
 }
 
-/// What the pod leaves behind, by signal, and what can come back after its end therefore: on disks what its
-/// containers wrote, their logs, and volumes that go with it; tasks that were not collected. Not memory, which
-/// a process gives back as it ends.
+/// The amounts that the pod leaves behind, by signal, and that may be freed after it has stopped: on disks its
+/// containers' layers and logs and its `emptyDir` volumes; and tasks that were not reaped. Not memory, which a process
+/// frees as it exits.
 pub(crate) fn left_behind(pod: &Pod, stats: &PodStats, layout: FsLayout) -> Amounts {
     let mut amounts = Amounts::default();
     for signal in Signal::ALL {
@@ -66,8 +66,7 @@ pub(crate) fn left_behind(pod: &Pod, stats: &PodStats, layout: FsLayout) -> Amou
     amounts
 }
 
-/// Volumes of the pod that are directories of the node: `hostPath`, `emptyDir` on disk, `configMap`
-/// and `gitRepo`.
+/// The pod's volumes that are directories of the node: `hostPath`, `emptyDir` on disk, `configMap` and `gitRepo`.
 pub(crate) fn local_volumes(pod: &Pod) -> impl Iterator<Item = &str> {
     let volumes = pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
     let local = volumes.filter(|volume| {
@@ -79,19 +78,19 @@ pub(crate) fn local_volumes(pod: &Pod) -> impl Iterator<Item = &str> {
     local.map(|volume| volume.name.as_str())
 }
 
-/// Those of them that go with the pod.
+/// The local volumes that are removed with the pod.
 fn empty_dirs(pod: &Pod) -> impl Iterator<Item = &str> {
     let volumes = pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
     volumes.filter(|volume| is_empty_dir(volume)).map(|volume| volume.name.as_str())
 }
 
-/// Whether it is an `emptyDir` on disk.
+/// Whether a volume is an `emptyDir` on disk.
 fn is_empty_dir(volume: &Volume) -> bool {
     let empty = volume.empty_dir.as_ref();
     empty.is_some_and(|dir| dir.medium.as_deref().is_none_or(str::is_empty))
 }
 
-/// What of a pod is on a file system.
+/// The parts of a pod that are on a file system.
 #[derive(Clone, Copy)]
 struct Parts {
     rootfs: bool,
@@ -109,14 +108,14 @@ impl Parts {
                 Self { rootfs: true, logs: false, volumes: false }
             }
             (FsLayout::Split, FileSystem::Node | FileSystem::Container) => all,
-            // What pods have of their images is not known.
+            // How much pods use of their images is unknown.
             (FsLayout::Split, FileSystem::Image) => {
                 Self { rootfs: false, logs: false, volumes: false }
             }
         }
     }
 
-    /// Whether any of them was measured, or there is nothing to be measured.
+    /// Whether any of the parts was measured, or there is nothing to measure.
     fn are_known(self, stats: &PodStats) -> bool {
         let mut containers = stats.containers.iter();
         let of_containers = containers.any(|container| {

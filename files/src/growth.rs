@@ -1,4 +1,4 @@
-//! Being told when files of a directory grow: one watch of the kernel for any number of readers.
+//! Notification when files in a directory grow: one inotify instance for any number of readers.
 
 use std::collections::HashMap;
 use std::io;
@@ -9,19 +9,19 @@ use futures_util::StreamExt as _;
 use inotify::{EventMask, EventStream, Inotify, WatchDescriptor, WatchMask, Watches};
 use tokio::sync::watch;
 
-/// Directories in which files are written, made and renamed. Cheap to clone.
+/// Watches directories in which files are written, created and renamed. Cheap to clone.
 ///
-/// A user may have 128 watches of the kernel (`fs.inotify.max_user_instances`), so all readers share one.
+/// By default a user may have 128 inotify instances (`fs.inotify.max_user_instances`), so all readers share one.
 #[derive(Clone)]
 pub struct Growth(Arc<Mutex<Directories>>);
 
-/// Tells the readers. Does nothing unless its [`run`](Self::run) is polled.
+/// Notifies the readers. Does nothing unless its [`run`](Self::run) is polled.
 pub struct GrowthTeller {
     stream: EventStream<[u8; 4096]>,
     growth: Growth,
 }
 
-/// A directory that one reader follows; let go of when dropped.
+/// A directory that one reader follows; no longer followed when dropped.
 pub struct Growing {
     growth: Growth,
     watched: WatchDescriptor,
@@ -36,10 +36,10 @@ struct Directories {
 // === impl Growth ===
 
 impl Growth {
-    /// Follows nothing yet. Must be called inside a tokio runtime with I/O.
+    /// Creates an instance that follows nothing yet. Must be called inside a tokio runtime with I/O.
     ///
     /// # Errors
-    /// The kernel gives no watch.
+    /// The kernel refused an inotify instance.
     pub fn open() -> io::Result<(Self, GrowthTeller)> {
         let stream = Inotify::init()?.into_event_stream([0; 4096])?;
         let directories = Directories { watches: stream.watches(), told: HashMap::new() };
@@ -47,11 +47,11 @@ impl Growth {
         Ok((growth.clone(), GrowthTeller { stream, growth }))
     }
 
-    /// Follows the directory that has this path now. What happens after the call is reported. Blocks on the file
-    /// system.
+    /// Follows the directory that is at this path now. Changes after the call are reported. Blocks
+    /// on the file system.
     ///
     /// # Errors
-    /// There is no such directory, or the kernel follows no more of them.
+    /// The directory does not exist, or the kernel refused another watch.
     pub fn follow(&self, directory: &Path) -> io::Result<Growing> {
         let changes = WatchMask::MODIFY
             | WatchMask::CREATE
@@ -76,8 +76,8 @@ impl Growth {
 // === impl GrowthTeller ===
 
 impl GrowthTeller {
-    /// Tells the readers for as long as it is polled. Returns when the kernel tells nothing more; the readers
-    /// hear of that as of a change.
+    /// Notifies the readers for as long as it is polled. Returns when the kernel reports no more
+    /// events; the readers see that as a change.
     pub async fn run(mut self) {
         loop {
             let event = match self.stream.next().await {
@@ -102,8 +102,8 @@ impl GrowthTeller {
 // === impl Growing ===
 
 impl Growing {
-    /// Resolves when something has changed since the last call, or since the directory is followed. False:
-    /// nothing more is reported. Cancel-safe.
+    /// Resolves when something has changed since the last call, or since the directory was
+    /// followed. Returns false if nothing more will be reported. Cancel-safe.
     pub async fn changed(&mut self) -> bool {
         self.changes.changed().await.is_ok()
     }
@@ -116,7 +116,7 @@ impl Drop for Growing {
             directories.told.get(&self.watched).is_some_and(|told| told.receiver_count() == 1);
         if is_last {
             directories.told.remove(&self.watched);
-            // It fails when the directory is gone, and the watch with it.
+            // Fails if the directory is gone, and the watch with it.
             let _ = directories.watches.remove(self.watched.clone());
         }
     }

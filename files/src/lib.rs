@@ -1,8 +1,8 @@
-//! Files that are replaced whole, and watches of directories.
+//! Atomic replacement of files, and watches of directories.
 //!
-//! * [`replace`]: a reader and a crash see the old content or the new one, never a part.
-//! * [`Watch`]: inotify, as a hint that a look is worth while.
-//! * [`Growth`]: the same for any number of readers of files that others write.
+//! * [`replace`]: readers and crashes see the old content or the new one, never a part.
+//! * [`Watch`]: inotify, as a hint that a check is worthwhile.
+//! * [`Growth`]: the same, for any number of readers of files that others write.
 
 mod growth;
 mod replace;

@@ -1,27 +1,27 @@
-//! Writing a file whole or not at all.
+//! Atomic writing of files.
 
 use std::fs::{File, Permissions};
 use std::io::{self, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
-/// What the new content has to survive once [`replace`] has returned.
+/// What the new content survives once [`replace`] has returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Survives {
-    /// The end of this process. No disk is waited for; after a power cut there may be neither the old
-    /// content nor the new one.
+    /// The end of this process. Does not wait for the disk; after a power cut, both the old and the
+    /// new content may be lost.
     Process,
     /// A power cut.
     PowerCut,
 }
 
-/// Replaces the file at `path`, or makes it, with these permissions. Blocks on the file system.
+/// Replaces the file at `path`, or creates it, with these permissions. Blocks on the file system.
 ///
-/// A link in its place is replaced and not written through. What a broken-off call leaves is called
-/// `.tmp-NAME-` and a few letters more.
+/// A symbolic link at `path` is replaced and not followed. An interrupted call leaves a file named
+/// `.tmp-NAME-` plus a few random letters.
 ///
 /// # Errors
-/// What the file system answers; the old content is still there then. The directory must exist.
+/// An error of the file system; the old content is kept then. The directory must exist.
 pub fn replace(path: &Path, mode: u32, survives: Survives, content: &[u8]) -> io::Result<()> {
     let directory = path.parent().filter(|directory| !directory.as_os_str().is_empty());
     let directory = directory.unwrap_or(Path::new("."));

@@ -1,4 +1,4 @@
-//! Being told when a directory changes.
+//! Notification of changes in directories.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -8,10 +8,10 @@ use std::pin::Pin;
 use futures_util::StreamExt as _;
 use inotify::{EventMask, EventStream, Inotify, WatchDescriptor, WatchMask, Watches};
 
-/// Events of directories that are found anew before each look at them.
+/// Events of directories that are looked up again before each check.
 ///
-/// Only ever a hint that a look is worth while: the kernel drops events when there are too many, and
-/// some file systems have none.
+/// Events are only a hint that a check is worthwhile: the kernel drops them when there are too
+/// many, and some file systems have none.
 pub struct Watch {
     stream: Option<Pin<Box<EventStream<[u8; 4096]>>>>,
     watched: Vec<Option<Watched>>,
@@ -20,36 +20,36 @@ pub struct Watch {
 /// Adds directories to a [`Watch`], from a thread that may block.
 pub struct Watcher(Watches);
 
-/// A directory that is watched.
+/// A watched directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Watched(WatchDescriptor);
 
-/// What an event says.
+/// The meaning of an event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Hint {
     /// Something changed.
     Change(Change),
-    /// Events were lost, or there will be no more: anything may have changed.
+    /// Events were lost, or none will follow: anything may have changed.
     Lost,
 }
 
 /// A change of a directory, or of a file in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
-    /// Which of the directories that [`Watch::follow`] was given last.
+    /// The index of the directory in the list last passed to [`Watch::follow`].
     pub at: usize,
-    /// The file; none when it is the directory itself.
+    /// The file; `None` for the directory itself.
     pub name: Option<OsString>,
-    /// A writer closed the file, or it was moved here: it is complete.
+    /// Whether a writer closed the file, or it was moved here, so that it is complete.
     pub is_complete: bool,
 }
 
 // === impl Watch ===
 
 impl Watch {
-    /// Watches nothing yet. Needs a tokio runtime with I/O.
+    /// Creates a watch of no directory. Needs a tokio runtime with I/O.
     ///
-    /// Without inotify, [`next`](Self::next) waits for ever, and the error says why.
+    /// Without inotify, [`next`](Self::next) never resolves, and the error is the cause.
     pub fn open() -> (Self, io::Result<()>) {
         let opened = Inotify::init().and_then(|inotify| inotify.into_event_stream([0; 4096]));
         let (stream, result) = match opened {
@@ -59,26 +59,26 @@ impl Watch {
         (Self { stream, watched: Vec::new() }, result)
     }
 
-    /// What adds directories; none without inotify.
+    /// A handle that adds directories; `None` without inotify.
     pub fn watcher(&self) -> Option<Watcher> {
         self.stream.as_ref().map(|stream| Watcher(stream.watches()))
     }
 
-    /// Follows these directories from now on, and lets go of those before that are not among them. None
-    /// keeps the place of one that is not there.
+    /// Follows these directories from now on, and stops following earlier ones that are not among
+    /// them. `None` keeps the index of a directory that does not exist.
     pub fn follow(&mut self, watched: Vec<Option<Watched>>) {
         let before = std::mem::replace(&mut self.watched, watched);
         let Some(Watcher(mut watches)) = self.watcher() else { return };
         for old in before.into_iter().flatten() {
             if !self.watched.iter().flatten().any(|kept| *kept == old) {
-                // It fails when the directory is gone, and the watch with it.
+                // Fails if the directory is gone, and the watch with it.
                 let _ = watches.remove(old.0);
             }
         }
     }
 
-    /// The next hint. Cancel-safe. Waits for ever when there is no inotify, or not any more, which a
-    /// [`Hint::Lost`] has said before.
+    /// The next hint. Cancel-safe. Never resolves if inotify is unavailable, or failed, which was
+    /// reported as [`Hint::Lost`].
     pub async fn next(&mut self) -> Hint {
         loop {
             let Some(stream) = &mut self.stream else { return std::future::pending().await };
@@ -107,11 +107,11 @@ impl Watch {
 // === impl Watcher ===
 
 impl Watcher {
-    /// Watches the directory that has this path now; none if there is no such directory. Blocks on the
-    /// file system.
+    /// Watches the directory that is at this path now; `None` if there is none. Blocks on the file
+    /// system.
     ///
-    /// Watching the same directory again does nothing, so this is called before every look: what
-    /// happens after it gives an event, what happened before it is seen.
+    /// Watching the same directory again has no effect, so call this before every check: later
+    /// changes yield an event, and earlier ones are visible to the check.
     pub fn add(&mut self, directory: &Path) -> Option<Watched> {
         let changes = WatchMask::CLOSE_WRITE
             | WatchMask::CREATE

@@ -1,4 +1,4 @@
-//! What an installed winddown consists of: every file with its content and place.
+//! The parts of an installation: every file with its path and content.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -12,22 +12,21 @@ macro_rules! unit_file {
 }
 
 pub(super) const UNIT: &str = "/etc/systemd/system/winddown.service";
-/// The unit that a package brings. Where it is there, the package owns the program and the units.
+/// The unit of a package. If it exists, the package owns the programs and the units.
 pub(super) const PACKAGED_UNIT: &str = "/usr/lib/systemd/system/winddown.service";
-/// The programs, in the order in which an upgrade puts them in place: what the others start comes before
-/// them.
+/// The programs, in the order of installation: a program comes before those that start it.
 pub(super) const PROGRAMS: [&str; 3] = ["winddown-shim", "winddownd", "winddown"];
-/// Where a package brings the programs.
+/// The directory of a package's programs.
 pub(super) const PACKAGED_PROGRAMS: &str = "/usr/bin";
 pub(super) const PROCESS_DROP_IN: &str =
     "/etc/systemd/system/winddown.service.d/10-process-runtime.conf";
 pub(super) const WANTS: &str = "/etc/systemd/system/multi-user.target.wants/winddown.service";
-/// What the agent tells logind, in its own time: written when logind gives less than the configuration
-/// asks for, and removed when it gives enough without.
+/// The agent's drop-in for logind. The agent writes it when logind gives less time than the configuration needs, and
+/// removes it when logind gives enough without it.
 pub(super) const LOGIND_DROP_IN: &str = "/etc/systemd/logind.conf.d/zz-winddown.conf";
-/// Where the agent puts its drop-in while `/etc` is read-only.
+/// The agent's drop-in for logind while `/etc` is read-only.
 pub(super) const VOLATILE_LOGIND_DROP_IN: &str = "/run/systemd/logind.conf.d/zz-winddown.conf";
-/// The pods' slice, above those of each pod.
+/// The slice of all pods, the parent of each pod's slice.
 pub(super) const SLICE: &str = "/etc/systemd/system/winddown.slice";
 pub(super) const SURVIVORS: &str = "/etc/systemd/system/winddown-survivors.slice";
 pub(super) const SYSUSERS: &str = "/etc/sysusers.d/winddown.conf";
@@ -37,19 +36,18 @@ pub(super) const MANIFESTS: &str = "/etc/winddown/pods";
 pub(super) const STATE: &str = "/var/lib/winddown";
 pub(super) const LOGS: &str = "/var/log/winddown";
 
-/// What a link leads to that hides a file of the same name.
+/// The target of a link that masks a file of the same name.
 pub(super) const MASK: &str = "/dev/null";
 
-/// Prefixes of the scopes in which container runtimes put containers.
+/// The prefixes of the scopes in which container runtimes run containers.
 const SCOPES: [&str; 2] = ["cri-containerd-", "crio-"];
 
-/// The time between the end of the budget and systemd's SIGKILL: the report is written and the
-/// last stragglers are killed in it.
+/// The time between the end of the budget and systemd's SIGKILL, for writing the report and killing the last pods.
 const STOP_SLACK: Duration = Duration::from_secs(30);
-/// systemd's own default; less would only hurt.
+/// The shortest stop timeout: systemd's default.
 const STOP_AT_LEAST: Duration = Duration::from_secs(90);
 
-/// One thing that has to be in place.
+/// A file, link or directory to be installed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Item {
     pub(super) path: String,
@@ -66,42 +64,42 @@ pub(super) enum Kind {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Body {
     Text(String),
-    /// A copy of a file of this machine (not below the root).
+    /// A copy of a file on this machine (not below the root).
     Copy {
         from: PathBuf,
         sha256: String,
     },
 }
 
-/// Who may change a file once it is in place.
+/// Who may change a file once it is installed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Owner {
-    /// Only an installation.
+    /// Only `install` may change it.
     Install,
-    /// An installation has written it, in place of nothing or of what has this SHA-256; it is left alone from then
-    /// on, and goes with the installation unless it was edited.
+    /// `install` creates it, or replaces a file with this SHA-256, then leaves it alone. `uninstall` removes it unless
+    /// it was edited.
     Once { instead_of: Option<String> },
-    /// The operator: it is written if it is missing, and then left alone.
+    /// The operator owns it: `install` only creates it if it is missing.
     Operator,
 }
 
-/// What the content depends on.
+/// The choices that determine the parts of an installation.
 #[derive(Clone, Debug)]
 pub(super) struct Choices {
-    /// A package has brought the program and the units.
+    /// Whether a package owns the programs and the units.
     pub(super) packaged: bool,
     pub(super) runtime: Runtime,
     pub(super) enable: bool,
-    /// The programs' directory, without the root; checked to be safe in a unit file.
+    /// The directory of the programs, without the root; checked to be safe in a unit file.
     pub(super) bin_dir: String,
     pub(super) programs: Vec<Program>,
-    /// The text to start with where there is no configuration, and whose it is then.
+    /// The initial text of the configuration, and the owner of the file.
     pub(super) config: (String, Owner),
-    /// What the configuration lets a shutdown take.
+    /// The longest time that the configuration allows for a shutdown.
     pub(super) budget: Duration,
 }
 
-/// A program to be copied.
+/// A program to install.
 #[derive(Clone, Debug)]
 pub(super) struct Program {
     pub(super) name: &'static str,
@@ -109,17 +107,16 @@ pub(super) struct Program {
     pub(super) sha256: String,
 }
 
-/// Everything that has to be in place, parents before their content, and the unit after everything
-/// it needs.
+/// Lists everything to install: directories before their content, and the unit after everything it needs.
 pub(super) fn items(choices: &Choices) -> Vec<Item> {
     let mut items = vec![
-        // Pods of other users pass through to their termination log, and see nothing.
+        // Pods of other users must reach their termination log, but not list the directory.
         directory(STATE, 0o711),
         directory(LOGS, 0o750),
         directory("/etc/winddown", 0o755),
         directory(MANIFESTS, 0o755),
         file(CONFIG, 0o644, choices.config.1.clone(), choices.config.0.clone()),
-        // The unit's sandbox opens it for the agent's drop-in.
+        // The unit's sandbox makes this directory writable for the agent's drop-in.
         directory("/etc/systemd/logind.conf.d", 0o755),
     ];
     if choices.packaged {
@@ -145,7 +142,7 @@ pub(super) fn items(choices: &Choices) -> Vec<Item> {
             Owner::Install,
             unit_file!("winddown.service.d/10-process-runtime.conf").to_owned(),
         )),
-        // Its services name the agent's unit themselves.
+        // The transient services set their order to the agent's unit themselves.
         Runtime::Systemd => {}
         Runtime::Cri => items.extend(SCOPES.map(|prefix| {
             let path = format!("/etc/systemd/system/{prefix}.scope.d/50-winddown.conf");
@@ -160,12 +157,12 @@ pub(super) fn items(choices: &Choices) -> Vec<Item> {
     items
 }
 
-/// What a package leaves open: the unit it brings is for the process runtime, and not enabled.
+/// Lists what a package does not do: its unit is for the process runtime, and not enabled.
 fn beside_a_package(choices: &Choices) -> Vec<Item> {
     let link = |path: &str, target| Item { path: path.to_owned(), kind: Kind::Link { target } };
     let mut items = Vec::new();
     if choices.runtime != Runtime::Process {
-        // systemd's way to switch a drop-in of /usr off.
+        // Mask the drop-in in /usr.
         items.push(link(PROCESS_DROP_IN, MASK));
     }
     if choices.enable {
@@ -181,7 +178,7 @@ fn unit(bin_dir: &str, budget: Duration) -> String {
         .replace("@TIMEOUT_STOP@", &format!("{}s", whole_seconds(stop)))
 }
 
-/// Rounded up: less than asked for would cut the last pod off.
+/// Rounds up to whole seconds: less would cut off the last pod.
 fn whole_seconds(length: Duration) -> u64 {
     length.as_secs().saturating_add(u64::from(length.subsec_nanos() > 0))
 }

@@ -1,4 +1,4 @@
-//! Which runtime a machine gets where none is given.
+//! Chooses the runtime when none is given.
 
 use std::fmt;
 use std::path::Path;
@@ -9,36 +9,36 @@ use super::tree::Tree;
 use super::{InstallError, Runtime};
 use winddown_config::Config;
 
-/// A runtime, and why that one.
+/// The chosen runtime, and the reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Choice {
-    /// What runs the pods.
+    /// The runtime.
     pub runtime: Runtime,
     why: &'static str,
 }
 
-/// What was seen of a machine or image.
+/// The facts about a machine or image.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Seen {
-    /// What the configuration names, if there is one.
+    /// The runtime in the configuration, if there is one.
     configured: Option<Runtime>,
-    /// systemd runs it, or is in the image.
+    /// Whether systemd runs the machine, or is in the image.
     systemd: bool,
-    /// Its control groups are of version 2; unknown of an image.
+    /// Whether the machine uses cgroup v2; unknown for an image.
     cgroup_v2: Option<bool>,
 }
 
-/// The runtime for the machine or image at `root`: the one that its configuration names, or that of `config`,
-/// which it is to start with; else services of systemd where that can do all that pods ask for.
+/// Chooses the runtime for the machine or image at `root`: the one in its configuration, or else in `config`, its
+/// initial configuration; without either, `systemd` if systemd runs it with cgroup v2, otherwise `process`.
 ///
 /// # Errors
-/// The root cannot be looked at.
+/// A path below the root has too many symbolic links.
 pub fn choose(root: &Path, config: Option<&Path>) -> Result<Choice, InstallError> {
     let tree = Tree::new(root);
     let there = tree.resolve(CONFIG)?;
     let file = if there.exists() { Some(there.as_path()) } else { config };
     let text = file.and_then(|file| Some((file, std::fs::read(file).ok()?)));
-    // One that is not valid stops the installation, which says why.
+    // Ignore an invalid configuration here; `install` will report its errors.
     let parsed = text.and_then(|(file, text)| Config::parse(file, &text).ok());
     let is_live = LiveHost::at(root).is_some();
     let is_there = |path: &str| tree.resolve(path).is_ok_and(|path| path.exists());

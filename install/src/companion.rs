@@ -1,4 +1,5 @@
-//! Beside a kubelet: which one, the configuration that follows from what it was told, and who ends the pods.
+//! Companion mode: finds the kubelet, derives the configuration from the kubelet's, and checks which of the two stops
+//! the pods.
 
 use std::path::{Path, PathBuf};
 
@@ -9,10 +10,10 @@ use winddown_kubelet::{Configuration, Kubelet, Periods, PriorityPeriod, below};
 
 use super::error::InstallError;
 
-/// A kubelet to install beside. What is left out is found.
+/// The kubelet for companion mode. Fields that are not set are detected.
 #[derive(Clone, Debug, Default)]
 pub struct Companion {
-    /// Its unit, or its process id.
+    /// Its unit, or its process ID.
     pub kubelet: Option<String>,
     /// The kubeconfig to use.
     pub kubeconfig: Option<PathBuf>,
@@ -20,22 +21,22 @@ pub struct Companion {
     pub endpoint: Option<String>,
 }
 
-/// The kubelet, and what it was told.
+/// The kubelet, its configuration, and the configuration derived from it.
 #[derive(Debug)]
 pub(super) struct Beside {
     kubelet: Kubelet,
     said: Option<Configuration>,
-    /// What to change to change its shutdown; none where its files are not known.
+    /// The file that sets the kubelet's graceful shutdown; `None` if its files are unknown.
     file: Option<PathBuf>,
     live: bool,
-    /// The configuration to start with.
+    /// The text of the initial configuration.
     pub(super) text: String,
-    /// Whether its credentials are there.
+    /// Whether its credentials exist.
     pub(super) has_joined: bool,
     pub(super) kubeconfig: PathBuf,
 }
 
-/// Sockets of container runtimes, for a kubelet that names none and is not known otherwise.
+/// The sockets to try for a kubelet whose container runtime is unknown.
 const SOCKETS: [&str; 4] = [
     "/run/containerd/containerd.sock",
     "/run/crio/crio.sock",
@@ -43,13 +44,13 @@ const SOCKETS: [&str; 4] = [
     "/run/k3s/containerd/containerd.sock",
 ];
 
-/// Fields that follow from what the kubelet was told.
+/// The fields derived from the kubelet's configuration.
 const FIELDS: [&str; 6] =
     ["mode", "runtime", "kubeconfig", "containerRuntimeEndpoint", "nodeName", "kubeletRootDir"];
 const PERIODS: [&str; 3] =
     ["shutdownGracePeriod", "shutdownGracePeriodCriticalPods", "shutdownGracePeriodByPodPriority"];
 
-/// Finds the kubelet that is asked for.
+/// Finds the requested kubelet and derives the configuration.
 pub(super) fn find(root: &Path, live: bool, asked: &Companion) -> Result<Beside, InstallError> {
     let kubelet = one_kubelet(root, live, asked)?;
     let (kubeconfig, of_kubeconfig) = kubeconfig(root, &kubelet, asked)?;
@@ -112,7 +113,7 @@ fn one_kubelet(root: &Path, live: bool, asked: &Companion) -> Result<Kubelet, In
     }
 }
 
-/// One that neither runs nor has a unit, by its credentials.
+/// Finds a kubelet that neither runs nor has a unit by its credentials.
 fn only_credentials(root: &Path, asked: &Companion) -> Result<Kubelet, InstallError> {
     let mut found = winddown_kubelet::find_credentials(root);
     if let Some(file) = &asked.kubeconfig {
@@ -130,7 +131,7 @@ fn only_credentials(root: &Path, asked: &Companion) -> Result<Kubelet, InstallEr
     }
 }
 
-/// The credentials, and where they come from.
+/// Returns the kubeconfig, and where it was found.
 fn kubeconfig(
     root: &Path,
     kubelet: &Kubelet,
@@ -142,13 +143,13 @@ fn kubeconfig(
     if let Some(file) = kubelet.kubeconfig() {
         return Ok((file.to_owned(), origin(kubelet, "--kubeconfig")));
     }
-    // A kubelet whose arguments are not to be had.
+    // The kubelet's arguments are unknown.
     let found = only_credentials(root, asked)?;
     let file = found.kubeconfig().map(Path::to_owned).ok_or(InstallError::NoKubelet)?;
     Ok((file, format!("{} names none that can be seen; this is a usual place", kubelet.name())))
 }
 
-/// The address of the container runtime, and where it comes from.
+/// Returns the address of the container runtime, and where it was found.
 fn endpoint(
     root: &Path,
     kubelet: &Kubelet,
@@ -159,7 +160,7 @@ fn endpoint(
     if let Some(address) = &asked.endpoint {
         return Ok((with_scheme(address), format!("named by {OPTION}")));
     }
-    // The kubelet's own option wins over its files.
+    // The kubelet's command line takes precedence over its files.
     if let Some(address) = kubelet.option(OPTION) {
         return Ok((with_scheme(address), origin(kubelet, OPTION)));
     }
@@ -185,7 +186,7 @@ fn with_scheme(address: &str) -> String {
     if address.starts_with('/') { format!("unix://{address}") } else { address.to_owned() }
 }
 
-/// Where an option of the kubelet comes from.
+/// Describes where an option of the kubelet was found.
 fn origin(kubelet: &Kubelet, option: &str) -> String {
     match kubelet.is_known() {
         true if kubelet.is_k3s() => format!("as {} passes it to its kubelet", kubelet.name()),
@@ -194,7 +195,7 @@ fn origin(kubelet: &Kubelet, option: &str) -> String {
     }
 }
 
-/// The grace periods: those of the kubelet, or the defaults.
+/// Returns the lines with the kubelet's grace periods, or the defaults.
 fn periods_text(said: Option<&Configuration>) -> String {
     let periods = said.map(Configuration::periods).unwrap_or_default();
     let place =
@@ -231,12 +232,12 @@ fn periods_text(said: Option<&Configuration>) -> String {
 // === impl Beside ===
 
 impl Beside {
-    /// Whether the kubelet ends the pods as well.
+    /// Whether the kubelet also stops pods at a shutdown.
     pub(super) fn ends_pods(&self) -> bool {
         self.said.as_ref().is_some_and(|said| said.ends_pods().is_some())
     }
 
-    /// What was found, for people.
+    /// Describes the kubelet for the user.
     pub(super) fn note(&self) -> String {
         let name = self.kubelet.name();
         let Some(said) = &self.said else {
@@ -252,7 +253,7 @@ impl Beside {
         format!("the kubelet is {name}, and {shutdown}")
     }
 
-    /// How the kubelet is told to leave the end of its pods to winddown; nothing where it does.
+    /// Returns the steps that switch the kubelet's own graceful shutdown off; none if it is off.
     pub(super) fn switch_off(&self, root: &Path) -> Vec<String> {
         if !self.ends_pods() {
             return Vec::new();
@@ -261,9 +262,9 @@ impl Beside {
         steps(root, self.live, &self.kubelet, self.file.as_deref(), &Periods::default(), why)
     }
 
-    /// In what an existing configuration is another than the one that follows from the kubelet's.
+    /// Describes how an existing configuration differs from the derived one.
     pub(super) fn differences(&self, existing: &Config, ours: &Config) -> Vec<String> {
-        // Once the kubelet's own is switched off, the configuration alone has its periods.
+        // Once the kubelet's graceful shutdown is off, the periods exist only in our configuration.
         let periods = if self.ends_pods() { &PERIODS[..] } else { &[] };
         let (there, here) = (existing.to_json(), ours.to_json());
         let show = |value: &Value| match value {
@@ -280,8 +281,8 @@ impl Beside {
     }
 }
 
-/// How a kubelet that leaves the end of its pods to winddown is told to end them itself; nothing where there is
-/// no configuration beside a kubelet, or it ends them anyway.
+/// Returns the steps that switch the kubelet's own graceful shutdown on again; none outside companion mode, or if it is
+/// already on.
 pub(super) fn switch_on(root: &Path, live: bool, config: &Config) -> Vec<String> {
     if config.mode != Mode::Companion {
         return Vec::new();
@@ -318,7 +319,7 @@ pub(super) fn switch_on(root: &Path, live: bool, config: &Config) -> Vec<String>
     steps(root, live, &kubelet, file.as_deref(), &periods, why)
 }
 
-/// What to write where, and what to restart.
+/// Returns the steps: the lines to write, the file, and the unit to restart.
 fn steps(
     root: &Path,
     live: bool,

@@ -1,18 +1,18 @@
-//! What can go wrong while installing or uninstalling.
+//! Errors of `install` and `uninstall`.
 
 use std::fmt;
 use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Why an installation or its removal stopped.
+/// Why `install` or `uninstall` stopped.
 ///
-/// Nothing is rolled back: what is in place by then is recorded, and running the same command again
-/// goes on from there.
+/// Nothing is rolled back: what was done is recorded, and running the same command again continues
+/// from there.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum InstallError {
-    /// Foreign files are where ours belong. Nothing was changed.
+    /// Foreign files exist at paths of ours. Nothing was changed.
     #[error("{} in the way, nothing was changed:{}", files(.0.len()), Lines(.0))]
     Conflicts(Vec<Conflict>),
     /// A file could not be written, read or removed.
@@ -20,146 +20,146 @@ pub enum InstallError {
     File {
         /// `write`, `read`, `remove`, …
         action: &'static str,
-        /// The file, with the root in front.
+        /// The file, including the root.
         path: PathBuf,
-        /// What the system answered.
+        /// The system's error.
         source: io::Error,
     },
-    /// The list of what was installed cannot be understood.
+    /// The record of the installation cannot be parsed.
     #[error(
         "the list of installed files {} is damaged: move it away and run winddown install again",
         .path.display()
     )]
     Record {
-        /// The list.
+        /// The record.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The error.
         source: serde_json::Error,
     },
-    /// A program to install is not there.
+    /// A program to install does not exist.
     #[error("a program to install, {}, is not a regular file: winddown, winddownd and winddown-shim are needed in one directory", .path.display())]
     Program {
-        /// Where it should be.
+        /// The path where it should be.
         path: PathBuf,
     },
-    /// A path needs to be written into a unit file and cannot be.
+    /// A path cannot be written into a unit file.
     #[error("{} cannot be named in a unit file: use an absolute path of letters, digits and ._-/+", .path.display())]
     ProgramDirectory {
         /// The directory that was given.
         path: PathBuf,
     },
-    /// The configuration that is to be used has an error.
+    /// The configuration to use is invalid.
     #[error("the configuration {} is not usable: fix it and run winddown install again", .path.display())]
     Config {
-        /// The file, with the root in front.
+        /// The file, including the root.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The error.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// More than one thing could be meant. Nothing was changed.
+    /// The choice is ambiguous. Nothing was changed.
     #[error("more than one {what} is here: {}; choose with {flag}, as in: winddown install --companion {flag} {}", .found.join(", "), .found.first().map_or("", String::as_str))]
     Ambiguous {
-        /// What there is more than one of.
+        /// The kind of thing found more than once.
         what: &'static str,
         /// All of them.
         found: Vec<String>,
         /// The option that chooses one.
         flag: &'static str,
     },
-    /// There is no kubelet, or nothing says where its credentials are. Nothing was changed.
+    /// There is no kubelet, or its credentials cannot be found. Nothing was changed.
     #[error(
         "no kubelet found: no running one has a readable --kubeconfig, and there is no kubelet.service, k3s.service, \
          k3s-agent.service or kubeconfig at a usual place; name one with --kubeconfig FILE"
     )]
     NoKubelet,
-    /// The kubelet that was named is not here. Nothing was changed.
+    /// The kubelet that was named does not exist. Nothing was changed.
     #[error("there is no kubelet {name} here; there is {}", if .found.is_empty() { "none".to_owned() } else { .found.join(", ") })]
     NoSuchKubelet {
-        /// What was named.
+        /// The name that was given.
         name: String,
-        /// What there is.
+        /// The kubelets that exist.
         found: Vec<String>,
     },
-    /// What the kubelet's configuration says is not known. Nothing was changed.
+    /// The kubelet's configuration cannot be read. Nothing was changed.
     #[error("the kubelet's configuration {} cannot be read: {why}", .file.display())]
     KubeletConfiguration {
         /// The file, without the root.
         file: PathBuf,
-        /// Why not.
+        /// The error.
         why: String,
     },
-    /// Something is mounted where all files are to be removed. Nothing was changed.
+    /// Something is mounted below a directory to be removed. Nothing was changed.
     #[error(
         "{} is mounted below {}, nothing was changed: end the pods with winddown drain, then \
          umount {}, and run the same command again",
         .mount.display(), .directory.display(), .mount.display()
     )]
     Mounted {
-        /// The directory that was to go.
+        /// The directory to be removed.
         directory: PathBuf,
-        /// What is mounted there.
+        /// The mount point.
         mount: PathBuf,
     },
-    /// Symbolic links lead nowhere.
+    /// A path has too many symbolic links, probably a loop.
     #[error("{} leads through too many symbolic links", .path.display())]
     LinkLoop {
-        /// The path as it was asked for, with the root in front.
+        /// The path before resolving links, including the root.
         path: PathBuf,
     },
-    /// The files are in place and systemd did not do what it was asked.
+    /// The files are in place, but a systemd command failed.
     #[error(
         "the files are in place, but systemd does not use them yet: run the same command again"
     )]
     Systemd {
-        /// The command that did not succeed.
+        /// The error of the command.
         source: HostError,
     },
 }
 
-/// One foreign file.
+/// A foreign file at a path of ours.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Conflict {
     /// The path, without the root.
     pub path: String,
-    /// What is there, and what to do about it.
+    /// What the path is, and what to do about it.
     pub why: &'static str,
 }
 
-/// A command of the host that did not succeed.
+/// A command on the host failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum HostError {
-    /// It could not be started.
+    /// The command could not be started.
     #[error("{command} could not be started")]
     Start {
         /// The command with its arguments.
         command: String,
-        /// What the system answered.
+        /// The system's error.
         #[source]
         source: io::Error,
     },
-    /// It ended with a failure.
+    /// The command exited with an error.
     #[error("{command} failed ({status}): {output}")]
     Failed {
         /// The command with its arguments.
         command: String,
-        /// How it ended.
+        /// Its exit status.
         status: std::process::ExitStatus,
-        /// What it said on its standard error.
+        /// The beginning of its standard error.
         output: String,
     },
-    /// It did not end in time and was killed.
+    /// The command timed out and was killed.
     #[error("{command} did not end within {after:?} and was killed")]
     Timeout {
         /// The command with its arguments.
         command: String,
-        /// How long it was given.
+        /// The timeout.
         after: Duration,
     },
 }
 
 impl HostError {
-    /// In one line, with its cause.
+    /// Formats the error and its cause in one line.
     pub(super) fn line(&self) -> String {
         match self {
             Self::Start { source, .. } => format!("{self}: {source}"),

@@ -1,4 +1,4 @@
-//! The running host's own tools, where there is a running host.
+//! Runs the tools of the live host, if there is one.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;
@@ -12,31 +12,31 @@ use rustix::process::{Pid, PidfdFlags};
 
 use super::error::HostError;
 
-/// Runs the host's tools (`systemctl`, `systemd-sysusers`). A seam: tests record instead.
+/// Runs the host's tools (`systemctl`, `systemd-sysusers`). A trait, so that tests can record the commands.
 pub trait Host {
-    /// Runs a command to its end.
+    /// Runs a command and waits for it to exit.
     ///
     /// # Errors
-    /// It is not there, failed, or took too long.
+    /// The command does not exist, failed or timed out.
     fn run(&self, program: &str, args: &[&str]) -> Result<(), HostError>;
 }
 
-/// The host this process runs on. Each command is given two minutes, then killed.
+/// The host that this process runs on. Commands time out after two minutes, and are then killed.
 #[derive(Clone, Copy, Debug)]
 pub struct LiveHost;
 
 impl LiveHost {
-    /// The live host, if `root` is its root directory and systemd runs it. In a chroot, an image
-    /// build or a container without systemd there is none, and files are all there is to do.
+    /// Returns the live host, if `root` is its root directory and systemd runs it. In a chroot, an image build or a
+    /// container without systemd there is none, and only files are installed.
     pub fn at(root: &Path) -> Option<Self> {
-        // The same tests as sd_booted() and systemctl's own for a chroot.
+        // The same checks as sd_booted(), and as systemctl's for a chroot.
         let booted = Path::new("/run/systemd/system").is_dir();
         let same = |one: &str, other: &Path| same_directory(Path::new(one), other);
         (booted && same("/", root) && same("/proc/1/root", Path::new("/"))).then_some(Self)
     }
 }
 
-/// Whether both lead to one directory.
+/// Whether both paths lead to the same directory.
 pub fn same_directory(one: &Path, other: &Path) -> bool {
     match (rustix::fs::stat(one), rustix::fs::stat(other)) {
         (Ok(one), Ok(other)) => (one.st_dev, one.st_ino) == (other.st_dev, other.st_ino),
@@ -52,7 +52,7 @@ impl Host for LiveHost {
             Err(source) => return Err(HostError::Start { command, source }),
         };
         if !ended_within(&child, PATIENCE) {
-            // Both can only fail if it has just ended by itself.
+            // Both fail only if it has just exited by itself.
             let _ = child.kill();
             let _ = child.wait();
             return Err(HostError::Timeout { command, after: PATIENCE });
@@ -64,7 +64,7 @@ impl Host for LiveHost {
         if status.success() {
             return Ok(());
         }
-        // What it said is a help only; it is short, or cut.
+        // The output is only informative, so it is cut to a short length.
         let mut bytes = [0; 4096];
         let read = said.read_at(&mut bytes, 0).unwrap_or(0);
         let output = String::from_utf8_lossy(&bytes[..read]).trim().to_owned();
@@ -72,8 +72,8 @@ impl Host for LiveHost {
     }
 }
 
-/// The command, and what it says on its standard error: a file in memory, which unlike a pipe is never
-/// full and is not waited for when the command leaves something running.
+/// Starts a command with a memfd as its standard error. Unlike a pipe, a memfd is never full, and reading it does not
+/// wait for processes that the command leaves running.
 fn start(program: &str, args: &[&str]) -> std::io::Result<(Child, File)> {
     let said = File::from(rustix::fs::memfd_create("stderr", MemfdFlags::CLOEXEC)?);
     let child = Command::new(program)
@@ -89,7 +89,7 @@ pub(super) fn command_line(program: &str, args: &[&str]) -> String {
     [program].iter().chain(args).copied().collect::<Vec<_>>().join(" ")
 }
 
-/// Starting the agent waits for its READY=1, which waits for logind.
+/// The timeout of a command. Starting the agent waits for its READY=1, which waits for logind.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 fn ended_within(child: &Child, patience: Duration) -> bool {

@@ -1,11 +1,10 @@
-//! Puts winddown in place on a machine, or in an image of one, and takes it away again.
+//! Installs winddown on a machine or in an image of one, and uninstalls it.
 //!
-//! [`install`] compares what should be there with what is and does the difference, so that it can
-//! be run again at any time: after an upgrade, after a failure, after the configuration's grace
-//! periods changed. It changes no file that is not its own. [`uninstall`] removes what the record
-//! of the installation names, and nothing else.
+//! [`install`] compares the desired state with the current one and applies the difference, so that it can be repeated
+//! at any time: after an upgrade, a failure, or a change of the configured grace periods. It changes no foreign file.
+//! [`uninstall`] removes only what the record of the installation lists.
 //!
-//! Everything blocks: these are one-shot commands.
+//! Everything blocks, because these are one-shot commands.
 
 mod assets;
 mod choice;
@@ -48,38 +47,39 @@ use tree::{Found, Tree};
 
 use winddown_config::{Config, Mode};
 
-/// What runs the pods. Below the agent (`Process`) they need its unit's sandbox loosened; beside it the
-/// unit is sandboxed, and scopes of a container runtime (`Cri`) are ordered after it.
+/// The runtime of the pods. With `Process` they run below the agent, whose unit then needs a looser sandbox; otherwise
+/// the unit is sandboxed. With `Cri`, the container runtime's scopes are stopped after the unit.
 pub use winddown_config::RuntimeKind as Runtime;
 
-/// What to install, and where.
+/// The options of [`install`].
 #[derive(Clone, Debug)]
 pub struct InstallOptions {
     /// The root of the machine or image; `/` is this machine.
     pub root: PathBuf,
-    /// What runs the pods.
+    /// The runtime of the pods.
     pub runtime: Runtime,
-    /// A configuration to start with instead of the default one. An existing one is never touched.
+    /// The initial configuration, instead of the default one. An existing one is never changed.
     pub config: Option<PathBuf>,
-    /// Beside this kubelet: the configuration to start with follows from what it was told, and `runtime` is
-    /// `Cri`. While the kubelet ends pods itself the agent is neither enabled nor started.
+    /// The kubelet for companion mode: the initial configuration is derived from the kubelet's, and `runtime` is `Cri`.
+    /// While the kubelet itself stops pods at a shutdown, the agent is neither enabled nor started.
     pub companion: Option<Companion>,
-    /// Start the agent at boot.
+    /// Whether to enable the agent at boot.
     pub enable: bool,
-    /// Start it now, or restart it if it runs and anything changed. Ignored without a live host.
+    /// Whether to start the agent now, or restart it if anything changed. Ignored without a live host.
     pub start: bool,
-    /// Say what would be done and do nothing.
+    /// Whether to only report what would be done.
     pub dry_run: bool,
-    /// Replace files that are not ours; each stays beside ours as `NAME.before-winddown`.
+    /// Whether to replace foreign files; each is kept as `NAME.before-winddown`.
     pub force: bool,
-    /// The directory with the programs to install, normally that of the running one.
+    /// The directory with the programs to install, normally that of the running program.
     pub programs: PathBuf,
-    /// The directory they go to, absolute, below `root`.
+    /// The directory to install the programs into: an absolute path, below `root`.
     pub bin_dir: PathBuf,
 }
 
 impl InstallOptions {
-    /// The programs of a directory into this machine with the process runtime, enabled and not started.
+    /// Returns the options to install the programs of a directory on this machine with the process runtime, enabled but
+    /// not started.
     pub fn new(programs: impl Into<PathBuf>) -> Self {
         Self {
             root: PathBuf::from("/"),
@@ -96,18 +96,18 @@ impl InstallOptions {
     }
 }
 
-/// Installs, or brings an installation up to date. On this machine systemd is told; in another
-/// root, in a chroot, or without systemd only files are written.
+/// Installs winddown, or updates an installation. On this machine it also runs systemd's commands; in another root, in
+/// a chroot, or without systemd it only writes files.
 ///
 /// # Errors
-/// See [`InstallError`]. With [`InstallError::Conflicts`] nothing was changed; with any other the
-/// same command can be run again and goes on where it stopped.
+/// See [`InstallError`]. On [`InstallError::Conflicts`] nothing was changed; after any other error the same command can
+/// be run again and continues where it stopped.
 pub fn install(options: &InstallOptions) -> Result<InstallReport, InstallError> {
     let live = LiveHost::at(&options.root);
     install_on(options, live.as_ref().map(|host| host as &dyn Host))
 }
 
-/// [`install`] with the host's tools given; none leaves it at the files.
+/// Like [`install`], but with the given host; `None` only writes files.
 ///
 /// # Errors
 /// As [`install`].
@@ -131,7 +131,7 @@ pub fn install_on(
     let items = plan::with_parents(assets::items(&choices));
     let mut record = Record::load(&tree)?;
     if choices.packaged && tree.look(PROCESS_DROP_IN)? == Found::Link(MASK.into()) {
-        // A purge of the package takes the record and could not know of the link, which says nothing else.
+        // A purge of the package removes the record but not the link. The link can only be ours, so record it again.
         let mask = Entry::Link { target: MASK.to_owned() };
         record.entries.entry(PROCESS_DROP_IN.to_owned()).or_insert(mask);
     }
@@ -147,7 +147,7 @@ pub fn install_on(
     if !options.dry_run {
         carry_out(&tree, &plan, &record)?;
     }
-    // Directories that were there are of no interest.
+    // Do not report directories that already existed.
     report.changes = plan
         .steps
         .into_iter()
@@ -200,7 +200,7 @@ fn program(directory: &Path, name: &'static str) -> Result<Program, InstallError
     Ok(Program { name, from, sha256 })
 }
 
-/// The path in the unit file: no character that systemd treats as special there.
+/// Returns the path as text for a unit file, if it has no characters that are special to systemd.
 fn unit_path(bin_dir: &Path) -> Result<String, InstallError> {
     let plain = |c: char| c.is_ascii_alphanumeric() || "._-/+".contains(c);
     match bin_dir.to_str() {
@@ -216,8 +216,8 @@ fn unit_path(bin_dir: &Path) -> Result<String, InstallError> {
     }
 }
 
-/// The configuration's text for where there is none, whose it is then, and the time a shutdown may take with the
-/// one that will be in force.
+/// Returns the initial text of the configuration, the owner of that file, and the shutdown time of the configuration
+/// that will be in force.
 fn configuration(
     tree: &Tree,
     options: &InstallOptions,
@@ -237,7 +237,7 @@ fn configuration(
         Err(error) if error.kind() == io::ErrorKind::NotFound => None,
         Err(error) => return Err(InstallError::file("read", there)(error)),
     };
-    // A default that a package or an installation brought, and that was not edited, is no choice of anybody.
+    // An unedited default from a package or an installation was not chosen by the operator, so it may be replaced.
     let untouched = existing.clone().filter(|_| beside.is_some()).filter(|existing| {
         [Runtime::Process, Runtime::Systemd, Runtime::Cri]
             .iter()
@@ -294,14 +294,14 @@ fn default_config(runtime: Runtime) -> String {
     winddown_config::default_yaml().replacen("\nruntime: process\n", &line, 1)
 }
 
-/// Does the steps. The record goes first and names the old and the new, so that whatever happens
-/// in between the next run knows its own files.
+/// Carries out the steps. The record is written first, with both the old and the new entries, so that after an
+/// interruption the next run recognises its own files.
 fn carry_out(tree: &Tree, plan: &Plan, old: &Record) -> Result<(), InstallError> {
     let both = old.together_with(&plan.record);
     let mut recorded = both == *old;
     for step in &plan.steps {
         let path = &step.change.path;
-        // The state directory comes first of all items: before it there are only its parents.
+        // The state directory is the first item: only its parents come before it.
         if !recorded && !STATE.starts_with(path.as_str()) {
             both.store(tree)?;
             recorded = true;
@@ -340,7 +340,7 @@ fn reload_systemd(
         |path: &str| report.changes.iter().any(|c| c.path == path && c.action != Action::Kept);
     let any = report.changed();
     let mut commands: Vec<(bool, &str, Vec<&str>)> = Vec::new();
-    // The first two are of use and not vital: their failure is a note.
+    // The first two are useful but not vital: a failure becomes a note.
     if changed(SYSUSERS) {
         commands.push((false, "systemd-sysusers", vec![SYSUSERS]));
     }
@@ -351,7 +351,7 @@ fn reload_systemd(
         commands.push((true, "systemctl", vec!["daemon-reload"]));
     }
     if options.start && !ends_pods {
-        // A restart ends no pod. "start" leaves an unchanged, running agent alone.
+        // A restart stops no pod. "start" leaves an unchanged, running agent alone.
         let verb = if any { "restart" } else { "start" };
         commands.push((true, "systemctl", vec![verb, "winddown.service"]));
     }
@@ -369,14 +369,14 @@ fn reload_systemd(
     Ok(())
 }
 
-/// Whether an agent of the process runtime runs and the unit is another's now: a restart would kill its pods, which
-/// have to be drained first.
+/// Whether an agent runs that had the process runtime, but the unit is now for another one: a restart would kill its
+/// pods, which must be drained first.
 fn restart_ends_pods(host: &dyn Host, packaged: bool, report: &InstallReport) -> bool {
-    // A package's drop-in stays where it is, and is hidden by a link of its name.
+    // A package's drop-in stays, but is masked by a link.
     let gone = if packaged { Action::Created } else { Action::Removed };
     let is_other = report.changes.iter().any(|c| c.path == PROCESS_DROP_IN && c.action == gone);
     let is_active = || host.run("systemctl", &["is-active", "--quiet", "winddown.service"]);
-    // One that cannot be asked about may run.
+    // If the query fails, assume that the agent runs.
     is_other && !matches!(is_active(), Err(HostError::Failed { .. }))
 }
 

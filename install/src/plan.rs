@@ -1,4 +1,4 @@
-//! From what should be in place and what is, to what has to be done. Pure.
+//! Decides what to do from the desired and the current state. Pure.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -9,17 +9,17 @@ use super::record::{Entry, Record};
 use super::report::{Action, Change};
 use super::tree::{Found, digest};
 
-/// What an installation will do.
+/// The plan of an installation.
 #[derive(Debug, Default)]
 pub(super) struct Plan {
     pub(super) steps: Vec<Step>,
-    /// What is recorded as ours once all steps are done.
+    /// The record of our files once all steps are done.
     pub(super) record: Record,
-    /// Not empty: nothing may be done.
+    /// The conflicts; if there are any, nothing may be done.
     pub(super) conflicts: Vec<Conflict>,
 }
 
-/// One step and how it is reported.
+/// One step, and how it is reported.
 #[derive(Debug)]
 pub(super) struct Step {
     pub(super) change: Change,
@@ -48,8 +48,7 @@ pub(super) enum Work {
     RemoveDirectory,
 }
 
-/// The directories that have to exist for `items`, parents first, and the items themselves; each
-/// path once.
+/// Adds the directories in which `items` are, parents first; each path occurs once.
 pub(super) fn with_parents(items: Vec<Item>) -> Vec<Item> {
     let mut whole: Vec<Item> = Vec::with_capacity(items.len() * 2);
     for item in items {
@@ -65,9 +64,9 @@ pub(super) fn with_parents(items: Vec<Item>) -> Vec<Item> {
     whole
 }
 
-/// Decides what to do.
+/// Makes the plan.
 ///
-/// `found` has what is at every path of `items` (see [`with_parents`]) and of `record`.
+/// `found` has the state of every path in `items` (see [`with_parents`]) and in `record`.
 pub(super) fn plan(
     items: Vec<Item>,
     found: &BTreeMap<String, Found>,
@@ -108,7 +107,7 @@ fn directory(mode: u32, there: &Found, recorded: Option<&Entry>) -> Outcome {
         Found::Nothing => {
             Ok((Action::Created, Work::MakeDirectory { mode }, Some(Entry::Directory)))
         }
-        // `Link`: only the last component is not followed, and what it leads to is as good.
+        // A link to a directory is as good: only the last component of a path is not followed.
         Found::Directory | Found::Link(_) => Ok((Action::Kept, Work::Nothing, recorded.cloned())),
         Found::File { .. } | Found::Other => Err("it is not a directory; move it away"),
     }
@@ -119,11 +118,11 @@ fn link(target: &'static str, there: &Found, recorded: Option<&Entry>, force: bo
     match there {
         Found::Nothing => Ok((Action::Created, Work::Link { target }, entry)),
         Found::Link(to) if to.as_os_str() == target => Ok((Action::Kept, Work::Nothing, entry)),
-        // Ours, to where the unit was before.
+        // Our own link, to the unit's earlier path.
         Found::Link(to) if leads_to(recorded, to) => {
             Ok((Action::Updated, Work::Link { target }, entry))
         }
-        // systemd goes by the name, and "systemctl enable" writes /lib or /usr/lib as it likes.
+        // For systemd only the name counts, and "systemctl enable" may write /lib or /usr/lib.
         Found::Link(to) if to.file_name() == Path::new(target).file_name() => {
             Ok((Action::Kept, Work::Nothing, None))
         }
@@ -166,8 +165,8 @@ fn file(
             Ok((Action::Kept, Work::Nothing, record.entries.get(path).cloned()))
         }
         Found::File { sha256, mode: old, .. } if *sha256 == wanted => {
-            // A text of ours is ours although no record says so. A program may have come with a
-            // package, whose it stays.
+            // A text file with our content is ours even if it is not recorded. A program may belong
+            // to a package, and stays the package's.
             let ours = is_text || record.owns(path, sha256);
             let (action, work) = if *old == mode || !ours {
                 (Action::Kept, Work::Nothing)
@@ -196,11 +195,11 @@ fn file(
     }
 }
 
-/// What an earlier installation put in place and this one does not need (another runtime, another
-/// place of the program) goes.
+/// Removes what an earlier installation created and this one does not need (because of another
+/// runtime, or another directory for the programs).
 fn retire(plan: &mut Plan, found: &BTreeMap<String, Found>, record: &Record) {
     let mut steps = Vec::new();
-    // Children sort after their parents, so that backwards a directory is empty when its turn is.
+    // Children sort after their parents, so in reverse order a directory is empty when it is reached.
     for (path, entry) in record.entries.iter().rev() {
         if plan.steps.iter().any(|step| step.change.path == *path)
             || plan.conflicts.iter().any(|conflict| conflict.path == *path)
@@ -208,14 +207,14 @@ fn retire(plan: &mut Plan, found: &BTreeMap<String, Found>, record: &Record) {
             continue;
         }
         match entry {
-            // Earlier versions installed it. It is the agent's alone now, which may need it.
+            // Earlier versions installed it. It now belongs to the agent, which may need it.
             Entry::File { .. } if path == LOGIND_DROP_IN => {}
-            // Another runtime needs what was hidden.
+            // Unmask it: the new runtime needs the masked file.
             Entry::Link { target } if target == MASK => {
                 let there = found.get(path).unwrap_or(&Found::Nothing);
                 steps.extend(removal(path, entry, there, record, false));
             }
-            // Enabled earlier and not asked for now: that is systemctl disable's business.
+            // The unit was enabled earlier; disabling it is left to "systemctl disable".
             Entry::Link { .. } | Entry::Configuration => {
                 plan.record.entries.insert(path.clone(), entry.clone());
             }
@@ -228,7 +227,7 @@ fn retire(plan: &mut Plan, found: &BTreeMap<String, Found>, record: &Record) {
     plan.steps.extend(steps);
 }
 
-/// The step that takes one recorded thing away; none if it is gone already.
+/// Returns the step that removes a recorded entry; `None` if it no longer exists.
 pub(super) fn removal(
     path: &str,
     entry: &Entry,
@@ -264,7 +263,7 @@ impl Body {
     fn sha256(&self) -> String {
         match self {
             Self::Copy { sha256, .. } => sha256.clone(),
-            // Reading memory does not fail.
+            // Reading from memory cannot fail.
             Self::Text(text) => {
                 digest(&mut text.as_bytes()).map(|(hex, _)| hex).unwrap_or_default()
             }

@@ -1,16 +1,16 @@
-//! Finds a program as a shell does.
+//! Finds a program like a shell.
 
 use std::ffi::OsStr;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
-/// The file that `name` starts: a path, or a name to be looked for in the directories of `search`, which
-/// is written like `PATH`. None if there is no file that may be run.
+/// Returns the file that `name` refers to: a path, or a name to search for in the directories of `search`, which has
+/// the format of `PATH`. `None` if there is no such executable file.
 pub fn find_program(name: &OsStr, search: &OsStr) -> Option<PathBuf> {
     if name.as_encoded_bytes().contains(&b'/') {
         return runnable(Path::new(name));
     }
-    // An empty entry of PATH means the working directory; no installation relies on that.
+    // An empty entry of PATH means the working directory; ignore it and other relative ones.
     let directories = std::env::split_paths(search).filter(|dir| dir.is_absolute());
     directories.filter_map(|dir| runnable(&dir.join(name))).next()
 }

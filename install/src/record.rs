@@ -1,5 +1,5 @@
-//! What an installation put where, so that the next one knows its own files from others', and an
-//! uninstall takes away exactly those.
+//! The record of an installation, by which the next one distinguishes its own files from foreign
+//! ones, and an uninstall removes exactly its own.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -10,30 +10,30 @@ use super::assets::{PACKAGED_PROGRAMS, PROGRAMS};
 use super::error::InstallError;
 use super::tree::Tree;
 
-/// Where the record is kept, below the root.
+/// The path of the record, below the root.
 pub(super) const RECORD: &str = "/var/lib/winddown/install.json";
 
-/// Everything that was installed, by path (without the root).
+/// Everything that was installed, by path without the root.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Record {
-    /// Format of this file.
+    /// The version of the file's format.
     pub(super) version: u32,
     pub(super) entries: BTreeMap<String, Entry>,
 }
 
-/// One thing that was installed.
+/// An installed directory, link or file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", tag = "kind")]
 pub(super) enum Entry {
-    /// A directory that was not there before.
+    /// A directory that did not exist before.
     Directory,
     /// A symbolic link.
     Link { target: String },
-    /// A file. It is ours as long as its hash is one of these: while an installation is under way
-    /// both the old and the new content are, so that it can be interrupted anywhere.
+    /// A file. It is ours as long as its hash is one of these. During an installation, both the old
+    /// and the new hash are listed, so that it can be interrupted at any point.
     File { sha256: Vec<String> },
-    /// A file that belongs to the operator from the moment it was put there.
+    /// A file that belongs to the operator once it was created.
     Configuration,
 }
 
@@ -47,7 +47,7 @@ impl Record {
         };
         let mut record: Self = serde_json::from_slice(&text)
             .map_err(|source| InstallError::Record { path, source })?;
-        // A package that came later has taken the programs over.
+        // A package that was installed later now owns the programs.
         if tree.is_packaged()? {
             for program in PROGRAMS {
                 record.entries.remove(&format!("{PACKAGED_PROGRAMS}/{program}"));
@@ -64,12 +64,12 @@ impl Record {
         tree.write(RECORD, 0o600, &mut (text + "\n").as_bytes(), false)
     }
 
-    /// Whether the file at `path` with this content was put there by us.
+    /// Whether we installed the file at `path` with this content.
     pub(super) fn owns(&self, path: &str, sha256: &str) -> bool {
         matches!(self.entries.get(path), Some(Entry::File { sha256: known }) if known.iter().any(|k| k == sha256))
     }
 
-    /// This record with everything that `next` is about to put in place as well.
+    /// Returns this record merged with everything that `next` is about to install.
     pub(super) fn together_with(&self, next: &Self) -> Self {
         let mut both = self.clone();
         for (path, entry) in &next.entries {

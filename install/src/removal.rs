@@ -1,4 +1,4 @@
-//! Removes a directory with all that is in it, and nothing that is somewhere else.
+//! Removes the content of a directory, and nothing outside it.
 
 use std::ffi::CStr;
 use std::io;
@@ -8,18 +8,18 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, fstat, openat, statat, unlinkat};
 use rustix::io::Errno;
 
-/// What is mounted below `directory`, deepest first. A list that cannot be had, as in a chroot without
-/// `/proc`, is empty: [`contents`] crosses to no other file system all the same.
+/// Lists the mount points below `directory`, deepest first. If the mount table cannot be read, as in a chroot without
+/// `/proc`, the list is empty: [`contents`] never crosses to another file system anyway.
 pub(super) fn mounts_below(proc_root: &Path, directory: &Path) -> Vec<PathBuf> {
-    // The kernel lists paths without links.
+    // The kernel's mount table has resolved paths.
     let Ok(directory) = directory.canonicalize() else { return Vec::new() };
     let mut points = winddown_engine::mount_table::below(proc_root, &directory).unwrap_or_default();
     points.retain(|point| *point != directory);
     points
 }
 
-/// Removes what is in `directory`. Links are removed, not followed, also when they are put in place of a
-/// directory meanwhile.
+/// Removes the content of `directory`. Links are removed, not followed, even if one replaces a directory in the
+/// meantime.
 ///
 /// # Errors
 /// Something could not be removed, or is on another file system than `directory`.
@@ -88,7 +88,7 @@ mod tests {
         contents(&state).unwrap();
         assert_eq!(fs::read_dir(&state).unwrap().count(), 0);
         assert_eq!(fs::read_to_string(elsewhere.join("precious")).unwrap(), "x");
-        // Nor is a link at the directory's own place.
+        // A link in place of the directory itself is not followed either.
         symlink(&elsewhere, dir.path().join("moved")).unwrap();
         assert!(contents(&dir.path().join("moved")).is_err());
         assert!(elsewhere.join("precious").exists());

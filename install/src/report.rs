@@ -1,45 +1,45 @@
-//! What an installation did, for people.
+//! The report of an installation, for the user.
 
 use std::fmt;
 
-/// What was done, or with a dry run what would be.
+/// What was done or, in a dry run, what would be done.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct InstallReport {
-    /// Nothing was touched; this is what would have been done.
+    /// Whether this was a dry run, which changes nothing.
     pub dry_run: bool,
-    /// One line per file, directory and link, in the order in which they were done.
+    /// The changes to files, directories and links, in order.
     pub changes: Vec<Change>,
-    /// Commands of the host that were run.
+    /// The commands that were run on the host.
     pub commands: Vec<String>,
-    /// What the operator should know, whole sentences.
+    /// Notes for the operator, in whole sentences.
     pub notes: Vec<String>,
-    /// Commands to run next.
+    /// The commands to run next.
     pub next: Vec<String>,
 }
 
-/// One thing done to one path.
+/// A change to one path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
-    /// What was done.
+    /// The kind of change.
     pub action: Action,
     /// The path, without the root.
     pub path: String,
-    /// Why, where it is not obvious.
+    /// The reason, if it is not obvious.
     pub why: Option<&'static str>,
 }
 
-/// What was done to a path.
+/// The kind of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// It was not there.
+    /// It did not exist and was created.
     Created,
-    /// It was ours, with another content or mode.
+    /// It was ours, and its content or mode was updated.
     Updated,
     /// A foreign file was replaced (`--force`).
     Replaced,
-    /// It was as it should be, or is the operator's.
+    /// It is as it should be, or belongs to the operator.
     Kept,
-    /// It was ours and is gone.
+    /// It was ours and was removed.
     Removed,
 }
 

@@ -1,4 +1,4 @@
-//! The plan, without a file system.
+//! Tests of the plan, without a file system.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -171,7 +171,7 @@ fn systemds_patience_is_rounded_up_and_never_below_its_default() {
     assert!(unit(Duration::from_millis(60_001)).contains("\nTimeoutStopSec=91s\n"));
 }
 
-/// What an installation does on a machine where `found` is, and `record` was installed earlier.
+/// Returns the steps of an installation on a machine with `found`, where `record` was installed earlier.
 fn steps(choices: &Choices, found: &[(&str, Found)], record: &Record) -> Vec<(Action, String)> {
     let found = found.iter().map(|(path, there)| ((*path).to_owned(), there.clone())).collect();
     let plan = plan(with_parents(assets::items(choices)), &found, record, false);
@@ -208,7 +208,7 @@ fn beside_a_package(runtime: Runtime) {
         ]
     );
 
-    // "systemctl enable" did it, in its own words.
+    // The link as "systemctl enable" writes it.
     let by_hand = Found::Link("/lib/systemd/system/winddown.service".into());
     let directories = [
         ("/etc/systemd/system/winddown.service.d", Found::Directory),
@@ -218,7 +218,7 @@ fn beside_a_package(runtime: Runtime) {
     found.push((assets::WANTS, by_hand));
     assert_eq!(steps(&packaged, &found, &nothing), [hidden]);
 
-    // Back to processes of the host.
+    // Switch back to the process runtime.
     found.push((assets::PROCESS_DROP_IN, Found::Link("/dev/null".into())));
     let entry = Entry::Link { target: "/dev/null".to_owned() };
     let path = assets::PROCESS_DROP_IN.to_owned();

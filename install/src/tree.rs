@@ -1,5 +1,4 @@
-//! The files of a machine below some root: what is there, and how it is changed so that a crash
-//! leaves either the old or the new.
+//! Reads and changes a machine's files below a root. After a crash, a file is either the old or the new one.
 
 use std::collections::VecDeque;
 use std::ffi::OsString;
@@ -14,17 +13,17 @@ use super::assets::PACKAGED_UNIT;
 use super::error::InstallError;
 use super::removal;
 
-/// A machine's file tree, or an image of one.
+/// The file tree of a machine or an image.
 #[derive(Clone, Debug)]
 pub(super) struct Tree {
     root: PathBuf,
 }
 
-/// What is at a path. A symbolic link is itself, not what it leads to.
+/// What exists at a path. Symbolic links are not followed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Found {
     Nothing,
-    /// `signed`: its first line says that winddown wrote it.
+    /// A regular file; `signed` means that its first line says that winddown wrote it.
     File {
         sha256: String,
         mode: u32,
@@ -32,11 +31,11 @@ pub(super) enum Found {
     },
     Link(PathBuf),
     Directory,
-    /// A socket, a device, …
+    /// A socket, a device or the like.
     Other,
 }
 
-/// The kernel's own limit for one path.
+/// The maximum number of symbolic links in one path, as in the kernel.
 const MAX_LINKS: usize = 40;
 
 impl Tree {
@@ -48,11 +47,10 @@ impl Tree {
         &self.root
     }
 
-    /// The path on this machine of `path` in the tree.
+    /// Returns the path on this machine of `path` in the tree.
     ///
-    /// Symbolic links on the way are followed as a process inside the tree would follow them, so
-    /// that an image whose `/etc` is an absolute link never leads out into the host. The last
-    /// component is not followed.
+    /// Symbolic links are followed as for a process inside the tree, so that an absolute link in an image (e.g. for
+    /// `/etc`) never leads to the host's files. The last component is not followed.
     pub(super) fn resolve(&self, path: &str) -> Result<PathBuf, InstallError> {
         let mut left: VecDeque<OsString> = names(Path::new(path)).collect();
         let mut inside = PathBuf::new();
@@ -82,7 +80,7 @@ impl Tree {
         Ok(self.root.join(inside))
     }
 
-    /// Whether a package has brought the program and the units.
+    /// Whether a package owns the programs and the units.
     pub(super) fn is_packaged(&self) -> Result<bool, InstallError> {
         Ok(matches!(self.look(PACKAGED_UNIT)?, Found::File { .. }))
     }
@@ -116,8 +114,8 @@ impl Tree {
         read().map_err(InstallError::file("read", &path))
     }
 
-    /// Puts a file in place under its name at once and whole, replacing what has the name. The
-    /// replaced file stays as `NAME.before-winddown` if `keep_old` and there is none yet.
+    /// Writes a file atomically, replacing any old one. With `keep_old`, the old file is kept as
+    /// `NAME.before-winddown`, unless that exists already.
     pub(super) fn write(
         &self,
         path: &str,
@@ -144,7 +142,7 @@ impl Tree {
             sync_parent(&path)
         };
         put().map_err(|error| {
-            // The name is ours alone; nothing better can be done if it cannot even be removed.
+            // Only we use this name. If the removal fails too, nothing more can be done.
             let _ = fs::remove_file(&new);
             InstallError::file("write", path)(error)
         })
@@ -183,14 +181,14 @@ impl Tree {
         remove_if_there(&path).map_err(InstallError::file("remove", path))
     }
 
-    /// Removes a directory if it is empty; says whether it is gone.
+    /// Removes a directory if it is empty. Returns whether it no longer exists.
     pub(super) fn remove_if_empty(&self, path: &str) -> Result<bool, InstallError> {
         let path = self.resolve(path)?;
         match fs::remove_dir(&path) {
             Ok(()) => Ok(true),
             Err(e) => match e.kind() {
                 io::ErrorKind::NotFound => Ok(true),
-                // A mount point, or not a directory at all: not ours to force.
+                // Leave a mount point alone, and anything that is not a directory.
                 io::ErrorKind::DirectoryNotEmpty
                 | io::ErrorKind::NotADirectory
                 | io::ErrorKind::ResourceBusy => Ok(false),
@@ -199,8 +197,8 @@ impl Tree {
         }
     }
 
-    /// Removes a directory with all that is in it, and nothing on other file systems; says whether it is
-    /// gone. One that is a mount point itself is left, and empty. A symbolic link is left alone.
+    /// Removes a directory with its content, without crossing to other file systems. Returns whether it no longer
+    /// exists. A mount point is emptied but kept. A symbolic link is left alone.
     pub(super) fn remove_all(&self, path: &str) -> Result<bool, InstallError> {
         let resolved = self.resolve(path)?;
         match removal::contents(&resolved) {
@@ -211,7 +209,7 @@ impl Tree {
         }
     }
 
-    /// Refuses a directory below which something is mounted: what is in there is not ours.
+    /// Returns an error if something is mounted below the directory, because the mounted files are not ours.
     pub(super) fn refuse_mounts(&self, path: &str) -> Result<(), InstallError> {
         let directory = self.resolve(path)?;
         let mut mounts = removal::mounts_below(Path::new("/proc"), &directory);
@@ -221,7 +219,7 @@ impl Tree {
         }
     }
 
-    /// Names in a directory, sorted; none if it does not exist.
+    /// Returns the sorted names in a directory; empty if it does not exist.
     pub(super) fn names_in(&self, path: &str) -> Result<Vec<OsString>, InstallError> {
         let path = self.resolve(path)?;
         let read = || -> io::Result<Vec<OsString>> {
@@ -238,7 +236,7 @@ impl Tree {
     }
 }
 
-/// SHA-256 in lower-case hexadecimal, and whether the first line is winddown's signature.
+/// Returns the SHA-256 in lower-case hexadecimal, and whether the first line is winddown's signature.
 pub(super) fn digest(content: &mut dyn Read) -> io::Result<(String, bool)> {
     let mut hash = Sha256::new();
     let mut buffer = vec![0; 64 * 1024];

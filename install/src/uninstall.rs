@@ -1,4 +1,4 @@
-//! Takes away what an installation put in place.
+//! Removes what an installation created.
 
 use std::path::PathBuf;
 
@@ -17,17 +17,17 @@ use super::record::{Entry, RECORD, Record};
 use super::report::{Action, Change, InstallReport};
 use super::tree::{Found, Tree};
 
-/// What to take away, and from where.
+/// The options of [`uninstall`].
 #[derive(Clone, Debug)]
 pub struct UninstallOptions {
     /// The root of the machine or image; `/` is this machine.
     pub root: PathBuf,
-    /// Remove the configuration, the state with its reports, and the logs as well. Pod manifests
-    /// stay in any case.
+    /// Whether to also remove the configuration, the state with its reports, and the logs. Pod
+    /// manifests always stay.
     pub purge: bool,
-    /// Remove files of ours also if they were edited.
+    /// Whether to also remove our files that were edited.
     pub force: bool,
-    /// Say what would be done and do nothing.
+    /// Whether to only report what would be done.
     pub dry_run: bool,
 }
 
@@ -37,17 +37,17 @@ impl Default for UninstallOptions {
     }
 }
 
-/// Stops the agent and removes what was installed. Pods of the process runtime go on running:
-/// empty the node with `winddown drain` first if they should not.
+/// Stops the agent and removes what was installed. Pods of the process runtime keep running; use
+/// `winddown drain` first to stop them.
 ///
 /// # Errors
-/// See [`InstallError`]. The same command can be run again and goes on where it stopped.
+/// See [`InstallError`]. The same command can be run again and continues where it stopped.
 pub fn uninstall(options: &UninstallOptions) -> Result<InstallReport, InstallError> {
     let live = LiveHost::at(&options.root);
     uninstall_on(options, live.as_ref().map(|host| host as &dyn Host))
 }
 
-/// [`uninstall`] with the host's tools given; none leaves it at the files.
+/// Like [`uninstall`], but with the given host; `None` only removes files.
 ///
 /// # Errors
 /// As [`uninstall`].
@@ -58,7 +58,7 @@ pub fn uninstall_on(
     let tree = Tree::new(&options.root);
     let record = Record::load(&tree)?;
     if options.purge {
-        // Before anything goes: an uninstall that stops half-way leaves no agent that unmounts.
+        // Check this before removing anything: if the uninstall stopped half-way, there would be no agent to unmount.
         [STATE, LOGS].into_iter().try_for_each(|path| tree.refuse_mounts(path))?;
     }
     let steps = steps(&tree, &record, options)?;
@@ -105,7 +105,7 @@ pub fn uninstall_on(
 const PACKAGED: &str = "the program and the unit came with a package: they go with it (apt remove \
                         winddown, dnf remove winddown)";
 
-/// The files and links that go, the record last of all: an interrupted removal is taken up again.
+/// Returns the steps that remove files and links. The record comes last, so that an interrupted removal can be resumed.
 fn steps(
     tree: &Tree,
     record: &Record,
@@ -116,7 +116,7 @@ fn steps(
         work: Work::Remove,
     };
     let mut steps = Vec::new();
-    // The agent rewrites its drop-in, so that no hash is known; the name and the first line are.
+    // The agent rewrites its drop-in, so its hash is unknown; recognise it by its name and first line.
     for path in [LOGIND_DROP_IN, VOLATILE_LOGIND_DROP_IN] {
         if matches!(tree.look(path)?, Found::File { signed: true, .. }) {
             steps.push(remove(path));
@@ -129,7 +129,7 @@ fn steps(
         }
         steps.extend(plan::removal(path, entry, &tree.look(path)?, record, options.force));
     }
-    // Made by systemctl, which would be asked to take it away if the unit were still there.
+    // The link of "systemctl enable". "systemctl disable" would remove it, but needs the unit.
     let enabled = matches!(tree.look(WANTS)?, Found::Link(to) if to.as_os_str() == UNIT);
     let gone = |path: &str| {
         steps.iter().any(|s| s.change.path == path && s.change.action == Action::Removed)
@@ -143,7 +143,7 @@ fn steps(
     Ok(steps)
 }
 
-/// What makes the kubelet end its pods again, if a configuration beside one is there.
+/// Returns the steps that switch the kubelet's graceful shutdown on again, if the configuration is for companion mode.
 fn switch_kubelet_on(tree: &Tree, live: bool) -> Vec<String> {
     let read = || {
         let file = tree.resolve(CONFIG).ok()?;
@@ -152,14 +152,14 @@ fn switch_kubelet_on(tree: &Tree, live: bool) -> Vec<String> {
     read().map(|(config, _)| companion::switch_on(tree.root(), live, &config)).unwrap_or_default()
 }
 
-/// Removes the directories that the installation had made, if nothing else is in them by now.
+/// Removes the directories that the installation created, if they are empty.
 fn remove_directories(
     tree: &Tree,
     record: &Record,
     options: &UninstallOptions,
     report: &mut InstallReport,
 ) -> Result<(), InstallError> {
-    // Children sort after their parents, so that backwards a directory is empty when its turn is.
+    // Children sort after their parents, so in reverse order a directory is empty when it is reached.
     for (path, entry) in record.entries.iter().rev() {
         if *entry != Entry::Directory || tree.look(path)? != Found::Directory {
             continue;
@@ -203,7 +203,7 @@ fn purge(
     if manifests > 0 {
         report.notes.push(format!("{MANIFESTS} stays: it holds {manifests} files of yours"));
     }
-    // By name: an earlier uninstall has kept them and has forgotten that they were ours.
+    // Remove these by name: an earlier uninstall may have kept them and removed the record.
     for path in [MANIFESTS, "/etc/winddown"] {
         let there = tree.look(path)? == Found::Directory;
         if there && !options.dry_run && tree.remove_if_empty(path)? {
@@ -228,7 +228,7 @@ fn run(
     if options.dry_run {
         return;
     }
-    // A unit that was never loaded cannot be stopped, and is as good as stopped.
+    // Only note a failure: a unit that was never loaded cannot be stopped, which is fine.
     if let Err(error) = host.run("systemctl", args) {
         report.notes.push(error.line());
     }

@@ -1,9 +1,9 @@
-//! Words of a command line, and the unit that a process is of.
+//! Parses command lines, and finds the unit of a process.
 
 use std::fs;
 use std::path::Path;
 
-/// The value of `--name value` or `--name=value`; the last one counts.
+/// The value of `--name value` or `--name=value`; the last occurrence wins.
 pub(super) fn option<'a>(arguments: &'a [String], name: &str) -> Option<&'a str> {
     let mut value = None;
     for (index, argument) in arguments.iter().enumerate() {
@@ -16,7 +16,7 @@ pub(super) fn option<'a>(arguments: &'a [String], name: &str) -> Option<&'a str>
     value
 }
 
-/// The words of a line as systemd parts them: at spaces that are not in quotes.
+/// Splits a line into words as systemd does: at whitespace outside of quotes.
 pub(super) fn words(line: &str) -> Vec<String> {
     let mut words = Vec::new();
     let mut word: Option<String> = None;
@@ -38,7 +38,7 @@ pub(super) fn words(line: &str) -> Vec<String> {
     words
 }
 
-/// The unit whose control group the process is in; none if it is in none, or gone.
+/// The unit whose cgroup the process is in; `None` if there is none, or the process is gone.
 pub(super) fn cgroup_unit(root: &Path, pid: u32) -> Option<String> {
     let groups = fs::read_to_string(root.join(format!("proc/{pid}/cgroup"))).ok()?;
     let path = groups.lines().find_map(|line| {

@@ -1,4 +1,4 @@
-//! What a kubelet's files say of shutdowns and of its container runtime. Blocks.
+//! The kubelet's settings for shutdowns and its container runtime, from its files. Blocks.
 
 use std::fmt;
 use std::fs::{self, File};
@@ -12,17 +12,17 @@ use winddown_quantities::GoDuration;
 use super::below;
 use super::periods::{BY_PRIORITY, CRITICAL, PERIOD, Periods, PriorityPeriod};
 
-/// Where distributions keep it, when no command line tells.
+/// Where distributions keep the configuration, if no command line names it.
 const USUAL: [&str; 3] = [
     "/var/lib/kubelet/config.yaml",
     "/etc/kubernetes/kubelet/config.json",
     "/etc/kubernetes/kubelet/kubelet-config.json",
 ];
 const LONGEST: u64 = 1024 * 1024;
-/// Files of a directory that are read.
+/// Maximum number of files that are read from a directory.
 const MOST_DROP_INS: usize = 64;
 
-/// What the files of a kubelet say, those that are read later over those before.
+/// The merged content of a kubelet's files; later files override earlier ones.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Configuration {
     /// The files, in the order in which they are read. At least one.
@@ -35,24 +35,24 @@ pub struct Configuration {
     pub by_priority: Option<Located<Vec<PriorityPeriod>>>,
     /// `containerRuntimeEndpoint`.
     pub endpoint: Option<Located<String>>,
-    /// Its feature gate switches graceful shutdown off.
+    /// Whether a feature gate disables graceful shutdown.
     pub off_by_gate: bool,
-    /// The file that could not be read, and why. The kubelet does not start with it.
+    /// The first file that cannot be read, and why. The kubelet does not start with such a file.
     pub problem: Option<(PathBuf, String)>,
 }
 
-/// A value, and where it stands.
+/// A value and its location.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Located<T> {
-    /// What was said.
+    /// The value.
     pub value: T,
     /// The file.
     pub file: PathBuf,
-    /// The line in it, where one could be found.
+    /// The line, if it was found.
     pub line: Option<usize>,
 }
 
-/// The fields that matter, of a `KubeletConfiguration`.
+/// The relevant fields of a `KubeletConfiguration`.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct Fields {
@@ -70,7 +70,7 @@ struct FeatureGates {
     graceful: Option<bool>,
 }
 
-/// The files in and below a directory with this ending, in the order in which they are merged.
+/// The files in and below a directory with this extension, in the order in which they are merged.
 pub(super) fn drop_ins(root: &Path, directory: &Path, ending: &str) -> Vec<PathBuf> {
     let mut entries: Vec<_> =
         fs::read_dir(below(root, directory)).into_iter().flatten().flatten().collect();
@@ -89,7 +89,7 @@ pub(super) fn drop_ins(root: &Path, directory: &Path, ending: &str) -> Vec<PathB
 // === impl Configuration ===
 
 impl Configuration {
-    /// Reads `file` and what is in `drop_ins_of`; where neither is named, the file at a usual place. None if
+    /// Reads `file` and the files in `drop_ins_of`; if neither is given, the file at a usual place. `None` if
     /// there is no file.
     pub(super) fn read(
         root: &Path,
@@ -141,7 +141,7 @@ impl Configuration {
         Ok(())
     }
 
-    /// The groups by priority, if there are any: they count and not the two periods.
+    /// The groups by priority, if there are any: they take precedence over the two periods.
     fn groups(&self) -> Option<&Located<Vec<PriorityPeriod>>> {
         self.by_priority.as_ref().filter(|groups| !groups.value.is_empty())
     }
@@ -151,7 +151,7 @@ impl Configuration {
         self.period.as_ref().filter(|period| !is_zero(&period.value))
     }
 
-    /// The field by which the kubelet ends pods at a shutdown, with its place; none if it does not.
+    /// The field that makes the kubelet stop pods at a shutdown, with its location; `None` if it does not.
     pub fn ends_pods(&self) -> Option<Located<String>> {
         if self.off_by_gate {
             return None;
@@ -164,7 +164,7 @@ impl Configuration {
         }
     }
 
-    /// What pods get by it: nothing where neither form says so.
+    /// The periods that are in force; zero if neither form is configured.
     pub fn periods(&self) -> Periods {
         let nothing = Periods::default();
         match (self.groups(), self.total()) {
@@ -178,7 +178,7 @@ impl Configuration {
         }
     }
 
-    /// All the time that it gives to pods.
+    /// The total time that the configuration gives to pods.
     pub fn wanted(&self) -> Duration {
         let Periods { total, groups, .. } = self.periods();
         let of_groups = groups.iter().map(|group| u64::from(group.shutdown_grace_period_seconds));
@@ -196,7 +196,7 @@ impl<T> Located<T> {
     }
 }
 
-/// Where it stands: `/var/lib/kubelet/config.yaml:12`.
+/// Formats the location, e.g. `/var/lib/kubelet/config.yaml:12`.
 impl<T> fmt::Display for Located<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.file.display())?;
@@ -217,7 +217,7 @@ fn read(path: &Path) -> io::Result<String> {
     Ok(text)
 }
 
-/// The number of the line that has the field, in YAML as in JSON.
+/// The number of the line with the field, in YAML or JSON.
 fn line_of(text: &str, field: &str) -> Option<usize> {
     let has = |line: &str| {
         let line = line.trim_start().trim_start_matches('"');
@@ -227,7 +227,7 @@ fn line_of(text: &str, field: &str) -> Option<usize> {
     text.lines().position(has).map(|index| index + 1)
 }
 
-/// What cannot be read as a duration is taken for one: the kubelet would not start with it.
+/// Whether the period is zero. A value that cannot be parsed is not: the kubelet would not start with it.
 fn is_zero(period: &str) -> bool {
     period.parse::<GoDuration>().is_ok_and(|period| period == GoDuration::default())
 }

@@ -1,4 +1,4 @@
-//! k3s, which contains a kubelet: what it starts that with.
+//! k3s, which contains a kubelet: the arguments that it passes to it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,13 +12,13 @@ use super::unit::Start;
 
 pub(super) const SERVER: &str = "k3s.service";
 pub(super) const AGENT: &str = "k3s-agent.service";
-/// The containerd that it contains as well.
+/// The endpoint of the containerd that k3s contains.
 pub(super) const CONTAINERD: &str = "unix:///run/k3s/containerd/containerd.sock";
 
 const CONFIG: &str = "/etc/rancher/k3s/config.yaml";
 const DATA: &str = "/var/lib/rancher/k3s";
 
-/// The settings that decide where its files are, and the node's name.
+/// The settings for the location of its files, the node's name and the kubelet.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "kebab-case", default)]
 struct Settings {
@@ -34,7 +34,7 @@ enum OneOrMore {
     More(Vec<String>),
 }
 
-/// The arguments that it gives to its kubelet, as far as they are asked for here.
+/// The arguments that k3s passes to its kubelet, as far as they are needed here.
 pub(super) fn kubelets_arguments(root: &Path, own: &Start) -> Vec<String> {
     let option = |long, short| option(&own.arguments, long).or(option(&own.arguments, short));
     let file = option("--config", "-c").unwrap_or(CONFIG);
@@ -42,7 +42,7 @@ pub(super) fn kubelets_arguments(root: &Path, own: &Start) -> Vec<String> {
     let directory = PathBuf::from(format!("{file}.d"));
     for file in [PathBuf::from(file)].into_iter().chain(drop_ins(root, &directory, "yaml")) {
         let text = fs::read_to_string(below(root, &file)).unwrap_or_default();
-        // With a file that cannot be read it does not start.
+        // k3s does not start with a file that cannot be parsed.
         let later: Settings = serde_saphyr::from_str(&text).unwrap_or_default();
         settings.data_dir = later.data_dir.or(settings.data_dir);
         settings.node_name = later.node_name.or(settings.node_name);
@@ -64,7 +64,7 @@ pub(super) fn kubelets_arguments(root: &Path, own: &Start) -> Vec<String> {
         Some(OneOrMore::More(more)) => more,
         None => Vec::new(),
     };
-    // They are written without dashes.
+    // These arguments are written without leading dashes.
     let own = own.arguments.iter().filter_map(|one| one.strip_prefix("--kubelet-arg="));
     let more = more.iter().map(String::as_str).chain(own);
     arguments.extend(more.filter(|one| one.starts_with("root-dir=")).map(|one| format!("--{one}")));

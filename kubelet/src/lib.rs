@@ -1,9 +1,9 @@
-//! What the kubelet of a machine was told, by its command line and its files.
+//! The kubelet's settings on this machine, from its command line and its files.
 //!
-//! [`find`] looks for it among the processes, and where none runs among the units. A [`Kubelet`] knows its
-//! arguments, and so where its credentials, its container runtime and its [`Configuration`] are.
+//! [`find`] searches the processes and, if no kubelet runs, the units. A [`Kubelet`] knows its
+//! arguments, and thus its credentials, its container runtime and its [`Configuration`].
 //!
-//! Every look takes a root that stands for `/`. Everything blocks, and nothing is changed.
+//! Functions that read files take a `root` that stands for `/`. Everything blocks, and nothing is changed.
 
 mod command_line;
 mod configuration;
@@ -23,29 +23,29 @@ pub use periods::{Periods, PriorityPeriod};
 use command_line::{cgroup_unit, option};
 use unit::Start;
 
-/// Units that start a kubelet, or what contains one.
+/// Units that start a kubelet, or a program that contains one.
 const UNITS: [&str; 3] = ["kubelet.service", k3s::SERVER, k3s::AGENT];
-/// Where kubeadm and EKS have the kubelet's credentials; k3s has them below its data directory.
+/// The kubelet's credentials with kubeadm and on EKS; those of k3s are in its data directory.
 const KUBECONFIGS: [&str; 2] = ["/etc/kubernetes/kubelet.conf", "/var/lib/kubelet/kubeconfig"];
-/// A kubelet's own default.
+/// The kubelet's default container runtime endpoint.
 const CONTAINERD: &str = "unix:///run/containerd/containerd.sock";
 
-/// The drop-in that wins over those of distributions, or else over nearly all.
+/// Names for our drop-in: the first sorts after those of distributions, the second after nearly all.
 const OWN_DROP_INS: [&str; 2] = ["99-winddown.conf", "zz-winddown.conf"];
 
 /// A kubelet of this machine.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Kubelet {
-    /// Its unit: `kubelet.service`; none where it is not known.
+    /// The unit, such as `kubelet.service`; `None` if it is not known.
     pub unit: Option<String>,
-    /// Its process, if it runs.
+    /// The PID, if it runs.
     pub pid: Option<u32>,
-    /// What it was started with. That of a k3s is what k3s starts its own with.
+    /// Its arguments. For k3s, the arguments that k3s passes to its kubelet.
     arguments: Vec<String>,
     is_k3s: bool,
 }
 
-/// The kubelets that run, or else those that a unit would start.
+/// The running kubelets or, if there are none, those that a unit would start.
 pub fn find(root: &Path, live: bool) -> Vec<Kubelet> {
     let running = if live { running(root) } else { Vec::new() };
     match running.is_empty() {
@@ -54,7 +54,7 @@ pub fn find(root: &Path, live: bool) -> Vec<Kubelet> {
     }
 }
 
-/// Kubelets of which only the credentials are there, at a usual place.
+/// Kubelets of which only the credentials were found, at a usual place.
 pub fn find_credentials(root: &Path) -> Vec<Kubelet> {
     let k3s = Kubelet::of_k3s(root, &Start::default());
     let others = KUBECONFIGS.map(|file| Kubelet::with_kubeconfig(Path::new(file)));
@@ -67,7 +67,7 @@ fn running(root: &Path) -> Vec<Kubelet> {
     for process in processes::kubelets(root).unwrap_or_default() {
         let unit = cgroup_unit(root, process.pid);
         let kubelet = if process.name.starts_with("k3s") {
-            // It hides its arguments, which may hold secrets: its unit has them.
+            // k3s hides its arguments, which may contain secrets, so they are read from its unit.
             let start = unit.as_ref().and_then(|unit| unit::start(root, unit));
             Kubelet::of_k3s(root, &start.unwrap_or_default())
         } else {
@@ -81,14 +81,14 @@ fn running(root: &Path) -> Vec<Kubelet> {
     found
 }
 
-/// Where a file of the machine is, if `root` stands for `/`.
+/// The path of a file of the machine if `root` stands for `/`.
 pub fn below(root: &Path, path: impl AsRef<Path>) -> PathBuf {
     let path = path.as_ref();
     root.join(path.strip_prefix("/").unwrap_or(path))
 }
 
 impl Kubelet {
-    /// One of which nothing but its credentials is known.
+    /// A kubelet of which only the credentials are known.
     pub fn with_kubeconfig(file: &Path) -> Self {
         let arguments = vec![format!("--kubeconfig={}", file.display())];
         Self { arguments, ..Self::default() }
@@ -108,7 +108,7 @@ impl Kubelet {
         Self { arguments, is_k3s: true, ..Self::default() }
     }
 
-    /// What it is called: its unit, or else its process.
+    /// A name for messages: the unit, or else the process.
     pub fn name(&self) -> String {
         match (&self.unit, self.pid) {
             (Some(unit), _) => unit.clone(),
@@ -117,37 +117,37 @@ impl Kubelet {
         }
     }
 
-    /// Whether it runs or has a unit, and not only its credentials are there.
+    /// Whether it runs or has a unit, as opposed to credentials only.
     pub fn is_known(&self) -> bool {
         self.unit.is_some() || self.pid.is_some()
     }
 
-    /// Whether it is part of a k3s, which starts it with what its own settings say.
+    /// Whether it is part of k3s, which configures it from its own settings.
     pub fn is_k3s(&self) -> bool {
         self.is_k3s
     }
 
-    /// What `--name` says.
+    /// The value of the option `name`, e.g. `--config`.
     pub fn option(&self, name: &str) -> Option<&str> {
         option(&self.arguments, name)
     }
 
-    /// Its credentials for the API server; none where it has no API server, or that is not known.
+    /// The path of its credentials for the API server; `None` if it has no API server, or if that is not known.
     pub fn kubeconfig(&self) -> Option<&Path> {
         self.option("--kubeconfig").map(Path::new)
     }
 
-    /// The directory of files that win over its configuration file.
+    /// The directory of files that override its configuration file.
     pub fn drop_in_directory(&self) -> Option<&Path> {
         self.option("--config-dir").map(Path::new)
     }
 
-    /// The address of its container runtime where neither its arguments nor its configuration name one.
+    /// The container runtime endpoint if neither its arguments nor its configuration name one.
     pub fn usual_endpoint(&self) -> &'static str {
         if self.is_k3s { k3s::CONTAINERD } else { CONTAINERD }
     }
 
-    /// What its files say; none if it has none, at the usual places neither.
+    /// The merged configuration; `None` if it has no file, not even at a usual place.
     pub fn configuration(&self, root: &Path) -> Option<Configuration> {
         let gates = self.option("--feature-gates").unwrap_or_default();
         let off_by_gate = gates.split(',').any(|gate| gate.trim() == "GracefulNodeShutdown=false");
@@ -159,8 +159,8 @@ impl Kubelet {
         )
     }
 
-    /// The file to change so that the kubelet's shutdown is another. Where it merges a directory that is one
-    /// of our own, which its distribution does not write again.
+    /// The file to edit in order to change the kubelet's shutdown settings. If the kubelet merges a directory, that is
+    /// a file of our own, which its distribution does not overwrite.
     pub fn file_to_change(&self, root: &Path, configuration: &Configuration) -> Option<PathBuf> {
         let Some(directory) = self.drop_in_directory() else {
             return configuration.files.first().cloned();

@@ -1,15 +1,15 @@
-//! How long a kubelet's pods get at a shutdown, as its configuration has it.
+//! The time that a kubelet's configuration gives to pods at a shutdown.
 
 use std::path::Path;
 
 use serde::Deserialize;
 
-/// The fields.
+/// The names of the fields.
 pub(super) const PERIOD: &str = "shutdownGracePeriod";
 pub(super) const CRITICAL: &str = "shutdownGracePeriodCriticalPods";
 pub(super) const BY_PRIORITY: &str = "shutdownGracePeriodByPodPriority";
 
-/// How long a kubelet's pods get at a shutdown.
+/// The time that a kubelet gives to pods at a shutdown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Periods {
     /// `shutdownGracePeriod`.
@@ -30,7 +30,7 @@ pub struct PriorityPeriod {
     pub shutdown_grace_period_seconds: u32,
 }
 
-/// The kubelet ends no pods.
+/// All zero: the kubelet does not stop pods.
 impl Default for Periods {
     fn default() -> Self {
         Self { total: "0s".to_owned(), critical: "0s".to_owned(), groups: Vec::new() }
@@ -38,7 +38,7 @@ impl Default for Periods {
 }
 
 impl Periods {
-    /// The lines that say so in `file`, which is JSON, YAML, or a drop-in that has nothing else.
+    /// The lines that set these periods in `file`, which is JSON, YAML, or (`.conf`) a drop-in with no other content.
     pub fn lines(&self, file: &Path) -> Vec<String> {
         let ending = file.extension().unwrap_or_default();
         let groups = self.groups.iter().map(|group| {

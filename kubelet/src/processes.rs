@@ -1,26 +1,26 @@
-//! Processes by their names, from `/proc`. Blocks.
+//! Finds processes by name in `/proc`. Blocks.
 
 use std::fs::{self, File};
 use std::io::{self, Read as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
-/// Kubelets and those that contain one, by the kernel's name of the process.
+/// Names of kubelets, and of programs that contain one, as the kernel shows them.
 pub const KUBELETS: [&str; 5] = ["kubelet", "kubelite", "k3s", "k3s-server", "k3s-agent"];
 
-/// A command line is read up to this many bytes.
+/// Maximum number of bytes read from a command line.
 const LONGEST: u64 = 64 * 1024;
 
 /// A process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Process {
-    /// Its id.
+    /// The PID.
     pub pid: u32,
-    /// Its name, as the kernel has it.
+    /// The name, as the kernel shows it.
     pub name: String,
 }
 
-/// The processes of these names, by their ids.
+/// The processes with these names, sorted by PID.
 ///
 /// # Errors
 /// `/proc` cannot be read.
@@ -30,7 +30,7 @@ pub fn named(root: &Path, names: &[&str]) -> io::Result<Vec<Process>> {
         let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else {
             continue;
         };
-        // It may have ended since.
+        // The process may have exited since.
         let Ok(name) = fs::read_to_string(entry.path().join("comm")) else { continue };
         if names.contains(&name.trim_end()) {
             found.push(Process { pid, name: name.trim_end().to_owned() });
@@ -40,7 +40,7 @@ pub fn named(root: &Path, names: &[&str]) -> io::Result<Vec<Process>> {
     Ok(found)
 }
 
-/// The kubelets of this node that run.
+/// The running kubelets of this node.
 ///
 /// # Errors
 /// As [`named`].
@@ -54,15 +54,15 @@ pub fn kubelets(root: &Path) -> io::Result<Vec<Process>> {
     Ok(found)
 }
 
-/// Whether the process is root's, or of who asks. A kubelet of another user runs nothing of this node, and its
-/// name and arguments are what that user likes: they must not decide which files root reads.
+/// Whether the process belongs to root or to the calling user. Other users' processes are not this node's kubelet, and
+/// such a user chooses their names and arguments, which must not decide what files root reads.
 fn is_roots(process: &Path) -> bool {
     let own = rustix::process::geteuid().as_raw();
     fs::metadata(process).is_ok_and(|facts| facts.uid() == 0 || facts.uid() == own)
 }
 
-/// Whether the process counts processes as this one does: a kubelet in a container is that of another node. One whose
-/// namespace may not be seen is taken for this node's.
+/// Whether the process is in this PID namespace: a kubelet in a container belongs to another node. If its
+/// namespace cannot be read, it counts as this node's.
 fn is_of_here(proc: &Path, process: &Path) -> bool {
     let namespace = |process: &Path| fs::read_link(process.join("ns/pid")).ok();
     match (namespace(&proc.join("self")), namespace(process)) {
@@ -71,7 +71,7 @@ fn is_of_here(proc: &Path, process: &Path) -> bool {
     }
 }
 
-/// The arguments of a process, without its own name; none when it is gone or may not be seen.
+/// The arguments of a process, without its name; empty if it is gone or cannot be read.
 pub(super) fn arguments(root: &Path, pid: u32) -> Vec<String> {
     let mut bytes = Vec::new();
     let Ok(file) = File::open(root.join(format!("proc/{pid}/cmdline"))) else { return Vec::new() };

@@ -21,12 +21,12 @@ impl Root {
         find(self.0.path(), live)
     }
 
-    /// The configuration of the one kubelet, or the one at a usual place.
+    /// The configuration of the first kubelet, or the one at a usual place.
     fn config(&self) -> Option<Configuration> {
         self.find(true).into_iter().next().unwrap_or_default().configuration(self.0.path())
     }
 
-    /// What ends pods, with its place.
+    /// The location and text of the field that makes the kubelet stop pods.
     fn ends(&self) -> (String, String) {
         let said = self.config().expect("there is a file").ends_pods();
         said.map(|said| (said.to_string(), said.value)).unwrap_or_default()
@@ -99,7 +99,7 @@ fn a_running_kubelet_tells_which_files_it_reads() {
     assert_eq!(root.ends(), ("/etc/k.d/10-a.conf:1".into(), "shutdownGracePeriod: 40s".into()));
     let said = root.config().unwrap();
     assert_eq!((&*said.periods().total, &*said.periods().critical), ("40s", "5s"));
-    // What is changed goes to a file that no distribution writes again, and that wins.
+    // Changes go to a file that no distribution overwrites and that takes precedence.
     let change = || root.find(true)[0].file_to_change(root.0.path(), &root.config().unwrap());
     assert_eq!(change(), Some("/etc/k.d/99-winddown.conf".into()));
     root.put("etc/k.d/99-z.conf", "");
@@ -154,7 +154,7 @@ fn a_kubelet_in_a_container_is_that_of_another_node() {
     assert_eq!(root.find(true).iter().map(|kubelet| kubelet.pid).collect::<Vec<_>>(), [Some(9)]);
 }
 
-/// Any user may start a program of that name, with arguments that name any file.
+/// Any user can start a program with this name, with arguments that name any file.
 #[test]
 fn a_process_of_another_user_is_no_kubelet() {
     let root = Root::with(&[
@@ -207,7 +207,7 @@ fn a_unit_tells_by_its_drop_ins_and_environment_files_what_its_kubelet_is_starte
     let socket = "unix:///var/run/containerd/containerd.sock";
     assert_eq!(kubelet.option("--container-runtime-endpoint"), Some(socket));
     assert_eq!(root.ends().0, "/var/lib/kubelet/config.yaml:1");
-    // Later files win, an empty assignment starts anew, and a drop-in of /etc hides its namesake.
+    // Later files win, an empty assignment clears earlier ones, and a drop-in in /etc hides one with the same name.
     root.put("etc/default/kubelet", "KUBELET_EXTRA_ARGS=--kubeconfig=/etc/mine.conf --v=2\n");
     let kubeconfig = || root.find(false)[0].kubeconfig().map(Path::to_owned);
     assert_eq!(kubeconfig(), Some("/etc/mine.conf".into()));

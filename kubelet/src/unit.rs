@@ -1,4 +1,4 @@
-//! How a unit starts its program, by its file and drop-ins.
+//! The command line and environment of a unit, from its file and drop-ins.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use super::below;
 use super::command_line::words;
 
-/// Where systemd finds units, the strongest first.
+/// Directories in which systemd finds units, by descending priority.
 const DIRECTORIES: [&str; 5] = [
     "/etc/systemd/system",
     "/run/systemd/system",
@@ -16,15 +16,15 @@ const DIRECTORIES: [&str; 5] = [
     "/lib/systemd/system",
 ];
 
-/// How a unit starts its program.
+/// The command line and environment of a unit.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Start {
-    /// Without the program.
+    /// The arguments, without the program.
     pub(super) arguments: Vec<String>,
     pub(super) environment: BTreeMap<String, String>,
 }
 
-/// How the unit `name` starts its program; none if there is no such unit, or it is masked.
+/// The command line and environment of the unit `name`; `None` if it does not exist, or is masked.
 pub(super) fn start(root: &Path, name: &str) -> Option<Start> {
     let file = DIRECTORIES
         .iter()
@@ -58,7 +58,7 @@ pub(super) fn start(root: &Path, name: &str) -> Option<Start> {
     }
     let mut arguments = Vec::new();
     for word in words(&command).into_iter().skip(1) {
-        // A variable that is a word by itself is as many words as it has.
+        // `$NAME` as a word of its own expands to as many words as the value has.
         match word.strip_prefix('$').filter(|name| !name.starts_with('{')) {
             Some(name) => {
                 arguments.extend(environment.get(name).into_iter().flat_map(|v| words(v)));
@@ -73,7 +73,7 @@ pub(super) fn start(root: &Path, name: &str) -> Option<Start> {
     Some(Start { arguments, environment })
 }
 
-/// Drop-ins of the unit by their names; of one name the strongest.
+/// The unit's drop-ins, sorted by name; of those with the same name, the one with the highest priority.
 fn drop_ins(root: &Path, name: &str) -> Vec<PathBuf> {
     let mut found = BTreeMap::new();
     for directory in DIRECTORIES {

@@ -1,15 +1,13 @@
-//! Nothing is said more than once a minute.
+//! Rate limiting: no line is logged more than once a minute.
 //!
 //! # Behaviour
-//! The first line of a kind is written at once. The same line within a minute of it is held back and
-//! counted, and the last of those is written when the minute is over, with how often it was said. So
-//! the log never ends with a line that is no longer true. What keeps failing for one pod is said less
-//! and less often, down to once in sixteen minutes: with a hundred pods on a dead runtime, once a
-//! minute for each is still a flood.
+//! The first occurrence of a line is written at once. Repetitions within a minute are held back and counted, and the
+//! last one is written when the minute is over, with the count. So the log never ends with a line that is no longer
+//! true. For a pod that keeps failing, the interval doubles up to sixteen minutes: with a hundred pods on a dead
+//! runtime, one line a minute for each would still be a flood.
 //!
-//! Two lines are the same if they come from the same place in the program, have the same text and
-//! are about the same thing: their fields agree, apart from numbers, times and errors, which
-//! differ from one attempt to the next.
+//! Two lines are the same if they come from the same place in the program, have the same text and concern the same
+//! object: their fields are equal, except for numbers, times and errors, which differ between attempts.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -20,32 +18,32 @@ use tracing::Level;
 
 use super::line::Line;
 
-/// How long the same is not said again.
+/// How long a repetition is held back at first.
 pub(super) const WINDOW: Duration = Duration::from_secs(60);
 
-/// How long that may grow for a pod that keeps failing.
+/// The longest such time, for a pod that keeps failing.
 const LONGEST: Duration = Duration::from_secs(16 * 60);
 
-/// So many different lines are remembered before those are looked for whose minute is over.
+/// The number of remembered lines at which expired ones are removed.
 const PRUNE_AT: usize = 512;
 
-/// How often those are looked for at most: not for each line of a flood.
+/// The shortest time between two searches for expired lines, so that a flood does not cause one per line.
 const PRUNE_EVERY: Duration = Duration::from_secs(1);
 
-/// So many different lines are remembered at all; a line beyond them is written and not remembered.
+/// The maximum number of remembered lines; further lines are written but not remembered.
 const MOST: usize = 4096;
 
-/// Fields that differ from one attempt to the next.
+/// Fields whose values differ between attempts.
 const CHANGING: [&str; 12] = [
     "after", "again_in", "attempt", "delay", "error", "given", "late", "left", "problem", "wait",
     "wanted", "why",
 ];
 
-/// What was said a short time ago.
+/// The lines that were logged recently.
 #[derive(Debug, Default)]
 pub(super) struct Calm {
     said: HashMap<u64, Written>,
-    /// When lines whose minute is over were last looked for.
+    /// When expired lines were last removed.
     pruned: Option<Instant>,
 }
 
@@ -66,16 +64,16 @@ struct Held {
 /// What to do with a line.
 #[derive(Debug)]
 pub(super) enum Verdict {
-    /// Write it now.
+    /// Write the line now.
     Write(Line),
-    /// It is held back until the time that [`Calm::due`] says.
+    /// The line is held back until the time that [`Calm::due`] returns.
     Held,
 }
 
 impl Calm {
-    /// Judges a line that was said now.
+    /// Decides about a line that was just logged.
     pub(super) fn judge(&mut self, line: Line, now: Instant) -> Verdict {
-        // Who asks for details wants them all; a decision that changes the state is news each time.
+        // Debug lines are always written, and so is a change of state, which is new each time.
         let always = line.kind.map_or(line.level() > Level::INFO, |kind| !kind.repeats);
         if always {
             return Verdict::Write(line);
@@ -103,23 +101,23 @@ impl Calm {
         }
     }
 
-    /// When the next line that is held back is to be written.
+    /// Returns when the next held-back line must be written.
     pub(super) fn due(&self) -> Option<Instant> {
         let held = self.said.values().filter(|said| said.held.is_some());
         held.map(|said| said.written + said.window).min()
     }
 
-    /// The lines whose minute is over, in the order in which they were last said.
+    /// Takes the held-back lines that are due, in the order in which they were last logged.
     pub(super) fn take_due(&mut self, now: Instant) -> Vec<Line> {
         self.take(now, |said| said.is_over(now))
     }
 
-    /// All lines that are held back: the agent ends.
+    /// Takes all held-back lines, because the agent is stopping.
     pub(super) fn take_all(&mut self, now: Instant) -> Vec<Line> {
         self.take(now, |_| true)
     }
 
-    /// How many lines are remembered.
+    /// Returns the number of remembered lines.
     #[cfg(test)]
     pub(super) fn remembered(&self) -> usize {
         self.said.len()
@@ -154,7 +152,7 @@ impl Written {
         now.duration_since(self.written) >= self.window
     }
 
-    /// Notes that `line` is written, for something that was said meanwhile (`again`) or was quiet.
+    /// Records that `line` is written. `again` says whether it was repeated in the meantime.
     fn write(&mut self, line: &Line, again: bool, now: Instant) {
         self.written = now;
         let of_a_pod = line.kind.is_some() && line.field("uid").is_some();
@@ -171,8 +169,7 @@ impl Held {
     }
 }
 
-/// The line, with how often the same was said before it, and how long ago this one was said if it
-/// was held back.
+/// Adds to the line how often it was repeated before and, if it was held back, how long ago it was logged.
 fn counted(mut line: Line, before: u32, ago: Option<Duration>) -> Line {
     line.repeated = before;
     let more = |n: u32| format!("{n} {} before", if n == 1 { "time" } else { "times" });
@@ -192,7 +189,7 @@ fn key(line: &Line) -> u64 {
     line.place.callsite().hash(&mut hasher);
     let about = |name: &str| line.field(name).unwrap_or_default().to_owned();
     match line.kind {
-        // All decisions come from one place, and their text holds what changes.
+        // All decisions come from the same place, and their text has changing parts.
         Some(kind) if !about("uid").is_empty() || !about("signal").is_empty() => {
             (kind.name, about("uid"), about("signal"), about("reason")).hash(&mut hasher);
         }

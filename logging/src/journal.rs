@@ -1,7 +1,7 @@
-//! Lines for the journal, in its native protocol: one datagram for each, fields and all.
+//! Writes lines to the journal in its native protocol: one datagram per line, with all fields.
 //!
-//! A journal that does not read (it hangs, or is flooded) must not hold up the end of a pod: lines
-//! that it has no room for are counted instead, and the next one that fits says how many.
+//! A journal that does not read (it hangs, or is flooded) must not delay the stop of a pod: lines
+//! that do not fit are counted instead, and the next one that fits reports the count.
 
 use std::io;
 use std::os::unix::net::UnixDatagram;
@@ -13,13 +13,13 @@ use tracing::Level;
 use super::Sink;
 use super::line::Line;
 
-/// Where the journal listens.
+/// The path of the journal's socket.
 pub(super) const SOCKET: &str = "/run/systemd/journal/socket";
 
-/// The journal ignores longer names.
+/// The longest name of a field; the journal ignores longer ones.
 const LONGEST_NAME: usize = 64;
 
-/// Names that mean something to the journal or to systemd, and are not ours to give.
+/// Names that have a meaning to the journal or to systemd, or that winddown sets itself.
 const TAKEN: [&str; 12] = [
     "MESSAGE",
     "MESSAGE_ID",
@@ -36,7 +36,7 @@ const TAKEN: [&str; 12] = [
 ];
 const TAKEN_BEGINNINGS: [&str; 4] = ["CODE_", "SYSLOG_", "OBJECT_", "COREDUMP_"];
 
-/// The journal's socket.
+/// The sink that writes to the journal.
 #[derive(Debug)]
 pub(super) struct Journal {
     socket: UnixDatagram,
@@ -45,10 +45,10 @@ pub(super) struct Journal {
 }
 
 impl Journal {
-    /// Speaks to the journal that listens at `address`, now or later.
+    /// Creates the sink for the journal at `address`.
     ///
     /// # Errors
-    /// No socket can be made, or nothing is there.
+    /// No socket can be created, or `address` does not exist.
     pub(super) fn at(address: &Path) -> io::Result<Self> {
         let socket = UnixDatagram::unbound()?;
         socket.set_nonblocking(true)?;
@@ -56,7 +56,7 @@ impl Journal {
         Ok(Self { socket, address: address.to_owned(), lost: AtomicU64::new(0) })
     }
 
-    /// Lines that the journal had no room for and that were not reported yet.
+    /// Returns the number of lost lines that were not reported yet.
     #[cfg(test)]
     pub(super) fn lost(&self) -> u64 {
         self.lost.load(Ordering::Relaxed)
@@ -66,14 +66,14 @@ impl Journal {
 impl Sink for Journal {
     fn write(&self, line: &Line) {
         let lost = self.lost.swap(0, Ordering::Relaxed);
-        // Not connected: a journal that was started anew has another socket under this name.
+        // Not connected, because a restarted journal has another socket at this path.
         if self.socket.send_to(&encode(line, lost), &self.address).is_err() {
             self.lost.fetch_add(lost + 1, Ordering::Relaxed);
         }
     }
 }
 
-/// The line as a datagram.
+/// Encodes the line as a datagram.
 pub(super) fn encode(line: &Line, lost: u64) -> Vec<u8> {
     let mut out = Vec::with_capacity(line.text.len() + 512);
     if lost == 0 {
@@ -120,7 +120,7 @@ pub(super) fn encode(line: &Line, lost: u64) -> Vec<u8> {
     out
 }
 
-/// Errors, warnings, decisions (notice), the rest (info) and details (debug).
+/// Returns the syslog priority: decisions are notices; other levels map to their own.
 fn priority(line: &Line) -> &'static str {
     match line.level() {
         Level::ERROR => "3",
@@ -131,8 +131,8 @@ fn priority(line: &Line) -> &'static str {
     }
 }
 
-/// A field's name as the journal takes it: capitals, digits and `_`, not beginning with the latter
-/// two, and none that has a meaning already.
+/// Converts a field's name to a valid one of the journal: upper-case letters, digits and `_`,
+/// beginning with a letter. A name that is already taken gets a prefix.
 fn own_name(name: &str) -> String {
     let letters = name.trim_start_matches(|c: char| !c.is_ascii_alphabetic()).chars();
     let plain = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' };
@@ -143,7 +143,7 @@ fn own_name(name: &str) -> String {
     if taken { format!("WINDDOWN_{own}") } else { own }
 }
 
-/// `NAME=value`, or with the length before it where a line end is in the value.
+/// Appends `NAME=value`, or the binary form with a length if the value contains a line break.
 fn put(out: &mut Vec<u8>, name: &str, value: &str) {
     out.extend_from_slice(name.as_bytes());
     if value.contains('\n') {

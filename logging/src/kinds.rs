@@ -1,17 +1,17 @@
-//! The kinds of lines that have an identity of their own: `MESSAGE_ID` in the journal, and a text in
-//! its catalog (`packaging/catalog`).
+//! The kinds of lines that have a `MESSAGE_ID` in the journal and a text in its catalog
+//! (`packaging/catalog`).
 
-/// What is known of lines of one kind.
+/// The properties of a kind of line.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Kind {
     /// `KIND` in the journal; for decisions also the `kind` of `winddown status -o json`.
     pub name: &'static str,
     /// `MESSAGE_ID` in the journal. Never changes.
     pub id: &'static str,
-    /// `PHASE` in the journal: the part of the node's life it belongs to.
+    /// `PHASE` in the journal: the area of the node's operation that it belongs to.
     pub phase: &'static str,
-    /// It may be said again and again of the same thing, and then at most once a minute. The others
-    /// are changes: each one is news.
+    /// Whether the same line may repeat, so that it is logged at most once a minute. Other kinds
+    /// are changes of state, which are always logged.
     pub repeats: bool,
 }
 
@@ -23,7 +23,7 @@ const fn repeats(name: &'static str, phase: &'static str, id: &'static str) -> K
     Kind { name, id, phase, repeats: true }
 }
 
-/// All of them. An id belongs to its name for ever: one that is no longer used is not used again.
+/// All kinds. An ID belongs to its name for ever, and must not be reused.
 pub const KINDS: [Kind; 44] = [
     change("podAdmitted", "admission", "a7fc9cb64b94430cbe90ca3ee92068b3"),
     repeats("podRejected", "admission", "5db063e935d14c23ab8e400a6ca24152"),
@@ -52,7 +52,7 @@ pub const KINDS: [Kind; 44] = [
     change("shutdownEnded", "shutdown", "1967f802f2c24372a0483fb3e2d109d0"),
     change("lastBoot", "boot", "1e6d8efc63434b7f8cfaea26a7082262"),
     change("other", "running", "e756f7cc1d804058886b4ad0ccd650be"),
-    // Not decisions: what the node's protection rests on.
+    // Not decisions, but what the node's protection depends on.
     change("lockTaken", "lock", "248fe31b37a949a3915b5ec57fafa0ed"),
     change("lockLost", "lock", "0a140389e82a478686c9e8e22bd8e505"),
     change("lockReleased", "lock", "bfed0372052a452991adfda851006e80"),
@@ -72,7 +72,7 @@ pub const KINDS: [Kind; 44] = [
     repeats("reportLost", "shutdown", "25d08e4caf0c4700b76928ac888361bd"),
 ];
 
-/// The kind of that name.
+/// Returns the kind with this name.
 pub(super) fn named(name: &str) -> Option<&'static Kind> {
     KINDS.iter().find(|kind| kind.name == name)
 }

@@ -1,12 +1,11 @@
-//! Where log lines go: the journal under systemd, standard error elsewhere, never both.
+//! Logging to the journal under systemd, or else to standard error, but never to both.
 //!
 //! # Behaviour
-//! Every line is read once and judged once: the same is not said more than once a minute
-//! (`logging/calm.rs`). In the journal a line has fields of its own, and a decision a `MESSAGE_ID`
-//! with a text in the catalog. `docs/reference/logs.md` says what each level means.
+//! The same line is not logged more than once a minute (`calm.rs`). In the journal a line has structured fields, and a
+//! decision has a `MESSAGE_ID` with a text in the catalog. `docs/reference/logs.md` documents the levels.
 //!
 //! # Limits
-//! Writing never waits for the journal. Spans are not kept: no part of winddown opens one.
+//! Writing never waits for the journal. Spans are ignored: no part of winddown opens one.
 
 mod calm;
 mod journal;
@@ -34,30 +33,30 @@ use line::Line;
 
 pub use kinds::{KINDS, Kind};
 
-/// The environment variable with the level or filter.
+/// The environment variable that sets the level or filter.
 pub const LEVEL_VARIABLE: &str = "WINDDOWN_LOG";
 
-/// What is logged unless [`LEVEL_VARIABLE`] says otherwise. The Kubernetes client warns in its own types'
-/// words of what the part that asked it says as well.
+/// The filter unless [`LEVEL_VARIABLE`] sets one. The warnings of the Kubernetes client only repeat, in its own terms,
+/// what its callers log.
 pub const USUAL: &str = "info,kube_client=error";
 
-/// The log of this process. Clones are the same log.
+/// The log of this process. Clones share it.
 #[derive(Clone)]
 pub struct Log(Arc<Inner>);
 
 struct Inner {
     sink: Box<dyn Sink>,
     calm: Mutex<Calm>,
-    /// A line was held back.
+    /// Notified when a line is held back.
     held: Notify,
 }
 
-/// Takes lines. Must not block for long: pods are ended between two of them.
+/// The output of a log. `write` must not block for long, because pods are stopped between two lines.
 trait Sink: Send + Sync {
     fn write(&self, line: &Line);
 }
 
-/// Takes the text of each line, for tests that count them.
+/// A sink that receives the text of each line, for tests.
 struct Texts<F>(F);
 
 /// Starts logging for the agent. Colour is used on a terminal unless `NO_COLOR` is set.
@@ -67,7 +66,7 @@ pub fn start() -> Log {
 
 /// Starts logging with a level that [`LEVEL_VARIABLE`] may override.
 pub fn start_at(level: &str) -> Log {
-    // Not EnvFilter: its regular expressions are a twentieth of the program, all of it resident.
+    // Not EnvFilter: its regular expressions would be a twentieth of the program, all of it resident.
     let wanted = std::env::var(LEVEL_VARIABLE).ok();
     let understood = wanted.as_deref().and_then(|text| text.parse::<Targets>().ok());
     let not_understood = wanted.filter(|_| understood.is_none());
@@ -81,7 +80,7 @@ pub fn start_at(level: &str) -> Log {
         Some(journal) => Log::new(journal),
         None => Log::new(terminal::Terminal::new()),
     };
-    // A second start (tests in one process) keeps the first.
+    // A second start (by tests in one process) keeps the first log.
     let _ = tracing_subscriber::registry().with(filter).with(log.clone()).try_init();
     if let Some(text) = not_understood {
         let level = level.split(',').next().unwrap_or(level);
@@ -100,20 +99,19 @@ impl Log {
         Self(Arc::new(Inner { sink: Box::new(sink), calm: Mutex::default(), held: Notify::new() }))
     }
 
-    /// A log that hands the text of every line it writes to `take`, for tests. It is a
-    /// [`Layer`] as well, to be put on a subscriber.
+    /// Creates a log that passes the text of every written line to `take`, for tests. It is a [`Layer`], to be added to
+    /// a subscriber.
     pub fn to(take: impl Fn(&str) + Send + Sync + 'static) -> Self {
         Self::new(Texts(take))
     }
 
-    /// Writes the lines that were held back, each when its minute is over. Never returns; may be
-    /// dropped at any time.
+    /// Writes each held-back line when it is due. Never returns. Cancel-safe.
     pub async fn follow(&self) -> Infallible {
         loop {
             let due = self.calm().due();
             match due {
                 None => self.0.held.notified().await,
-                // Another one may have to be written before.
+                // A new line may be due earlier.
                 Some(at) => tokio::select! {
                     () = tokio::time::sleep_until(at) => {}
                     () = self.0.held.notified() => {}
@@ -124,7 +122,7 @@ impl Log {
         }
     }
 
-    /// Writes all lines that are held back.
+    /// Writes all held-back lines.
     pub fn flush(&self) {
         let held = self.calm().take_all(Instant::now());
         held.iter().for_each(|line| self.0.sink.write(line));
@@ -159,7 +157,7 @@ impl<F: Fn(&str) + Send + Sync> Sink for Texts<F> {
     }
 }
 
-/// Whether standard error is the stream that systemd connected to the journal.
+/// Whether standard error is the stream that systemd has connected to the journal.
 fn goes_to_journal() -> bool {
     let Some(stream) = std::env::var("JOURNAL_STREAM").ok() else { return false };
     let Ok(stderr) = std::fs::metadata("/proc/self/fd/2") else { return false };

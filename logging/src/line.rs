@@ -1,4 +1,4 @@
-//! One line of the log, read once from what a place in the program said.
+//! A line of the log, built from a `tracing` event.
 
 use std::fmt::{self, Write as _};
 
@@ -9,29 +9,29 @@ use winddown_shared::display::clean;
 
 use super::kinds::{self, Kind};
 
-/// The name of the field by which a line says what kind it is; see [`kinds::KINDS`].
+/// The field with the kind of a line; see [`kinds::KINDS`].
 const KIND: &str = "log_kind";
 
-/// Values longer than this are cut: a line has to fit a datagram.
+/// The longest value in bytes; longer ones are truncated, because a line must fit into a datagram.
 const LONGEST: usize = 16 * 1024;
 
-/// A line, independent of where it goes.
+/// A line, independent of its sink.
 #[derive(Clone, Debug)]
 pub(super) struct Line {
-    /// Where in the program it comes from; static for each place.
+    /// The place in the program that it comes from.
     pub(super) place: &'static Metadata<'static>,
-    /// For people.
+    /// The message.
     pub(super) text: String,
-    /// In the order in which they were written.
+    /// The fields, in the order of the source.
     pub(super) fields: Vec<(&'static str, String)>,
-    /// What is known of lines of this kind; none for ordinary ones.
+    /// The kind of line; `None` for ordinary ones.
     pub(super) kind: Option<&'static Kind>,
-    /// How often the same was said and held back before this line.
+    /// How many repetitions were held back before this line.
     pub(super) repeated: u32,
 }
 
 impl Line {
-    /// Reads an event.
+    /// Builds a line from an event.
     pub(super) fn of(event: &Event<'_>) -> Self {
         let mut line = Self {
             place: event.metadata(),
@@ -42,7 +42,7 @@ impl Line {
         };
         event.record(&mut line);
         if line.kind.is_some() {
-            // A decision is one line, whatever is in the names and messages it quotes.
+            // Keep it on one line, whatever the names and messages in it contain.
             line.text = on_one_line(&line.text);
         }
         line
@@ -52,7 +52,7 @@ impl Line {
         *self.place.level()
     }
 
-    /// The field's value.
+    /// Returns the value of a field.
     pub(super) fn field(&self, name: &str) -> Option<&str> {
         self.fields.iter().find(|(known, _)| *known == name).map(|(_, value)| value.as_str())
     }
@@ -77,13 +77,13 @@ impl Visit for Line {
 
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
         let mut text = String::new();
-        // Writing to a String fails only if the value's own formatting does.
+        // Writing to a String fails only if the value's own formatting fails.
         let _ = write!(text, "{value:?}");
         self.put(field, text);
     }
 }
 
-/// `text` as [`clean`] makes it safe, with line ends as `; `: nothing that is quoted can forge a line.
+/// Returns `text` as made safe by [`clean`], with line breaks as `; `, so that quoted text cannot forge a line.
 pub(super) fn on_one_line(text: &str) -> String {
     let text = text.trim_end();
     match text.contains(['\n', '\r', '\t']) {

@@ -1,4 +1,4 @@
-//! Lines for people, on standard error.
+//! Writes lines to standard error.
 
 use std::fmt::Write as _;
 use std::io::{IsTerminal, Write as _};
@@ -9,7 +9,7 @@ use tracing::Level;
 use super::Sink;
 use super::line::{Line, on_one_line};
 
-/// Standard error.
+/// The sink that writes to standard error.
 #[derive(Debug)]
 pub(super) struct Terminal {
     started: Instant,
@@ -17,7 +17,7 @@ pub(super) struct Terminal {
 }
 
 impl Terminal {
-    /// Counts from now. Colour is used on a terminal unless `NO_COLOR` is set.
+    /// Creates the sink; its timestamps count from now. Colour is used on a terminal unless `NO_COLOR` is set.
     pub(super) fn new() -> Self {
         let colour = std::env::var_os("NO_COLOR").is_none() && std::io::stderr().is_terminal();
         Self { started: Instant::now(), colour }
@@ -27,12 +27,13 @@ impl Terminal {
 impl Sink for Terminal {
     fn write(&self, line: &Line) {
         let text = render(line, self.started.elapsed().as_secs_f64(), self.colour);
-        // Standard error is gone: there is no place left to report it to.
+        // Ignore a failure: there is no place left to report it.
         let _ = std::io::stderr().lock().write_all(text.as_bytes());
     }
 }
 
-/// `   12.345s  WARN text field=value`. The text of a decision says all there is.
+/// Formats a line as ` 12.345s WARN text field=value`. For decisions the fields are omitted,
+/// because the text contains everything.
 pub(super) fn render(line: &Line, seconds: f64, colour: bool) -> String {
     let (level, paint) = match line.level() {
         Level::ERROR => ("ERROR", "\x1b[31m"),
@@ -57,7 +58,7 @@ pub(super) fn render(line: &Line, seconds: f64, colour: bool) -> String {
     text
 }
 
-/// The part that saw the other phases logs them, with fields.
+/// Whether lines of this phase are decisions, which have everything in their text.
 fn is_decision(phase: &str) -> bool {
     !matches!(phase, "lock" | "manifests" | "notice" | "runtime" | "cluster")
 }

@@ -1,4 +1,4 @@
-//! What a line becomes, and that nothing is said more than once a minute.
+//! Tests of the formats of lines, and of the rate limit.
 
 use std::os::unix::net::UnixDatagram;
 use std::sync::{Arc, Mutex};
@@ -27,14 +27,14 @@ impl Kept {
     }
 }
 
-/// What `say` writes to a log at once.
+/// Returns the lines that `say` logs immediately.
 fn lines(say: impl FnOnce()) -> Vec<Line> {
     let kept = Kept::default();
     with_default(tracing_subscriber::registry().with(Log::new(kept.clone())), say);
     std::mem::take(&mut *kept.0.lock().unwrap())
 }
 
-/// A log that is followed, for as long as what it returns is kept.
+/// Returns a log that writes held-back lines while the returned values are alive.
 fn followed() -> (Kept, Log, tracing::subscriber::DefaultGuard, tokio::task::JoinHandle<()>) {
     let kept = Kept::default();
     let log = Log::new(kept.clone());
@@ -46,7 +46,7 @@ fn followed() -> (Kept, Log, tracing::subscriber::DefaultGuard, tokio::task::Joi
     (kept, log, guard, task)
 }
 
-/// The fields of a datagram, in order.
+/// Parses the fields of a datagram, in order.
 fn fields(datagram: &[u8]) -> Vec<(String, String)> {
     let (mut rest, mut found) = (datagram, Vec::new());
     while let Some(end) = rest.iter().position(|&b| b == b'\n') {
@@ -139,7 +139,7 @@ fn numbers_signals_and_who_asked_are_fields_too() {
     assert_eq!((of(0, "REASON"), of(0, "GRACE_SECONDS")), ("drain".into(), "2.5".into()));
     assert_eq!((of(1, "SIGNAL"), of(1, "TOOK_SECONDS")), ("memory.available".into(), "2.5".into()));
     assert_eq!(of(2, "FORCED"), "a,b");
-    // The journal's own PRIORITY is how serious the line is.
+    // The journal's own PRIORITY is the severity of the line.
     assert_eq!((of(3, "PRIORITY"), of(3, "GROUP")), ("4".into(), "-10.0".into()));
     assert_eq!(field(&said[3], "POD_NAME"), None);
 }
@@ -215,7 +215,7 @@ async fn the_same_is_said_at_once_and_then_once_a_minute() {
     let texts = kept.texts();
     assert_eq!(texts.len(), 10, "{texts:#?}");
     assert_eq!(texts[0], "the runtime does not answer");
-    // In the sixtieth second either comes first: what was held back, or the next of the same.
+    // In the sixtieth second either comes first: the held-back line, or the next repetition.
     let (held, next) = ("(again, 1s ago, and 58 times before)", "(and 59 times before)");
     assert!(texts[1].ends_with(held) || texts[1].ends_with(next), "{texts:#?}");
 }

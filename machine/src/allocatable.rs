@@ -18,14 +18,14 @@ pub struct AllocatableConfig {
     pub memory_available: i64,
     /// `evictionHard[nodefs.available]` in bytes; below 0 counts as 0.
     pub nodefs_available: i64,
-    /// How many pods there may be.
+    /// The maximum number of pods.
     pub max_pods: i64,
-    /// Resources that only the configuration knows of, in whole units.
+    /// Resources that only the configuration defines, in whole units.
     pub extended: BTreeMap<ResourceName, i64>,
 }
 
 impl AllocatableConfig {
-    /// What pods may have of `capacity`; no amount is below 0.
+    /// The part of `capacity` that is available to pods; no amount is below 0.
     ///
     /// As the kubelet computes it: capacity minus reservations, minus the hard eviction thresholds
     /// of memory and of the node's file system, minus, for memory, huge pages.
@@ -67,7 +67,7 @@ impl AllocatableConfig {
     }
 }
 
-/// The resource's name for pages of so many bytes: `hugepages-2Mi`.
+/// The resource's name for huge pages of `size` bytes: `hugepages-2Mi`.
 fn huge_pages(size: i64) -> ResourceName {
     let size = Quantity::new(size, QuantityFormat::BinarySi);
     ResourceName::from(&*format!("hugepages-{size}"))

@@ -1,19 +1,19 @@
-//! Where the kernel's files are, and how they are read.
+//! The paths of the kernel's files, and reading them.
 
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-/// An upper bound for the files that are read here, in case one is not what it should be.
+/// An upper bound for the size of files, in case one is not what it should be.
 const MOST_BYTES: u64 = 4 * 1024 * 1024;
 
-/// Where the machine is looked at.
+/// The directories from which facts about the machine are read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Roots {
     /// The kernel's process file system, `/proc`.
     pub proc: PathBuf,
     /// The kernel's device file system, `/sys`.
     pub sys: PathBuf,
-    /// A directory on the file system that pods write to: the node's own, `nodefs` to a kubelet.
+    /// A directory on the file system that pods write to: the node's own, which a kubelet calls `nodefs`.
     pub storage: PathBuf,
 }
 
@@ -21,12 +21,12 @@ pub struct Roots {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReadError {
-    /// A file, or a file system, does not answer.
+    /// A file or a file system cannot be read.
     #[error("cannot read {}: the agent has to see the host's /proc and /sys, and its own state directory", .path.display())]
     Unreadable {
         /// The file or directory.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         #[source]
         source: io::Error,
     },
@@ -35,7 +35,7 @@ pub enum ReadError {
     Odd {
         /// The file.
         path: PathBuf,
-        /// What was looked for and not found.
+        /// What is wrong with the content.
         what: String,
     },
 }
@@ -60,14 +60,14 @@ impl ReadError {
         Self::Odd { path: path.to_owned(), what: what.into() }
     }
 
-    /// Whether the file is not there at all.
+    /// Whether the file does not exist.
     pub(crate) fn is_missing(&self) -> bool {
         matches!(self, Self::Unreadable { source, .. } if source.kind() == io::ErrorKind::NotFound)
     }
 }
 
-/// The text of one of the kernel's files, at most its first 4 MiB. Blocks, but not for long: nothing
-/// here is on a disk.
+/// Reads one of the kernel's files, at most its first 4 MiB. Blocks, but not for long: none of these files is on a
+/// disk.
 pub(crate) fn text(path: &Path) -> Result<String, ReadError> {
     let mut text = String::new();
     let file = std::fs::File::open(path).map_err(|error| ReadError::unreadable(path, error))?;
@@ -77,7 +77,7 @@ pub(crate) fn text(path: &Path) -> Result<String, ReadError> {
     Ok(text)
 }
 
-/// The number that is all of a file.
+/// Reads a file that consists of one number.
 pub(crate) fn number(path: &Path) -> Result<i64, ReadError> {
     let text = text(path)?;
     match text.trim().parse() {

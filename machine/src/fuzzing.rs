@@ -1,8 +1,8 @@
-//! Laws for reading the kernel's files. Called by tests/fuzz.
+//! Properties of reading the kernel's files, for any input. Called by tests/fuzz.
 
 use crate::{capacity, psi, usage};
 
-/// Reads the text as each of the files that are read here. Panics if a law is broken.
+/// Parses the text as each kind of kernel file. Panics if a property is violated.
 pub fn kernel_file(text: &[u8]) {
     if let Some(pressure) = psi::parse_pressure(text) {
         for share in [pressure.some_avg10, pressure.full_avg10] {

@@ -1,4 +1,4 @@
-//! What a program reads of the host that it runs on: its name, its clocks, its boot.
+//! Facts about the host: its name, its clocks, its boot.
 
 use std::path::Path;
 use std::time::{Duration, SystemTime};
@@ -8,17 +8,17 @@ use nix::time::{ClockId, clock_gettime};
 use nix::unistd::{SysconfVar, sysconf};
 use winddown_shared::{BootClock, ProcStat, WallClock, WallTime};
 
-/// The host's name, as the kernel has it; `localhost` if it has none that can be read.
+/// The host's name according to the kernel; `localhost` if it has none that can be read.
 pub fn host_name() -> String {
     let name = nix::unistd::gethostname().ok().and_then(|n| n.into_string().ok());
     name.filter(|n| !n.is_empty()).unwrap_or_else(|| "localhost".to_owned())
 }
 
-/// The variable by which a pod is told its node's name.
+/// The variable that gives a pod its node's name.
 const NODE_NAME: &str = "NODE_NAME";
 
-/// What the node is called where its configuration does not name it: what `NODE_NAME` says, which a pod is given because
-/// its host name may be another, or else [`host_name`].
+/// The node's name if its configuration does not set it: the value of `NODE_NAME`, which pods are given because their
+/// host name may differ, or else [`host_name`].
 pub fn node_name() -> String {
     named_by(std::env::var(NODE_NAME).ok())
 }
@@ -27,13 +27,13 @@ fn named_by(variable: Option<String>) -> String {
     variable.filter(|name| !name.is_empty()).unwrap_or_else(host_name)
 }
 
-/// The kernel's boot id; empty where there is none.
+/// The kernel's boot id; empty if there is none.
 pub fn boot_id() -> String {
     let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id");
     text.map(|t| t.trim().to_owned()).unwrap_or_default()
 }
 
-/// The first line of a file of the host; empty where there is none that can be read.
+/// The first line of a file; empty if it cannot be read.
 pub fn first_line(path: &str) -> String {
     let text = std::fs::read_to_string(path).unwrap_or_default();
     text.lines().next().unwrap_or_default().trim().to_owned()
@@ -51,14 +51,14 @@ pub fn group_id(name: &str) -> Option<u32> {
     nix::unistd::Group::from_name(name).ok().flatten().map(|group| group.gid.as_raw())
 }
 
-/// How long the machine has been up, sleep included.
+/// How long the machine has been up, including sleep.
 pub fn uptime() -> Option<Duration> {
     let text = std::fs::read_to_string("/proc/uptime").ok()?;
     let seconds = text.split_whitespace().next()?.parse::<f64>().ok()?;
     Duration::try_from_secs_f64(seconds).ok()
 }
 
-/// The kernel's time since boot, sleep included.
+/// The kernel's time since boot, including sleep.
 pub fn boot_clock() -> BootClock {
     // Not rustix: it panics on kernels with an unexpected vDSO layout.
     let clock = BootClock::new(|| match clock_gettime(ClockId::CLOCK_BOOTTIME) {
@@ -68,7 +68,7 @@ pub fn boot_clock() -> BootClock {
     clock.with_system_start(system_start().unwrap_or_default())
 }
 
-/// When the first process was started, since the kernel's boot; none where that cannot be read.
+/// When the first process was started, relative to the kernel's boot; none if it cannot be read.
 fn system_start() -> Option<Duration> {
     let text = std::fs::read_to_string("/proc/1/stat").ok()?;
     let per_second = sysconf(SysconfVar::CLK_TCK).ok()??;
@@ -76,13 +76,13 @@ fn system_start() -> Option<Duration> {
     Duration::try_from_secs_f64(ticks as f64 / per_second as f64).ok()
 }
 
-/// The machine's own wall clock: the one place that reads it.
+/// The machine's wall clock; the only place that reads it.
 #[allow(clippy::disallowed_methods, reason = "every other module is handed this clock")]
 pub fn wall_clock() -> WallClock {
     WallClock::new(|| WallTime::try_from(SystemTime::now()).unwrap_or(WallTime::UNIX_EPOCH))
 }
 
-/// Whether `directory`, or where it would be created, is on a file system without a disk.
+/// Whether `directory`, or its closest existing ancestor, is on a tmpfs.
 pub fn is_in_memory(directory: &Path) -> bool {
     let kind = directory.ancestors().find_map(|found| statfs(found).ok());
     kind.is_some_and(|found| found.filesystem_type() == TMPFS_MAGIC)

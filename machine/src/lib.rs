@@ -1,14 +1,14 @@
-//! What this machine has, and how much of it pods may have.
+//! The resources of this machine, and how much of them pods may use.
 //!
-//! * [`Capacity`]: processors, memory, huge pages, disk and process ids, as the kernel has them.
-//! * [`AllocatableConfig`]: what is kept from the pods; [`AllocatableConfig::allocatable`] is the rest.
-//! * [`LocalNode`]: the node as admission sees it where no Node object exists.
-//! * [`NodeUsage`]: what of it is in use now.
-//! * [`host`]: its name, its clocks, its boot.
-//! * [`PsiWatch`]: tells at once when time is lost for want of memory.
+//! * [`Capacity`]: CPUs, memory, huge pages, disk and process ids, as the kernel reports them.
+//! * [`AllocatableConfig`]: what is reserved; [`AllocatableConfig::allocatable`] is the rest, for pods.
+//! * [`LocalNode`]: the node as admission sees it when there is no Node object.
+//! * [`NodeUsage`]: what is in use now.
+//! * [`host`]: the machine's name, clocks and boot.
+//! * [`PsiWatch`]: reports immediately when tasks stall because memory is short.
 //!
-//! The one crate that reads `/proc` and `/sys` for facts about the node as a whole. Every path
-//! hangs on [`Roots`], so tests read trees of their own.
+//! The only crate that reads `/proc` and `/sys` for facts about the node as a whole. Every path is relative to
+//! [`Roots`] or [`UsagePlaces`], so that tests can use trees of their own.
 
 mod allocatable;
 mod capacity;
@@ -28,7 +28,7 @@ pub use local_node::LocalNode;
 pub use psi::{Armed, Hold, PsiPlace, PsiTrigger, PsiWatch, Unarmed};
 pub use usage::{NodeUsage, Reading, UsagePlaces};
 
-/// Says that a test was not run. Where nothing may be skipped, that is a failure.
+/// Reports that a test was skipped. Fails if `WINDDOWN_NO_SKIP` is set.
 #[cfg(test)]
 fn skip(test: &str, why: &str) {
     println!("SKIPPED: {test}: {why}");

@@ -1,4 +1,4 @@
-//! The node without a Node object of a control plane.
+//! The node when no control plane has a Node object for it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Pressure stall information: memory stall time, and triggers that fire when it is too much.
+//! Pressure stall information: memory stall time, and triggers that fire when it exceeds a limit.
 //!
 //! The kernel fires a trigger, so nothing polls.
 
@@ -10,8 +10,8 @@ mod watch;
 pub use arm::{Armed, Hold, PsiTrigger, Unarmed};
 pub use watch::{PsiPlace, PsiWatch};
 
-/// How a file such as `/proc/pressure/memory` reads; without the time of reading. None if it has no line
-/// `some`. The line `full` may be missing.
+/// Parses a file such as `/proc/pressure/memory`, without the time of reading. None if it has no line `some`; the line
+/// `full` may be missing.
 pub(crate) fn parse_pressure(text: &[u8]) -> Option<PressureStats> {
     let text = std::str::from_utf8(text).ok()?;
     let line = |name: &str| text.lines().find_map(|l| averages(l.strip_prefix(name)?));
@@ -20,7 +20,7 @@ pub(crate) fn parse_pressure(text: &[u8]) -> Option<PressureStats> {
     Some(PressureStats { at: None, some_avg10, full_avg10, some_total_us, full_total_us })
 }
 
-/// `avg10=1.23 avg60=… avg300=… total=…`: the first and the last.
+/// Parses `avg10` and `total` from `avg10=1.23 avg60=… avg300=… total=…`.
 fn averages(line: &str) -> Option<(f32, u64)> {
     let field = |name: &str| line.split(' ').find_map(|f| f.strip_prefix(name)?.strip_prefix('='));
     let average: f32 = field("avg10")?.parse().ok()?;

@@ -1,8 +1,8 @@
 //! Measures the node's usage.
 //!
-//! [`NodeUsage`] reads the kernel's own files on the caller's thread: that takes microseconds and
-//! waits for no device. File systems are queried off the async threads, with a deadline: if one
-//! hangs, only its own figures are missing.
+//! [`NodeUsage`] reads the kernel's own files on the caller's thread: that takes microseconds and waits for no device.
+//! File systems are queried off the async threads, with a deadline: if one hangs, only the figures of file systems are
+//! missing.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -29,46 +29,43 @@ use storage::{Disks, DisksUsage};
 /// How long the file systems may take to answer.
 const DISK_DEADLINE: Duration = Duration::from_secs(2);
 
-/// Where the node's usage is measured.
+/// The places where the node's usage is measured.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UsagePlaces {
     /// The kernel's process file system, `/proc`.
     pub proc: PathBuf,
-    /// Where cgroups are mounted, `/sys/fs/cgroup`; version 1, version 2 or both.
+    /// The mount point of cgroups, `/sys/fs/cgroup`; version 1, version 2 or both.
     pub cgroup: PathBuf,
-    /// The cgroup that counts as the whole node: `/`. Another one bounds the node to that cgroup's
-    /// limits of memory and tasks.
+    /// The cgroup that counts as the whole node: `/`. Any other cgroup limits the node to that cgroup's memory and
+    /// tasks.
     pub node_cgroup: String,
-    /// The cgroup that all pods are in, from the root of the hierarchy: `/winddown`. None if pods have
-    /// none.
+    /// The parent cgroup of all pods, from the root of the hierarchy: `/winddown`. None if pods have none.
     pub pods_cgroup: Option<String>,
     /// A directory on the file system of logs and volumes: the agent's own.
     pub nodefs: PathBuf,
     /// A directory on the file system of the images; none without images.
     pub imagefs: Option<PathBuf>,
-    /// A directory on the file system of the layers that containers write to; none if it is that of
-    /// the images.
+    /// A directory on the file system of the containers' writable layers; none if it is that of the images.
     pub containerfs: Option<PathBuf>,
 }
 
 /// One measurement.
 #[derive(Debug, Default)]
 pub struct Reading {
-    /// What is known, each part with the time it was read at.
+    /// The measured values, each with the time when it was read.
     pub stats: NodeStats,
-    /// Why something is not known. The same ones come again with each measurement.
+    /// Why values are missing. The same problems are reported with each measurement.
     pub problems: Vec<ReadError>,
 }
 
-/// Measures what the node uses. Keeps the kernel's files open, so that a measurement allocates nothing
-/// for them.
+/// Measures the node's usage. Keeps the kernel's files open, so that a measurement does not allocate for them.
 #[derive(Debug)]
 pub struct NodeUsage {
     kernel: KernelUsage,
     disks: Arc<Disks>,
-    /// Asks the file systems; still there if they did not answer in time.
+    /// The query of the file systems; still set if they did not answer in time.
     asking: Option<JoinHandle<DisksUsage>>,
-    /// They did not answer and are not awaited again.
+    /// Whether they did not answer in time, and are not waited for again.
     is_late: bool,
 }
 
@@ -102,8 +99,8 @@ impl NodeUsage {
         }
     }
 
-    /// Measures everything. Takes as long as the slowest file system, at most 2 s: the numbers of file
-    /// systems that have not answered by then are absent, from then on without a wait, until they do.
+    /// Measures everything. Takes as long as the slowest file system, at most 2 s: if file systems have not answered by
+    /// then, their values are missing, and later calls do not wait for them until they do.
     ///
     /// Cancel-safe. Must be called in a tokio runtime with time.
     pub async fn read(&mut self) -> Reading {
@@ -112,14 +109,14 @@ impl NodeUsage {
         reading
     }
 
-    /// Measures what the kernel tells by itself: memory, tasks and pressure. Never waits for a device.
+    /// Measures what the kernel reports by itself: memory, tasks and pressure. Never waits for a device.
     pub fn read_kernel(&mut self) -> Reading {
         let mut reading = Reading::default();
         self.kernel.read(&mut reading);
         reading
     }
 
-    /// Processor time that the node's cgroup has used so far. None where nothing counts it.
+    /// The CPU time that the node's cgroup has used so far. None if it is not counted.
     pub fn cpu_time(places: &UsagePlaces) -> Option<Duration> {
         let file = CgroupTree::find(&places.cgroup).cpu_time(&places.node_cgroup);
         cgroup_cpu_time(&std::fs::read(file).ok()?)

@@ -1,4 +1,4 @@
-//! Real want of memory, in a small cgroup of the test's own.
+//! Real memory pressure, in a small cgroup of the test's own.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test's helpers fail the test")]
 
@@ -12,18 +12,18 @@ use winddown_machine::{NodeUsage, PsiPlace, PsiTrigger, PsiWatch, UsagePlaces};
 const CGROUPS: &str = "/sys/fs/cgroup";
 const LIMIT: u64 = 16 << 20;
 
-/// A cgroup with little memory, and a program that reads more files than fit into it, again and again.
+/// A cgroup with little memory, and a program that repeatedly reads a file larger than that.
 struct Thrasher {
     name: String,
     cgroup: PathBuf,
-    /// The same in the unified hierarchy, which alone tells of pressure.
+    /// The same in the unified hierarchy, the only one that reports pressure.
     unified: PathBuf,
     program: Option<Child>,
     _files: tempfile::TempDir,
 }
 
 impl Thrasher {
-    /// None, with the reason told, where the test may not make a cgroup.
+    /// Returns none, and skips the test with the reason, if no cgroup can be created.
     fn start(test: &str) -> Option<Self> {
         let name = format!("winddown-machine-test-{}-{test}", std::process::id());
         let is_v2 = Path::new(CGROUPS).join("cgroup.controllers").exists();
@@ -40,10 +40,10 @@ impl Thrasher {
             let _ = fs::remove_dir(&cgroup);
             return None;
         }
-        // On a disk: what is read from memory need not be read again. The build's own folder is on one.
+        // On a disk: a file in memory need not be read again. The build directory is on a disk.
         let files = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
         fs::write(files.path().join("big"), vec![7; 4 * usize::try_from(LIMIT).unwrap()]).unwrap();
-        // What the writing left in the page cache is not the cgroup's: out with it.
+        // Drops the page cache of the write, which is not charged to the cgroup.
         let script = format!(
             "echo $$ > {}/cgroup.procs && echo $$ > {}/cgroup.procs && sync {big} && dd if={big} iflag=nocache count=0 2> /dev/null \
              && while cat {big} > /dev/null; do :; done",
@@ -63,7 +63,7 @@ impl Drop for Thrasher {
             let _ = program.kill();
             let _ = program.wait();
         }
-        // `cat` ends with its file, and is in the way until then.
+        // `cat` only exits at the end of its file, and keeps the cgroup busy until then.
         for cgroup in [&self.cgroup, &self.unified] {
             for _ in 0..1000 {
                 if fs::remove_dir(cgroup).is_ok() || !cgroup.exists() {
@@ -99,7 +99,7 @@ async fn a_trigger_wakes_when_programs_wait_for_memory() {
     drop(thrasher);
     assert!(alarm.expect("the trigger did not fire"));
     let gone = tokio::time::timeout(Duration::from_secs(60), async {
-        // What was told before comes first.
+        // Earlier alarms come first.
         while watch.pressed().await {}
     });
     gone.await.expect("the cgroup's end was not told");

@@ -1,4 +1,4 @@
-//! Builds answers.
+//! Builds HTTP responses.
 
 use std::io;
 
@@ -12,11 +12,11 @@ use crate::who::Refused;
 
 pub(crate) type Body = UnsyncBoxBody<Bytes, io::Error>;
 
-/// Why a request is not answered as it wants.
+/// An error response.
 #[derive(Debug)]
 pub(crate) struct Failure {
     pub(crate) status: StatusCode,
-    /// For people, in one line.
+    /// The reason, in one line for display.
     pub(crate) text: String,
 }
 
@@ -37,14 +37,14 @@ fn of(kind: &'static str, bytes: Vec<u8>) -> Response<Body> {
     stream(kind, Full::new(Bytes::from(bytes)).map_err(|never| match never {}).boxed_unsync())
 }
 
-/// An answer without words.
+/// A response without a body.
 pub(crate) fn empty(status: StatusCode) -> Response<Body> {
     let mut response = Response::new(Empty::new().map_err(|never| match never {}).boxed_unsync());
     *response.status_mut() = status;
     response
 }
 
-/// An answer that comes as it is read.
+/// A response whose body is streamed.
 pub(crate) fn stream(kind: &'static str, body: Body) -> Response<Body> {
     let mut response = Response::new(body);
     let headers = response.headers_mut();
@@ -75,7 +75,7 @@ impl From<Refused> for Failure {
                     "Forbidden (user={user}, verb={verb}, resource=nodes, subresource(s)={subresources:?})"
                 ),
             ),
-            // What went wrong is in the node's log: it is nothing for strangers.
+            // The cause is in the node's log: an unauthorized client must not see it.
             Refused::Unjudged(error) => {
                 Self::new(StatusCode::SERVICE_UNAVAILABLE, error.to_string())
             }

@@ -1,4 +1,4 @@
-//! Answers that are kept for a while.
+//! A cache whose entries expire.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::Hash;
@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// At most so many answers; the oldest makes way for the newest.
+/// A cache of at most `most` answers; the oldest is evicted for the newest.
 pub(crate) struct Cache<K, V> {
     most: usize,
     kept: Mutex<Kept<K, V>>,
@@ -15,7 +15,7 @@ pub(crate) struct Cache<K, V> {
 
 struct Kept<K, V> {
     answers: HashMap<K, (V, Instant)>,
-    /// The keys in the order in which they came.
+    /// The keys in the order in which they were first inserted.
     order: VecDeque<K>,
 }
 
@@ -25,14 +25,14 @@ impl<K: Clone + Eq + Hash, V: Clone> Cache<K, V> {
         Self { most, kept: Mutex::new(kept) }
     }
 
-    /// The answer, while it holds.
+    /// Returns the answer unless it has expired.
     pub(crate) fn get(&self, key: &K) -> Option<V> {
         let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         let (answer, until) = kept.answers.get(key)?;
         (Instant::now() < *until).then(|| answer.clone())
     }
 
-    /// Keeps an answer for so long.
+    /// Stores an answer, which expires after `keep`.
     pub(crate) fn put(&self, key: K, answer: V, keep: Duration) {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         let Kept { answers, order } = &mut *kept;

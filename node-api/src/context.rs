@@ -1,4 +1,4 @@
-//! What every request is answered from.
+//! The state that all requests share.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -18,23 +18,23 @@ pub(crate) struct Context {
     pub(crate) gatekeeper: Gatekeeper,
     pub(crate) tls: Tls,
     pub(crate) places: Places,
-    /// Tells of logs that grow; none where the kernel gives no watch.
+    /// Reports logs that grow; `None` if inotify is unavailable.
     pub(crate) growth: Option<Growth>,
-    /// So many logs are read at the same moment: however many follow, that takes no more threads.
+    /// Bounds how many logs are read at the same moment, and so the threads, however many clients follow logs.
     pub(crate) reads: Arc<Semaphore>,
     pub(crate) node_name: String,
-    /// What the node and its pods use.
+    /// Measurements of what the node and its pods use.
     pub(crate) figures: Kept,
-    /// Opens streams into pods; none where the runtime has none.
+    /// Opens streams into pods; `None` if the runtime does not support them.
     pub(crate) pod_streams: Option<Arc<dyn PodStreams>>,
-    /// So many streams are open at the same moment.
+    /// Bounds how many streams are open at the same moment.
     pub(crate) streams: Arc<Semaphore>,
-    /// Below it is a directory for each pod.
+    /// The parent of the pods' log directories.
     pub(crate) log_dir: PathBuf,
 }
 
 impl Context {
-    /// The pod of this name; of two the one that has not ended.
+    /// The pod of this name; if there are two, the one that has not ended.
     pub(crate) fn pod(&self, namespace: &str, name: &str) -> Option<StatusEntry> {
         let of_name = |entry: &StatusEntry| {
             **entry.pod.namespace() == *namespace && **entry.pod.name() == *name

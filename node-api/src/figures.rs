@@ -1,4 +1,4 @@
-//! What the node and its pods use, measured when it is asked for and kept for a moment.
+//! The usage of the node and its pods, measured on request and cached for a moment.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -8,55 +8,55 @@ use futures_util::future::BoxFuture;
 use tokio::time::Instant;
 use winddown_shared::{NodeHandle, NodeStats, PodStats, PodUid, RuntimeError, WallTime};
 
-/// Answers within this time are of one measurement: a scraper, which comes every ten seconds or less often, gets a
-/// new one each time.
+/// How long a measurement is reused. A scraper, which comes every ten seconds or less often, gets a new one each time.
 const KEEP: Duration = Duration::from_secs(5);
 
 /// Measures the node and its pods.
 pub trait Figures: Send + Sync + 'static {
-    /// Measures now. What files use on disks takes longer, and is left out without `disks`.
+    /// Measures now. Disk usage takes longer to measure, and is left out unless `disks` is set.
     ///
     /// # Errors
-    /// Nothing is known of any pod.
+    /// The usage of pods cannot be measured at all.
     fn measure(&self, disks: bool) -> BoxFuture<'_, Result<NodeFigures, RuntimeError>>;
 }
 
-/// What a node and its pods use.
+/// The usage of a node and its pods.
 #[derive(Clone, Debug, Default)]
 pub struct NodeFigures {
-    /// The node.
+    /// The usage of the node.
     pub node: NodeStats,
-    /// Processor time of the node since its boot.
+    /// CPU time of the node since its boot.
     pub cpu_time: Option<Duration>,
     /// When the node booted.
     pub booted_at: Option<WallTime>,
-    /// Its pods of which something runs.
+    /// The usage of each pod that has something running.
     pub pods: Vec<(PodUid, PodStats)>,
 }
 
-/// A measurement.
+/// A measurement, with the CPU rates since the one before.
 pub(crate) struct Taken {
     pub(crate) at: WallTime,
     measured: Instant,
     pub(crate) figures: NodeFigures,
-    /// Processor time per second since the measurement before: of the node, and of each pod and its containers.
+    /// CPU time per second since the previous measurement: of the node, and of each pod and its containers.
     pub(crate) node_rate: Option<Duration>,
     pub(crate) rates: HashMap<PodUid, PodRate>,
 }
 
-/// Processor time of a pod per second.
+/// CPU time of a pod per second.
 #[derive(Default)]
 pub(crate) struct PodRate {
     pub(crate) pod: Option<Duration>,
-    /// By name.
+    /// The rate of each container, by name.
     pub(crate) containers: HashMap<Arc<str>, Duration>,
 }
 
-/// Gives one measurement to all who ask at about the same time.
+/// Shares one measurement among all requests of about the same time.
 pub(crate) struct Kept {
     figures: Arc<dyn Figures>,
     node: NodeHandle,
-    /// Without disks and with them. Held while it is measured: who comes then waits for the same.
+    /// The last measurement without disks, and the last with them. Locked while measuring, so that concurrent requests
+    /// wait for the same result.
     last: [tokio::sync::Mutex<Option<Arc<Taken>>>; 2],
 }
 
@@ -65,7 +65,7 @@ impl Kept {
         Self { figures, node, last: Default::default() }
     }
 
-    /// A measurement of the last few seconds.
+    /// Returns a measurement that is at most [`KEEP`] old.
     pub(crate) async fn get(&self, disks: bool) -> Result<Arc<Taken>, RuntimeError> {
         let mut last = self.last[usize::from(disks)].lock().await;
         if let Some(taken) = last.as_ref().filter(|taken| taken.measured.elapsed() < KEEP) {
@@ -86,7 +86,7 @@ impl Kept {
 impl Taken {
     fn compare(&mut self, before: &Self) {
         let seconds = (self.measured - before.measured).as_secs_f64();
-        // One that was started again has used less than it had before.
+        // The counter of a restarted container begins again, so it may be lower than before.
         let rate = |now: Option<Duration>, then: Option<Duration>| {
             Some(now?.checked_sub(then?)?.div_f64(seconds))
         };

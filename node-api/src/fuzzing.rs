@@ -1,11 +1,11 @@
-//! What must hold of logs and of what is asked for, whatever it is. Called by tests/fuzz.
+//! Properties that must hold for any log and any query. Called by tests/fuzz.
 
 use crate::logs::{Lines, LogOptions};
 use crate::route::StreamKind;
 use crate::streams;
 
-/// Reads the bytes as a log, cut where the first byte says, with the options that the second one has; and as a query.
-/// Panics if what is given depends on how it was read, or is more than was asked for.
+/// Reads the bytes as a log, in pieces of the size in the first byte and with the options in the second; and as a
+/// query. Panics if the output depends on the pieces, or is more than was requested.
 pub fn log(bytes: &[u8]) {
     let Some((&[cut, wanted], log)) = bytes.split_first_chunk::<2>() else { return };
     let limit = Some(u64::from(wanted >> 4)).filter(|limit| *limit > 0);

@@ -1,19 +1,19 @@
-//! What the API server asks of a node, over TLS: the logs of its containers, streams into them, its pods and what
-//! they use, its health.
+//! The API that a node serves to the API server over TLS: container logs, streams into containers, the node's pods
+//! and their usage, and the node's health.
 //!
-//! A [plug-in](Plugin). It knows the pods by the node's handle and their logs by their files, has [`PodStreams`] open
-//! streams and [`Figures`] measure, and asks [`Reviews`] who a client is and what it may do. There is no anonymous
-//! access: a client shows a certificate of the cluster's authority for clients or a bearer token, and has a right on
+//! It is a [plug-in](Plugin). It gets the pods from the node's handle and their logs from files; [`PodStreams`] opens
+//! streams, [`Figures`] measures usage, and [`Reviews`] authenticates and authorizes clients. There is no anonymous
+//! access: a client presents a certificate of the cluster's client CA or a bearer token, and needs a permission on
 //! this node's subresources.
 //!
 //! # Behaviour
-//! It listens once there is a certificate, and says until then why it does not. Files of certificates may be
-//! replaced at any time. It goes on while the node shuts down, until the agent ends.
+//! The server listens once there is a certificate, and reports until then why it does not. Certificate files may be
+//! replaced at any time. The server continues while the node shuts down, until the agent exits.
 //!
 //! # Limits
-//! Strangers share 128 connections, of which each has 10 s to agree on TLS and 10 s to ask; answers go to 2048 clients
-//! at a time. A log is read as its client takes it, one block at a time, and no reader has a thread of its own. At most
-//! 256 streams are open.
+//! Clients that are not authorized yet share 128 connections, each with 10 s for the TLS handshake and 10 s for the
+//! request; at most 2048 clients are answered at a time. A log is read as its client takes it, one block at a time, and
+//! no reader has a thread of its own. At most 256 streams are open.
 
 mod answer;
 mod cache;
@@ -55,32 +55,32 @@ use tls::Tls;
 pub use tls::TlsFiles;
 use who::Gatekeeper;
 
-/// How long a port that cannot be had is left alone.
+/// How long to wait before trying again to bind the address.
 const TRY_AGAIN: Duration = Duration::from_secs(10);
-/// Streams that are open at the same moment.
+/// The most streams that are open at the same moment.
 const STREAMS: usize = 256;
-/// Logs that are read at the same moment.
+/// The most logs that are read at the same moment.
 const READS: usize = 8;
-/// How often it is looked for certificates where no event tells of them.
+/// How often to check for certificates if no event reports them.
 const LOOK_AGAIN: Duration = Duration::from_secs(60);
 
-/// The node API. Give it to a node as a plug-in.
+/// The node API, a plug-in for a node.
 pub struct NodeApi {
-    /// Where it listens; the kubelet's port is 10250.
+    /// The address to listen on; the kubelet's port is 10250.
     pub address: SocketAddr,
-    /// The name of the Node object that rights are on.
+    /// The name of the Node object on whose subresources clients need permissions.
     pub node_name: String,
-    /// Below it is a directory for each pod's logs.
+    /// The parent of the pods' log directories.
     pub log_dir: PathBuf,
-    /// Its certificates.
+    /// The certificate files.
     pub tls: TlsFiles,
-    /// Why there is no certificate yet, for people; empty where the files say that themselves.
+    /// Why there is no certificate yet, for display; empty if the error of reading the files explains it.
     pub waits_for: watch::Receiver<String>,
-    /// Who clients are, and what they may.
+    /// Authenticates and authorizes clients.
     pub reviews: Arc<dyn Reviews>,
-    /// Measures the node and its pods, when someone asks.
+    /// Measures the node and its pods on request.
     pub figures: Arc<dyn Figures>,
-    /// Opens streams into pods; without it they are refused.
+    /// Opens streams into pods; if `None`, they are refused.
     pub streams: Option<Arc<dyn PodStreams>>,
 }
 
@@ -138,7 +138,7 @@ impl NodeApi {
     }
 }
 
-/// Waits until TLS can be spoken.
+/// Waits until the certificate files can be used.
 async fn certificates(
     tls: &Tls,
     files: &TlsFiles,

@@ -1,4 +1,4 @@
-//! Logs of containers, as they were and as they come.
+//! Reads and follows container logs.
 
 mod file;
 mod lines;
@@ -28,34 +28,34 @@ use file::LogFile;
 pub(crate) use lines::Lines;
 pub(crate) use options::LogOptions;
 
-/// How long a container's last words may take from its runtime to its log.
+/// How long the runtime may take to write a container's last output to its log.
 const LAST_WORDS: Duration = Duration::from_millis(200);
 
-/// A log that is being read: one block at a time, and only when the client has taken the one before.
+/// A log that is being read: one block at a time, and only when the client has taken the previous one.
 pub(crate) struct Reading {
     reader: Option<Reader>,
     reads: Arc<Semaphore>,
     following: Option<Following>,
 }
 
-/// What blocks.
+/// The blocking part of a [`Reading`].
 struct Reader {
     file: LogFile,
     lines: Lines,
-    /// Where it ends for one who does not follow.
+    /// The offset to stop at, unless the log is followed.
     end: Option<u64>,
     block: Vec<u8>,
 }
 
-/// What a follower waits for.
+/// The events that a follower waits for.
 struct Following {
     growing: Growing,
     run: Run,
-    /// Until when it is waited for more, once the container has ended.
+    /// How long to wait for more output once the container has terminated.
     last_words: Option<Instant>,
 }
 
-/// One run of a container.
+/// One run of a container, i.e. the time between two restarts.
 struct Run {
     node: NodeHandle,
     pod: PodUid,
@@ -78,7 +78,7 @@ pub(crate) async fn open(
     let (status, place, growth) = (status.cloned(), place.clone(), context.growth.clone());
     let reads = Arc::clone(&context.reads);
     let opening = tokio::task::spawn_blocking(move || {
-        // Before anything is read: what comes later is reported.
+        // The watch starts before anything is read, so that all later writes are reported.
         let growing = match (&run, growth) {
             (Some(_), Some(growth)) => Some(growth.follow(&directory).map_err(no_log)?),
             (Some(_), None) => {
@@ -117,7 +117,7 @@ fn pod(context: &Context, place: &Place) -> Result<StatusEntry, Failure> {
     Ok(entry)
 }
 
-/// Where the logs of a container are.
+/// The directory of a container's logs.
 fn directory(context: &Context, place: &Place, entry: &StatusEntry) -> Result<PathBuf, Failure> {
     let Place { namespace, pod, container } = place;
     let names = [namespace, pod, container, entry.pod.uid().as_str()];
@@ -140,7 +140,7 @@ fn status_of<'a>(status: &'a PodStatus, container: &str) -> Option<&'a Container
     .find(|status| status.name == container)
 }
 
-/// The run that is meant, in the kubelet's words where there is none.
+/// Returns the number of the requested run; if there is none, fails with the kubelet's message.
 fn attempt(
     place: &Place,
     status: Option<&ContainerStatus>,
@@ -159,7 +159,7 @@ fn attempt(
         _ => None,
     };
     let (found, missing) = match (previous, waiting) {
-        // While it waits to be started again, the last run is the previous one.
+        // While the container waits for its restart, the last run is the previous one.
         (true, Some(_)) => (last, None),
         (true, None) => (before, None),
         (false, Some(waiting)) => (last, Some(waiting)),
@@ -188,7 +188,7 @@ fn no_log(error: io::Error) -> Failure {
 // === impl Reading ===
 
 impl Reading {
-    /// What there is to give, as it is asked for.
+    /// The requested part of the log as a stream of blocks.
     pub(crate) fn into_stream(self) -> impl Stream<Item = io::Result<Frame<Bytes>>> + Send {
         stream::try_unfold(self, |mut reading| async move {
             let next = reading.next().await?;
@@ -196,10 +196,10 @@ impl Reading {
         })
     }
 
-    /// The next block; none at the end. Waits for more where the log is followed.
+    /// Returns the next block, or `None` at the end. Waits for more if the log is followed.
     async fn next(&mut self) -> io::Result<Option<Bytes>> {
         loop {
-            // Looked at before the log is read: what was written before the end is read after it.
+            // Checked before the log is read, so that everything written before the end is still read.
             let is_over = self.following.as_ref().is_none_or(Following::is_over);
             let Some(mut reader) = self.reader.take() else { return Ok(None) };
             let turn = self.reads.acquire().await;
@@ -208,7 +208,7 @@ impl Reading {
                 (reader, bytes)
             });
             let (reader, bytes) = read.await.map_err(io::Error::other)?;
-            // One that waits for more keeps no other from reading.
+            // A follower that waits for more must not keep others from reading.
             drop(turn);
             let (bytes, is_full) = (bytes?, reader.lines.is_full());
             self.reader = Some(reader).filter(|_| !is_full);
@@ -236,7 +236,7 @@ impl Reader {
         Ok(Self { file, lines: Lines::new(options), end, block: Vec::new() })
     }
 
-    /// The next of what the container wrote; nothing where there is nothing now.
+    /// Returns the next piece of the container's output; empty if there is none now.
     fn next(&mut self) -> io::Result<Vec<u8>> {
         let mut out = Vec::new();
         let mut next = None;
@@ -246,7 +246,7 @@ impl Reader {
             if !read.is_empty() {
                 continue;
             }
-            // Once the next file is there, this one is read once more: it was written to until then.
+            // Once the next file exists, this one is read once more, because it may have been written to until then.
             match next.take() {
                 Some(file) => {
                     self.file = file;
@@ -266,12 +266,12 @@ impl Reader {
 // === impl Following ===
 
 impl Following {
-    /// Whether nothing more comes.
+    /// Whether the log is complete.
     fn is_over(&self) -> bool {
         self.last_words.is_some_and(|until| Instant::now() >= until)
     }
 
-    /// Waits until there may be more.
+    /// Waits until there may be more output.
     async fn more(&mut self) {
         if self.last_words.is_none() && self.run.has_ended() {
             self.last_words = Some(Instant::now() + LAST_WORDS);
@@ -292,7 +292,7 @@ impl Following {
 // === impl Run ===
 
 impl Run {
-    /// The run of the container that goes on; none where it does not run.
+    /// The current run of the container; `None` if it is not running.
     fn that_goes_on(node: &NodeHandle, entry: &StatusEntry, place: &Place) -> Option<Self> {
         let changes = node.changes();
         let id = running(&entry.status, &place.container)?.to_owned();
@@ -306,7 +306,7 @@ impl Run {
         status.is_none_or(|status| running(&status, &self.container) != Some(&*self.id))
     }
 
-    /// Resolves when something of a pod has changed. Never, when nothing changes any more.
+    /// Resolves when the status of any pod has changed; pending for ever if no more changes can come.
     async fn changed(&mut self) {
         if self.changes.changed().await.is_err() {
             std::future::pending::<()>().await;
@@ -314,7 +314,7 @@ impl Run {
     }
 }
 
-/// The id of a container that runs.
+/// The id of the container if it is running.
 fn running<'a>(status: &'a PodStatus, container: &str) -> Option<&'a str> {
     let status = status_of(status, container)?;
     let runs = status.state.as_ref().is_some_and(|state| state.running.is_some());

@@ -1,7 +1,7 @@
-//! How many connections there are at the same time.
+//! Limits on simultaneous connections.
 //!
-//! A client that has not shown its right is a guest, who may have to make way. One that has shown it moves to a
-//! place of its own, for as long as it is answered.
+//! A client that is not authorized yet is a guest, whose connection may be closed to make way for another. An
+//! authorized client moves to a place of its own for as long as it is answered.
 
 use std::sync::Arc;
 
@@ -9,10 +9,11 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use winddown_shared::Guests;
 pub(crate) use winddown_shared::Seat;
 
-/// Guests at the same time, and of one address.
+/// The most guests at the same time, and the most of one address.
 const GUESTS: usize = 128;
 const PER_ADDRESS: usize = 48;
-/// Clients that are answered at the same time. A follower of a log takes two descriptors of the agent's 16 384.
+/// The most clients that are answered at the same time. A follower of a log takes two of the agent's 16 384 file
+/// descriptors.
 pub(crate) const ANSWERED: usize = 2048;
 
 pub(crate) struct Places {
@@ -26,7 +27,7 @@ impl Places {
         Self { guests, answered: Arc::new(Semaphore::new(ANSWERED)) }
     }
 
-    /// A place for one that has shown its right; none when all are taken.
+    /// Moves an authorized client to a place of its own; `None` if all are taken.
     pub(crate) fn answer(&self, seat: &Seat) -> Option<OwnedSemaphorePermit> {
         let place = Arc::clone(&self.answered).try_acquire_owned().ok()?;
         seat.give_back();

@@ -1,13 +1,13 @@
-//! The pods of the node, as an API server would list them.
+//! The pods of the node, in the form in which an API server lists them.
 
 use k8s_openapi::api::core::v1::{Container, EphemeralContainer, Pod};
 use serde_json::json;
 use winddown_shared::status::StatusEntry;
 
-/// Has the whole object in it, with the values of variables.
+/// The annotation that contains the whole object, including the values of environment variables.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
-/// A `PodList`. Variables have names and no values: those of Secrets are among them here.
+/// Builds a `PodList`. Environment variables have no values, because values from Secrets are resolved in these specs.
 pub(crate) fn list(entries: &[StatusEntry]) -> Result<Vec<u8>, serde_json::Error> {
     let mut pods: Vec<Pod> = entries.iter().map(shown).collect();
     let name = |pod: &Pod| (pod.metadata.namespace.clone(), pod.metadata.name.clone());

@@ -1,5 +1,5 @@
-//! What `/metrics/resource` says, which metrics-server reads: the kubelet's metrics, byte for byte their names, help
-//! and labels.
+//! The metrics of `/metrics/resource`, which metrics-server reads. Names, help and labels are byte for byte the
+//! kubelet's.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -45,13 +45,13 @@ const SCRAPE_ERROR: (&str, &str, &str) = (
     "1 if there was an error while getting container metrics, 0 otherwise",
 );
 
-/// One metric, with its lines.
+/// One metric and its samples.
 struct Family {
     of: (&'static str, &'static str, &'static str),
     lines: String,
 }
 
-/// The whole scrape; without a measurement it says that there was an error.
+/// The whole scrape; without a measurement it reports an error.
 pub(crate) fn text(taken: Option<&Taken>, statuses: &[StatusEntry]) -> String {
     let mut families = taken.map(|taken| measured(taken, statuses)).unwrap_or_default();
     let mut error = Family::new(SCRAPE_ERROR);
@@ -80,7 +80,7 @@ fn measured(taken: &Taken, statuses: &[StatusEntry]) -> Vec<Family> {
         statuses.iter().map(|entry| (entry.pod.uid(), entry)).collect();
     for (uid, stats) in &taken.figures.pods {
         let Some(entry) = known.get(uid) else { continue };
-        // Names of Kubernetes have nothing that would have to be escaped.
+        // Names in Kubernetes contain nothing that needs escaping.
         let of_pod =
             format!("namespace=\"{}\",pod=\"{}\"", entry.pod.namespace(), entry.pod.name());
         for one in &stats.containers {
@@ -102,7 +102,7 @@ impl Family {
         Self { of, lines: String::new() }
     }
 
-    /// A line; none for what is not known.
+    /// Adds a sample if its value is known.
     fn add_known(
         &mut self,
         labels: &str,

@@ -1,19 +1,19 @@
-//! Which path asks for what, and the right that it takes.
+//! Routes requests, and determines the permission that each one needs.
 
 use hyper::Method;
 
-/// What is asked for.
+/// What a request asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Ask {
     Health,
     Pods,
     Logs(Place),
     Stream(Target),
-    /// Figures of the node and its pods.
+    /// The usage of the node and its pods.
     Summary,
-    /// The same for metrics-server.
+    /// The same as metrics, for metrics-server.
     Resources,
-    /// What is served with another method.
+    /// A path that is served only with this other method.
     Other(&'static str),
     Unknown,
 }
@@ -26,36 +26,36 @@ pub(crate) struct Place {
     pub(crate) container: String,
 }
 
-/// Where a stream leads.
+/// The target of a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Target {
     pub(crate) namespace: String,
     pub(crate) pod: String,
-    /// That of the pod, where the client insists on it.
+    /// The UID that the pod must have, if the client named one.
     pub(crate) uid: Option<String>,
     pub(crate) kind: StreamKind,
 }
 
-/// What a stream is for.
+/// What a stream connects to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum StreamKind {
     /// A command in the container of this name.
     Exec(String),
-    /// What the container of this name runs.
+    /// The main process of the container of this name.
     Attach(String),
     /// Ports of the pod.
     PortForward,
 }
 
-/// A right on the node's subresources, any of which is enough.
+/// A permission on the node's subresources; any one of them is enough.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Right {
     pub(crate) verb: &'static str,
     pub(crate) subresources: &'static [&'static str],
 }
 
-/// What a request asks for, and the right to it. The right is the kubelet's, but for logs: who has `nodes/log`
-/// reads these files through a kubelet too, by the path of their directory.
+/// Returns what a request asks for, and the permission that it needs. The permissions are the kubelet's except for
+/// logs: a client with `nodes/log` can read these files through a kubelet too, by their path.
 pub(crate) fn route(method: &Method, path: &str) -> (Ask, Right) {
     let words: Vec<&str> = path.trim_start_matches('/').split('/').collect();
     let (ask, subresources): (_, &[&str]) = match *words {
@@ -75,7 +75,7 @@ pub(crate) fn route(method: &Method, path: &str) -> (Ask, Right) {
     };
     let is_look = matches!(*method, Method::GET | Method::HEAD);
     match ask {
-        // Whatever the method: a websocket begins with a GET, and is no look at anything.
+        // Whatever the method: a WebSocket begins with a GET, but is not read-only.
         Ask::Stream(_) => (ask, Right { verb: "create", subresources }),
         Ask::Unknown => (ask, Right { verb: verb(method), subresources }),
         _ if is_look => (ask, Right { verb: "get", subresources }),
@@ -101,7 +101,7 @@ impl Place {
 }
 
 impl Target {
-    /// `rest` is what the path has behind the pod's name.
+    /// Parses the target of a path; `rest` are its segments after the pod's name.
     fn of(kind: &str, namespace: &str, pod: &str, rest: &[&str]) -> Option<Self> {
         let (uid, container) = match (kind, rest) {
             ("portForward", &[]) => (None, None),

@@ -1,4 +1,4 @@
-//! Accepts connections, keeps their number and their waits bounded, and answers.
+//! Accepts connections, bounds their number and their waits, and answers requests.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -26,21 +26,21 @@ use crate::streams::{self, Tunnel};
 use crate::summary::summary;
 use crate::{logs, pods, resource_metrics};
 
-/// How long a client may take to agree on TLS, and again to say what it wants.
+/// How long a client may take for the TLS handshake, and again for the head of its request.
 const HELLO: Duration = Duration::from_secs(10);
-/// Bytes of a request's head.
+/// The most bytes of a request's head.
 const LONGEST_HEAD: usize = 32 * 1024;
-/// How long to wait when the system has no descriptor for another connection.
+/// How long to wait after a connection could not be accepted, e.g. for lack of file descriptors.
 const ACCEPT_BACKOFF: Duration = Duration::from_secs(1);
 
-/// What a connection has until it is over.
+/// What a connection holds until it is closed.
 #[derive(Default)]
 struct Held {
     place: OnceLock<OwnedSemaphorePermit>,
     tunnel: Mutex<Option<Tunnel>>,
 }
 
-/// Answers for as long as it is polled; what is under way then ends with it.
+/// Serves for as long as it is polled. Dropping it closes all connections.
 pub(crate) async fn serve(context: Arc<Context>, listener: TcpListener) {
     let mut connections = tokio::task::JoinSet::new();
     loop {
@@ -65,14 +65,14 @@ pub(crate) async fn serve(context: Arc<Context>, listener: TcpListener) {
     }
 }
 
-/// A client whose machine is gone does not hold its place for ever.
+/// Turns on TCP keepalive, so that a client whose machine is gone does not hold its place for ever.
 fn keep_alive(stream: &TcpStream) {
     let _ = setsockopt(stream, sockopt::KeepAlive, &true);
     let _ = setsockopt(stream, sockopt::TcpKeepIdle, &60);
     let _ = stream.set_nodelay(true);
 }
 
-/// Answers one request.
+/// Answers one request and closes the connection.
 pub(crate) async fn converse<S>(context: Arc<Context>, stream: S, from: SocketAddr, seat: Seat)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -80,7 +80,7 @@ where
     let leave = seat.leave.clone();
     let answered = leave.run_until_cancelled(answer_one(&context, stream, &seat)).await;
     if let Some(Err(why)) = answered {
-        // Not louder: strangers could fill the journal with it.
+        // Debug level, because unauthorized clients could flood the journal otherwise.
         tracing::debug!(%from, why, "a connection to the node API ended early");
     }
 }

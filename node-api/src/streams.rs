@@ -1,7 +1,7 @@
 //! Streams into containers: exec, attach and port-forward.
 //!
-//! A runtime serves them at an address of its own on this machine: what its clients and it say after the connection
-//! was upgraded (SPDY, WebSocket) is passed on byte for byte. Or it prepares commands, which are served here.
+//! A runtime may serve streams at an address of its own on this machine: once the connection is upgraded (SPDY,
+//! WebSocket), its bytes are relayed unchanged. Or the runtime prepares commands, whose streams are served here.
 
 mod command;
 mod options;
@@ -28,8 +28,8 @@ use server::Answer;
 use tunnel::Far;
 pub(crate) use tunnel::Tunnel;
 
-/// Has the runtime open a stream. The tunnel is to be passed through once the answer has been given; without one the
-/// answer is all there is.
+/// Has the runtime open a stream. The caller runs the tunnel once the response has been sent; without a tunnel the
+/// response is the whole answer.
 pub(crate) async fn open(
     context: &Context,
     target: &Target,
@@ -58,7 +58,7 @@ pub(crate) async fn open(
     Ok((response, Some(Tunnel { client, far, node, pod, _turn: turn })))
 }
 
-/// What the kubelet checks, in its order and its words.
+/// Makes the checks of the kubelet, in its order and with its messages, and prepares the stream.
 async fn prepare(
     context: &Context,
     target: &Target,
@@ -106,7 +106,7 @@ fn wants_upgrade(headers: &HeaderMap) -> bool {
         && connection.any(|value| value.to_ascii_lowercase().contains("upgrade"))
 }
 
-/// Whether the container was started with a terminal: that cannot be changed later.
+/// Whether the container was started with a terminal, which an attach cannot change.
 fn has_tty(pod: &Pod, name: &str) -> bool {
     let Some(spec) = &pod.spec else { return false };
     let containers = spec.containers.iter().chain(spec.init_containers.iter().flatten());
@@ -116,7 +116,7 @@ fn has_tty(pod: &Pod, name: &str) -> bool {
     all.any(|(of, tty)| of == name && tty == Some(true))
 }
 
-/// The runtime's server of streams does not answer as it should.
+/// The response if the runtime's streaming server does not answer as expected.
 fn unserved(why: &str) -> Failure {
     let text = format!("the container runtime does not serve the stream: {why}");
     Failure::new(StatusCode::INTERNAL_SERVER_ERROR, text)

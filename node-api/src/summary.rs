@@ -1,5 +1,5 @@
-//! What `/stats/summary` says, in the kubelet's form (`k8s.io/kubelet/pkg/apis/stats/v1alpha1`). What is not known is
-//! left out, never 0.
+//! The response of `/stats/summary`, in the kubelet's form (`k8s.io/kubelet/pkg/apis/stats/v1alpha1`). Unknown values
+//! are left out and never 0; only the start times of the node and of pods, which are required, have substitutes.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -88,7 +88,7 @@ fn pod(taken: &Taken, entry: &StatusEntry, stats: &PodStats) -> Value {
     ])
 }
 
-/// When a container that runs was started.
+/// The start time of a container that is running.
 pub(crate) fn started_at(status: &PodStatus, name: &str) -> Option<WallTime> {
     let all = [
         &status.container_statuses,
@@ -117,7 +117,7 @@ fn of_memory(at: WallTime, memory: MemoryStats) -> Value {
     json!({"time": time(at), "availableBytes": available, "workingSetBytes": working_set})
 }
 
-/// What is used of a file system, and what there is of it.
+/// The usage of a file system and its capacity.
 fn disk(at: WallTime, fs: Option<&FsStats>, used: Option<DiskUse>) -> Value {
     let of = |field: fn(&FsStats) -> Option<u64>| fs.and_then(field).map(Value::from);
     object([
@@ -131,7 +131,7 @@ fn disk(at: WallTime, fs: Option<&FsStats>, used: Option<DiskUse>) -> Value {
     ])
 }
 
-/// As Kubernetes writes times: to the second.
+/// Formats a time as Kubernetes does, to the second.
 fn time(at: WallTime) -> Value {
     WallTime::from_second(at.as_second()).unwrap_or(at).to_string().into()
 }

@@ -1,4 +1,4 @@
-//! The server with real TLS, its clients, and one who knows the cluster's users.
+//! Tests of the server with real TLS, its clients, and a fake that knows the cluster's users.
 
 mod clients;
 mod commands;
@@ -37,12 +37,12 @@ use crate::places::Places;
 use crate::tls::{Tls, TlsFiles};
 use crate::who::Gatekeeper;
 
-/// Knows users by tokens, certificates and rights, and counts what it is asked.
+/// A fake that knows users, their tokens and permissions, and records the reviews that it is asked for.
 #[derive(Default)]
 struct Cluster {
-    /// The users of tokens.
+    /// The users, by token.
     tokens: BTreeMap<String, &'static str>,
-    /// User, verb and subresource.
+    /// The permissions: user, verb and subresource.
     rights: BTreeSet<(&'static str, &'static str, &'static str)>,
     asked: Mutex<Vec<String>>,
     is_silent: Mutex<bool>,
@@ -64,7 +64,7 @@ impl Cluster {
 
 impl Reviews for Cluster {
     fn certificate(&self, der: &[u8]) -> Option<UserInfo> {
-        // The name is somewhere in it, as it is.
+        // The certificate contains the name as plain text.
         let text = String::from_utf8_lossy(der);
         let known =
             ["api-server", "reader", "outsider"].into_iter().find(|name| text.contains(name));
@@ -95,7 +95,7 @@ impl Reviews for Cluster {
     }
 }
 
-/// An authority, and a node with one pod that serves.
+/// A certificate authority, and a node with one pod and a server.
 struct Bench {
     context: Arc<Context>,
     cluster: Arc<Cluster>,
@@ -110,7 +110,7 @@ fn authority() -> CertifiedIssuer<'static, KeyPair> {
     CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap()
 }
 
-/// A certificate and its key, PEM.
+/// A certificate and its key as PEM.
 fn signed(
     by: &CertifiedIssuer<'static, KeyPair>,
     name: &str,
@@ -189,7 +189,7 @@ impl Bench {
         Self { context: Arc::new(context), cluster, statuses, authority, directory }
     }
 
-    /// A pod with one container, which runs for the `restarts`th time, or waits with this reason.
+    /// Sets the status of a pod with one container, which is in this run or waits with this reason.
     fn pod(&self, runs: Result<u32, &str>) -> Pod {
         let pod = Pod::new(
             serde_json::from_value(json!({
@@ -213,14 +213,14 @@ impl Bench {
         pod
     }
 
-    /// The file of a run's log.
+    /// The path of a log file with this name.
     fn log(&self, name: &str) -> PathBuf {
         let folder = self.context.log_dir.join("ns_web_u1/main");
         std::fs::create_dir_all(&folder).unwrap();
         folder.join(name)
     }
 
-    /// Serves on a port of its own.
+    /// Serves on a free port and returns it.
     async fn serve(&self) -> u16 {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();

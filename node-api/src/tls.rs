@@ -1,4 +1,4 @@
-//! The node's certificate, and the authority that clients' certificates come from, read from files.
+//! The node's certificate and the CA of client certificates, read from files.
 
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
@@ -16,21 +16,21 @@ use tokio_rustls::rustls::server::{
 use tokio_rustls::rustls::{self, RootCertStore, ServerConfig};
 use winddown_shared::error_chain;
 
-/// A bundle of every public authority is a fifth of it.
+/// The most bytes of a file. A bundle of all public CAs is a fifth of this.
 const LARGEST: u64 = 1 << 20;
 
-/// The files that TLS is made from. They may be replaced at any time.
+/// The files that TLS is configured from. They may be replaced at any time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TlsFiles {
-    /// The certificate that the node shows and those that it comes from, PEM.
+    /// The node's certificate and its intermediates, PEM.
     pub certificate: PathBuf,
     /// Its private key, PEM; may be the same file.
     pub key: PathBuf,
-    /// The authorities of clients' certificates, PEM. None: no client is known by one.
+    /// The CAs of client certificates, PEM. If `None`, no client can authenticate with a certificate.
     pub client_authority: Option<PathBuf>,
 }
 
-/// Why there is no TLS.
+/// Why TLS cannot be configured.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum TlsError {
     #[error("cannot read {}", .path.display())]
@@ -60,7 +60,7 @@ pub(crate) enum TlsError {
     },
 }
 
-/// TLS as the files have it now.
+/// The TLS configuration, which follows its files.
 pub(crate) struct Tls {
     files: Arc<TlsFiles>,
     current: Arc<Mutex<Current>>,
@@ -71,7 +71,7 @@ struct Current {
     config: Option<Arc<ServerConfig>>,
 }
 
-/// Tells whether a file is another one.
+/// Metadata by which a replaced file is recognised.
 #[derive(PartialEq, Eq)]
 struct Look {
     inode: u64,
@@ -85,7 +85,8 @@ impl Tls {
         Self { files: Arc::new(files), current: Arc::new(Mutex::new(current)) }
     }
 
-    /// For the next connection. Files that became wrong leave what was read before in use, with a warning.
+    /// Returns the acceptor for the next connection, and reads changed files. If they are invalid, the previous
+    /// configuration stays in use, with a warning.
     pub(crate) async fn acceptor(&self) -> Result<TlsAcceptor, TlsError> {
         let (files, current) = (Arc::clone(&self.files), Arc::clone(&self.current));
         let looked = tokio::task::spawn_blocking(move || {
@@ -140,7 +141,7 @@ fn read(files: &TlsFiles) -> Result<Arc<ServerConfig>, TlsError> {
         Some(path) => {
             let mut roots = RootCertStore::empty();
             roots.add_parsable_certificates(certificates(path)?);
-            // One without a certificate may have a token.
+            // A client without a certificate may have a token.
             let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider)
                 .allow_unauthenticated()
                 .build()
@@ -149,10 +150,10 @@ fn read(files: &TlsFiles) -> Result<Arc<ServerConfig>, TlsError> {
         }
     };
     let mut config = config.with_single_cert(chain, key).map_err(identity)?;
-    // A session that is resumed would carry a certificate that has expired since.
+    // A resumed session could carry a client certificate that has expired since.
     config.send_tls13_tickets = 0;
     config.session_storage = Arc::new(NoServerSessionStorage {});
-    // Connections are handed over to other protocols, which HTTP/2 does not.
+    // Connections are upgraded to other protocols, which HTTP/2 does not support.
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     Ok(Arc::new(config))
 }

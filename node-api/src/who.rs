@@ -1,4 +1,4 @@
-//! Who a client is and whether it may: client certificates, bearer tokens, the API server's judgement.
+//! Authenticates clients by certificate or bearer token, and asks the API server whether they are authorized.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,40 +14,40 @@ use winddown_shared::{ReviewError, Reviews};
 use crate::cache::Cache;
 use crate::route::Right;
 
-/// How long answers of the API server hold, as with the kubelet.
+/// How long answers of the API server are cached; the kubelet's defaults.
 const TOKEN_HOLDS: Duration = Duration::from_secs(120);
 const ALLOWED_HOLDS: Duration = Duration::from_secs(300);
 const DENIED_HOLDS: Duration = Duration::from_secs(30);
 
-/// Answers of each kind that are kept.
+/// The most cached answers of each kind.
 const KEPT: usize = 512;
-/// Tokens longer than this are not asked about, in bytes.
+/// The most bytes of a token; longer ones are refused without asking the API server.
 const LONGEST_TOKEN: usize = 16 * 1024;
-/// Questions that are under way at once: strangers with tokens of their own making make many.
+/// The most concurrent requests to the API server, because clients with forged tokens can cause many.
 const QUESTIONS: usize = 16;
 
-/// The group of every user that is known.
+/// The group of every authenticated user.
 const AUTHENTICATED: &str = "system:authenticated";
 
-/// Lets clients in.
+/// Authenticates and authorizes clients.
 pub(crate) struct Gatekeeper {
     reviews: Arc<dyn Reviews>,
     node: String,
     known: Cache<[u8; 32], UserInfo>,
-    /// Apart from the others: strangers take none of their places.
+    /// Rejected tokens. They are kept apart so that they cannot evict known users.
     unknown: Cache<[u8; 32], ()>,
     judged: Cache<[u8; 32], bool>,
     questions: Semaphore,
 }
 
-/// Why a client is not let in.
+/// Why a client is refused.
 #[derive(Debug)]
 pub(crate) enum Refused {
-    /// It is not known who it is.
+    /// The client could not be authenticated.
     Unauthorized,
-    /// It may not do this.
+    /// The client is not authorized for this request.
     Forbidden { user: String, verb: &'static str, subresources: &'static [&'static str] },
-    /// The API server does not say.
+    /// The API server cannot be asked.
     Unjudged(ReviewError),
 }
 
@@ -63,7 +63,7 @@ impl Gatekeeper {
         }
     }
 
-    /// Whether the client may do what it asks for. `certificate` is the one of its connection, verified.
+    /// Checks that the client may make its request. `certificate` is the verified one of its connection.
     pub(crate) async fn admit(
         &self,
         certificate: Option<&[u8]>,
@@ -152,7 +152,7 @@ fn authenticated(mut user: UserInfo) -> UserInfo {
     user
 }
 
-/// The token of `Authorization: Bearer`. A client that says two is none that is known.
+/// The token of `Authorization: Bearer`; `None` if the header occurs more than once.
 fn bearer(headers: &HeaderMap) -> Option<&str> {
     let mut all = headers.get_all(AUTHORIZATION).iter();
     let (Some(one), None) = (all.next(), all.next()) else { return None };

@@ -1,4 +1,4 @@
-//! A thousand followers of one log over TLS, and the memory that they take. A process of its own, because it is counted.
+//! Measures the memory that a thousand followers of one log take over TLS. In a process of its own for that reason.
 
 #![allow(clippy::unwrap_used, reason = "a test's helpers fail the test")]
 
@@ -30,13 +30,13 @@ use winddown_shared::{
 };
 
 const FOLLOWERS: usize = 1000;
-/// Of both ends of one connection, in bytes.
+/// The most memory of both ends of one connection, in bytes.
 const MOST: usize = 200 * 1024;
 const PATIENCE: Duration = Duration::from_secs(120);
 const HEAD: &[u8] = b"GET /containerLogs/default/web/main?follow=true HTTP/1.1\r\nHost: n\r\n\
     Authorization: Bearer t\r\n\r\n";
 
-/// Any token may do anything, and nothing is measured.
+/// A fake that authorizes every token for everything, and measures nothing.
 struct Anyone;
 
 impl Reviews for Anyone {
@@ -59,7 +59,7 @@ impl Figures for Anyone {
     }
 }
 
-/// A node API with one pod, whose logs are in `dir`, and how to connect to it.
+/// Starts a node API with one pod, whose logs are in `dir`, and returns how to connect to it.
 async fn serve(dir: &Path) -> (SocketAddr, TlsConnector) {
     let issued = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
     let file = dir.join("node.pem");

@@ -1,11 +1,11 @@
-//! An agent with a controller of its own: pods older than a maximum age end, the lowest priority first.
+//! An agent with a custom controller: pods older than a maximum age are ended, the lowest priority first.
 //!
 //! ```text
 //! cargo run -p winddown-node --example max_age -- DIRECTORY SECONDS
 //! ```
 //!
 //! Pods are programs of this host, from the manifests in `DIRECTORY/pods`; `winddown --socket
-//! DIRECTORY/winddown.sock status` shows them. README.md has what it is made of.
+//! DIRECTORY/winddown.sock status` shows them. README.md explains the parts.
 
 use std::error::Error;
 use std::path::{Path, PathBuf};
@@ -30,11 +30,11 @@ use winddown_systemd::{InhibitorConfig, LogindInhibitor};
 
 const NAME: PluginName = PluginName::of("max-age");
 
-/// Ends pods that are older than `oldest`, one after the other.
+/// A plug-in that ends pods older than `oldest`, one after the other.
 struct MaxAge {
     oldest: Duration,
     looks: Counter,
-    /// Where the ages at a shutdown are kept.
+    /// The file that the ages are written to at a shutdown.
     ages: PathBuf,
 }
 
@@ -60,12 +60,12 @@ impl Plugin for MaxAge {
         Box::pin(async move {
             let (mut pods, mut gate) = (node.changes(), node.gate());
             loop {
-                // What changes from here on is seen below.
+                // Changes from here on wake the `select!` below.
                 pods.borrow_and_update();
                 gate.borrow_and_update();
                 self.looks.inc();
                 if let Some(ending) = node.end(|pods| self.choose(pods, node.now())) {
-                    // One that does not end in time is ending all the same.
+                    // A pod that does not end in time is still terminating.
                     let _ = ending.gone().await;
                     continue;
                 }
@@ -90,7 +90,7 @@ impl MaxAge {
         Self { oldest, looks, ages }
     }
 
-    /// Of the pods that are too old the one with the lowest priority, and the oldest of these.
+    /// Chooses, of the pods that are too old, the one with the lowest priority, and of several the oldest.
     fn choose(&self, pods: &[NodePod], now: WallTime) -> Option<(Pod, PodEnding)> {
         let old = pods.iter().filter_map(|one| {
             let age = age(one, now)?;
@@ -110,7 +110,7 @@ impl MaxAge {
         ))
     }
 
-    /// How long it takes until a pod is too old.
+    /// How long it takes until the next pod is too old.
     fn until_next(&self, pods: &[NodePod], now: WallTime) -> Option<Duration> {
         pods.iter().filter_map(|pod| Some(self.oldest.saturating_sub(age(pod, now)?))).min()
     }
@@ -129,7 +129,7 @@ fn ages(pods: &[NodePod], now: WallTime) -> String {
 fn main() -> ExitCode {
     let mut args = std::env::args_os().skip(1);
     let Some(first) = args.next() else { return usage() };
-    // This program holds the containers as well. Before any thread exists: one is single-threaded.
+    // This program is also the shim, which must start before any thread exists, because it is single-threaded.
     if first == "shim" {
         return shim::run(args, &wall_clock());
     }

@@ -1,4 +1,4 @@
-//! What the control socket asks of the node.
+//! The node's answers on the control socket.
 
 use std::time::Duration;
 
@@ -138,7 +138,7 @@ impl<R: Runtime> AgentApi for Node<R> {
     }
 
     fn health(&self) -> Health {
-        // Taking the workers' lock shows that no step holds it.
+        // Taking the workers' lock proves that no step holds it.
         let _ = self.0.core.workers.has_restart_requests();
         Health { checks: vec![Check::passed("workers")] }
     }
@@ -186,7 +186,7 @@ impl<R: Runtime> Node<R> {
             let text = format!("there is no pod {namespace}/{name} on this node");
             return Err(ApiError::new(ErrorCode::NotFound, text).with_hint(hint));
         }
-        // An old pod that has ended may stand beside the new one of the same name.
+        // A terminated pod may be listed next to a new one of the same name.
         let found = named
             .into_iter()
             .filter(|s| uid.is_none_or(|uid| s.uid.as_str() == uid))

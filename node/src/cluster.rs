@@ -1,8 +1,8 @@
-//! The cluster as a plug-in: the parts of `winddown-cluster` put together and joined to the node.
+//! The cluster as a plug-in: assembles the parts of `winddown-cluster` and connects them to the node.
 //!
-//! It brings three things: the pods that the API wants here, a recorder that makes events of decisions, and the last
-//! word before the node goes down. Nothing of the node waits for the API server, but for the last word, and that for as
-//! long as the shutdown has kept time for it.
+//! It adds three things: the pods that the API server wants here, a recorder that turns decisions into events, and the
+//! final statuses before the node goes down. Only those wait for the API server, for as long as the shutdown has
+//! reserved time for them; no other part of the node does.
 
 mod after_nodes;
 #[cfg(feature = "config")]
@@ -50,35 +50,35 @@ use node_object::{NodeTeller, RuntimePing};
 use start::{Around, ClusterWork};
 pub use winddown_cluster::node::CLEAN_SHUTDOWN;
 
-/// What joins a node to a cluster.
+/// The plug-in that joins a node to a cluster.
 #[derive(Debug)]
 pub struct Cluster {
-    /// The way to the API server.
+    /// The connection to the API server.
     pub connection: Connection,
-    /// What is done with the Node object.
+    /// How the Node object is maintained.
     pub node: NodeSettings,
-    /// What the Node object says of this machine that does not change while the agent runs.
+    /// The facts in the Node object that do not change while the agent runs.
     pub facts: NodeFacts,
-    /// How the API's pods are run here; none beside a kubelet, which runs them.
+    /// How the API server's pods are run here; `None` next to a kubelet, which runs them.
     pub pods: Option<PodsParts>,
-    /// Which nodes go down before this one; none waits for none.
+    /// The nodes that go down before this one; if `None`, this node waits for no other.
     pub after_nodes: Option<AfterNodes>,
 }
 
-/// How the API's pods are run here.
+/// How the API server's pods are run here.
 #[derive(Clone, Debug)]
 pub struct PodsParts {
-    /// Where what has to survive the machine is kept.
+    /// The directory for state that has to survive a reboot.
     pub state: PathBuf,
-    /// Where what may be lost with the boot is kept; best without a disk.
+    /// The directory for state that may be lost with the boot; preferably in memory.
     pub volatile: PathBuf,
-    /// Where volumes with Secrets are made; in memory.
+    /// The directory for volumes with Secrets, in memory.
     pub secret_volumes: PathBuf,
-    /// What becomes of the API objects of pods that this node ended.
+    /// What happens to the API objects of pods that this node ended.
     pub ended: AfterBootPolicy,
-    /// What becomes of pods that run here and that the API does not have.
+    /// What happens to pods that run here but do not exist in the API.
     pub orphans: OrphanPolicy,
-    /// What the Node object says of what runs them, and its changes.
+    /// The runtime's name and images for the Node object, with every change.
     pub runtime: watch::Receiver<RuntimeFacts>,
 }
 
@@ -97,9 +97,9 @@ struct Inner {
     goes_after: Option<GoesAfter>,
 }
 
-/// What belongs to the API's pods.
+/// The parts for the API server's pods.
 pub(crate) struct PodSide {
-    /// The pods that the API wants here.
+    /// The pods that the API server wants here.
     wanted: watch::Receiver<Option<Arc<DesiredPods>>>,
     pub(crate) outbox: Outbox,
     pub(crate) mirrors: Mirrors,
@@ -109,13 +109,13 @@ pub(crate) struct PodSide {
 }
 
 impl<R: Runtime> NodePlugin<R> for Cluster {
-    /// A cluster that cannot be joined leaves a node on its own, with its static pods.
+    /// If the cluster cannot be joined, the node runs on its own, with its static pods.
     fn join(self: Box<Self>, node: &mut Joining<R>) {
         let core = Arc::clone(&node.core);
         let Identity { name, boot_id } = &core.identity;
         let ping = RuntimePing(Arc::clone(&core));
         let (gate, fit) = (core.gate.clone(), core.fit.clone());
-        // What is refused has failed for good in the API, so no pod is judged on unknown facts.
+        // A refused pod has failed for good in the API, so no pod is judged before the machine is known.
         let hold_back: HoldBack = Arc::new(move || {
             (fit.is_unknown() && !gate.is_shut()).then_some("this machine cannot be read yet")
         });
@@ -154,8 +154,8 @@ impl<R: Runtime> NodePlugin<R> for Cluster {
 }
 
 impl Membership {
-    /// Puts the parts together; nothing is asked of the API server before the work is started. Reads the pods that
-    /// an earlier agent left, blocking.
+    /// Assembles the parts. No request is sent to the API server before the work is started. Reads the records of
+    /// pods that an earlier agent left; blocking.
     ///
     /// # Errors
     /// A setting of the node is out of range.
@@ -206,12 +206,12 @@ impl Membership {
         Ok((cluster, work))
     }
 
-    /// Hears of every decision.
+    /// The recorder that sends decisions to the cluster as events.
     pub(crate) fn recorder(&self) -> Arc<dyn Recorder> {
         Arc::new(self.clone())
     }
 
-    /// The node controller's ear.
+    /// The handle of the node controller.
     pub(crate) fn node(&self) -> &NodeHandle {
         &self.0.node
     }
@@ -220,22 +220,22 @@ impl Membership {
         &self.0.events
     }
 
-    /// What belongs to the API's pods; none beside a kubelet.
+    /// The parts for the API server's pods; `None` next to a kubelet.
     pub(crate) fn pods(&self) -> Option<&PodSide> {
         self.0.pods.as_ref()
     }
 
-    /// What of this node waits for others.
+    /// This node's wait for the nodes that go down first, if any are configured.
     fn goes_after(&self) -> Option<&GoesAfter> {
         self.0.goes_after.as_ref()
     }
 
-    /// How it stands with the API server.
+    /// The current health of the connection to the API server.
     pub(crate) fn api(&self) -> ApiHealth {
         self.0.connection.health().borrow().clone()
     }
 
-    /// Until then no request waits for the rate.
+    /// Lifts the client's rate limit until then.
     fn hurry(&self, until: Instant) {
         self.0.connection.hurry(until);
     }
@@ -245,12 +245,12 @@ impl Membership {
         self.0.connection.last_contact()
     }
 
-    /// How it stands with the API server, and every change.
+    /// The health of the connection to the API server, with every change.
     pub(crate) fn api_changes(&self) -> watch::Receiver<ApiHealth> {
         self.0.connection.health()
     }
 
-    /// Changes what the Node object says.
+    /// Changes facts in the Node object.
     pub(crate) fn change(&self, change: impl FnOnce(&mut Changing)) {
         let mut changing = self.0.changing.lock().unwrap_or_else(PoisonError::into_inner);
         let before = changing.clone();

@@ -1,4 +1,4 @@
-//! The node and its plug-ins by winddown's configuration file.
+//! Configures the node and its plug-ins from winddown's configuration file.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -22,18 +22,18 @@ use crate::{
 /// A configuration and where it came from.
 #[derive(Clone, Debug)]
 pub struct Configuration {
-    /// What is in force.
+    /// The configuration in force.
     pub config: Arc<Config>,
-    /// The file; none when the defaults are in force.
+    /// The file; `None` if the defaults are in force.
     pub file: Option<PathBuf>,
-    /// What was noticed in it.
+    /// Warnings about the file, for display.
     pub warnings: Vec<String>,
-    /// When it was read.
+    /// When the file was read.
     pub loaded_at: WallTime,
 }
 
-/// A configuration as the settings of a node and of its plug-ins, which follow it when it is read again. Clones
-/// are one.
+/// Turns a configuration into the settings of a node and its plug-ins, which follow reloads. Clones share their
+/// state.
 #[derive(Clone)]
 pub struct Configured(Arc<Inner>);
 
@@ -50,7 +50,7 @@ struct Inner {
 // === impl Configured ===
 
 impl Configured {
-    /// By this configuration, until another one is taken over.
+    /// Uses this configuration until it is replaced.
     pub fn new(configuration: Configuration) -> Self {
         let config = &configuration.config;
         Self(Arc::new(Inner {
@@ -64,7 +64,7 @@ impl Configured {
         }))
     }
 
-    /// By a configuration that came from no file.
+    /// Uses a configuration that does not come from a file.
     pub fn of(config: Config, loaded_at: WallTime) -> Self {
         let config = Arc::new(config);
         Self::new(Configuration { config, file: None, warnings: Vec::new(), loaded_at })
@@ -75,7 +75,7 @@ impl Configured {
         self.0.configuration.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Takes over what can change while running from a configuration that was read again.
+    /// Applies what can change at run time from a reloaded configuration.
     pub fn replace(&self, configuration: Configuration) {
         let inner = &*self.0;
         let config = Arc::clone(&configuration.config);
@@ -101,7 +101,7 @@ impl Configured {
         self.0.node.subscribe()
     }
 
-    /// The shutdown that the configuration asks for, announced by `inhibitor`.
+    /// The shutdown plug-in as configured; `inhibitor` announces shutdowns.
     pub fn shutdown<I: Inhibitor>(&self, inhibitor: Arc<I>) -> Shutdown {
         let config = self.configuration().config;
         let policy = self.0.shutdown.subscribe();
@@ -113,8 +113,8 @@ impl Configured {
             .start_group_timeout(config.start_group_timeout)
     }
 
-    /// What lets pods hold shutdowns as the configuration asks, with what `lock` makes of the reason for which they are
-    /// to be refused; none without logind.
+    /// The guard that lets pods hold shutdowns as configured; `None` without logind. `lock` blocks shutdowns while its
+    /// receiver has a reason to, and returns the state of that lock.
     pub fn guard(
         &self,
         lock: impl FnOnce(watch::Receiver<Option<ShutdownBlock>>) -> watch::Receiver<LockState>,
@@ -127,14 +127,14 @@ impl Configured {
         Some(ShutdownGuard { policy: self.0.guard.subscribe(), wanted, lock })
     }
 
-    /// The preemption that the configuration asks for.
+    /// The preemption plug-in as configured.
     pub fn preemption(&self) -> Preemption {
         let strategy = self.0.preemption.subscribe();
         let first = *strategy.borrow();
         Preemption::new(first).following(strategy)
     }
 
-    /// The eviction that the configuration asks for, by what `source` measures.
+    /// The eviction plug-in as configured, with the measurements of `source`.
     pub fn eviction(&self, source: PressureSource) -> Eviction {
         let policy = self.0.eviction.subscribe();
         let first = winddown_eviction::Policy::clone(&policy.borrow());
@@ -161,8 +161,8 @@ fn settings(configuration: &Configuration) -> Settings {
     }
 }
 
-/// What the configuration keeps from the pods and adds to the machine. Its quantities were checked
-/// when it was read.
+/// The resources that the configuration reserves from the pods and adds to the machine. The quantities were
+/// validated when it was read.
 fn allocatable_config(config: &Config, capacity: &Capacity) -> AllocatableConfig {
     let mut reserved = amounts(&config.system_reserved);
     for (name, amount) in amounts(&config.kube_reserved) {
@@ -182,7 +182,7 @@ fn allocatable_config(config: &Config, capacity: &Capacity) -> AllocatableConfig
     }
 }
 
-/// A kubelet's pods are evicted, and start again elsewhere.
+/// The shutdown policy for the mode. No pod stays in place next to a kubelet: its pods are evicted and start elsewhere.
 fn shutdown_policy(config: &Config) -> Policy {
     let policy = policy_of(&config.shutdown);
     match config.mode {
@@ -208,10 +208,10 @@ fn amounts(quantities: &BTreeMap<String, String>) -> BTreeMap<ResourceName, i64>
     };
     quantities.iter().map(amount).collect()
 }
-/// The policy that a configuration describes.
+/// The shutdown policy that a configuration describes.
 ///
-/// The configuration was validated when it was read; what the policy refuses all the same is logged,
-/// and a shutdown is then not delayed.
+/// The configuration was validated when it was read. Periods that the policy rejects all the same are logged, and
+/// shutdowns are then not delayed.
 pub fn policy_of(settings: &ShutdownSettings) -> Policy {
     let policy = match &settings.periods {
         ShutdownPeriods::Total { total, critical } => match settings.order {

@@ -1,4 +1,4 @@
-//! What every plug-in works with: the pods, their workers, and what keeps new ones out.
+//! The core of a node, which all plug-ins share: the pods, their workers and admission.
 
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
@@ -19,13 +19,13 @@ use crate::links::Links;
 use crate::recorders::Recorders;
 use crate::{Identity, Settings};
 
-/// How long a shutdown that is already under way waits for the pods to be found again.
+/// How long a shutdown that is already in progress waits for the pods to be found again.
 pub(crate) const FIRST_PASS: Duration = Duration::from_secs(5);
 
-/// How long what goes before the pods come is waited for.
+/// How long pods are held back until the login manager's state is known.
 pub(crate) const FIRST_WORD: Duration = Duration::from_secs(2);
 
-/// What a node is made of without its plug-ins.
+/// The parts of a node without its plug-ins.
 pub(crate) struct CoreParts<R> {
     pub(crate) runtime: Arc<R>,
     pub(crate) runtime_health: fn(&R) -> Result<(), String>,
@@ -43,27 +43,27 @@ pub(crate) struct Core<R: Runtime> {
     pub(crate) runtime_health: fn(&R) -> Result<(), String>,
     pub(crate) workers: PodWorkers<RuntimeSyncer<R>>,
     pub(crate) statuses: StatusStore,
-    /// What all sources want together; none until each has said it.
+    /// The desired pods of all sources; `None` until each source has reported.
     pub(crate) wanted: watch::Sender<Option<Arc<DesiredPods>>>,
     pub(crate) gate: AdmissionGate,
     pub(crate) fit: Fit,
-    /// What plug-ins ask of a new pod, in their order. Set when all have joined.
+    /// The admission checks of the plug-ins, in their order. Set when all have joined.
     handlers: OnceLock<Vec<Arc<dyn AdmitHandler>>>,
-    /// The recorders that hear each event.
+    /// The recorders that receive each event.
     pub(crate) recorders: Arc<Recorders>,
     pub(crate) identity: Identity,
     pub(crate) wall: WallClock,
     pub(crate) boot_clock: BootClock,
-    /// The pods that ran before the agent did are known, or will not be.
+    /// Whether the pods that ran before the agent started are known, or are no longer waited for.
     pub(crate) pods_known: watch::Sender<bool>,
-    /// Counts up whenever the picture of the node changes.
+    /// Incremented whenever the node's status changes.
     pub(crate) changes: watch::Sender<u64>,
     pub(crate) stop: CancellationToken,
 }
 
 impl<R: Runtime> Core<R> {
-    /// Puts the parts together, and says which pods an earlier agent of this boot was ending; nothing runs
-    /// yet. `plugins` are those of other parties that the node has. Blocks on the disk.
+    /// Assembles the parts, and returns the kill requests that an earlier agent of this boot recorded. Nothing runs
+    /// yet. `plugins` are the node's third-party plug-ins. Blocks on the disk.
     pub(crate) fn new(
         parts: CoreParts<R>,
         settings: &Settings,
@@ -88,7 +88,7 @@ impl<R: Runtime> Core<R> {
             move || addresses()
         });
         let syncer = if parts.admits_all { syncer.beside_a_kubelet() } else { syncer };
-        // Exits come as events; the resync is only the safety net, and costs a wake-up each time.
+        // Exits arrive as events; the resync is only a safety net, and costs a wake-up each time.
         let times = WorkerTimes { resync: Duration::from_secs(300), ..WorkerTimes::default() };
         let observer: Arc<dyn WorkerObserver> = Arc::clone(&recorders.metrics) as _;
         let workers = PodWorkers::with_observer(syncer, recorder, times, observer);
@@ -113,9 +113,9 @@ impl<R: Runtime> Core<R> {
         (core, asked_before.unwrap_or_default())
     }
 
-    /// Takes what all plug-ins together ask of a new pod.
+    /// Sets the admission checks of all plug-ins.
     pub(crate) fn admit_by(&self, handlers: Vec<Arc<dyn AdmitHandler>>) {
-        // It is set once.
+        // Called once.
         let _ = self.handlers.set(handlers);
     }
 
@@ -123,12 +123,12 @@ impl<R: Runtime> Core<R> {
         Arc::clone(&self.recorders) as _
     }
 
-    /// What is wrong with the runtime, if anything is.
+    /// Checks the runtime; the error is the problem, for display.
     pub(crate) fn runtime_health(&self) -> Result<(), String> {
         (self.runtime_health)(&self.runtime)
     }
 
-    /// Counts every change of what `changes` shows as one of the picture of the node.
+    /// Counts every change in `changes` as a change of the node's status.
     pub(crate) fn count<T: Send + Sync + 'static>(&self, mut changes: watch::Receiver<T>) {
         let (count, stop) = (self.changes.clone(), self.stop.clone());
         tokio::spawn(async move {
@@ -139,11 +139,10 @@ impl<R: Runtime> Core<R> {
         });
     }
 
-    /// Admission: no pod while the node shuts down; then what plug-ins ask; then what fits, and what the
-    /// runtime can run. That it could not would come out later as well, but then others would have been
-    /// ended for it.
+    /// The admission checks: the shutdown gate, the checks of plug-ins, the fit, and whether the runtime supports the
+    /// pod. An unsupported pod would fail later anyway, but others might have been ended for it by then.
     ///
-    /// `room` chooses whom to end for a critical pod that does not fit.
+    /// `room` chooses the victims for a critical pod that does not fit.
     pub(crate) fn admission(&self, room: Option<Arc<dyn AdmissionFailureHandler>>) -> Admission {
         if self.fit.admits_all() {
             return Admission::default();
@@ -155,16 +154,16 @@ impl<R: Runtime> Core<R> {
         admission.then(Supported(Arc::clone(&self.runtime)))
     }
 
-    /// Waits until the pods that ran before the agent did are known, for as long as a shutdown waits
-    /// for that. An agent that is stopped as soon as it was started would pass them over.
+    /// Waits until the pods that ran before the agent started are known, for as long as a shutdown waits
+    /// for that. An agent that is stopped right after its start would otherwise miss them.
     pub(crate) async fn pods_are_known(&self) {
         let mut known = self.pods_known.subscribe();
         let known = known.wait_for(|known| *known);
         let _ = tokio::time::timeout(FIRST_WORD + FIRST_PASS, known).await;
     }
 
-    /// Waits until every pod that runs has a status, though not for long: one by one they are seen again after a
-    /// start of the agent, and who compares their ages is to compare all of them.
+    /// Waits for up to [`FIRST_WORD`] until every running pod has a status. After a start of the agent statuses appear
+    /// one by one, and a plug-in that compares the pods' ages has to see all of them.
     pub(crate) async fn pods_are_seen(&self) {
         let mut changes = self.statuses.changes();
         let seen = async {
@@ -176,8 +175,8 @@ impl<R: Runtime> Core<R> {
         let _ = tokio::time::timeout(FIRST_WORD, seen).await;
     }
 
-    /// Brings pods in, but for those that were asked to end before, and waits until those that run
-    /// already are known, or have not become known for five seconds.
+    /// Starts the intake, which resumes the kills in `asked_before` first, and waits up to [`FIRST_PASS`] for the
+    /// pods that already run to be known.
     pub(crate) async fn bring_in(
         &self,
         asked_before: PodUidMap<KillRequest>,
@@ -185,7 +184,7 @@ impl<R: Runtime> Core<R> {
         links: &mut Links,
     ) {
         let first_pass = self.start_intake(asked_before, room, links);
-        // A shutdown need not wait for a runtime that is silent where it knows what to ask.
+        // A shutdown need not wait for a silent runtime if it already knows pods that it can request to stop.
         let known = tokio::time::timeout(FIRST_PASS, async {
             tokio::select! {
                 biased;
@@ -199,8 +198,7 @@ impl<R: Runtime> Core<R> {
         self.pods_known.send_replace(true);
     }
 
-    /// Resolves when the runtime is silent and there is something that a shutdown can ask to end all
-    /// the same.
+    /// Resolves when the runtime is silent but there are pods that a shutdown can request to stop all the same.
     async fn something_may_run(&self) {
         let mut more = self.workers.more_known();
         loop {
@@ -214,7 +212,7 @@ impl<R: Runtime> Core<R> {
         }
     }
 
-    /// Starts the intake; resolves when it has gone through the desired pods once.
+    /// Starts the intake. The future resolves when it has handled the desired pods once.
     fn start_intake(
         &self,
         asked_before: PodUidMap<KillRequest>,
@@ -242,18 +240,18 @@ impl<R: Runtime> Core<R> {
         let intake = intake.run(self.wanted.subscribe());
         critical::spawn_until("intake", self.stop.clone(), intake);
         async move {
-            // An intake that is gone will not say more.
+            // An error means that the intake has stopped, which is not waited for.
             let _ = passed.wait_for(|n| *n > 0).await;
         }
     }
 
-    /// Reads the machine until it can be read.
+    /// Tries to read the machine until that succeeds.
     pub(crate) async fn read_machine(self: Arc<Self>, settings: watch::Receiver<Settings>) {
         let reading = self.fit.read_until_known(&settings);
         let _ = self.stop.run_until_cancelled(reading).await;
     }
 
-    /// Takes over settings that change.
+    /// Applies changed settings.
     pub(crate) async fn follow(self: Arc<Self>, mut settings: watch::Receiver<Settings>) {
         while let Some(Ok(())) = self.stop.run_until_cancelled(settings.changed()).await {
             let now = settings.borrow_and_update().clone();

@@ -1,4 +1,4 @@
-//! The last decisions, and their lines in the log.
+//! Keeps the last decisions and logs each one.
 
 mod log_line;
 
@@ -12,10 +12,10 @@ use winddown_control::api::Decision;
 
 pub use log_line::log_decision;
 
-/// How many are kept for `status`.
+/// The number of decisions that are kept for `status`.
 const KEPT: usize = 20;
 
-/// Writes every event to the log and keeps the last ones. Clones share one memory.
+/// Logs every decision and keeps the last ones. Clones share their state.
 #[derive(Clone)]
 pub struct Decisions(Arc<Inner>);
 
@@ -27,7 +27,7 @@ struct Inner {
 }
 
 impl Decisions {
-    /// No decisions yet.
+    /// Creates an empty list of decisions.
     pub fn new(wall: WallClock) -> Self {
         Self(Arc::new(Inner {
             last: Mutex::default(),
@@ -37,17 +37,17 @@ impl Decisions {
         }))
     }
 
-    /// The last decisions, the newest last.
+    /// The last decisions, newest last.
     pub fn last(&self) -> Vec<Decision> {
         lock(&self.0.last).iter().cloned().collect()
     }
 
-    /// Goes up with every decision.
+    /// A counter that goes up with every decision.
     pub fn changes(&self) -> watch::Receiver<u64> {
         self.0.version.subscribe()
     }
 
-    /// Every event from now on.
+    /// Subscribes to the event of every decision from now on.
     pub fn listen(&self) -> mpsc::UnboundedReceiver<Event> {
         let (tx, rx) = mpsc::unbounded_channel();
         lock(&self.0.listeners).push(tx);
@@ -57,7 +57,7 @@ impl Decisions {
 
 impl Recorder for Decisions {
     fn record(&self, event: &Event) {
-        // Nothing was decided.
+        // Not a decision.
         if matches!(event, Event::Pod(_)) {
             return;
         }

@@ -1,4 +1,4 @@
-//! What pods have to fit into, and how room is made in it.
+//! The machine that pods have to fit into, and the admission checks against it.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -20,54 +20,54 @@ use winddown_shared::{
 use crate::Settings;
 use crate::links::Shows;
 
-/// A machine that could not be read is read again after this long, then twice as long, …
+/// The first backoff after the machine could not be read; it doubles with each failure.
 const READ_AGAIN: Duration = Duration::from_secs(1);
 
-/// … up to this.
+/// The longest backoff.
 const READ_MOST: Duration = Duration::from_secs(30);
 
 /// The machine that the pods run on.
 pub struct Machine {
-    /// The host's name: a label of the node.
+    /// The host name, which becomes a label of the node.
     pub host_name: String,
-    /// Reads what it has. Asked at the start and whenever the configuration is read again.
+    /// Reads the machine's capacity. Called at the start and on every reload of the configuration.
     pub capacity: Box<dyn Fn() -> Result<Capacity, ReadError> + Send + Sync>,
 }
 
-/// What pods have to fit into. Clones are one.
+/// The node's resources and the admission checks against them. Clones share their state.
 #[derive(Clone)]
 pub(super) struct Fit(Arc<Inner>);
 
 struct Inner {
-    /// None in a rehearsal, which lets in whatever there is.
+    /// `None` in a rehearsal, which admits every pod.
     machine: Option<Machine>,
     name: Arc<str>,
     found: watch::Sender<Option<Arc<Found>>>,
-    /// The Node object as the API server has it, where there is one.
+    /// The Node object on the API server, if there is one.
     server: Mutex<Option<Arc<ServerNode>>>,
-    /// What was read last, for when it cannot be read again.
+    /// The capacity that was last read, used when it cannot be read again.
     capacity: Mutex<Option<Capacity>>,
     victim_lock: VictimLock,
-    /// A kubelet has admitted the pods: nothing is asked of them again.
+    /// Whether a kubelet admits the pods, so that this node does not check them.
     admits_all: bool,
 }
 
-/// Lets in what the runtime can run.
+/// Admits pods that the runtime supports.
 pub(super) struct Supported<R>(pub(super) Arc<R>);
 
-/// The node as it was last found.
+/// The node as it was last read.
 #[derive(Debug, PartialEq)]
 pub(super) struct Found {
-    /// What it has of everything.
+    /// The node's capacity.
     pub(super) whole: Allocatable,
-    /// The node as this machine and the configuration have it: less is allocatable.
+    /// The node according to this machine and the configuration, with what is allocatable.
     pub(super) own: Arc<NodeView>,
-    /// The node as admission sees it: with what others wrote on its Node object.
+    /// The node as admission sees it: `own` with what others wrote to the Node object.
     pub(super) view: Arc<NodeView>,
 }
 
 impl Found {
-    /// What an operator may want to fix: resources of which nothing is left for the pods.
+    /// Warnings for the operator about resources of which nothing is left for pods.
     pub(super) fn warnings(&self) -> impl Iterator<Item = String> {
         let gone = |(name, whole): &(&ResourceName, i64)| {
             *whole > 0 && self.view.allocatable.get(name) == 0
@@ -84,7 +84,7 @@ impl Found {
 // === impl Machine ===
 
 impl Machine {
-    /// The running machine, whose pods write to the file system of `storage`.
+    /// This machine, whose pods write to the file system of `storage`.
     #[must_use]
     pub fn of_host(storage: impl Into<PathBuf>) -> Self {
         let roots = Roots::of_host(storage);
@@ -104,7 +104,7 @@ impl fmt::Debug for Machine {
 // === impl Fit ===
 
 impl Fit {
-    /// Reads the machine once. Without one, everything fits.
+    /// Reads the machine once. Without a machine, every pod fits.
     pub(super) fn new(
         machine: Option<Machine>,
         name: &str,
@@ -124,7 +124,7 @@ impl Fit {
         fit
     }
 
-    /// Reads the machine again and keeps from the pods what `settings` say.
+    /// Reads the machine again and applies the reservations of `settings`.
     pub(super) fn follow(&self, settings: &Settings) {
         let Some(machine) = &self.0.machine else { return };
         let Some(capacity) = self.read(machine) else { return };
@@ -141,7 +141,7 @@ impl Fit {
         self.find(reserved.capacity(&capacity), own);
     }
 
-    /// Takes over the Node object as the API server has it now.
+    /// Applies the current Node object on the API server.
     pub(super) fn set_server_node(&self, server: Option<Arc<ServerNode>>) {
         *self.0.server.lock().unwrap_or_else(PoisonError::into_inner) = server;
         if let Some(found) = self.found() {
@@ -149,7 +149,7 @@ impl Fit {
         }
     }
 
-    /// What was found last, and every change.
+    /// The node as it was last read, with every change.
     pub(super) fn changes(&self) -> watch::Receiver<Option<Arc<Found>>> {
         self.0.found.subscribe()
     }
@@ -171,7 +171,7 @@ impl Fit {
         });
     }
 
-    /// What the machine has now, or had when it could last be read.
+    /// Reads the machine's capacity; falls back to the last one that could be read.
     fn read(&self, machine: &Machine) -> Option<Capacity> {
         let mut last = self.0.capacity.lock().unwrap_or_else(PoisonError::into_inner);
         match (machine.capacity)() {
@@ -190,12 +190,12 @@ impl Fit {
         last.clone()
     }
 
-    /// The node as it was last found; none before that, and in a rehearsal.
+    /// The node as it was last read; `None` before that, and in a rehearsal.
     pub(super) fn found(&self) -> Option<Arc<Found>> {
         self.0.found.borrow().clone()
     }
 
-    /// Held while choosing victims.
+    /// The lock to hold while choosing victims.
     pub(super) fn victim_lock(&self) -> VictimLock {
         self.0.victim_lock.clone()
     }
@@ -205,13 +205,13 @@ impl Fit {
         self.0.machine.is_some() && self.0.found.borrow().is_none()
     }
 
-    /// Whether nothing is asked of a pod.
+    /// Whether every pod is admitted without checks.
     pub(super) fn admits_all(&self) -> bool {
         self.0.admits_all
     }
 
-    /// Admits what fits, where there is something to fit into; `room` chooses whom to end for a critical pod
-    /// that does not.
+    /// Adds the check that a pod fits, if there is a machine. `room` chooses the victims for a critical pod that does
+    /// not.
     pub(super) fn then_fits(
         &self,
         admission: Admission,
@@ -227,7 +227,7 @@ impl Fit {
         })
     }
 
-    /// Reads the machine until it can be read.
+    /// Tries to read the machine, with backoff, until that succeeds.
     pub(super) async fn read_until_known(&self, settings: &watch::Receiver<Settings>) {
         let mut wait = READ_AGAIN;
         while self.is_unknown() {
@@ -238,8 +238,8 @@ impl Fit {
         }
     }
 
-    /// Whether no pod can be let in. Says so again when there is more room, or other room, than
-    /// before, as each of `relief` says: pods that were refused are asked again then.
+    /// Whether no pod can be admitted. The value is sent again, even unchanged, when the node's resources change or an
+    /// entry of `relief` reports a change: refused pods are then tried again.
     pub(super) fn admission_closed(
         &self,
         gate: &AdmissionGate,
@@ -284,8 +284,8 @@ impl<R: Runtime> AdmitHandler for Supported<R> {
     }
 }
 
-/// The machine as it says itself, with the labels, taints and further resources that others wrote on its
-/// Node object.
+/// Adds the labels, taints and further resources that others wrote to the Node object to what the machine itself
+/// reports.
 fn joined(own: &NodeView, server: &ServerNode) -> NodeView {
     let theirs = NodeView::of_node(server, Arc::clone(&own.os));
     let mut view = own.clone();

@@ -1,6 +1,6 @@
-//! A small file for each of some pods, which the next agent of this boot reads.
+//! Small files, one per pod, for the next agent of this boot.
 //!
-//! They outlive the agent, not the machine: nothing waits for a disk.
+//! They survive the agent but not the machine, so no write waits for a disk.
 
 use std::io::{self, Read as _};
 use std::os::unix::fs::DirBuilderExt as _;
@@ -11,16 +11,16 @@ use serde::de::DeserializeOwned;
 use winddown_files::{Survives, replace};
 use winddown_shared::PodUid;
 
-/// More than any pod object; the API server takes 1.5 MiB.
+/// The most bytes of a file; larger than any pod object, of which the API server accepts up to 1.5 MiB.
 const MOST_BYTES: u64 = 16 * 1024 * 1024;
 
-/// The end of the files' names.
+/// The files' extension.
 pub(crate) const ENDING: &str = "json";
 
 /// The file of the pod `uid` in `directory`.
 ///
 /// # Errors
-/// UIDs come from the API server; one that is no file name is no UID of Kubernetes.
+/// The UID, which comes from the API server, is not a safe file name. Kubernetes' own UIDs always are.
 pub(crate) fn path(directory: &Path, uid: &PodUid) -> io::Result<PathBuf> {
     let valid = |b: u8| b.is_ascii_alphanumeric() || b == b'-' || b == b'_';
     if uid.as_str().is_empty() || uid.as_str().len() > 200 || !uid.as_str().bytes().all(valid) {
@@ -29,14 +29,14 @@ pub(crate) fn path(directory: &Path, uid: &PodUid) -> io::Result<PathBuf> {
     Ok(directory.join(format!("{uid}.{ENDING}")))
 }
 
-/// Reads what [`write`] wrote.
+/// Reads a file that [`write`] wrote.
 pub(crate) fn read<T: DeserializeOwned>(path: &Path) -> io::Result<T> {
     let mut bytes = Vec::new();
     std::fs::File::open(path)?.take(MOST_BYTES).read_to_end(&mut bytes)?;
     Ok(serde_json::from_slice(&bytes)?)
 }
 
-/// Replaces the file, whole or not at all; only its owner may read it. Makes its directory.
+/// Replaces the file atomically; only its owner may read it. Creates its directory.
 pub(crate) fn write(path: &Path, value: &impl Serialize) -> io::Result<()> {
     let text = serde_json::to_vec(value)?;
     if let Some(directory) = path.parent() {

@@ -1,8 +1,8 @@
-//! Which pods were asked to end, for the next agent of this boot.
+//! Records which pods were requested to stop, for the next agent of this boot.
 //!
-//! A shutdown and a drain have records of their own. Without this, a pod that was ending for any other
-//! reason would look like any other to an agent that takes over: what was ended for a critical pod would be
-//! started again, and another one ended in its place.
+//! Shutdowns and drains have records of their own. Without these records, an agent that takes over could not tell
+//! that a pod was terminating for any other reason: a pod that was preempted for a critical one would be started
+//! again, and another one preempted in its place.
 
 use std::io;
 use std::path::PathBuf;
@@ -17,25 +17,25 @@ use winddown_shared::{
 
 use crate::kept_file;
 
-/// Keeps a file for each pod that is ending. They outlive the agent, not the machine: nothing waits for a
-/// disk.
+/// Keeps a file for each pod that is terminating. The files survive the agent but not the machine, so no write waits
+/// for a disk.
 pub(crate) struct KeptKills {
     directory: PathBuf,
     boot_id: String,
     clock: BootClock,
-    /// Those that have a file.
+    /// The pods that have a file.
     ending: Mutex<PodUidMap<()>>,
 }
 
-/// What a file says.
+/// The contents of a file.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct KeptKill {
     uid: PodUid,
     boot_id: String,
-    /// Who asked, in one word.
+    /// Short name of the requester, see [`KillReason::as_str`].
     by: String,
-    /// The end of its grace, in milliseconds since the boot.
+    /// The end of the grace period, in milliseconds since the boot.
     until_boot_ms: u64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     status: Option<StatusOverride>,
@@ -44,9 +44,8 @@ struct KeptKill {
 // === impl KeptKills ===
 
 impl KeptKills {
-    /// Reads what an earlier agent of this boot has left in `directory`, and removes what is of another
-    /// boot. `plugins` are those that this agent has: what another one asked for is not gone on with.
-    /// Blocking.
+    /// Reads the records that an earlier agent of this boot left in `directory`, and deletes those of other boots.
+    /// `plugins` are the third-party plug-ins of this agent: a request of any other plug-in is dropped. Blocking.
     pub(crate) fn open(
         directory: PathBuf,
         boot_id: &str,
@@ -116,12 +115,12 @@ impl Recorder for KeptKills {
                     );
                 }
             }
-            // One that ended while no agent ran may be let in anew.
+            // A pod that ended while no agent ran may be admitted again.
             Event::PodStopped { pod, .. } | Event::PodAdmitted { pod }
                 if self.ending().remove(&pod.uid).is_some() =>
             {
                 let file = kept_file::path(&self.directory, &pod.uid);
-                // A file that stays is removed by what becomes of the pod next, or with the boot.
+                // If this fails, the next agent deletes the file when the pod stops or is admitted, or in another boot.
                 let _ = file.and_then(std::fs::remove_file);
             }
             _ => {}
@@ -132,7 +131,7 @@ impl Recorder for KeptKills {
 // === impl KeptKill ===
 
 impl KeptKill {
-    /// The same request with what is left of its grace at `now`, since the boot.
+    /// Restores the request, with what is left of its grace period at `now`, in time since the boot.
     fn rest(self, by: KillReason, now: Duration) -> (PodUid, KillRequest) {
         let rest = Duration::from_millis(self.until_boot_ms).saturating_sub(now);
         let request = KillRequest {
@@ -145,8 +144,8 @@ impl KeptKill {
     }
 }
 
-/// Whether an end for this reason would be forgotten. Shutdowns and drains have records of their own. That a source
-/// does not want a pod any more is found by each agent anew, but not how much of its grace is left.
+/// Whether a kill for this reason is recorded here. Shutdowns and drains have records of their own. For a removed pod
+/// each agent sees by itself that no source wants it, but not how much of its grace period is left.
 fn is_kept(by: KillReason) -> bool {
     match by {
         KillReason::Preemption
@@ -220,7 +219,7 @@ mod tests {
         assert_eq!((a.reason, a.evict), (KillReason::Eviction, true));
         assert_eq!(a.grace, Some(Duration::from_secs(18)));
         assert_eq!(found[&PodUid::new("b")].reason, KillReason::Plugin(MINE));
-        // It ended while no agent ran, and is let in anew.
+        // It ended while no agent ran, and is admitted again.
         kept.record(&Event::PodAdmitted { pod: label("a") });
         let (_, found) = open(state.path(), "boot", 500);
         assert_eq!(found[&PodUid::new("b")].grace, Some(Grace::SHORTEST));
@@ -234,7 +233,7 @@ mod tests {
         for (uid, by) in [
             ("a", KillReason::Preemption),
             ("b", KillReason::Plugin(THEIRS)),
-            // These have records of their own; and this is no file name.
+            // These two have records of their own, and the last UID is not a file name.
             ("c", KillReason::Shutdown),
             ("d", KillReason::Drain),
             ("../f", KillReason::Operator),

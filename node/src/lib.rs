@@ -1,5 +1,4 @@
-//! The node: pods, their workers and the control API, and a list of plug-ins beside them, for whatever runtime
-//! there is.
+//! The node: pods, their workers and the control API for any runtime, and a list of plug-ins.
 //!
 //! ```text
 //! Node::builder(runtime)
@@ -11,9 +10,10 @@
 //!     .start()?
 //! ```
 //!
-//! Each of these is a feature of this crate, and all are on by default. One that is left out of the list is not there:
-//! the node does everything else, and answers what is asked of it by saying so. With its feature off, its crate is not
-//! compiled. `config` makes plug-ins of winddown's configuration file, which knows the fields of all of them.
+//! Each of these plug-ins is a feature of this crate, and all are on by default. Without a plug-in in its list a node
+//! does everything else, and answers requests to that plug-in with an error or an empty plan. Without its feature, a
+//! plug-in's crate is not compiled. The feature `config` creates the plug-ins from winddown's configuration file, which
+//! has fields for all of them.
 #![cfg_attr(
     not(all(
         feature = "shutdown",
@@ -82,7 +82,7 @@ pub use settings::{Settings, SettingsSource};
 pub use shutdown::{Shutdown, ShutdownGuard, ShutdownHandle, plan_view, reports, start_view};
 pub use source::Source;
 
-/// Who the node is.
+/// The identity of the node.
 #[derive(Clone, Debug)]
 pub struct Identity {
     /// The node's name.
@@ -91,7 +91,7 @@ pub struct Identity {
     pub boot_id: String,
 }
 
-/// The running node. Cheap to clone.
+/// A running node. Cheap to clone.
 pub struct Node<R: Runtime>(Arc<Inner<R>>);
 
 struct Inner<R: Runtime> {
@@ -113,7 +113,7 @@ impl<R: Runtime> Clone for Node<R> {
 }
 
 impl<R: Runtime> Node<R> {
-    /// Begins a node on `runtime`, without plug-ins.
+    /// Creates a builder for a node on `runtime`, without plug-ins.
     pub fn builder(runtime: Arc<R>) -> NodeBuilder<R> {
         NodeBuilder::new(runtime)
     }
@@ -156,7 +156,7 @@ impl<R: Runtime> Node<R> {
             Some(lead) => ("shutdown controller", Some(lead.then), Some(lead.first)),
             None => ("first pods", None, None),
         };
-        // Boxed: it is large, and passed on several times.
+        // Boxed, because the future is large and is moved several times.
         let work = Box::pin(async move {
             if let Some(first) = first {
                 for (uid, request) in first.await {
@@ -181,13 +181,13 @@ impl<R: Runtime> Node<R> {
         &self.0.core.workers
     }
 
-    /// Waits until the pods that ran before the agent did are known, for as long as a shutdown waits
-    /// for that. An agent that is stopped as soon as it was started would pass them over.
+    /// Waits until the pods that ran before the agent started are known, for as long as a shutdown waits
+    /// for that. An agent that is stopped right after its start would otherwise miss them.
     pub async fn pods_are_known(&self) {
         self.0.core.pods_are_known().await;
     }
 
-    /// Stops all work; containers are left as they are.
+    /// Stops all tasks; containers keep running.
     pub async fn shut_down(&self) {
         self.0.core.stop.cancel();
         for section in &self.0.sections {
@@ -196,7 +196,7 @@ impl<R: Runtime> Node<R> {
         self.0.core.workers.shut_down().await;
     }
 
-    /// Starts what runs without any plug-in.
+    /// Starts the tasks of the node itself.
     fn start_tasks(&self, settings: watch::Receiver<Settings>) {
         let core = &self.0.core;
         critical::spawn(

@@ -1,4 +1,4 @@
-//! What plug-ins have for each other, and for the node: none of them knows another.
+//! What plug-ins exchange with each other and with the node: no plug-in knows another.
 
 use futures_util::future::BoxFuture;
 use tokio::sync::watch;
@@ -6,34 +6,34 @@ use winddown_shared::{LockState, ShutdownWork, StartTurn};
 
 use crate::Source;
 
-/// What one plug-in has for another, or for the node.
+/// What plug-ins offer to other plug-ins or to the node.
 #[derive(Default)]
 pub(crate) struct Links {
-    /// How the node stands to its end.
+    /// Whether the node is about to go down.
     pub(crate) end: Option<Box<dyn Shows<NodeEnd>>>,
-    /// What the node runs short of.
+    /// The resources that the node runs short of.
     pub(crate) shortage: Option<Box<dyn Shows<Shortage>>>,
-    /// Each tells when pods that were refused are to be asked about again.
+    /// Each one signals when refused pods are to be admitted again, if possible.
     pub(crate) relief: Vec<Box<dyn Shows<()>>>,
-    /// Which new pods may start now; none: all may.
+    /// The new pods that may start now; if `None`, all may.
     pub(crate) turns: Option<watch::Receiver<StartTurn>>,
-    /// Where pods come from.
+    /// The sources of pods.
     pub(crate) sources: Vec<Source>,
-    /// What is done at certain points of a shutdown.
+    /// The work at certain points of a shutdown.
     pub(crate) work: Vec<ShutdownWork>,
 }
 
-/// A state of one plug-in, for another.
+/// A state that one plug-in offers to another.
 pub(crate) trait Shows<T>: Send {
-    /// As it is now.
+    /// The current state.
     fn now(&mut self) -> T;
 
-    /// Resolves when it is another one than [`now`](Self::now) said; never, when it changes no more.
-    /// Cancel-safe.
+    /// Resolves when the state differs from what [`now`](Self::now) returned; pending for ever if it can no longer
+    /// change. Cancel-safe.
     fn changed(&mut self) -> BoxFuture<'_, ()>;
 }
 
-/// A plug-in of another party, which says only when.
+/// A signal of a third-party plug-in, without a value.
 impl Shows<()> for watch::Receiver<()> {
     fn now(&mut self) {
         self.mark_unchanged();
@@ -48,33 +48,33 @@ impl Shows<()> for watch::Receiver<()> {
     }
 }
 
-/// How the node stands to its end.
+/// Whether the node is about to go down, and how.
 #[derive(Clone, Debug)]
 pub(crate) struct NodeEnd {
-    /// It goes down, or was told that it will.
+    /// Whether the node is going down, or has a notice that it will.
     pub(crate) is_near: bool,
     pub(crate) draining: Draining,
-    /// Whether its shutdown would wait for the pods.
+    /// The inhibitor lock: whether a shutdown would wait for the pods.
     pub(crate) lock: LockState,
-    /// Which pods hold shutdowns, for people; none while none does.
+    /// The pods that hold shutdowns, for display; `None` while none does.
     pub(crate) held: Option<String>,
-    /// How it went down before this boot, for people.
+    /// How the node went down before this boot, for display.
     pub(crate) last: String,
 }
 
-/// How far a drain is.
+/// The progress of a drain.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Draining {
-    /// There is none.
+    /// The node is not being drained.
     #[default]
     No,
-    /// Pods are ending.
+    /// The pods are being terminated.
     InProgress,
-    /// They have ended, and none comes back.
+    /// The pods have ended, and none comes back.
     Done,
 }
 
-/// What the node runs short of.
+/// The resources that the node runs short of.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Shortage {
     pub(crate) memory: bool,

@@ -1,8 +1,8 @@
 //! The node's metrics, in the OpenMetrics text format.
 //!
 //! # Behaviour
-//! What happens is counted as it is recorded ([`Metrics`] is a [`Recorder`] and a [`WorkerObserver`]); how things stand is
-//! handed in at each scrape as [`NodeFacts`], so that all samples of one scrape are of one moment.
+//! Events are counted as they are recorded ([`Metrics`] is a [`Recorder`] and a [`WorkerObserver`]); the current state
+//! is passed in at each scrape as [`NodeFacts`], so that all samples of one scrape are from one moment.
 //! Families that the kubelet has keep its names, labels and meanings; the others begin with
 //! `winddown_`. `docs/reference/metrics.md` lists all of them.
 //!
@@ -45,19 +45,19 @@ pub use port::{TRY_AGAIN, serve_over_tcp};
 pub use process::{ProcessReader, ProcessUsage};
 pub use starting::Start;
 
-/// Everything that is counted. One for each node; there is no global one.
+/// The metrics of one node; there is no global registry.
 #[derive(Debug)]
 pub struct Metrics {
     registry: Registry,
     counted: Counted,
     wall: WallClock,
-    /// A shutdown is under way.
+    /// Whether a shutdown is in progress.
     ending: AtomicBool,
     starting: Starting,
 }
 
 impl Metrics {
-    /// Nothing counted yet. What the plug-ins of others count is shown behind the node's own.
+    /// Creates the metrics, all at zero. Those of third-party plug-ins come after the node's own.
     pub fn new(wall: WallClock, plugins: &[Listed]) -> Self {
         let mut registry = Registry::default();
         let counted = Counted::register(&mut registry);
@@ -71,23 +71,23 @@ impl Metrics {
         Self { registry, counted, wall, ending, starting: Starting::default() }
     }
 
-    /// Takes over when the last shutdown began and when it had ended its pods, as its state file has them.
+    /// Sets when the last shutdown began and when it had ended its pods, from its state file.
     pub fn last_shutdown(&self, start: Option<WallTime>, end: Option<WallTime>) {
         self.counted.shutdown.start.set(unix_seconds(start));
         self.counted.shutdown.end.set(unix_seconds(end));
     }
 
-    /// Begins to count what preemption ends.
+    /// Exposes the preemption metrics from the start.
     pub(crate) fn of_preemption(&self) {
         self.counted.show_preemption();
     }
 
-    /// Begins to count what eviction ends.
+    /// Exposes the eviction metrics from the start.
     pub(crate) fn of_eviction(&self) {
         self.counted.show_eviction();
     }
 
-    /// All metrics as an OpenMetrics document, `# EOF` included. Waits for nothing.
+    /// All metrics as an OpenMetrics document, including `# EOF`. Does not block.
     pub fn text(&self, facts: NodeFacts) -> String {
         let mut now = Registry::default();
         now.register_collector(Box::new(facts));
@@ -99,13 +99,13 @@ impl Metrics {
         text
     }
 
-    /// Resolves when pods were admitted of which it is not known yet whether they run. Cancel-safe.
+    /// Resolves when pods were admitted that are not known to run yet. Cancel-safe.
     pub async fn pods_start(&self) {
         self.starting.any().await;
     }
 
-    /// Looks at the pods that were admitted and measures those that run now. Says whether some have
-    /// still to start.
+    /// Checks the admitted pods and records the start duration of those that run now. Returns whether some
+    /// have not started yet.
     pub fn look_at_starts(&self, look: impl FnMut(&PodUid) -> Start) -> bool {
         let measured = |took: Duration| self.counted.pod_start.observe(took.as_secs_f64());
         self.starting.settle(look, measured)
@@ -117,7 +117,7 @@ impl Metrics {
         self.counted.shutdown.end.set(0);
     }
 
-    /// A run that was over before it was called off has its end already.
+    /// Sets the end time, unless the run has already ended before it was cancelled.
     fn shutdown_ended(&self) {
         if self.ending.swap(false, Ordering::Relaxed) {
             self.counted.shutdown.end.set(unix_seconds(Some(self.wall.now())));
@@ -175,7 +175,7 @@ impl Recorder for Metrics {
                 counted.group(*priority).observe(took.as_secs_f64());
             }
             Event::ShutdownStarted { .. } => self.shutdown_began(),
-            // When it began is known from the state file.
+            // The start time comes from the state file.
             Event::ShutdownResumed { .. } => self.ending.store(true, Ordering::Relaxed),
             Event::ShutdownEnded { left, .. } => {
                 counted.shutdown.cut_left.inc_by(u64::try_from(*left).unwrap_or(u64::MAX));
@@ -187,7 +187,7 @@ impl Recorder for Metrics {
     }
 }
 
-/// Whole seconds, as the kubelet gives them; 0 stands for never.
+/// Whole seconds, as the kubelet reports them; 0 means never.
 fn unix_seconds(time: Option<WallTime>) -> i64 {
     time.map_or(0, |time| time.as_second())
 }

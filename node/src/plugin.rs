@@ -1,7 +1,7 @@
-//! What a node is made of beside its pods: a list of plug-ins.
+//! The plug-ins of a node.
 //!
-//! Each joins the node once, with all that it brings, and starts when all have joined. None knows another: what one
-//! has to tell another goes through [`Links`].
+//! Each plug-in joins the node once, with everything that it contributes, and starts when all have joined. No plug-in
+//! knows another; they communicate through [`Links`].
 
 use std::sync::Arc;
 
@@ -21,75 +21,75 @@ use crate::core::Core;
 use crate::links::Links;
 use crate::metrics::NodeFacts;
 
-/// A line of the list that a node is made of: one of the node's own, or a [`Plugin`] of another party.
+/// A plug-in of a node: one of this crate's, or a third-party [`Plugin`].
 pub trait NodePlugin<R: Runtime>: Send + 'static {
-    /// What it is called and counts, if it is of another party.
+    /// The name and the metrics of a third-party plug-in; `None` for this crate's.
     fn of_another(&self) -> Option<Listed> {
         None
     }
 
-    /// Brings what it has. Called once, inside a tokio runtime, before any pod is known.
+    /// Adds the plug-in's contributions to the node. Called once, inside a tokio runtime, before any pod is known.
     fn join(self: Box<Self>, node: &mut Joining<R>);
 }
 
-/// A node that plug-ins join.
+/// A node that is being assembled, which plug-ins join.
 pub struct Joining<R: Runtime> {
     pub(crate) core: Arc<Core<R>>,
     pub(crate) notes: PluginNotes,
     pub(crate) brought: Brought,
 }
 
-/// What the plug-ins have brought.
+/// What the plug-ins have contributed.
 #[derive(Default)]
 pub(crate) struct Brought {
-    /// What is asked of a new pod, after the gate and before it is fitted in.
+    /// Admission checks for new pods, between the gate and the fit.
     pub(crate) admission: Vec<Arc<dyn AdmitHandler>>,
-    /// What makes room for a critical pod.
+    /// Makes room for a critical pod that does not fit.
     pub(crate) room: Option<Arc<dyn AdmissionFailureHandler>>,
-    /// Where events go.
+    /// The recorders that receive events.
     pub(crate) recorders: Vec<Arc<dyn Recorder>>,
-    /// What is shown.
+    /// The sections of the status and the metrics.
     pub(crate) sections: Vec<Arc<dyn Section>>,
-    /// Who answers which question of the control socket.
+    /// The handlers of requests on the control socket.
     pub(crate) answers: Answers,
     pub(crate) links: Links,
-    /// What goes before the pods come.
+    /// The work that precedes the start of pods.
     pub(crate) lead: Option<Lead>,
-    /// Begins the work of each, when all have joined.
+    /// Start functions, called when all plug-ins have joined.
     pub(crate) starts: Vec<Start>,
 }
 
-/// Begins the work of a plug-in.
+/// Starts the work of a plug-in.
 pub(crate) type Start = Box<dyn FnOnce(&mut Links) + Send>;
 
-/// What goes before the pods come, and after they are known.
+/// The work of one plug-in before pods are started, and once they are known.
 pub(crate) struct Lead {
-    /// Says what was asked to end already. Pods are held back until then.
+    /// Returns the pods that were already requested to stop. No pod is started until it resolves.
     pub(crate) first: BoxFuture<'static, PodUidMap<KillRequest>>,
-    /// What begins as soon as the pods are known, and goes on for as long as the agent does.
+    /// Starts as soon as the pods are known, and runs for as long as the agent.
     pub(crate) then: BoxFuture<'static, ()>,
 }
 
-/// What a plug-in shows wherever the node is looked at.
+/// A plug-in's section of the status and the metrics.
 pub(crate) trait Section: Send + Sync + 'static {
-    /// Its part of the picture.
+    /// Fills in the plug-in's part of the status.
     fn status(&self, status: &mut api::Status);
 
-    /// Its part of a scrape.
+    /// Fills in the plug-in's part of the metrics.
     fn facts(&self, facts: &mut NodeFacts);
 
-    /// What has to be so for the node to be ready.
+    /// A readiness check of the plug-in, if it has one.
     fn readiness(&self) -> Option<Check> {
         None
     }
 
-    /// The agent was told to stop. Waited for.
+    /// Called when the agent is stopped, which waits for the future.
     fn stopped(&self) -> BoxFuture<'_, ()> {
         std::future::ready(()).boxed()
     }
 }
 
-/// Who answers which question of the control socket; none: this agent does no such thing.
+/// The handlers of requests on the control socket. Without a handler, the answer is an error or an empty plan.
 #[derive(Clone, Default)]
 pub(crate) struct Answers {
     pub(crate) shutdown: Option<Arc<dyn ShutdownAnswers>>,
@@ -120,7 +120,7 @@ pub(crate) trait ShutdownAnswers: Send + Sync + 'static {
     fn report(&self, id: String) -> BoxFuture<'_, Result<serde_json::Value, ApiError>>;
 }
 
-/// What happens while pods end.
+/// The progress of a drain or of a notice.
 pub(crate) type Events = tokio::sync::mpsc::UnboundedReceiver<DrainEvent>;
 
 /// See [`AgentApi`](winddown_control::AgentApi).
@@ -140,12 +140,12 @@ pub(crate) trait EvictionAnswers: Send + Sync + 'static {
 // === impl Joining ===
 
 impl<R: Runtime> Joining<R> {
-    /// Has `start` begin the plug-in's work when all have joined.
+    /// Registers `start` to start the plug-in's work when all have joined.
     pub(crate) fn start(&mut self, start: impl FnOnce(&mut Links) + Send + 'static) {
         self.brought.starts.push(Box::new(start));
     }
 
-    /// What a plug-in of another party sees of the node.
+    /// The parts of the node that a third-party plug-in can access.
     fn handle_parts(&self) -> NodeHandleParts<PodWorkers<RuntimeSyncer<R>>> {
         NodeHandleParts {
             killer: Arc::new(self.core.workers.clone()),
@@ -195,7 +195,7 @@ impl<R: Runtime, P: Plugin> NodePlugin<R> for P {
     }
 }
 
-/// What plug-ins of others say of themselves.
+/// The status lines of third-party plug-ins.
 pub(crate) fn statuses(notes: &PluginNotes) -> Vec<api::PluginStatus> {
     let notes = notes.all().into_iter();
     notes

@@ -1,4 +1,4 @@
-//! Preemption as a plug-in: whom to end for a critical pod that does not fit.
+//! Preemption as a plug-in: chooses the victims for a critical pod that does not fit.
 
 mod plan;
 
@@ -11,17 +11,17 @@ use winddown_shared::{AdmissionFailureHandler, FitFailures, NodeView, Pod, Room,
 use crate::plugin::{Joining, NodePlugin};
 use plan::Rooms;
 
-/// Ends pods for a critical one that does not fit into the node's [`Machine`](crate::Machine).
+/// Ends pods to make room for a critical one that does not fit on the node's [`Machine`](crate::Machine).
 #[derive(Debug)]
 pub struct Preemption(watch::Receiver<Strategy>);
 
 impl Preemption {
-    /// Chooses them by `strategy`.
+    /// Chooses victims by `strategy`.
     pub fn new(strategy: Strategy) -> Self {
         Self(watch::Sender::new(strategy).subscribe())
     }
 
-    /// The strategy, whenever it is another one.
+    /// Follows a strategy that can change.
     #[must_use]
     pub fn following(self, strategy: watch::Receiver<Strategy>) -> Self {
         Self(strategy)

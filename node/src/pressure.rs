@@ -1,4 +1,4 @@
-//! Eviction as a plug-in: what it measures, what it gives back, and what others see of it.
+//! Eviction as a plug-in: its measurements, what it reclaims, and its status and metrics.
 
 mod disks;
 mod measure;
@@ -32,22 +32,22 @@ pub use runtime::RuntimeFigures;
 use winddown_control::ApiError;
 use winddown_control::api::{self, ErrorCode, EvictionPlan, PressureStatus};
 
-/// What says how much is left of what.
+/// The measurements that eviction works with.
 pub struct PressureSource {
-    /// Where the machine is measured. The runtime adds the pods' cgroup and where images are.
+    /// The places where the machine is measured. The runtime adds the pods' cgroup and the location of images.
     pub places: UsagePlaces,
-    /// Measures the pods, and gives back what none of them misses.
+    /// Measures the pods, and reclaims what no pod needs.
     pub runtime: Arc<dyn RuntimeFigures>,
 }
 
-/// Ends pods when the node runs short of something.
+/// Evicts pods when the node runs short of a resource.
 pub struct Eviction {
     source: PressureSource,
     policy: watch::Receiver<Arc<Policy>>,
     image_age: watch::Receiver<Duration>,
 }
 
-/// Eviction as others see it.
+/// The eviction section of the status, the metrics and the control API.
 struct Pressure<R: Runtime> {
     core: Arc<Core<R>>,
     view: EvictionView,
@@ -55,14 +55,13 @@ struct Pressure<R: Runtime> {
     signals: Arc<Measured>,
 }
 
-/// Tells when the node runs short of something else than before, or of nothing, or when an evicted
-/// pod comes back.
+/// Signals when the node's pressure conditions change, or when an evicted pod comes back.
 struct Relief {
     conditions: watch::Receiver<Conditions>,
     returning: Arc<Notify>,
 }
 
-/// Starts static pods anew that were ended for want of something.
+/// Brings back static pods that were evicted.
 struct Manifests<R: Runtime> {
     workers: PodWorkers<RuntimeSyncer<R>>,
     wanted: watch::Receiver<Option<Arc<DesiredPods>>>,
@@ -72,7 +71,7 @@ struct Manifests<R: Runtime> {
 // === impl Eviction ===
 
 impl Eviction {
-    /// Evicts by `policy`, when `source` says that something runs short. Images are kept that were found within
+    /// Evicts by `policy` when `source` reports a shortage. Unused images are kept until they have been present for
     /// two minutes.
     pub fn new(source: PressureSource, policy: Policy) -> Self {
         let policy = watch::Sender::new(Arc::new(policy)).subscribe();
@@ -80,7 +79,7 @@ impl Eviction {
         Self { source, policy, image_age }
     }
 
-    /// The policy and the age from which images are removed that no pod uses, whenever it is another.
+    /// Follows a policy and a minimum age for the removal of unused images, which can change.
     #[must_use]
     pub fn following(
         self,
@@ -128,14 +127,14 @@ impl<R: Runtime> NodePlugin<R> for Eviction {
         brought.answers.eviction = Some(pressure);
         node.start(move |_| {
             let stop = core.stop.clone();
-            // Boxed: it is large, and passed on several times.
+            // Boxed, because the future is large and is moved several times.
             let work = Box::pin(watch_pressure(core, controller, places, wake));
             critical::spawn_until("eviction", stop, work);
         });
     }
 }
 
-/// Ends pods while the node runs short, from when the pods are known until the agent stops.
+/// Runs eviction from when the pods are known until the agent stops.
 async fn watch_pressure<R: Runtime>(
     core: Arc<Core<R>>,
     controller: EvictionController<PodWorkers<RuntimeSyncer<R>>, Measured, GiveBack>,
@@ -147,7 +146,7 @@ async fn watch_pressure<R: Runtime>(
         core.pods_are_known().await;
         tokio::join!(controller.run(), places.find(), stalls::wake(proc_and_cgroup, &wake));
     };
-    // Not `run_until_cancelled`, which would hold the work twice: it is large.
+    // Not `run_until_cancelled`, which would hold the large future twice.
     tokio::select! {
         () = run => {}
         () = core.stop.cancelled() => {}
@@ -176,7 +175,8 @@ impl<R: Runtime> Section for Pressure<R> {
 }
 
 impl<R: Runtime> EvictionAnswers for Pressure<R> {
-    /// What is short or nearest to it, and who would end for it, or for `signal`. Touches nothing.
+    /// Explains which pod would be evicted for `signal`, or else for the resource that is short or nearest to it.
+    /// Evicts nothing.
     fn plan(&self, signal: Option<String>) -> BoxFuture<'_, Result<EvictionPlan, ApiError>> {
         async move {
             let signal = signal.as_deref().map(str::parse::<Signal>).transpose();
@@ -194,7 +194,7 @@ impl<R: Runtime> EvictionAnswers for Pressure<R> {
 }
 
 impl<R: Runtime> Pressure<R> {
-    /// The conditions that hold.
+    /// The conditions that are true.
     fn conditions(&self) -> Conditions {
         *self.view.conditions().borrow()
     }
@@ -228,7 +228,7 @@ fn shortage(conditions: Conditions) -> Shortage {
 impl Shows<()> for Relief {
     fn now(&mut self) {}
 
-    /// For ever once eviction has ended.
+    /// Pending for ever once eviction has stopped.
     fn changed(&mut self) -> BoxFuture<'_, ()> {
         async {
             tokio::select! {
@@ -243,13 +243,12 @@ impl Shows<()> for Relief {
 // === impl Manifests ===
 
 impl<R: Runtime> Readmit for Manifests<R> {
-    /// The worker that has ended the pod makes way for a new one. The intake asks admission before it
-    /// starts that one.
+    /// Replaces the worker that terminated the pod by a new one. The intake runs admission before the new one starts.
     fn readmit(&self, pod: &Pod) {
         let wanted = self.wanted.borrow().clone();
         let mut wanted = wanted.iter().flat_map(|wanted| &wanted.pods);
         let Some(pod) = wanted.find(|wanted| wanted.uid() == pod.uid()) else { return };
-        // A pod that is not known any more is not to start past admission.
+        // A pod that the workers no longer know would otherwise start without admission.
         if self.workers.is_termination_requested(pod.uid()) {
             self.workers.update(winddown_shared::UpdateKind::Create, pod.clone(), None);
             self.returning.notify_one();

@@ -1,4 +1,4 @@
-//! The recorders that hear what happens.
+//! The recorders that receive the node's events.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -11,13 +11,13 @@ use crate::Decisions;
 use crate::kept_kills::KeptKills;
 use crate::metrics::{Metrics, Start};
 
-/// Passes each event to every recorder.
+/// Forwards each event to every recorder.
 pub(crate) struct Recorders {
     pub(crate) decisions: Decisions,
     pub(crate) metrics: Arc<Metrics>,
-    /// None where nothing is kept over a restart of the agent.
+    /// `None` if kills are not recorded for the next agent.
     kills: Option<KeptKills>,
-    /// Those that plug-ins bring. Set when all have joined.
+    /// The recorders of plug-ins. Set when all have joined.
     others: OnceLock<Vec<Arc<dyn Recorder>>>,
 }
 
@@ -31,16 +31,16 @@ impl Recorders {
         }
     }
 
-    /// Tells these as well from now on.
+    /// Adds the recorders of plug-ins.
     pub(crate) fn join(&self, others: Vec<Arc<dyn Recorder>>) {
-        // It is set once.
+        // Called once.
         let _ = self.others.set(others);
     }
 }
 
 impl Recorder for Recorders {
     fn record(&self, event: &Event) {
-        // First: what follows tells people of it.
+        // First, because the others report the kill to people, and it must not be lost after that.
         if let Some(kills) = &self.kills {
             kills.record(event);
         }
@@ -50,11 +50,11 @@ impl Recorder for Recorders {
     }
 }
 
-/// How often pods that are starting are looked at, at most. There is no event for it that many pods
-/// starting at once would not make expensive.
+/// The shortest interval between checks of starting pods. An event for each of them would be expensive when many
+/// pods start at once.
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
-/// Measures how long pods take to start. Sleeps while none does.
+/// Measures how long pods take to start. Sleeps while none is starting.
 pub(crate) async fn measure_starts(
     metrics: Arc<Metrics>,
     statuses: StatusStore,
@@ -79,7 +79,7 @@ pub(crate) async fn measure_starts(
 fn start_of(statuses: &StatusStore, uid: &PodUid) -> Start {
     let status = statuses.get(uid);
     match status.as_ref().and_then(|s| s.phase.as_deref()) {
-        // One that has ended by itself already has started as well.
+        // A pod that has already completed has started too.
         Some("Running" | "Succeeded") => Start::Running,
         Some("Failed") => Start::Never,
         _ => Start::NotYet,

@@ -1,4 +1,4 @@
-//! What a node goes by, apart from its plug-ins.
+//! The settings of a node, apart from those of its plug-ins.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -8,39 +8,39 @@ use std::sync::Arc;
 use winddown_machine::{AllocatableConfig, Capacity};
 use winddown_shared::WallTime;
 
-/// What a node goes by, and may be told anew while it runs.
+/// The settings of a node, which may change while it runs.
 #[derive(Clone)]
 pub struct Settings {
-    /// What is shown of where they came from.
+    /// The source of the settings, for display.
     pub source: SettingsSource,
-    /// What runs the containers, in one word.
+    /// Short name of the runtime, for display.
     pub runtime: String,
-    /// The directory that the manifests are read from, as it is shown.
+    /// The manifests directory, for display.
     pub manifests: Option<PathBuf>,
-    /// The addresses of the node, which its pods on the host's network have.
+    /// The addresses of the node, which pods on the host's network share.
     pub host_ips: Arc<dyn Fn() -> Vec<IpAddr> + Send + Sync>,
-    /// What is kept from the pods of a machine that has so much.
+    /// The resources to reserve from the pods of a machine with the given capacity.
     pub reserved: Arc<dyn Fn(&Capacity) -> AllocatableConfig + Send + Sync>,
-    /// Labels of the node beside those that every node has.
+    /// Labels of the node in addition to those that every node has.
     pub labels: BTreeMap<String, String>,
-    /// Kernel parameters beside the safe ones that pods may set: names, or beginnings with a `*` behind them.
+    /// Unsafe sysctls that pods may set: names, or prefixes followed by `*`.
     pub unsafe_sysctls: Vec<String>,
 }
 
-/// Where settings came from.
+/// The source of settings.
 #[derive(Clone, Debug, Default)]
 pub struct SettingsSource {
-    /// The file; none when there is none.
+    /// The configuration file, if there is one.
     pub file: Option<PathBuf>,
-    /// When it was read.
+    /// When the file was read.
     pub loaded_at: Option<WallTime>,
-    /// What was noticed in it.
+    /// Warnings about the file, for display.
     pub warnings: Vec<String>,
-    /// All of it, as YAML.
+    /// The whole configuration as YAML.
     pub yaml: String,
 }
 
-/// A node that keeps nothing from its pods, and has room for 110 of them.
+/// Reserves nothing from the pods, and allows 110 of them.
 impl Default for Settings {
     fn default() -> Self {
         Self {

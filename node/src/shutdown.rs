@@ -35,7 +35,7 @@ pub use guard::ShutdownGuard;
 pub use start::start_view;
 pub use view::plan_view;
 
-/// Ends the pods in order before the node goes down, or when it is drained.
+/// The plug-in that ends the pods in order before the node goes down, or when it is drained.
 pub struct Shutdown {
     inhibitor: Arc<dyn Inhibitor>,
     policy: watch::Receiver<Arc<Policy>>,
@@ -49,19 +49,19 @@ pub struct Shutdown {
     handle: ShutdownHandle,
 }
 
-/// What is done with the shutdown of a node from outside. Clones are one.
+/// A handle of the shutdown of a node. Clones share their state.
 #[derive(Clone)]
 pub struct ShutdownHandle {
     progress: ProgressSender,
     reports: ReportStore,
-    /// Set when the node has begun.
+    /// Set when the node has started.
     end_pods: Arc<OnceLock<EndPods>>,
 }
 
 type EndPods = Box<dyn Fn(Arc<dyn Inhibitor>, Trigger) -> BoxFuture<'static, ()> + Send + Sync>;
 type RefusedSignals = Box<dyn Fn() -> u64 + Send + Sync>;
 
-/// The shutdown of a node.
+/// The shutdown of a node, once the plug-in has joined it.
 struct Joined<R: Runtime> {
     core: Arc<Core<R>>,
     inhibitor: Arc<dyn Inhibitor>,
@@ -73,9 +73,9 @@ struct Joined<R: Runtime> {
     trigger: Trigger,
     refused_signals: RefusedSignals,
     held_since: watch::Sender<Option<WallTime>>,
-    /// One drain at a time.
+    /// Allows one drain at a time.
     draining: Arc<Semaphore>,
-    /// How far a drain is.
+    /// The progress of a drain.
     drained: watch::Sender<Draining>,
     /// Set when all plug-ins have joined.
     work: OnceLock<Vec<ShutdownWork>>,
@@ -83,7 +83,7 @@ struct Joined<R: Runtime> {
     guarded: Guarded,
 }
 
-/// What is on disk.
+/// The state on disk.
 struct Kept {
     state_directory: PathBuf,
     reports: ReportStore,
@@ -94,8 +94,8 @@ struct Kept {
 // === impl Shutdown ===
 
 impl Shutdown {
-    /// Ends the pods by `policy` when `inhibitor` announces that the node goes down, and keeps the record of
-    /// the run and the reports in `state_directory`.
+    /// Ends the pods by `policy` when `inhibitor` announces a shutdown, and keeps the record of the run and the
+    /// reports in `state_directory`.
     pub fn new(
         inhibitor: Arc<impl Inhibitor>,
         policy: Policy,
@@ -121,67 +121,68 @@ impl Shutdown {
         }
     }
 
-    /// The policy, whenever it is another one. One that changes during a run waits for the next.
+    /// Follows a policy that can change. A change during a run applies to the next run.
     #[must_use]
     pub fn following(mut self, policy: watch::Receiver<Arc<Policy>>) -> Self {
         self.policy = policy;
         self
     }
 
-    /// Of how many shutdowns the report is kept; as [`ReportStore::new`] has it.
+    /// Sets how many shutdown reports are kept. The default is that of [`ReportStore::new`].
     #[must_use]
     pub fn reports_kept(mut self, kept: usize) -> Self {
         self.handle.reports = self.handle.reports.keeping(kept);
         self
     }
 
-    /// A directory that needs no disk and is lost with the boot: keeps the record of a shutdown when the
-    /// state directory does not. None.
+    /// Sets a directory in memory, which is lost with the boot. It keeps the record of a shutdown if the state
+    /// directory fails. By default there is none.
     #[must_use]
     pub fn volatile_directory(mut self, directory: impl Into<Option<PathBuf>>) -> Self {
         self.volatile_directory = directory.into();
         self
     }
 
-    /// Where it is said that the node goes away at a certain time. An operator gets a place on it; the
-    /// other sources are the maker's business. Nothing says so but the operator.
+    /// Sets the aggregator of notices that the node will go down at a certain time. The operator's notices are added as
+    /// a source; the caller adds any others. By default the operator is the only source.
     #[must_use]
     pub fn notices(mut self, notices: NoticeAggregator) -> Self {
         self.notices = notices;
         self
     }
 
-    /// The trigger that reports name; the login manager. A rehearsal leaves no mark on the machine.
+    /// Sets the trigger that reports name. The default is the login manager. A drill leaves no boot mark.
     #[must_use]
     pub fn trigger(mut self, trigger: Trigger) -> Self {
         self.trigger = trigger;
         self
     }
 
-    /// What says how many shutdown signals the inhibitor did not believe so far, for the metrics; none.
+    /// Sets the function that returns how many shutdown signals the inhibitor has rejected, for the metrics. By
+    /// default it returns 0.
     #[must_use]
     pub fn refused_signals(mut self, refused: impl Fn() -> u64 + Send + Sync + 'static) -> Self {
         self.refused_signals = Box::new(refused);
         self
     }
 
-    /// Lets the pods start after a boot in the reverse of the order in which they end, each group when the one before
-    /// it is ready, or after this time at the latest. Zero, which is the default, lets all start at once; the pods of
-    /// a kubelet and of a rehearsal always do.
+    /// Starts the pods after a boot in the reverse of the order in which they end, each group when the previous one is
+    /// ready, or after this time at the latest. With zero, the default, all start at once; the pods of a kubelet and of
+    /// a drill always do.
     #[must_use]
     pub fn start_group_timeout(mut self, timeout: Duration) -> Self {
         self.start_group_timeout = timeout;
         self
     }
 
-    /// Lets pods of some namespaces hold shutdowns; none does.
+    /// Lets pods of some namespaces hold shutdowns. By default no pod can.
     #[must_use]
     pub fn guard(mut self, guard: impl Into<Option<ShutdownGuard>>) -> Self {
         self.guard = guard.into();
         self
     }
 
-    /// What is done with it from outside, once it is a plug-in.
+    /// A handle, for use once the plug-in has been added to a node.
     pub fn handle(&self) -> ShutdownHandle {
         self.handle.clone()
     }
@@ -209,7 +210,7 @@ impl<R: Runtime> NodePlugin<R> for Shutdown {
             then: Box::pin(Arc::clone(&joined).then(carried)),
         });
         node.start(move |links| {
-            // It is set once.
+            // Called once.
             let _ = joined.work.set(std::mem::take(&mut links.work));
             joined.start();
             joined.start_in_order(ordered_start);
@@ -222,8 +223,8 @@ impl<R: Runtime> NodePlugin<R> for Shutdown {
 }
 
 impl Shutdown {
-    /// The shutdown of the node, the run of this boot that an earlier agent began, and the start of the pods if it is
-    /// not over. Blocks on the disk.
+    /// Returns the shutdown of the node, the run of this boot that an earlier agent began, and the ordered start of the
+    /// pods unless it is over. Blocks on the disk.
     fn joined<R: Runtime>(
         self,
         core: Arc<Core<R>>,
@@ -282,21 +283,21 @@ impl Shutdown {
 // === impl ShutdownHandle ===
 
 impl ShutdownHandle {
-    /// How far a shutdown is, and every step.
+    /// The progress of a shutdown, with every step.
     pub fn progress(&self) -> watch::Receiver<Progress> {
         self.progress.subscribe()
     }
 
-    /// Reports that are kept.
+    /// The reports on disk.
     pub fn reports(&self) -> &ReportStore {
         &self.reports
     }
 
-    /// Ends the pods as at a shutdown that the login manager did not announce, and resolves when they are
-    /// gone or the time is over that `inhibitor` gives.
+    /// Ends the pods as in a shutdown that the login manager did not announce, and resolves when they are
+    /// gone or the time that `inhibitor` allows is over.
     ///
-    /// A run that an earlier agent of this boot did not finish is gone on with. Before the node has begun
-    /// there is nothing to end.
+    /// Resumes a run that an earlier agent of this boot did not finish. Does nothing before the node has
+    /// started.
     pub async fn end_pods(&self, inhibitor: Arc<impl Inhibitor>, trigger: Trigger) {
         if let Some(end_pods) = self.end_pods.get() {
             end_pods(inhibitor, trigger).await;
@@ -304,7 +305,7 @@ impl ShutdownHandle {
     }
 }
 
-/// The times of the last shutdown. A file that cannot be read is replaced at the next one.
+/// The times of the last shutdown. A file that cannot be read is replaced by the next shutdown.
 fn last_shutdown(state_directory: &Path) -> StateTimes {
     StateFile::in_directory(state_directory).load().unwrap_or_else(|error| {
         tracing::warn!("when the last shutdown was is not known: {}", error_chain(&error));
@@ -315,7 +316,7 @@ fn last_shutdown(state_directory: &Path) -> StateTimes {
 // === impl Joined ===
 
 impl<R: Runtime> Joined<R> {
-    /// Begins what goes on beside the run.
+    /// Starts the tasks that are independent of a run.
     fn start(self: &Arc<Self>) {
         let stop = self.core.stop.clone();
         if let Some(event) = self.kept.last_boot.event() {
@@ -328,12 +329,12 @@ impl<R: Runtime> Joined<R> {
         winddown_shared::critical::spawn_until("shutdown guard", stop, guard);
     }
 
-    /// What plug-ins do at certain points.
+    /// The work of plug-ins at certain points.
     fn work(&self) -> &[ShutdownWork] {
         self.work.get().map_or(&[], Vec::as_slice)
     }
 
-    /// Remembers since when the lock is held.
+    /// Keeps track of since when the lock is held.
     async fn note_lock(self: Arc<Self>) {
         let mut states = self.inhibitor.state();
         loop {

@@ -1,4 +1,4 @@
-//! Where pods come from, and all that is wanted together.
+//! Sources of pods, and the union of what they want.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,12 +10,12 @@ use tokio::time::{Instant, sleep_until};
 use winddown_shared::{DesiredPods, Pod};
 use winddown_static_pods::DesiredManifests;
 
-/// Where pods come from: a directory of manifests, an API server, or one of your own, which says all that it wants
-/// whenever that changes; none until it knows.
+/// A source of pods: a directory of manifests, an API server, or one of your own. It publishes the whole set of desired
+/// pods whenever that changes, and `None` until the set is known.
 #[derive(Clone)]
 pub struct Source {
     from: From,
-    /// A pod that is refused has failed for good: its creator makes another.
+    /// Whether a refused pod has failed for good, because its controller creates another.
     refused_for_good: bool,
 }
 
@@ -40,19 +40,19 @@ impl std::convert::From<watch::Receiver<Option<Arc<DesiredPods>>>> for Source {
 // === impl Source ===
 
 impl Source {
-    /// The same, where a refusal is the end of a pod.
+    /// Makes refusals of this source's pods final.
     pub(crate) fn refused_for_good(self) -> Self {
         Self { refused_for_good: true, ..self }
     }
 
-    /// Whether a refusal is the end of this pod, by what comes from here.
+    /// Whether this pod is from this source and a refusal of it is final.
     pub(crate) fn gives_up(&self, pod: &Pod) -> bool {
         let From::Pods(pods) = &self.from else { return false };
         let wants = |all: &DesiredPods| all.pods.iter().any(|own| own.uid() == pod.uid());
         self.refused_for_good && pods.borrow().as_deref().is_some_and(wants)
     }
 
-    /// The directory's state, if it is one.
+    /// The state of the manifests directory, if the source is one.
     pub(crate) fn manifests(&self) -> Option<Arc<DesiredManifests>> {
         match &self.from {
             From::Manifests(manifests) => Some(Arc::clone(&manifests.borrow())),
@@ -60,7 +60,7 @@ impl Source {
         }
     }
 
-    /// Adds what is wanted to `all`. False: it is not known yet.
+    /// Adds the desired pods to `all`. Returns false if they are not known yet.
     fn add_to(&mut self, all: &mut DesiredPods) -> bool {
         let (pods, waiting, complete) = match &mut self.from {
             From::Manifests(manifests) => {
@@ -81,7 +81,7 @@ impl Source {
         true
     }
 
-    /// For ever once it has ended: what it said last stays.
+    /// Resolves when the set has changed. Pending for ever once the source has ended: its last set stays.
     async fn changed(&mut self) {
         let changed = match &mut self.from {
             From::Manifests(manifests) => manifests.changed().await,
@@ -93,11 +93,11 @@ impl Source {
     }
 }
 
-/// How long a source may be silent before the pods of the others are let in without it.
+/// How long a source may be silent before the pods of the others are admitted without it.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Keeps `wanted` at what all of `sources` want together; none until each has said what it wants, or one has while
-/// another was silent for [`PATIENCE`]. While one is silent, what is wanted is not all that may be.
+/// Keeps `wanted` at the union of what `sources` want; `None` until all of them have reported, or at least one has and
+/// [`PATIENCE`] is over. While a source is silent, the set is marked as incomplete.
 pub(crate) async fn merge(
     mut sources: Vec<Source>,
     wanted: watch::Sender<Option<Arc<DesiredPods>>>,
@@ -155,7 +155,7 @@ mod tests {
         manifests.send_replace(Arc::new(state));
         let now = seen.wait_for(Option::is_some).await.unwrap().clone();
         assert_eq!(names(&now), Some(("m a".into(), false)));
-        // A source that has ended wants what it wanted last.
+        // The last set of a source that has ended stays.
         drop(manifests);
         own.send_replace(Some(Arc::new(DesiredPods::all(vec![pod("b")]))));
         seen.changed().await.unwrap();

@@ -1,5 +1,5 @@
-//! The picture of the node that `status` shows, put together from what every part knows. Nothing
-//! here waits: all of it is in memory.
+//! Builds the node's `status` from the state of its parts. Nothing here waits for a disk or a runtime: all of
+//! it is in memory.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -49,7 +49,7 @@ impl<R: Runtime> Node<R> {
         status
     }
 
-    /// How the node stands now, for a scrape.
+    /// The current state of the node, for a scrape.
     pub(super) fn facts(&self) -> NodeFacts {
         let core = &*self.0.core;
         let wanted = core.wanted.borrow().clone();
@@ -112,7 +112,7 @@ impl<R: Runtime> Node<R> {
             .into_iter()
             .filter_map(|snapshot| one_pod(&snapshot, said.remove(&snapshot.uid).as_ref()))
             .collect();
-        // What has a status but no worker was refused before it got one, or waits for room or its turn.
+        // A pod with a status but without a worker was refused, or waits for room or its turn.
         let (held, rest): (Vec<_>, Vec<_>) = said.into_values().partition(is_held);
         pods.extend(held.iter().map(waiting));
         let lifecycle = |uid: &PodUid| self.0.core.workers.lifecycle(uid);
@@ -136,7 +136,7 @@ fn one_pod(snapshot: &PodSnapshot, said: Option<&StatusEntry>) -> Option<api::Po
     Some(told)
 }
 
-/// Whether the pod has no worker because it does not fit yet.
+/// Whether the pod has no worker yet because it waits for room or for its turn.
 fn is_held(entry: &StatusEntry) -> bool {
     matches!(entry.status.reason.as_deref(), Some(WAITING_FOR_PREEMPTION | WAITING_FOR_TURN))
 }
@@ -191,7 +191,7 @@ fn pod_status(pod: &Pod, status: Option<&kube::PodStatus>) -> api::PodStatus {
     }
 }
 
-/// The `Ready` condition, which a shutdown takes back before the probes notice anything.
+/// The `Ready` condition, which a shutdown sets to false before the probes notice anything.
 fn is_ready(status: &kube::PodStatus) -> bool {
     status.conditions.iter().flatten().any(|c| c.type_ == "Ready" && c.status == "True")
 }
@@ -216,7 +216,7 @@ fn state(lifecycle: Lifecycle) -> api::PodState {
 
 fn containers(status: &kube::PodStatus) -> Vec<api::ContainerStatus> {
     let init = status.init_container_statuses.iter().flatten().map(|c| {
-        // A restartable init container keeps running once it has started; an ordinary one ends.
+        // A restartable init container (sidecar) keeps running once it has started; an ordinary one exits.
         let sidecar =
             c.started == Some(true) && c.state.as_ref().is_some_and(|s| s.running.is_some());
         container(c, if sidecar { "sidecar" } else { "init" })

@@ -1,4 +1,4 @@
-//! The joined node on a paused clock: in-memory containers, a scripted login manager, real reports.
+//! Tests of a whole node on a paused clock: in-memory containers, a scripted login manager, real reports.
 
 mod cluster;
 mod fit;
@@ -42,7 +42,7 @@ struct Bench {
 
 type MakeGuard = Box<dyn FnOnce(&Configured) -> Option<ShutdownGuard>>;
 
-/// What may be otherwise.
+/// The parts of the node that a test may change.
 struct Parts {
     configuration: Configuration,
     machine: Option<Machine>,
@@ -57,12 +57,12 @@ fn secs(s: u64) -> Duration {
     Duration::from_secs(s)
 }
 
-/// A node with 30 s, 10 of them for critical pods, on a login manager that gives 40 s.
+/// A node with 30 s for its pods, 10 of them for critical ones, and a login manager that allows 40 s.
 fn bench(runtime: FakeRuntime, login: FakeInhibitor) -> Bench {
     bench_in(tempfile::tempdir().unwrap(), boot_clock(), runtime, login)
 }
 
-/// The same on a state directory that may hold something already, in the boot of `boot_clock`.
+/// As [`bench`], on a state directory that may have contents, in the boot of `boot_clock`.
 fn bench_in(
     state: tempfile::TempDir,
     boot_clock: BootClock,
@@ -72,7 +72,7 @@ fn bench_in(
     bench_with(state, boot_clock, runtime, login, |_| {})
 }
 
-/// The same with other parts.
+/// As [`bench_in`], with changed parts.
 fn bench_with(
     state: tempfile::TempDir,
     boot_clock: BootClock,
@@ -82,7 +82,7 @@ fn bench_with(
 ) -> Bench {
     let notice_aggregator = winddown_notices::NoticeAggregator::new();
     let manifests = watch::Sender::new(Arc::new(DesiredManifests::default()));
-    // Like the machine's, it goes on while no agent runs.
+    // Like the machine's, this clock continues while no agent runs.
     let since_boot = boot_clock.clone();
     let wall =
         WallClock::new(move || WallTime::UNIX_EPOCH + since_boot.now().saturating_sub(secs(1000)));
@@ -121,7 +121,7 @@ fn bench_with(
     Bench { node, shutdown, configured, runtime, login, notice_aggregator, manifests, state }
 }
 
-/// A clock that goes with the paused one.
+/// A boot clock that follows the paused clock.
 fn boot_clock() -> BootClock {
     let origin = Instant::now();
     BootClock::new(move || secs(1000) + origin.elapsed())
@@ -163,7 +163,7 @@ impl Bench {
         tokio::time::timeout(secs(300), held).await.unwrap().unwrap();
     }
 
-    /// Stops the agent as a restart of its unit does: the pods go on, and it reports nothing more.
+    /// Stops the agent as a restart of its unit does: the pods keep running, and it reports nothing more.
     fn stop(self) -> (tempfile::TempDir, BootClock, FakeRuntime, FakeInhibitor) {
         let Self { node, runtime, login, state, .. } = self;
         node.0.core.stop.cancel();

@@ -1,4 +1,4 @@
-//! A plug-in that refuses pods for a time has them asked about again when that time is over.
+//! A plug-in that refuses pods for some time has them tried again afterwards.
 
 #![allow(clippy::unwrap_used, reason = "a failed step is a failed test")]
 
@@ -14,7 +14,7 @@ use winddown_shared::{
     AdmitHandler, DesiredPods, NodeHandle, Others, Plugin, PluginName, Pod, Rejection,
 };
 
-/// Refuses pods while its state is true.
+/// A plug-in that refuses pods while its state is true.
 #[derive(Clone)]
 struct Closed {
     closed: watch::Receiver<bool>,
@@ -61,7 +61,7 @@ async fn runs_after_opening(retryable: bool) -> bool {
         .start()
         .unwrap();
     node.pods_are_known().await;
-    // Well past every pause after a refusal: time alone brings no pod of this kind back.
+    // Longer than any backoff after a refusal: time alone does not bring such a pod back.
     tokio::time::sleep(Duration::from_secs(600)).await;
     assert!(!runtime.runs(web.uid()));
     assert_eq!(&*node.status().rejected[0].reason, "Closed");

@@ -1,5 +1,5 @@
-//! A node without some of its plug-ins is a node that works: each of these lists is run, and with the features that a
-//! build has left out it is run by what was compiled without them. `cargo run -p xtask -- plugins` builds each of those.
+//! A node works without some of its plug-ins. Each test runs a node with another list of plug-ins, in builds with and
+//! without their features; `cargo run -p xtask -- plugins` makes all of these builds.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a failed step is a failed test")]
 
@@ -18,7 +18,7 @@ fn secs(s: u64) -> Duration {
     Duration::from_secs(s)
 }
 
-/// A node with the plug-ins that `list` adds, whose two pods run, and one of which is ended.
+/// Starts a node with the plug-ins that `list` adds, waits until its two pods run, and ends one of them.
 async fn runs(
     list: impl FnOnce(NodeBuilder<FakeRuntime>) -> NodeBuilder<FakeRuntime>,
 ) -> Node<FakeRuntime> {
@@ -61,7 +61,7 @@ async fn a_node_without_any_plug_in_runs_pods_and_ends_one_when_asked() {
     node.shut_down().await;
 }
 
-/// A plug-in that counts under the name it is given.
+/// A plug-in with a given name and the name of its metric.
 struct Counts(PluginName, &'static str);
 
 impl Plugin for Counts {

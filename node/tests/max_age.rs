@@ -1,4 +1,4 @@
-//! A third party's controller, as node/README.md describes it: the example's own program, with real pods.
+//! A third-party controller, as described in node/README.md: runs the example program with real pods.
 
 #![allow(
     clippy::unwrap_used,
@@ -17,17 +17,17 @@ use std::time::Duration;
 use winddown_control::api::{NoticeBody, Phase, PodState, PodStatus, Status};
 use winddown_control::{Client, ClientError};
 
-/// Longer than anything here takes; only a failure waits for it.
+/// Longer than any step takes; only a failure takes this long.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// The agent and its directory. Dropping it ends agent and pods.
+/// The agent and its directory. Dropping it kills the agent and its pods.
 struct Agent {
     program: Child,
     directory: tempfile::TempDir,
 }
 
-/// The example, which cargo builds before it runs all tests of this crate; before one of them, `cargo build
-/// --package winddown-node --example max_age` does.
+/// The path of the example. Cargo builds it before it runs all tests of this crate; before a single test, run `cargo
+/// build --package winddown-node --example max_age`.
 fn example() -> PathBuf {
     let tests = std::env::current_exe().unwrap();
     tests.ancestors().nth(2).unwrap().join("examples/max_age")
@@ -53,7 +53,7 @@ impl Agent {
         Self { program, directory }
     }
 
-    /// Kills the agent without a word and starts another one, with another age.
+    /// Kills the agent and starts another one, with another maximum age.
     fn restart(&mut self, oldest: u64) {
         self.program.kill().unwrap();
         self.program.wait().unwrap();
@@ -101,7 +101,7 @@ fn program(directory: &Path, oldest: u64) -> Child {
     Command::new(example())
         .arg(directory)
         .arg(oldest.to_string())
-        // Never the login manager of the machine that runs the tests.
+        // Keeps the agent away from the login manager of the machine that runs the tests.
         .env("DBUS_SYSTEM_BUS_ADDRESS", "unix:path=/nonexistent/bus")
         .stdin(Stdio::null())
         .stdout(Stdio::null())
@@ -118,7 +118,7 @@ impl Drop for Agent {
     }
 }
 
-/// What holds containers outlives the agent, and takes its container along.
+/// Kills the shims, which outlive the agent. A shim's container ends with it.
 fn end_shims(directory: &Path) {
     for entry in std::fs::read_dir("/proc").unwrap().flatten() {
         let line = std::fs::read(entry.path().join("cmdline")).unwrap_or_default();
@@ -138,7 +138,7 @@ async fn a_third_partys_controller_ends_pods_and_is_seen_where_ours_are() {
         status.pods.len() == 3 && status.pods.iter().all(|pod| age(pod) > Some(1))
     };
     agent.until("all pods older than a second", old).await;
-    // The pods go on. To the next agent all of them are too old.
+    // The pods keep running. For the next agent all of them are too old.
     agent.restart(1);
     let ended = |status: &Status| {
         status.pods.len() == 3

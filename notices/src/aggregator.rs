@@ -1,4 +1,4 @@
-//! Combines the notices of all sources into the one that is in force.
+//! Reduces the notices of all sources to the one that is in force.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,7 +13,7 @@ use crate::{Announcement, When};
 #[cfg(test)]
 mod tests;
 
-/// Deadlines closer together than this are the same: servers' clocks have whole seconds.
+/// Deadlines closer together than this count as equal: servers' clocks have whole seconds.
 const SAME: Duration = Duration::from_secs(1);
 
 /// Aggregates the notices of all sources. Cheap to clone.
@@ -27,16 +27,16 @@ pub struct NoticePublisher {
     slot: usize,
 }
 
-/// How things stand with one source.
+/// The status of one source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SourceStatus {
-    /// The source, in one word.
+    /// Short name of the source, e.g. `file`.
     pub source: Arc<str>,
-    /// Its notice; none if nothing is announced.
+    /// The source's notice, if it announces one.
     pub notice: Option<Arc<Notice>>,
-    /// Whether the notice counts already; `false` while its deadline is farther away than the lead.
+    /// Whether the notice is in effect; `false` while its deadline is farther away than the lead.
     pub effective: bool,
-    /// Why the source cannot be read at present, for people.
+    /// Why the source cannot currently be read, for people.
     pub problem: Option<Arc<str>>,
 }
 
@@ -44,9 +44,9 @@ pub struct SourceStatus {
 struct Inner {
     slots: Mutex<Vec<Slot>>,
     state: watch::Sender<NoticeState>,
-    /// Counts up with everything that [`SourceStatus`] shows.
+    /// Incremented with each change that [`SourceStatus`] shows.
     changes: watch::Sender<u64>,
-    /// There may be another notice that is held back.
+    /// Wakes [`run`](NoticeAggregator::run): the time of the next delayed notice may have changed.
     published: Notify,
 }
 
@@ -54,7 +54,7 @@ struct Inner {
 struct Slot {
     source: Arc<str>,
     lead: Option<Duration>,
-    /// It has been read, whatever it announces.
+    /// Whether the source has been read, whatever it announces.
     heard: bool,
     published: Option<Published>,
     problem: Option<Arc<str>>,
@@ -69,7 +69,7 @@ struct Published {
 // === impl NoticeAggregator ===
 
 impl NoticeAggregator {
-    /// An aggregator without sources.
+    /// Creates an aggregator without sources.
     pub fn new() -> Self {
         Self(Arc::new(Inner {
             slots: Mutex::default(),
@@ -79,8 +79,8 @@ impl NoticeAggregator {
         }))
     }
 
-    /// A publisher for a source with this one-word name. Its notices count from `lead` before their
-    /// deadline on, or at once when there is no lead.
+    /// Registers a source under a short name and returns its publisher. Its notices take effect `lead`
+    /// before their deadline, or at once without a lead.
     pub fn publisher(&self, source: &'static str, lead: Option<Duration>) -> NoticePublisher {
         let mut slots = self.slots();
         slots.push(Slot {
@@ -98,7 +98,7 @@ impl NoticeAggregator {
         self.0.state.subscribe()
     }
 
-    /// Changes whenever [`source_statuses`](Self::source_statuses) answers differently.
+    /// A counter that changes whenever [`source_statuses`](Self::source_statuses) does.
     pub fn changes(&self) -> watch::Receiver<u64> {
         self.0.changes.subscribe()
     }
@@ -115,8 +115,8 @@ impl NoticeAggregator {
         self.slots().iter().map(status).collect()
     }
 
-    /// Puts delayed notices in force when their time comes. Never returns; without it, only notices
-    /// that count at once are published.
+    /// Puts delayed notices in force when their time comes. Never returns. Unless this runs, only notices
+    /// that take effect at once are published.
     pub async fn run(&self) {
         loop {
             let published = self.0.published.notified();
@@ -130,12 +130,12 @@ impl NoticeAggregator {
         }
     }
 
-    /// Publishes the notice that is in force now, and returns when that may change by itself.
+    /// Publishes the notice that is in force now. Returns when the next delayed notice takes effect.
     fn refresh(&self) -> Option<Instant> {
         let slots = self.slots();
         let now = Instant::now();
         let state = NoticeState { in_force: in_force(&slots, now).cloned(), heard: heard(&slots) };
-        // Sent under the lock, or an older answer could overtake a newer one.
+        // Sent under the lock, or an older state could overwrite a newer one.
         self.0.state.send_if_modified(|current| {
             let changed = *current != state;
             if current.in_force != state.in_force {
@@ -163,17 +163,17 @@ impl Default for NoticeAggregator {
 // === impl NoticePublisher ===
 
 impl NoticePublisher {
-    /// Publishes that the node ends, replacing the source's earlier notice. `now` is the time by
-    /// the clock that the announcement goes by.
+    /// Publishes that the node will go down, replacing the source's earlier notice. `now` is the current
+    /// time of the clock that the announcement refers to.
     ///
-    /// Publishing the same again changes nothing, unless that clock was set meanwhile.
+    /// Publishing the same announcement again changes nothing, unless that clock was set in the meantime.
     pub fn publish(&self, announced: &Announcement, now: WallTime) {
         if self.change(|slot| slot.hear() | slot.take(announced, now, Instant::now())) {
             self.refreshed();
         }
     }
 
-    /// Publishes that nothing is announced (any more).
+    /// Publishes that the source announces nothing, or no longer does.
     pub fn withdraw(&self) {
         if self.change(|slot| slot.hear() | slot.published.take().is_some()) {
             self.refreshed();
@@ -195,7 +195,7 @@ impl NoticePublisher {
         }
     }
 
-    /// This source's notice, whether it counts already or not.
+    /// This source's notice, whether or not it is in effect yet.
     pub fn published(&self) -> Option<Arc<Notice>> {
         self.aggregator
             .slots()
@@ -205,7 +205,7 @@ impl NoticePublisher {
             .map(|published| Arc::clone(&published.notice))
     }
 
-    /// Changes with everything that is published.
+    /// A counter that changes whenever any source publishes something.
     pub(crate) fn changes(&self) -> watch::Receiver<u64> {
         self.aggregator.changes()
     }
@@ -221,12 +221,12 @@ impl NoticePublisher {
 }
 
 impl Slot {
-    /// Notes that the source was read. Returns false if it had been before.
+    /// Records that the source was read. Returns false if that was already recorded.
     fn hear(&mut self) -> bool {
         !std::mem::replace(&mut self.heard, true)
     }
 
-    /// Takes an announcement received at `heard`. Returns false if nothing changed.
+    /// Stores an announcement received at `heard`. Returns false if nothing changed.
     fn take(&mut self, announced: &Announcement, now: WallTime, heard: Instant) -> bool {
         let before = self.published.as_ref();
         if before.is_some_and(|published| {
@@ -242,7 +242,7 @@ impl Slot {
         }) {
             return false;
         }
-        // A deadline that moves is not a new notice: the budget counts from the first one.
+        // A moved deadline is not a new notice: the budget counts from the first one.
         let first = before.map_or(heard, |published| published.notice.since.min(heard));
         let counts = self.lead.and_then(|lead| deadline.checked_sub(lead));
         let notice = Notice {
@@ -255,30 +255,30 @@ impl Slot {
         true
     }
 
-    /// From when on its notice counts; none when nothing is said.
+    /// When the source's notice takes effect, if it announces one.
     fn counts_from(&self) -> Option<Instant> {
         let notice = &self.published.as_ref()?.notice;
-        // An instant before the clock's beginning is past in any case.
+        // If the subtraction underflows, that instant is in the past anyway.
         let from = self.lead.and_then(|lead| notice.deadline.checked_sub(lead));
         Some(from.unwrap_or(notice.since))
     }
 }
 
-/// The earliest deadline of those that count wins; of equal ones, the first source's.
+/// Returns the notice in effect with the earliest deadline; on a tie, that of the first source.
 fn in_force(slots: &[Slot], now: Instant) -> Option<&Arc<Notice>> {
     let counting = slots.iter().filter(|slot| slot.counts_from().is_some_and(|f| f <= now));
     let notices = counting.filter_map(|slot| Some(&slot.published.as_ref()?.notice));
     notices.min_by_key(|notice| notice.deadline)
 }
 
-/// The sources that were read; one with several publishers when all of them were.
+/// Returns the sources that have been read. One with several publishers counts once all of them have.
 fn heard(slots: &[Slot]) -> BTreeSet<Arc<str>> {
     let all_heard = |source: &str| slots.iter().all(|slot| slot.heard || *slot.source != *source);
     let sources = slots.iter().map(|slot| &slot.source);
     sources.filter(|source| all_heard(source)).cloned().collect()
 }
 
-/// Two that are over are the same, however far the clock has gone on since.
+/// Whether two deadlines count as equal. Two that have both passed do, however far apart they are.
 fn is_same(before: Instant, deadline: Instant, now: Instant) -> bool {
     apart(before, deadline) < SAME || (before <= now && deadline <= now)
 }

@@ -1,40 +1,40 @@
-//! What a source says, before it is a notice.
+//! Announcements: what a source publishes, before it becomes a notice.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use winddown_shared::WallTime;
 
-/// More is cut off: the text goes into logs, the status and the report.
+/// The most characters kept of a text, which goes into logs, the status and the report.
 const LONGEST_TEXT: usize = 200;
 
-/// An announcement that the node ends.
+/// An announcement that the node will go down.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Announcement {
-    /// When the node is gone.
+    /// When the node goes down.
     pub when: When,
-    /// What was said, for people.
+    /// The reason, for people.
     pub text: Arc<str>,
 }
 
-/// When the node is gone.
+/// When the node goes down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum When {
-    /// At a wall time. It is translated anew each time it is said, so a wall clock that is set
-    /// meanwhile moves the deadline to where it belongs.
+    /// At a wall time. It is converted again on each publish, so the deadline follows a wall clock
+    /// that is set in the meantime.
     At(WallTime),
-    /// So long after it was first said, whatever the wall clock does.
+    /// This long after it was first published, whatever the wall clock does.
     In(Duration),
 }
 
 impl Announcement {
-    /// An announcement with a text fit for one line: control characters become spaces, runs of
-    /// spaces one, and at most 200 characters are kept.
+    /// Creates an announcement whose text fits on one line: control characters become spaces, runs of
+    /// spaces become one, and at most 200 characters are kept.
     pub fn new(when: When, text: &str) -> Self {
         Self { when, text: one_line(text).into() }
     }
 
-    /// How long it is until then, at wall time `now`; zero when it is over.
+    /// The time left at wall time `now`; zero once the deadline has passed.
     pub fn left(&self, now: WallTime) -> Duration {
         match self.when {
             When::In(left) => left,
@@ -43,7 +43,7 @@ impl Announcement {
     }
 }
 
-/// `text` as [`Announcement::new`] takes it.
+/// Makes `text` fit on one line, as [`Announcement::new`] describes.
 pub(crate) fn one_line(text: &str) -> String {
     let printable = text.chars().map(|c| if c.is_control() { ' ' } else { c });
     let mut kept = String::new();

@@ -1,15 +1,15 @@
 //! The metadata services of the large clouds.
 //!
-//! | cloud | what ends the node | how it is asked |
+//! | cloud | events that end the node | how they are polled |
 //! |---|---|---|
 //! | AWS | spot `instance-action`; scheduled stop, retirement and reboot | every poll interval, with an IMDSv2 token |
 //! | Azure | scheduled events `Preempt`, `Terminate`, `Reboot`, `Redeploy` of this machine | every poll interval |
-//! | Google | `preempted`, `maintenance-event` | it holds the answer until something changes |
+//! | Google | `preempted`, `maintenance-event` | long polling: the server answers when something changes |
 //!
-//! An event that a service still lists of an earlier boot is passed over, see `seen`.
+//! Events of an earlier boot that a service still lists are ignored, see `seen`.
 //!
-//! What only pauses or moves a machine (Azure's `Freeze`, Google's live migration, AWS' network
-//! maintenance) does not end it and is no notice.
+//! Events that only pause or move a machine (Azure's `Freeze`, Google's live migration, AWS network
+//! maintenance) do not end it and are not notices.
 
 mod aws;
 mod azure;
@@ -33,7 +33,7 @@ use crate::{NoticeAggregator, Uptime};
 
 pub use http::{Endpoint, EndpointError};
 
-/// A cloud whose metadata service announces a machine's end.
+/// A cloud whose metadata service announces when a machine goes down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cloud {
     /// Amazon EC2.
@@ -44,29 +44,29 @@ pub enum Cloud {
     Gcp,
 }
 
-/// How a metadata service is asked.
+/// How to poll a metadata service.
 #[derive(Clone, Debug)]
 pub struct CloudSettings {
-    /// Where it is; [`Endpoint::link_local`] on every cloud.
+    /// The service's address; [`Endpoint::link_local`] on every cloud.
     pub endpoint: Endpoint,
-    /// The time between two questions, where it does not tell by itself.
+    /// The interval between polls, at least one second. Not used for Google, which supports long polling.
     pub poll: Duration,
-    /// How long before its deadline a notice counts at the earliest.
+    /// How long before its deadline a notice takes effect.
     pub lead: Duration,
-    /// Dates are compared with it.
+    /// The clock that the service's dates are compared with.
     pub wall: WallClock,
-    /// How long the machine has been up: what was due before is not due again.
+    /// How long the machine has been up: events that were due before that are not due again.
     pub uptime: Uptime,
-    /// This boot; empty if it cannot be told from another.
+    /// The id of this boot; empty if it is unknown.
     pub boot_id: String,
-    /// The directory in which it is kept which events were seen; it outlives the boot.
+    /// The directory that records which events have been seen. It must outlive the boot.
     pub directory: PathBuf,
 }
 
-/// Asks the metadata service and says on `aggregator` what it announces. Never returns.
+/// Polls the metadata service and publishes its notices on `aggregator`. Never returns.
 ///
-/// A service that does not answer is asked again with growing pauses, at most 30 s long, and what
-/// it said before stays in force.
+/// If the service does not answer, it is retried with exponential backoff of at most 30 s (or the poll
+/// interval, if that is longer), and its last notice stays in force.
 pub async fn watch_cloud(aggregator: &NoticeAggregator, cloud: Cloud, settings: CloudSettings) {
     let CloudSettings { endpoint, poll, lead, wall, uptime, boot_id, directory } = settings;
     let publisher = || aggregator.publisher(cloud.as_str(), Some(lead));
@@ -91,7 +91,7 @@ pub async fn watch_cloud(aggregator: &NoticeAggregator, cloud: Cloud, settings: 
             poll::follow(azure::Azure::new(endpoint), &publisher, every, &clocks, seen).await;
         }
         Cloud::Gcp => {
-            // Two values, each with a question of its own that waits for the value to change.
+            // Two values, each with a request of its own that waits for the value to change.
             let (preempted, maintenance) = (publisher(), publisher());
             let of = |value| gcp::Gcp::new(endpoint.clone(), value);
             let (seen, seen_too) = tokio::join!(seen("gcp-preempted"), seen("gcp-maintenance"));
@@ -105,7 +105,7 @@ pub async fn watch_cloud(aggregator: &NoticeAggregator, cloud: Cloud, settings: 
 }
 
 impl Cloud {
-    /// The cloud's name, as notices have it.
+    /// The cloud's name, as used in notices.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Aws => "aws",
@@ -114,7 +114,7 @@ impl Cloud {
         }
     }
 
-    /// The least time between a notice and the machine's end, as the cloud promises it.
+    /// The shortest notice that the cloud promises before it ends a machine.
     pub const fn notice(self) -> Duration {
         Duration::from_secs(match self {
             Self::Aws => 120,

@@ -1,10 +1,10 @@
-//! A file that says when the node ends: for batteries, maintenance jobs, scripts.
+//! A file that announces when the node goes down, for batteries, maintenance jobs and scripts.
 //!
 //! The first word (or words) is the deadline: an RFC 3339 time (`2026-11-20T12:00:00Z`) or a
-//! duration counted from when the file was written (`90s`, `2min 30s`). What follows is the text. A
-//! file that is not there is no notice; taking it away withdraws the notice. What cannot be read as
-//! a deadline is warned about and changes nothing. The directory may be another user's: a link is not
-//! followed, only a regular file is opened, and nothing that is not a notice is repeated.
+//! duration counted from when the file was written (`90s`, `2min 30s`). The rest is the text. If the
+//! file does not exist there is no notice; removing it withdraws the notice. Content without a valid
+//! deadline is logged as a warning and changes nothing. The directory may belong to another user:
+//! links are not followed, only a regular file is opened, and content that is not a notice is never quoted.
 
 mod content;
 #[cfg(debug_assertions)]
@@ -30,16 +30,16 @@ use watch::FileWatch;
 #[cfg(test)]
 mod tests;
 
-/// No more of the file is read.
+/// The most bytes read of the file.
 const LARGEST: u64 = 4096;
 
-/// The file is looked at this often besides: some file systems tell of no changes.
+/// How often the file is read without an event: some file systems do not report changes.
 const LOOK: Duration = Duration::from_secs(60);
 
-/// A file that was just created and is still empty is looked at again after this time.
+/// How soon a file that is still empty, and may just have been created, is read again.
 const SETTLE: Duration = Duration::from_secs(1);
 
-/// Follows one file. Neither the file nor its directory need exist.
+/// Follows one notice file. Neither the file nor its directory needs to exist.
 #[derive(Clone, Debug)]
 pub struct FileSource {
     path: Arc<Path>,
@@ -47,7 +47,7 @@ pub struct FileSource {
     uptime: Uptime,
 }
 
-/// What a look at the file shows.
+/// The result of reading the file.
 #[derive(Debug)]
 enum Look {
     Missing,
@@ -55,23 +55,23 @@ enum Look {
     Failed(io::Error),
 }
 
-/// What the file said when it was last looked at, to tell changes.
+/// The file's state when it was last read, to detect changes.
 #[derive(Default)]
 struct Last {
     content: Option<(String, Option<WallTime>)>,
     announced: Option<Announcement>,
     trouble: Option<String>,
-    /// It was empty: a writer may be about to fill it.
+    /// Whether the file was empty: its writer may be about to fill it.
     empty: bool,
 }
 
 // === impl FileSource ===
 
 impl FileSource {
-    /// Will follow `path`.
+    /// Creates a source that follows `path`.
     ///
-    /// A deadline that had passed before the machine came up is of an earlier boot and does not
-    /// count; `uptime` tells when that was.
+    /// A deadline that passed before the machine came up (according to `uptime`) belongs to an earlier
+    /// boot and does not count.
     pub fn new(path: impl Into<PathBuf>, wall: WallClock, uptime: Uptime) -> Self {
         Self { path: path.into().into(), wall, uptime }
     }
@@ -82,7 +82,7 @@ impl FileSource {
         loop {
             let path = Arc::clone(&self.path);
             let watcher = watch.watcher();
-            // Watched first, looked at second: no change falls in between.
+            // Watch first and read second, so that no change is missed in between.
             let looked = tokio::task::spawn_blocking(move || {
                 let attached = watcher.and_then(|watcher| watch::attach(watcher, &path));
                 (attached, look(&path))
@@ -104,7 +104,7 @@ impl FileSource {
         }
     }
 
-    /// Says what a look has shown, if it is new.
+    /// Publishes what was read.
     fn take(&self, look: Look, last: &mut Last, publisher: &NoticePublisher) {
         let now = self.wall.now();
         let trouble = match look {
@@ -124,12 +124,12 @@ impl FileSource {
                 let is_new = content != last.content;
                 last.content = content;
                 match &last.announced {
-                    // What is left of a time is counted from when it was first seen.
+                    // The remaining time of a duration counts from when it was first read.
                     Some(announced) if !is_new && matches!(announced.when, When::In(_)) => {
                         publisher.publish(announced, now);
                         last.trouble.clone()
                     }
-                    // A wall clock that was set since may have something else to say of the same text.
+                    // If the wall clock was set, the same text may give another result.
                     _ => {
                         let trouble = self.read(last, now, publisher);
                         if let (Some(_), Some(announced)) = (&trouble, &last.announced) {
@@ -149,14 +149,14 @@ impl FileSource {
         last.trouble = trouble;
     }
 
-    /// Says what new content means; answers with what is wrong with it.
+    /// Parses the content and publishes its notice. Returns what is wrong with it, if anything.
     fn read(&self, last: &mut Last, now: WallTime, publisher: &NoticePublisher) -> Option<String> {
         let (text, written) = last.content.as_ref()?;
         let (when, message) = match content::parse(text) {
             Ok(parsed) => parsed,
             Err(error) => return Some(format!("{}: {error}", self.path.display())),
         };
-        // A file from the future was written by a clock that has been set since.
+        // If the file's time is in the future, the clock was set back after it was written.
         let written = written.unwrap_or(now).min(now);
         let gone = match when {
             When::At(at) => at,
@@ -195,7 +195,7 @@ impl FileSource {
 }
 
 impl Last {
-    /// How long until the next look that no event asks for.
+    /// How long to wait for an event before the file is read again.
     fn pause(&self) -> Duration {
         match &self.announced {
             _ if self.empty => SETTLE,
@@ -213,8 +213,8 @@ impl NoticeSource for FileSource {
     }
 }
 
-/// Reads the file. Blocks on the file system, but never on a pipe or a device: what is none is not
-/// opened, and if it is exchanged meanwhile, opening it does not block.
+/// Reads the file. Blocks on the file system, but never on a pipe or a device: only a regular file is
+/// opened, and if it is swapped for something else in the meantime, the open does not block.
 fn look(path: &Path) -> Look {
     match std::fs::symlink_metadata(path) {
         Ok(metadata) if metadata.is_file() => {}

@@ -1,8 +1,8 @@
-//! Laws for notices from any writer. Called by tests/fuzz.
+//! Properties that notices from any writer must have. Called by tests/fuzz.
 
 use crate::{Announcement, cloud, file};
 
-/// Reads the bytes as a notice file and as answers of the metadata services. Panics if a law is broken.
+/// Reads the bytes as a notice file and as responses of the metadata services. Panics if a property is violated.
 pub fn notice(content: &[u8]) {
     let Ok(text) = std::str::from_utf8(content) else { return };
     file::fuzzing::laws(text);
@@ -11,11 +11,11 @@ pub fn notice(content: &[u8]) {
     }
 }
 
-/// A text for people is one line of bounded length, however it came.
+/// Asserts that the text for people is one line of bounded length, wherever it came from.
 pub(crate) fn laws(announced: &Announcement) {
     let text = &announced.text;
     assert!(text.chars().count() <= 201 && !text.contains(char::is_control), "{text:?}");
     let again = Announcement::new(announced.when, text);
-    // The mark of one that was cut is cut off again and put back.
+    // The ellipsis of a truncated text is cut off again and put back.
     assert_eq!(again.text.chars().count(), text.chars().count(), "{text:?}");
 }

@@ -1,4 +1,4 @@
-//! Small files that outlive the agent.
+//! Small state files that outlive the agent.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -10,19 +10,19 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use winddown_files::{Survives, replace};
 
-/// A disk that takes longer is not waited for.
+/// How long to wait for the disk.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// No more of a file is read.
+/// The most bytes of a file that are parsed.
 const LARGEST: usize = 64 * 1024;
 
-/// One file, written as a whole: a reader sees the old or the new one, after a crash too.
+/// A file that is replaced atomically: a reader sees the old or the new content, even after a crash.
 #[derive(Debug)]
 pub(crate) struct KeptFile {
     path: PathBuf,
-    /// Counts changes; a slow write that is no longer the newest leaves the file alone.
+    /// Number of the newest change. A slow write with an older number leaves the file alone.
     newest: Arc<AtomicU64>,
-    /// Held over each change: one that began before another is not the last to get there.
+    /// Held during each change, so that an older change cannot overwrite a newer one.
     changing: Arc<Mutex<()>>,
 }
 
@@ -35,7 +35,7 @@ impl KeptFile {
         &self.path
     }
 
-    /// What is in it; none if it is not there. Blocks on the file system.
+    /// Reads the content, or `None` if the file does not exist. Blocks on the file system.
     pub(crate) fn read<T: DeserializeOwned>(&self) -> io::Result<Option<T>> {
         let bytes = match std::fs::read(&self.path) {
             Ok(bytes) => bytes,
@@ -46,7 +46,7 @@ impl KeptFile {
         serde_json::from_slice(bytes).map(Some).map_err(io::Error::from)
     }
 
-    /// The same from a task; a disk that hangs is an error.
+    /// Like [`read`](Self::read), for async code. A disk that hangs is an error.
     pub(crate) async fn load<T: DeserializeOwned + Send + 'static>(
         &self,
     ) -> Result<Option<T>, String> {
@@ -54,8 +54,8 @@ impl KeptFile {
         in_time(move || file.read()).await
     }
 
-    /// Puts `content` in it, or removes it. It is on the disk when this returns, or why not: then it
-    /// may still get there later.
+    /// Writes `content`, or removes the file if there is none. The change is on disk when this returns
+    /// `Ok`. After an error it may still get there later.
     pub(crate) async fn store<T: Serialize + Send + 'static>(
         &self,
         content: Option<T>,
@@ -77,7 +77,7 @@ impl KeptFile {
     }
 }
 
-/// Runs `work` where it may block, and waits for it for a while.
+/// Runs blocking `work` and waits at most [`PATIENCE`] for it.
 async fn in_time<T: Send + 'static>(
     work: impl FnOnce() -> io::Result<T> + Send + 'static,
 ) -> Result<T, String> {

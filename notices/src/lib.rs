@@ -1,5 +1,5 @@
-//! Sources of notices that the node ends at a certain time: a watched file, an operator, the
-//! metadata service of a cloud.
+//! Sources of notices that the node will go down at a certain time: a watched file, an operator, or
+//! the metadata service of a cloud.
 //!
 //! ```text
 //! FileSource ──┐
@@ -7,21 +7,21 @@
 //! watch_cloud ─┘
 //! ```
 //!
-//! Each source has a [`NoticePublisher`] of the [`NoticeAggregator`] and publishes an
-//! [`Announcement`], or that nothing is announced any more. The aggregator turns wall time into the
-//! deciding clock and publishes one notice. It knows neither files nor HTTP; consumers of notices
-//! know neither the aggregator nor the sources.
+//! Each source gets a [`NoticePublisher`] from the [`NoticeAggregator`], and publishes or withdraws an
+//! [`Announcement`] through it. The aggregator converts wall times to monotonic instants and publishes
+//! one notice. It knows neither files nor HTTP; consumers of notices know neither the aggregator nor
+//! the sources.
 //!
 //! # Behaviour
-//! - A source that fails keeps what it said last: losing the metadata service withdraws nothing.
-//! - The earliest deadline wins. Notices that are announced long before (a maintenance window) are
-//!   held back until the voice's lead before their deadline.
-//! - A deadline on the wall clock is compared with it every few seconds: the clock may be set, and a
-//!   machine may sleep. An operator's duration is compared with the time since boot, sleep included.
-//! - Notices that are left over from an earlier boot start nothing.
+//! - When a source fails, its last notice stays in force: losing the metadata service withdraws nothing.
+//! - The earliest deadline wins. A notice announced long in advance (a maintenance window) takes effect
+//!   only once its deadline is within its source's lead time.
+//! - A wall-clock deadline is checked against the clock every few seconds, because the clock may be set
+//!   and the machine may sleep. An operator's duration counts time since boot, including sleep.
+//! - Notices left over from an earlier boot start nothing.
 //! - No deadline is farther ahead than [`LONGEST_NOTICE`](winddown_shared::LONGEST_NOTICE).
 //! - No input from a file or a server can cause a panic, unbounded growth, or a hang of anything
-//!   but its source.
+//!   other than its own source.
 
 mod aggregator;
 mod announcement;
@@ -41,5 +41,5 @@ pub use file::{ContentError, FileSource};
 pub use operator::{Deadline, Drain, Operator};
 pub use source::{NoticeSource, Uptime};
 
-/// While a wall time is announced it is compared with the wall clock this often.
+/// How often an announced deadline is checked against its clock.
 const COMPARE: std::time::Duration = std::time::Duration::from_secs(5);

@@ -1,4 +1,4 @@
-//! What an operator says, kept over a restart of the agent.
+//! Operators' notices and drains, kept across restarts of the agent.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -16,26 +16,26 @@ use crate::{Announcement, COMPARE, NoticePublisher, When};
 #[cfg(test)]
 mod tests;
 
-/// Says what operators say through the control socket. It lasts for this boot: an agent that is
-/// started again goes on with it, a node that comes up again does not. Cheap to clone.
+/// Publishes the notice that an operator gives through the control socket. The notice lasts for this
+/// boot: it survives a restart of the agent, but not a reboot of the node. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Operator(Arc<Inner>);
 
-/// When the node is gone, and by which clock.
+/// When the node goes down, and by which clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Deadline {
-    /// A wall time: it moves with the wall clock when that is set.
+    /// A wall time, which moves with the wall clock when that is set.
     At(WallTime),
-    /// So long after the kernel's boot, sleep included, whatever the wall clock does.
+    /// This long after the kernel's boot, including sleep, whatever the wall clock does.
     SinceBoot(Duration),
 }
 
-/// An operator's drain: no pod is let in until it is ended.
+/// A drain by an operator: no pod is admitted until it is called off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Drain {
-    /// How long it may take, where the operator said so.
+    /// How long it may take, if the operator set a limit.
     pub time: Option<Duration>,
-    /// The pods have been ended, or their time is over.
+    /// Whether the pods have stopped or their time is up.
     pub is_over: bool,
 }
 
@@ -48,17 +48,17 @@ struct Inner {
     boot_id: String,
     wall: WallClock,
     boot: BootClock,
-    /// What is in force. One change at a time, or the disk and the aggregator could disagree.
+    /// The notice in force. Held during each change, or the disk and the aggregator could disagree.
     given: Mutex<Option<Kept>>,
 }
 
-/// What is on the disk.
+/// A notice, as stored on disk.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Kept {
     version: u32,
     boot_id: String,
-    /// When it was given; an agent of before did not say.
+    /// When the notice was given. Older agents did not record this.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     given_boot_ms: Option<u64>,
     #[serde(flatten)]
@@ -66,7 +66,7 @@ struct Kept {
     text: String,
 }
 
-/// An agent that knows only one of them says that it cannot read the other.
+/// A stored deadline. An older agent that knows only one variant logs that it cannot read the other.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 enum KeptDeadline {
     #[serde(rename = "deadline")]
@@ -88,8 +88,8 @@ struct KeptDrain {
 // === impl Operator ===
 
 impl Operator {
-    /// Says what is kept in `directory` since the agent ran before in this boot, if anything is.
-    /// Blocks on the file system.
+    /// Publishes the notice that an earlier agent of this boot stored in `directory`, if there is one,
+    /// and reads the stored drain. Blocks on the file system.
     pub fn open(
         publisher: NoticePublisher,
         directory: impl AsRef<Path>,
@@ -100,8 +100,8 @@ impl Operator {
         let (directory, boot_id) = (directory.as_ref(), boot_id.into());
         let file = KeptFile::at(directory.join("operator-notice.json"));
         let drain_file = KeptFile::at(directory.join("operator-drain.json"));
-        // Without a boot id, this boot cannot be told from another; after a soft reboot, or in a
-        // container that was started again, it is the same.
+        // Without a boot id, this boot cannot be told from another. The id stays the same over a soft
+        // reboot, and in a container that is restarted.
         let is_ours = |version: u32, of_boot: &str, given: Option<u64>| {
             let given = given.map(Duration::from_millis);
             let is_of_system = given.is_none_or(|given| given >= boot.system_start());
@@ -118,7 +118,7 @@ impl Operator {
         let given = Mutex::default();
         let mut inner =
             Inner { publisher, file, drain_file, found_drain, boot_id, wall, boot, given };
-        // No file is not a word of the operator's: the disk may have refused it.
+        // A missing file does not mean that the operator withdrew the notice: the write may have failed.
         if let Some(kept) = &kept {
             inner.publish(kept);
         }
@@ -126,13 +126,13 @@ impl Operator {
         Self(Arc::new(inner))
     }
 
-    /// The notice that was given and not withdrawn.
+    /// The notice that was given and has not been withdrawn.
     pub fn published(&self) -> Option<Arc<Notice>> {
         self.0.publisher.published()
     }
 
-    /// The node is gone at `deadline`. In force when this returns; dropping the future may leave it
-    /// in force and not on the disk.
+    /// Announces that the node goes down at `deadline`. The notice is in force when this returns. Dropping
+    /// the future may leave it in force but not on disk.
     pub async fn give(&self, deadline: Deadline, text: &str) {
         let kept = Kept {
             version: 1,
@@ -150,12 +150,12 @@ impl Operator {
         self.0.store(Some(kept)).await;
     }
 
-    /// The drain that an earlier agent of this boot has left.
+    /// The drain that an earlier agent of this boot left behind.
     pub fn found_drain(&self) -> Option<Drain> {
         self.0.found_drain
     }
 
-    /// Keeps that the node is drained, or that it is not any more.
+    /// Stores that the node is drained, or no longer is.
     pub async fn note_drain(&self, drain: Option<Drain>) {
         let kept = drain.map(|drain| KeptDrain {
             version: 1,
@@ -171,7 +171,7 @@ impl Operator {
             .unwrap_or_else(|why| not_kept(&self.0.drain_file, &why));
     }
 
-    /// The node stays. Answers whether there was a notice to take back.
+    /// Withdraws the notice. Returns whether there was one.
     pub async fn withdraw(&self) -> bool {
         let mut given = self.0.given.lock().await;
         let was_there = given.take().is_some();
@@ -180,8 +180,8 @@ impl Operator {
         was_there
     }
 
-    /// Compares the notice with its clock every few seconds while there is one: the wall clock may be
-    /// set, and the clock that decides stands still while the machine sleeps. Never returns.
+    /// Checks the notice against its clock every few seconds while there is one: the wall clock may be
+    /// set, and the monotonic clock stands still while the machine sleeps. Never returns.
     pub async fn follow(&self) {
         let mut changes = self.0.publisher.changes();
         loop {
@@ -201,7 +201,7 @@ impl Operator {
 
 impl Inner {
     fn publish(&self, kept: &Kept) {
-        // The aggregator only subtracts: a time since boot is as good to it as one since 1970.
+        // The aggregator only takes the difference, so a time since boot can stand in for a wall time.
         let since_boot = |up| WallTime::UNIX_EPOCH.checked_add(up).unwrap_or(WallTime::MAX);
         let (at, now) = match kept.deadline {
             KeptDeadline::At(at) => (at, self.wall.now()),
@@ -217,7 +217,7 @@ impl Inner {
     }
 }
 
-/// What is in `file`; if that cannot be read, the log says what to do.
+/// Reads `file`. If that fails, logs `next`: what the operator should do.
 fn read<T: DeserializeOwned>(file: &KeptFile, next: &str) -> Option<T> {
     file.read().unwrap_or_else(|error| {
         tracing::warn!("{} cannot be read: {error}; {next}", file.path().display());

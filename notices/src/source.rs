@@ -1,16 +1,16 @@
-//! The trait of all sources.
+//! The trait that all sources implement.
 
 use std::time::Duration;
 
 use crate::NoticePublisher;
 
-/// How long the machine has been up; none when that is not known.
+/// Returns how long the machine has been up, or `None` if that is unknown.
 pub type Uptime = fn() -> Option<Duration>;
 
-/// Something that knows when the node ends.
+/// A source of notices that the node will go down.
 pub trait NoticeSource: Send + 'static {
-    /// Follows whatever the source reads and says each change through `publisher`. Never returns; it is
-    /// ended by dropping the future, which leaves what was said last in force. A source that announces nothing
-    /// [withdraws](NoticePublisher::withdraw) once it knows: until then a notice of an earlier agent holds.
+    /// Follows the source and reports each change through `publisher`. Never returns. Dropping the future
+    /// stops it and leaves its last notice in force. A source that has nothing to announce must call
+    /// [`withdraw`](NoticePublisher::withdraw) once it knows so: until then an earlier agent's notice holds.
     fn watch(self, publisher: NoticePublisher) -> impl Future<Output = ()> + Send;
 }

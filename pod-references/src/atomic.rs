@@ -1,7 +1,7 @@
-//! Writes the files of a volume so that a container sees all of the old ones or all of the new ones.
-//! Blocking.
+//! Writes a volume's files so that a container sees either all of the old ones or all of the new
+//! ones. Blocking.
 //!
-//! The layout is the kubelet's, which programs that watch their configuration know:
+//! The layout is the kubelet's, which programs that watch their configuration rely on:
 //!
 //! ```text
 //! <volume>/..2026_11_20_10_00_00.123456789/key    the files, in a directory that is new each time
@@ -9,8 +9,8 @@
 //! <volume>/key -> ..data/key                      what the container opens
 //! ```
 //!
-//! The link `..data` is exchanged in one step. Whatever an earlier writer left half done is removed by
-//! the next one.
+//! The link `..data` is replaced in one step. Each write removes what an interrupted one left
+//! behind.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -25,16 +25,16 @@ use winddown_shared::WallTime;
 
 use super::payload::{File, Payload};
 
-/// The link to the files that count.
+/// The link to the current directory.
 const DATA: &str = "..data";
-/// The same before it counts.
+/// The name of the next `..data` until it is renamed into place.
 const NEXT: &str = "..data_tmp";
 
-/// Makes `payload` the content of the volume at `volume`, which is made if it is not there, readable
-/// for `group`. `now` names the directory. False if it was the content already.
+/// Writes `payload` to the volume at `volume`, which is created if it does not exist, readable for
+/// `group`. `now` names the directory. Returns false if the content was already the same.
 ///
 /// # Errors
-/// What could not be written; the former content is still there then.
+/// When a file, directory or link cannot be written. Until `..data` is replaced the old content stays.
 pub(crate) fn write(
     volume: &Path,
     payload: &Payload,
@@ -44,7 +44,7 @@ pub(crate) fn write(
     write_in_steps(volume, payload, group, now, &mut |_| Ok(()))
 }
 
-/// Between two of these the machine may stop.
+/// The steps of a write. The machine may stop between any two of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
     MadeDirectory,
@@ -107,7 +107,7 @@ fn fill(
     Ok(())
 }
 
-/// It is not readable before it has its owner and its mode.
+/// Writes a file that no other user can read before it has its owner and its mode.
 fn write_file(path: &Path, file: &File, group: Option<u32>) -> io::Result<()> {
     let mut out = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
     out.write_all(file.bytes.bytes())?;
@@ -117,7 +117,7 @@ fn write_file(path: &Path, file: &File, group: Option<u32>) -> io::Result<()> {
     out.set_permissions(Permissions::from_mode(file.mode))
 }
 
-/// A directory of a volume: world-readable, whatever the process's umask is.
+/// Creates a directory of a volume, world-readable whatever the umask, in place of a file or link.
 fn directory(path: &Path, group: Option<u32>) -> io::Result<()> {
     match fs::symlink_metadata(path) {
         Ok(found) if found.is_dir() => return Ok(()),
@@ -131,7 +131,7 @@ fn directory(path: &Path, group: Option<u32>) -> io::Result<()> {
     fs::set_permissions(path, Permissions::from_mode(0o755))
 }
 
-/// A directory that was not there before.
+/// Creates a directory that did not exist before and returns its name.
 fn new_directory(volume: &Path, group: Option<u32>, now: WallTime) -> io::Result<PathBuf> {
     let nanos = u64::try_from(now.as_nanosecond().rem_euclid(1_000_000_000)).unwrap_or(0);
     for attempt in 0_u64..1000 {
@@ -169,7 +169,7 @@ fn link_files(
     Ok(())
 }
 
-/// Removes the links of files that are gone, and all directories but the one that counts.
+/// Removes the links of files that no longer exist, and every directory except `counts`.
 fn remove_others(
     volume: &Path,
     payload: &Payload,
@@ -189,7 +189,7 @@ fn remove_others(
     Ok(())
 }
 
-/// Whether the directory holds these files and no others, with these rights.
+/// Succeeds if the directory holds exactly these files, with these modes and owners.
 fn is_content(dir: &Path, payload: &Payload, group: Option<u32>) -> io::Result<()> {
     let differs = || io::Error::other("it differs");
     for (path, file) in payload {
@@ -225,14 +225,14 @@ fn top_names(payload: &Payload) -> impl Iterator<Item = &str> {
     payload.keys().map(|path| path.split('/').next().unwrap_or(path))
 }
 
-/// Whether this is a name that the writer gives.
+/// Whether this is the name of a directory that the writer makes.
 fn is_ours(target: &Path) -> bool {
     target
         .to_str()
         .is_some_and(|name| name.starts_with("..") && name.len() > 2 && !name.contains('/'))
 }
 
-/// Removes whatever is there, without following links. Nothing there is fine.
+/// Removes a file, link or directory without following links. It need not exist.
 fn remove(path: &Path) -> io::Result<()> {
     let removed = match fs::symlink_metadata(path) {
         Ok(found) if found.is_dir() => fs::remove_dir_all(path),

@@ -1,4 +1,4 @@
-//! What a pod may learn about itself. Pure.
+//! The downward API: what a pod can learn about itself. Pure.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -9,10 +9,10 @@ use winddown_shared::{Pod, Quantity};
 
 use super::problem::Problem;
 
-/// When a pod that waits for the node's amounts is looked at again.
+/// Delay until the retry of a pod that waits for the node's amounts.
 const AGAIN: Duration = Duration::from_secs(2);
 
-/// What a container without a limit of its own may use: what of the node is for pods.
+/// The node's allocatable resources: what a container without a limit of its own may use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NodeAmounts {
     /// In thousandths of a CPU.
@@ -23,16 +23,16 @@ pub struct NodeAmounts {
     pub ephemeral_storage_bytes: i64,
 }
 
-/// Why an amount is not known.
+/// Why a field or amount cannot be resolved.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Untold {
     /// The container has no limit, and what the node has is not known yet.
     NodeUnknown,
-    /// What is wrong, for people.
+    /// The reference is invalid, with a message for people.
     Wrong(String),
 }
 
-/// A field that is in the pod object and that runtimes do not tell; none for all others.
+/// The value of a field that only the pod object has and runtimes do not; `None` for all others.
 pub(crate) fn only_in_the_object(pod: &Pod, path: &str) -> Option<String> {
     let spec = pod.spec.as_ref();
     match path {
@@ -46,16 +46,16 @@ pub(crate) fn only_in_the_object(pod: &Pod, path: &str) -> Option<String> {
             let name = spec.and_then(|s| s.scheduler_name.clone());
             Some(name.unwrap_or_else(|| "default-scheduler".to_owned()))
         }
-        // What clients of the first versions write.
+        // The name of `spec.nodeName` in early versions of the API.
         "spec.host" => Some(spec.and_then(|s| s.node_name.clone()).unwrap_or_default()),
         _ => None,
     }
 }
 
-/// A field as a downward API volume shows it.
+/// The value of a field as a downward API volume shows it.
 ///
 /// # Errors
-/// It is not one that a volume can show.
+/// When a volume cannot show the field.
 pub(crate) fn field(pod: &Pod, path: &str) -> Result<String, String> {
     let keyed = |map: Option<&BTreeMap<String, String>>, key: &str| {
         map.and_then(|map| map.get(key)).cloned().unwrap_or_default()
@@ -76,12 +76,12 @@ pub(crate) fn field(pod: &Pod, path: &str) -> Result<String, String> {
     }
 }
 
-/// `limits.cpu` and the like of one container, in units of the divisor, rounded up. `own` is the
-/// container that asks, if it is one, and is meant where the selector names none.
+/// The value of `limits.cpu` and the like for one container, in units of the divisor, rounded up. `own`
+/// is the container that refers to it, if any; it is used where the selector names no container.
 ///
 /// # Errors
-/// The container or the resource is not known, or an amount cannot be read, or the node's amounts are
-/// needed and not known.
+/// When the container or the resource is unknown, an amount cannot be parsed, or the node's amounts are
+/// needed but not known yet.
 pub(crate) fn resource(
     pod: &Pod,
     selector: &api::ResourceFieldSelector,
@@ -131,7 +131,7 @@ fn of_node(resource: &str, node: Option<NodeAmounts>) -> Result<i64, Untold> {
     node.map(amount).ok_or(Untold::NodeUnknown)
 }
 
-/// One `key="value"` a line, sorted, as Go quotes.
+/// One `key="value"` per line, sorted by key, quoted as Go does.
 fn lines(map: Option<&BTreeMap<String, String>>) -> String {
     let mut text = String::new();
     for (key, value) in map.into_iter().flatten() {
@@ -145,12 +145,12 @@ fn lines(map: Option<&BTreeMap<String, String>>) -> String {
     text
 }
 
-/// Go's `%q`.
+/// Quotes like Go's `%q`.
 fn quote(value: &str, out: &mut String) {
     out.push('"');
     for c in value.chars() {
         let code = u32::from(c);
-        // Marks that combine are printed, but not escaped only where something stands before them.
+        // `escape_debug` escapes a leading combining mark, which Go prints as it is.
         let is_plain = |c: char| !format!("a{c}").escape_debug().any(|c| c == '\\');
         let _ = match c {
             '"' | '\\' => write!(out, "\\{c}"),
@@ -173,7 +173,7 @@ fn quote(value: &str, out: &mut String) {
 // === impl Untold ===
 
 impl Untold {
-    /// What stands in the way of the pod whose `field` asks for it.
+    /// The problem of a pod that has this reference in `field`.
     pub(crate) fn problem(self, field: impl FnOnce() -> String) -> Problem {
         match self {
             Self::Wrong(why) => Problem::Invalid { field: field(), why },

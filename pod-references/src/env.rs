@@ -1,9 +1,9 @@
-//! Containers' variables, as far as they come from the API. Pure.
+//! Resolves the environment variables of containers that come from the API. Pure.
 //!
-//! What comes out is an ordinary `env` again, so that any runtime can go on with it: values that were
-//! read stand in `value`, with each `$` doubled so that nothing in them is taken for a reference;
-//! `$(NAME)` in the pod's own values and `fieldRef` stay for the runtime; `resourceFieldRef` does not,
-//! because what the node has for pods is known here. Where a name stands twice the later one wins, so the
+//! The result is an ordinary `env` that any runtime can handle. Values that were read become
+//! `value`, with each `$` doubled so that none is taken for a reference. `$(NAME)` in the pod's own
+//! values and `fieldRef` are left to the runtime; `resourceFieldRef` is resolved, because the
+//! node's allocatable amounts are known here. If a name occurs twice the later one wins, so the
 //! order is: services, `envFrom`, `env`.
 
 use std::collections::HashMap;
@@ -17,20 +17,20 @@ use super::object::{Found, Key, Kind, Object};
 use super::problem::Problem;
 use winddown_cluster::events::{EventDraft, Subject};
 
-/// What is known when variables are resolved.
+/// The inputs for resolving variables.
 pub(crate) struct Known<'a> {
     pub(crate) pod: &'a Pod,
     pub(crate) objects: &'a HashMap<Key, Found>,
     pub(crate) services: &'a [(String, String)],
-    /// What is for pods here, once that is known.
+    /// The node's allocatable amounts, once they are known.
     pub(crate) node: Option<NodeAmounts>,
 }
 
-/// The variables of one container, and what is to be said of them. The first that must be there and
-/// is not ends it.
+/// Resolves the variables of one container and adds events about them to `told`. Stops at the first
+/// required reference that is missing.
 ///
 /// # Errors
-/// Something that the container must have is missing or cannot be read.
+/// When something required is missing or invalid, or an object cannot be read.
 pub(crate) fn resolve(
     known: &Known<'_>,
     container: &Variables<'_>,
@@ -130,7 +130,7 @@ fn from_value(
     Err(Problem::Invalid { field: at(), why: why.to_owned() })
 }
 
-/// Fields that the runtime knows stay; those that only the pod object has are read here.
+/// Keeps fields that the runtime knows, and resolves those that only the pod object has.
 fn field_ref(
     pod: &Pod,
     var: &api::EnvVar,
@@ -177,11 +177,11 @@ fn value_of_key(
     })
 }
 
-/// The object, or none if there is none and the pod can do without. `variable` is the one that asks for
-/// it, if only one does.
+/// Returns the object, or `None` if it does not exist and is optional. `variable` is the variable
+/// that refers to it, or `None` for a whole `envFrom`.
 ///
-/// One that cannot be read is waited for even if it is optional, as the kubelet does: variables are
-/// resolved once, and one that was left out for an outage would be missing for good.
+/// An unreadable object is an error even if it is optional, as in the kubelet: variables are
+/// resolved once, and one that was left out because of an outage would be missing for good.
 fn look_up<'a>(
     known: &Known<'a>,
     reference: &Reference<'_>,
@@ -223,7 +223,7 @@ fn literal(name: String, value: &str) -> api::EnvVar {
     api::EnvVar { name, value: Some(value.replace('$', "$$")), value_from: None }
 }
 
-/// Letters, digits, `-`, `_` and `.`, no digit first, and nothing that is a path of directories.
+/// Whether the name has only letters, digits, `-`, `_` and `.`, no leading digit, and is no `.` or `..` path.
 fn is_variable_name(name: &str) -> bool {
     let is_part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     !name.is_empty()

@@ -1,4 +1,4 @@
-//! Refreshes the volumes of running pods. Asleep while no pod has a volume that can change.
+//! Refreshes the volumes of running pods. Sleeps while no pod has a volume that can change.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,13 +14,13 @@ use super::shared::Shared;
 use super::{mounting, needs};
 use winddown_shared::fraction;
 
-/// How many pods are looked at at once.
+/// How many pods are refreshed concurrently.
 const AT_ONCE: usize = 4;
-/// How soon what cannot wait for the next look is asked for again, at the soonest.
+/// The shortest delay before a failed refresh is retried. The longest is twice that.
 const SOON: Duration = Duration::from_secs(10);
 
-/// Looks at volumes when they are due: their objects are read again, their tokens renewed, and what has
-/// changed is written.
+/// Refreshes volumes when they are due: reads their objects again, renews their tokens, and writes
+/// what has changed.
 pub struct Freshener(Arc<Shared>);
 
 impl Freshener {
@@ -28,7 +28,7 @@ impl Freshener {
         Self(inner)
     }
 
-    /// Runs until `cancel`. Volumes stay as they are then.
+    /// Runs until `cancel`. Volumes keep their content after that.
     pub async fn run(self, cancel: CancellationToken) {
         let _ = cancel.run_until_cancelled(self.keep_fresh()).await;
     }
@@ -62,7 +62,7 @@ impl Freshener {
                 return self.again_soon(&uid);
             }
         };
-        // Pods that share an object share the answer.
+        // Pods that share an object share one read of it.
         let objects = inner.reader.objects(needs::of_volumes(&pod), inner.config.max_age / 2).await;
         let Some((standing, tokens)) = inner.standing(&uid) else { return };
         let (tokens, lacking) = mounting::tokens(&inner.client, &inner.config, &pod, tokens).await;

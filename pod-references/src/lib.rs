@@ -1,9 +1,9 @@
-//! What a pod refers to, made literal: environment variables and volumes that come from the API.
+//! Resolves what a pod refers to: environment variables and volumes that come from the API.
 //!
-//! [`Resolver`] is the pod controller's [`Prepare`](winddown_cluster::pods::Prepare). It reads single objects by
-//! name and never a whole namespace of Secrets; watches one only while a pod waits for it; shows no
-//! secret in any log; and keeps secrets in memory file systems. What the runtime can do by itself (the
-//! pod's own fields, `$(NAME)`) it leaves to the runtime.
+//! [`Resolver`] is the pod controller's [`Prepare`](winddown_cluster::pods::Prepare). It reads
+//! single objects by name, never all Secrets of a namespace; watches an object only while a pod
+//! waits for it; never logs a secret; and keeps secrets in memory file systems. It leaves to the
+//! runtime what the runtime can do by itself (the pod's own fields, `$(NAME)`).
 
 mod atomic;
 mod downward;
@@ -32,24 +32,24 @@ pub use downward::NodeAmounts;
 pub use fresh::Freshener;
 pub use resolver::{ResolveCounts, Resolver};
 
-/// How pods are made literal.
+/// Configuration of a [`Resolver`].
 #[derive(Clone, Debug)]
 pub struct ResolverConfig {
-    /// Below which volumes without secrets are kept: `<state>/volumes`.
+    /// The directory of volumes without secrets: `<state>/volumes`.
     pub volumes: PathBuf,
-    /// Below which volumes with secrets are kept; in memory: `/run/winddown/volumes`.
+    /// The directory of volumes with secrets, in memory: `/run/winddown/volumes`.
     pub secret_volumes: PathBuf,
-    /// What containers without limits may use, for the downward API; none while it is not known:
-    /// [`Resolver::set_node`] tells.
+    /// What containers without limits may use, for the downward API; `None` until
+    /// [`Resolver::set_node`] sets it.
     pub node: Option<NodeAmounts>,
-    /// How old what a volume shows may become.
+    /// The maximum age of what a volume shows.
     pub max_age: Duration,
-    /// How long one request to the API server may take.
+    /// The timeout of one request to the API server.
     pub request: Duration,
 }
 
 impl ResolverConfig {
-    /// Volumes below these two directories, at most a minute old; requests of at most ten seconds.
+    /// Volumes in these two directories, at most a minute old, and requests of at most ten seconds.
     pub fn new(volumes: impl Into<PathBuf>, secret_volumes: impl Into<PathBuf>) -> Self {
         Self {
             volumes: volumes.into(),

@@ -1,4 +1,4 @@
-//! The pod as its provider gets it. Pure.
+//! Builds the resolved pod, which has no references left. Pure.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -6,14 +6,14 @@ use std::path::PathBuf;
 use k8s_openapi::api::core::v1 as api;
 use winddown_shared::{IdentityError, Pod};
 
-/// A copy of `pod` with these variables, in the order of [`needs::environments`], and with the
-/// volumes of `paths` as read-only directories of the host. The runtime's own `handler` stands in
-/// the place of the class that names it.
+/// Returns a copy of `pod` with these variables, in the order of [`needs::environments`], and with
+/// the volumes of `paths` as read-only directories of the host. `handler`, the runtime's own name,
+/// replaces the name of the runtime class.
 ///
 /// [`needs::environments`]: super::needs::environments
 ///
 /// # Errors
-/// Never for a pod that has an identity.
+/// None for a pod that has an identity.
 pub(crate) fn pod(
     pod: &Pod,
     environments: Vec<Vec<api::EnvVar>>,

@@ -1,4 +1,4 @@
-//! Makes and renews the volumes of a pod.
+//! Creates and refreshes the volumes of a pod.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -17,22 +17,22 @@ use super::tokens::{self, Token};
 use super::{ResolverConfig, atomic, needs};
 use winddown_cluster::events::{EventDraft, Subject};
 
-/// The pod's directories, which one writer at a time may touch, off the async threads. False once they
-/// are removed for good.
+/// The lock on a pod's directories: one writer at a time, off the async threads. False once they
+/// have been removed for good.
 pub(super) type MountState = Arc<Mutex<bool>>;
 
-/// One volume that is to be written.
+/// A volume to write.
 pub(super) struct Making {
     pub(super) name: String,
     path: PathBuf,
     files: Payload,
 }
 
-/// Tokens of a pod, those that are due replaced by new ones.
+/// Returns the tokens of a pod, with those that are due replaced by new ones, and the last failed
+/// request.
 ///
-/// # Errors
-/// A token that is not there at all cannot be had. One that is due and cannot be renewed is used until
-/// it can: it is good for a fifth of its life.
+/// A token that is due but cannot be renewed stays in use until it can be: at least a fifth of its
+/// life is left.
 pub(super) async fn tokens(
     client: &Client,
     config: &ResolverConfig,
@@ -53,7 +53,7 @@ pub(super) async fn tokens(
     (have, problem)
 }
 
-/// The files of all volumes of the pod that are made here; of each the first problem.
+/// Computes the files of each volume of the pod that is made here, or the first problem of that volume.
 pub(super) fn plan(
     node: Option<NodeAmounts>,
     places: &Places,
@@ -81,10 +81,10 @@ pub(super) fn plan(
     needs::made_here(pod).map(one).collect()
 }
 
-/// Writes the volumes, unless the pod is gone. Answers with where they are, and how many changed.
+/// Writes the volumes, unless the pod is gone. Returns where they are, and how many changed.
 ///
 /// # Errors
-/// The first that cannot be written; the others are.
+/// When a volume cannot be written: the first such problem. The other volumes are written.
 pub(super) async fn write(
     places: &Places,
     pod: &Pod,
@@ -124,7 +124,7 @@ pub(super) async fn write(
     })
 }
 
-/// What is said of a volume that cannot be made.
+/// The event about a volume that cannot be made.
 pub(super) fn to_event(pod: &Pod, volume: &str, problem: &Problem) -> EventDraft {
     let why = match problem {
         Problem::Missing { message, .. } | Problem::Unreadable { message, .. } => message.clone(),

@@ -1,4 +1,4 @@
-//! What a pod refers to. Pure.
+//! Finds what a pod refers to. Pure.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use winddown_shared::Pod;
 
 use super::object::{Key, Kind};
 
-/// One container as far as its environment goes: all three kinds have that in common.
+/// The parts of a container that define its environment, which all three kinds of containers have.
 pub(crate) struct Variables<'a> {
     /// Path of the container, for example `spec.initContainers[0]`.
     pub(crate) field: String,
@@ -17,7 +17,7 @@ pub(crate) struct Variables<'a> {
     pub(crate) env_from: &'a [api::EnvFromSource],
 }
 
-/// The environments of all containers, in the order in which they are resolved.
+/// Returns the environments of all containers, in the order in which they are resolved.
 pub(crate) fn environments(spec: &api::PodSpec) -> Vec<Variables<'_>> {
     let mut all = Vec::new();
     let lists = [
@@ -93,13 +93,13 @@ pub(crate) fn of_volume(namespace: &Arc<str>, volume: &api::Volume) -> BTreeSet<
     keys
 }
 
-/// The volumes that are made here: those of which every byte comes from the API.
+/// The volumes that this crate makes, whose content comes entirely from the API, with their index.
 pub(crate) fn made_here(pod: &Pod) -> impl Iterator<Item = (usize, &api::Volume)> {
     let volumes = pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten()).enumerate();
     volumes.filter(|(_, volume)| is_made_here(volume))
 }
 
-/// Whether the volume is one of those.
+/// Whether this crate makes the volume.
 pub(crate) fn is_made_here(volume: &api::Volume) -> bool {
     volume.config_map.is_some()
         || volume.secret.is_some()

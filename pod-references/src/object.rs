@@ -1,4 +1,4 @@
-//! What is read from the API for a pod, without ever showing what is secret.
+//! Objects that are read from the API for a pod. Their values never show in logs or errors.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1 as api;
 
-/// What a reference names.
+/// The kind of object that a reference names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Kind {
     ConfigMap,
@@ -21,15 +21,15 @@ pub(crate) struct Key {
     pub(crate) name: Arc<str>,
 }
 
-/// A ConfigMap or Secret as far as pods can see it.
+/// The parts of a ConfigMap or Secret that pods can see.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Object {
-    /// What variables are made of: `data`.
+    /// `data`, which variables and volumes show.
     pub(crate) data: BTreeMap<String, Hidden>,
-    /// What only volumes show: a ConfigMap's `binaryData`.
+    /// A ConfigMap's `binaryData`, which only volumes show.
     pub(crate) binary: BTreeMap<String, Hidden>,
     pub(crate) version: Option<Arc<str>>,
-    /// It never changes: there is no need to look again.
+    /// The object never changes, so it need not be read again.
     pub(crate) immutable: bool,
 }
 
@@ -37,13 +37,13 @@ pub(crate) struct Object {
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Hidden(Arc<[u8]>);
 
-/// What came of looking for an object.
+/// The result of reading an object.
 #[derive(Clone, Debug)]
 pub(crate) enum Found {
     There(Arc<Object>),
-    /// There is no such object.
+    /// The object does not exist.
     Missing,
-    /// The API server did not say.
+    /// The read failed.
     Unreadable {
         error: Arc<str>,
         after: Option<std::time::Duration>,
@@ -53,7 +53,7 @@ pub(crate) enum Found {
 // === impl Kind ===
 
 impl Kind {
-    /// `kind` as the API has it.
+    /// `kind` as the API spells it.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::ConfigMap => "ConfigMap",
@@ -61,7 +61,7 @@ impl Kind {
         }
     }
 
-    /// As messages have it.
+    /// The kind as messages spell it.
     pub(crate) fn lower(self) -> &'static str {
         match self {
             Self::ConfigMap => "configmap",
@@ -125,7 +125,7 @@ impl Hidden {
         &self.0
     }
 
-    /// As text; bytes that are none become the replacement character, as they do for the kubelet.
+    /// The value as text. Invalid UTF-8 becomes the replacement character, as in the kubelet.
     pub(crate) fn text(&self) -> String {
         String::from_utf8_lossy(&self.0).into_owned()
     }

@@ -1,4 +1,4 @@
-//! The files of a volume. Pure.
+//! Computes the files of a volume. Pure.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -10,34 +10,34 @@ use super::downward::{self, NodeAmounts};
 use super::object::{Found, Hidden, Key, Kind, Object};
 use super::problem::Problem;
 
-/// The files of a volume by their path below it.
+/// The files of a volume, by their path in it.
 pub(crate) type Payload = BTreeMap<String, File>;
 
-/// One file.
+/// One file of a volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct File {
     pub(crate) bytes: Hidden,
     /// Its permission bits.
     pub(crate) mode: u32,
-    /// Whose it is, where it is not root's.
+    /// The user who owns it, if it is not root.
     pub(crate) owner: Option<u32>,
 }
 
-/// A token that a volume shows, by what was asked for.
+/// A token that a volume shows, identified by the request for it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct TokenKey {
-    /// Whom it is for; empty: the API server.
+    /// The audience; empty for the API server.
     pub(crate) audience: String,
-    /// How long it is to live, in seconds.
+    /// The requested lifetime in seconds.
     pub(crate) seconds: i64,
 }
 
-/// What is known when the files of a volume are made.
+/// The inputs for the files of a volume.
 pub(crate) struct Known<'a> {
     pub(crate) pod: &'a Pod,
     pub(crate) objects: &'a HashMap<Key, Found>,
     pub(crate) tokens: &'a HashMap<TokenKey, Hidden>,
-    /// What is for pods here, once that is known.
+    /// The node's allocatable amounts, once they are known.
     pub(crate) node: Option<NodeAmounts>,
 }
 
@@ -47,10 +47,10 @@ pub(crate) fn tokens(volume: &api::Volume) -> impl Iterator<Item = TokenKey> {
     sources.filter_map(|s| s.service_account_token.as_ref()).map(token_key)
 }
 
-/// The files of the pod's volume `index`.
+/// Computes the files of the pod's volume `index`.
 ///
 /// # Errors
-/// Something that it must show is missing, or cannot be read, or cannot be shown.
+/// When something that it must show is missing, cannot be read, or cannot be shown.
 pub(crate) fn files(
     known: &Known<'_>,
     index: usize,
@@ -186,7 +186,7 @@ impl Making<'_> {
         Ok(())
     }
 
-    /// A token belongs to the user that all containers run as, or to the pod's group, and to no other.
+    /// Adds a token, for the user that all containers run as and the pod's group only, if there are such.
     fn token(
         &mut self,
         token: &api::ServiceAccountTokenProjection,
@@ -218,7 +218,7 @@ impl Making<'_> {
         Ok(())
     }
 
-    /// A path cannot be a file and a directory; the kubelet finds that out when it writes.
+    /// Rejects a path that is both a file and a directory, which the kubelet notices only when it writes.
     fn finish(self) -> Result<Payload, Problem> {
         let is_both = |path: &&String| {
             let mut parents = path.match_indices('/').map(|(at, _)| &path[..at]);
@@ -251,13 +251,13 @@ impl<'a> Source<'a> {
     }
 }
 
-/// `fsGroup`: the group that may read the pod's volumes.
+/// `fsGroup`: the group that can read the pod's volumes.
 pub(crate) fn group(pod: &Pod) -> Option<u32> {
     let security = pod.spec.as_ref()?.security_context.as_ref()?;
     security.fs_group.and_then(|id| u32::try_from(id).ok())
 }
 
-/// The user that all containers run as, if they say so and agree.
+/// The user that all containers run as, if each sets one and all are the same.
 fn common_user(pod: &Pod) -> Option<u32> {
     let spec = pod.spec.as_ref()?;
     let of_pod = spec.security_context.as_ref().and_then(|s| s.run_as_user);
@@ -281,7 +281,7 @@ fn mode_of(given: Option<i32>) -> u32 {
     given.and_then(|mode| u32::try_from(mode).ok()).unwrap_or(0o644) & 0o777
 }
 
-/// Whether `path` stays below the volume, and clear of the names that the writer keeps for itself.
+/// Whether `path` stays in the volume and avoids the names that the writer reserves.
 fn is_below(path: &str) -> bool {
     !path.is_empty()
         && path.len() < 4096

@@ -1,4 +1,4 @@
-//! Where the volumes of pods are.
+//! The locations of pods' volumes.
 
 use std::fs::{self, DirBuilder, Permissions};
 use std::io;
@@ -10,23 +10,23 @@ use winddown_shared::{Pod, PodUid};
 
 use super::needs;
 
-/// The two directories below which each pod has one of its own.
+/// The two directories in which each pod has a directory of its own.
 #[derive(Clone, Debug)]
 pub(crate) struct Places {
-    /// On a disk: what is no secret.
+    /// On disk, for volumes without secrets.
     pub(crate) disk: PathBuf,
-    /// In memory: secrets and tokens.
+    /// In memory, for secrets and tokens.
     pub(crate) memory: PathBuf,
 }
 
 impl Places {
-    /// Where the volume is.
+    /// The path of the volume.
     pub(crate) fn of(&self, uid: &PodUid, volume: &api::Volume) -> PathBuf {
         let root = if needs::is_secret(volume) { &self.memory } else { &self.disk };
         root.join(uid.as_str()).join(&volume.name)
     }
 
-    /// Whether the pod was handed on before: its volumes are directories of these.
+    /// Whether this is an already resolved pod: it has volumes in these directories.
     pub(crate) fn are_in(&self, pod: &Pod) -> bool {
         let volumes = pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
         let mut paths = volumes.filter_map(|v| v.host_path.as_ref()).map(|h| Path::new(&h.path));
@@ -34,11 +34,11 @@ impl Places {
         paths.any(|path| own.iter().any(|own| path.starts_with(own)))
     }
 
-    /// Makes the directories above that. Only their owner may pass: what is mounted from there needs no
-    /// way through them.
+    /// Creates the parent directories of the volume. Only their owner can enter them: a mount of
+    /// the volume does not need access to its parents.
     ///
     /// # Errors
-    /// They cannot be made.
+    /// When they cannot be created.
     pub(crate) fn prepare(&self, volume: &Path) -> io::Result<()> {
         for above in [volume.parent().and_then(Path::parent), volume.parent()] {
             let Some(dir) = above else { continue };
@@ -53,7 +53,7 @@ impl Places {
     /// Removes all volumes of a pod.
     ///
     /// # Errors
-    /// Something of them cannot be removed.
+    /// When something cannot be removed.
     pub(crate) fn remove(&self, uid: &str) -> io::Result<()> {
         if !is_safe(uid) {
             return Ok(());
@@ -67,8 +67,8 @@ impl Places {
         Ok(())
     }
 
-    /// Removes the volumes of all pods but those for which `is_known`. What cannot be removed stays for
-    /// the next time. Answers with how many there were.
+    /// Removes the volumes of all pods except those for which `is_known`. What cannot be removed is
+    /// left for the next call. Returns how many directories were removed.
     pub(crate) fn remove_unknown(&self, is_known: impl Fn(&str) -> bool) -> usize {
         let mut removed = 0;
         for root in [&self.disk, &self.memory] {
@@ -85,7 +85,7 @@ impl Places {
     }
 }
 
-/// Whether `name` can be the name of a directory.
+/// Whether `name` is safe as the name of a directory.
 pub(crate) fn is_safe(name: &str) -> bool {
     !name.is_empty()
         && name.len() < 256

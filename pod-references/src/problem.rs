@@ -1,4 +1,4 @@
-//! Why a pod cannot be made literal, with what is needed to wait for it.
+//! Why a pod cannot be resolved, and what it waits for.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,13 +6,13 @@ use std::time::Duration;
 use super::object::Key;
 use winddown_cluster::pods::PrepareError;
 
-/// What stands in a pod's way.
+/// The reason that a pod cannot be resolved.
 #[derive(Clone, Debug)]
 pub(crate) enum Problem {
-    /// An object or a key is not there.
+    /// An object or a key does not exist.
     Missing {
         key: Key,
-        /// The version in which the object lacks the key; none if there is no object.
+        /// The version of the object that lacks the key; `None` if the object does not exist.
         version: Option<Arc<str>>,
         /// Whether a volume needs it; otherwise a variable does.
         is_for_volume: bool,

@@ -21,19 +21,19 @@ use winddown_api_client::refusal::{self, Refusal};
 /// How many objects of one pod are read at once.
 const AT_ONCE: usize = 8;
 
-/// Reads objects and services, each question once at a time.
+/// Reads objects and services. Concurrent reads of the same thing share one request.
 pub(crate) struct Reader {
     client: Client,
-    /// How long one request may take.
+    /// The timeout of one request.
     limit: Duration,
-    /// How old the service may be that every pod hears of.
+    /// The maximum age of the `kubernetes` service, which every pod gets variables of.
     master_age: Duration,
     objects: SingleFlight<Key, Found>,
     services: SingleFlight<Arc<str>, Result<Arc<Vec<api::Service>>, Unread>>,
     master: SingleFlight<(), Result<Option<Arc<api::Service>>, Unread>>,
 }
 
-/// Why something was not read.
+/// Why a read failed.
 #[derive(Clone, Debug)]
 pub(crate) struct Unread {
     pub(crate) error: Arc<str>,
@@ -55,7 +55,7 @@ impl Reader {
         }
     }
 
-    /// The objects, each at most `max_age` old; zero asks anew.
+    /// Reads the objects, each at most `max_age` old; zero always asks the API server.
     pub(crate) async fn objects(
         &self,
         keys: BTreeSet<Key>,
@@ -96,10 +96,10 @@ impl Reader {
         })
     }
 
-    /// The pod as the API has it; none if it is gone.
+    /// Reads the pod from the API; `None` if it no longer exists.
     ///
     /// # Errors
-    /// It cannot be read.
+    /// When it cannot be read.
     pub(crate) async fn pod(&self, pod: &Pod) -> Result<Option<Pod>, Unread> {
         let all = Api::<api::Pod>::namespaced(self.client.clone(), pod.namespace());
         match bounded(self.limit, all.get(pod.name())).await {
@@ -109,10 +109,10 @@ impl Reader {
         }
     }
 
-    /// What the container runtime calls the class of this name: its handler. None for no class.
+    /// The container runtime's name for the runtime class, its handler; `None` without a class.
     ///
     /// # Errors
-    /// There is no such class, or it cannot be read.
+    /// When the class does not exist or cannot be read.
     pub(crate) async fn runtime_handler(
         &self,
         class: Option<&str>,
@@ -121,7 +121,7 @@ impl Reader {
         let all = Api::<RuntimeClass>::all(self.client.clone());
         match bounded(self.limit, all.get(class)).await {
             Ok(found) => Ok(Some(found.handler)),
-            // It may be made yet.
+            // The class may still be created.
             Err(unread) if unread.is_missing => Err(Problem::Unreadable {
                 message: format!("RuntimeClass \"{class}\" not found"),
                 after: None,
@@ -133,11 +133,11 @@ impl Reader {
         }
     }
 
-    /// The variables that tell the pod of services: of all that its namespace has when this is asked, as a
-    /// service that was there before the pod is not to be missing.
+    /// The variables of services that the pod gets: of all in its namespace at the time of the
+    /// call, because a pod must not miss a service that existed before it.
     ///
     /// # Errors
-    /// The services cannot be read.
+    /// When the services cannot be read.
     pub(crate) async fn service_variables(
         &self,
         pod: &Pod,
@@ -182,7 +182,7 @@ impl Reader {
     }
 }
 
-/// The request's answer, or why there is none within `limit`.
+/// Waits for the request's answer for at most `limit`.
 pub(crate) async fn bounded<T>(
     limit: Duration,
     request: impl Future<Output = Result<T, kube::Error>>,

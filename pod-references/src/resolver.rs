@@ -1,4 +1,4 @@
-//! What the pod controller asks of the parts.
+//! The interface to the pod controller.
 
 use std::sync::{Arc, PoisonError};
 
@@ -15,16 +15,16 @@ use super::{ResolverConfig, needs};
 use winddown_cluster::events::Events;
 use winddown_cluster::pods::{Prepare, PrepareError};
 
-/// Makes pods literal. Clones share everything.
+/// Resolves what pods refer to. Clones share everything.
 #[derive(Clone)]
 pub struct Resolver(Arc<Shared>);
 
-/// What a [`Resolver`] has in hand.
+/// The current numbers of a [`Resolver`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ResolveCounts {
-    /// Pods that it remembers.
+    /// Known pods.
     pub pods: usize,
-    /// Pods whose volumes are looked at from time to time.
+    /// Pods whose volumes are refreshed from time to time.
     pub kept_fresh: usize,
     /// Objects that are watched because pods wait for them.
     pub watched: usize,
@@ -33,7 +33,7 @@ pub struct ResolveCounts {
 // === impl Resolver ===
 
 impl Resolver {
-    /// A resolver that knows no pod, and what keeps volumes fresh. `events` hears what pods lack.
+    /// Creates a resolver that knows no pod, and its [`Freshener`]. What pods lack is sent to `events`.
     pub fn new(
         client: Client,
         config: ResolverConfig,
@@ -44,19 +44,19 @@ impl Resolver {
         (Self(Arc::clone(&shared)), Freshener::new(shared))
     }
 
-    /// What containers without limits may use from now on. Variables that pods were given stay; volumes
-    /// follow.
+    /// Sets what containers without limits may use. Variables that pods already have do not change;
+    /// volumes do.
     pub fn set_node(&self, amounts: NodeAmounts) {
         *self.0.node.lock().unwrap_or_else(PoisonError::into_inner) = Some(amounts);
     }
 
-    /// Removes the volumes of pods that are not known: of those that went while no agent ran. Blocking.
-    /// Answers with how many directories there were.
+    /// Removes the volumes of unknown pods, such as those that were removed while no agent ran.
+    /// Blocking. Returns how many directories were removed.
     pub fn remove_unknown(&self, is_known: impl Fn(&str) -> bool) -> usize {
         self.0.places.remove_unknown(|uid| is_known(uid) || self.0.knows(&PodUid::new(uid)))
     }
 
-    /// What it has in hand.
+    /// The current numbers.
     pub fn counts(&self) -> ResolveCounts {
         let state = self.0.lock();
         ResolveCounts {

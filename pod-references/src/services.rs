@@ -1,16 +1,16 @@
-//! The variables by which containers find services. Pure.
+//! The variables that tell containers about services. Pure.
 
 use std::net::IpAddr;
 
 use k8s_openapi::api::core::v1 as api;
 
-/// Where the service is that every pod hears of.
+/// The namespace of the service whose variables every pod gets.
 pub(crate) const MASTER_NAMESPACE: &str = "default";
 /// Its name.
 pub(crate) const MASTER: &str = "kubernetes";
 
-/// The variables of a pod: those of `services` of its own namespace, if it wants them, and always
-/// those of `default/kubernetes`. In the order of the services' names; names are not repeated.
+/// Returns the variables of a pod: those of `own`, the services of its namespace, if it wants them,
+/// and always those of `default/kubernetes`. Sorted by the services' names; names are not repeated.
 pub(crate) fn variables(
     own: &[api::Service],
     master: Option<&api::Service>,
@@ -25,7 +25,7 @@ pub(crate) fn variables(
         .chain(master)
         .map(|service| (service.metadata.name.as_deref().unwrap_or_default(), service))
         .collect();
-    // A service of the pod's own namespace that has the master's name takes its place.
+    // A service `kubernetes` in the pod's own namespace takes the place of the master.
     services.sort_by_key(|(name, service)| (*name, is_master(service)));
     services.dedup_by_key(|(name, _)| *name);
     services.into_iter().flat_map(|(name, service)| of_service(name, service)).collect()
@@ -55,7 +55,7 @@ fn of_service(name: &str, service: &api::Service) -> Vec<(String, String)> {
     all
 }
 
-/// The form that Docker's container links had.
+/// Adds the variables in the form of Docker's container links.
 fn links(
     prefix: &str,
     address: &str,

@@ -33,15 +33,15 @@ pub(super) struct Shared {
     pub(super) places: Places,
     pub(super) reader: Reader,
     pub(super) wall: WallClock,
-    /// Something in the timetable changed.
+    /// Notified when the timetable changes.
     pub(super) changed: Notify,
-    /// The API server was last seen not to answer.
+    /// Whether the API server did not answer the last request.
     pub(super) is_out: AtomicBool,
     events: Events,
     pub(super) waiting: Waiting,
     pub(super) arrivals: Mutex<Option<mpsc::Receiver<PodUid>>>,
     state: Mutex<State>,
-    /// What is for pods here, once that is known.
+    /// The node's allocatable amounts, once they are known.
     pub(super) node: Mutex<Option<NodeAmounts>>,
 }
 
@@ -51,11 +51,11 @@ pub(super) struct State {
     pub(super) timetable: Timetable,
 }
 
-/// What is remembered of a pod.
+/// What is remembered about a pod.
 pub(super) struct Kept {
-    /// The API's object.
+    /// The pod as the API has it.
     pod: Pod,
-    /// The pod as it was handed on to the node, by this agent or an earlier one; none if that is yet to come.
+    /// The resolved pod, of this agent or an earlier one; `None` before it is resolved.
     literal: Option<Pod>,
     pub(super) standing: MountState,
     tokens: HashMap<TokenKey, Token>,
@@ -106,7 +106,7 @@ impl Shared {
         let (objects, services) = tokio::join!(self.reader.objects(keys, Duration::ZERO), services);
         // Before the environment, as in the kubelet: a pod that lacks both waits for its volumes.
         let paths = match self.volumes(pod, &objects).await {
-            // It was handed on already: its volumes are there, and are looked after.
+            // An already resolved pod has its volumes, and they are refreshed.
             Err(_) if earlier.is_some() => self.paths(pod),
             other => other?,
         };
@@ -143,7 +143,7 @@ impl Shared {
         resolved
     }
 
-    /// Makes all volumes of the pod, or none.
+    /// Writes all volumes of the pod, or none if one of them has a problem.
     async fn volumes(
         &self,
         pod: &Pod,
@@ -158,7 +158,7 @@ impl Shared {
             match one {
                 Ok(making) => volumes.push(making),
                 Err((name, problem)) => {
-                    // Why there is no token says more than that there is none.
+                    // The reason that there is no token says more than its absence.
                     let problem = match problem {
                         Problem::Unreadable { .. } => lacking.unwrap_or(problem),
                         other => other,
@@ -181,7 +181,7 @@ impl Shared {
         needs::made_here(pod).map(one).collect()
     }
 
-    /// Remembers the pod as it is now. Answers with what was handed on of it before.
+    /// Remembers the pod as it is now. Returns the resolved pod of an earlier call.
     pub(super) fn remember(&self, pod: &Pod) -> Option<Pod> {
         let mut state = self.lock();
         let kept = state.pods.entry(pod.uid().clone()).or_insert_with(|| Kept {
@@ -190,14 +190,14 @@ impl Shared {
             standing: Arc::new(Mutex::new(true)),
             tokens: HashMap::new(),
         });
-        // What a provider hands back does not say where its volumes came from.
+        // An already resolved pod does not say where its volumes came from.
         if !self.places.are_in(pod) {
             kept.pod = pod.clone();
         }
         kept.literal.clone()
     }
 
-    /// Remembers what was handed on by an earlier agent, so that nothing of it is resolved a second time.
+    /// Remembers a pod that an earlier agent resolved, so that nothing of it is resolved again.
     pub(super) fn adopt(&self, given: &Pod) {
         self.remember(given);
         if let Some(kept) = self.lock().pods.get_mut(given.uid()) {
@@ -205,8 +205,8 @@ impl Shared {
         }
     }
 
-    /// When the volumes are to be looked at again: when what they show may have changed, or a token is
-    /// due. Never, if neither can be.
+    /// Schedules the next refresh of the volumes: when what they show may have changed, or a token
+    /// is due. Does nothing if neither can be the case.
     pub(super) fn look_again(
         &self,
         pod: &Pod,
@@ -236,10 +236,10 @@ impl Shared {
         self.changed.notify_one();
     }
 
-    /// The pod as the API has it, read there if only its provider was asked before. None if it is gone.
+    /// The pod as the API has it, which is read now if only the resolved pod is known. `None` if it is gone.
     ///
     /// # Errors
-    /// It cannot be read.
+    /// When it cannot be read.
     pub(super) async fn pod(&self, uid: &PodUid) -> Result<Option<Pod>, Unread> {
         let kept = self.lock().pods.get(uid).map(|kept| kept.pod.clone());
         let Some(copy) = kept.as_ref().filter(|pod| self.places.are_in(pod)) else {
@@ -264,7 +264,7 @@ impl Shared {
         }
     }
 
-    /// One line per outage, and one for its end.
+    /// Logs one line when an outage begins, and one when it ends.
     pub(super) fn note_outage(&self, error: Option<&str>) {
         match (error, self.is_out.swap(error.is_some(), Ordering::Relaxed)) {
             (Some(error), false) => {
@@ -295,7 +295,7 @@ impl Drop for Shared {
     }
 }
 
-/// The variables that a container of this name was given before: they are resolved once.
+/// The variables that a container of this name was given before. They are resolved only once.
 fn given_before(earlier: &Pod, one: &Variables<'_>) -> Option<Vec<api::EnvVar>> {
     let spec = earlier.spec.as_ref()?;
     let found = needs::environments(spec).into_iter().find(|e| e.name == one.name)?;

@@ -8,14 +8,14 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-/// How many answers are remembered before the first look at what can be forgotten.
+/// The number of answers below which none are removed.
 const REMEMBERED: usize = 64;
 
-/// Answers that are asked for by key, remembered for a while.
+/// Answers by key, kept for a while.
 #[derive(Debug)]
 pub(crate) struct SingleFlight<K, V> {
     state: Arc<Mutex<State<K, V>>>,
-    /// How long an answer may be shared.
+    /// How long an answer is kept.
     keep: Duration,
 }
 
@@ -43,10 +43,10 @@ where
         Self { state: Arc::new(Mutex::new(state)), keep }
     }
 
-    /// The answer for `key`, at most `max_age` old; `ask` asks for a new one. None only if asking came
-    /// to no end (the runtime shuts down). Answers for which `lasts` is false are not remembered.
+    /// Returns the answer for `key`, at most `max_age` old, and calls `ask` if there is none. `None` only if
+    /// the request does not complete (the runtime shuts down). Answers for which `lasts` is false are not kept.
     ///
-    /// Dropping the future does not stop a question that others wait for.
+    /// Dropping the future does not cancel the request, for which others may wait.
     pub(crate) async fn get<F>(
         &self,
         key: &K,
@@ -83,7 +83,7 @@ where
     }
 }
 
-/// Takes the entry away when the question comes to no end.
+/// Removes the entry if the request does not complete.
 struct Landing<K: Eq + Hash, V> {
     all: Arc<Mutex<State<K, V>>>,
     key: K,
@@ -118,7 +118,7 @@ impl<K: Eq + Hash, V> Drop for Landing<K, V> {
 // === impl State ===
 
 impl<K: Eq + Hash, V> State<K, V> {
-    /// Looks only when twice as much is remembered as the last look left.
+    /// Removes old answers, but only once there are twice as many as the last removal left.
     fn forget_old(&mut self, now: Instant, keep: Duration) {
         if self.entries.len() < self.look_at {
             return;

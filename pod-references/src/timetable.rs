@@ -1,4 +1,4 @@
-//! When the volumes of which pod are looked at again.
+//! When the volumes of each pod are refreshed next.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -6,27 +6,27 @@ use std::collections::BinaryHeap;
 use tokio::time::Instant;
 use winddown_shared::{PodUid, PodUidMap};
 
-/// The pods whose volumes have to be kept fresh, by when. A pod has one entry; a later one replaces it.
+/// The pods whose volumes have to be refreshed, and when. A pod has one entry; a later one replaces it.
 #[derive(Debug, Default)]
 pub(super) struct Timetable {
-    /// What holds. The heap may have entries that do not hold any more.
+    /// The valid entries. The heap may also have outdated ones.
     due: PodUidMap<Instant>,
     heap: BinaryHeap<Reverse<(Instant, PodUid)>>,
 }
 
 impl Timetable {
-    /// The pod is due at `at`, and at no other time.
+    /// Makes the pod due at `at`, and at no other time.
     pub(super) fn set(&mut self, uid: &PodUid, at: Instant) {
         self.due.insert(uid.clone(), at);
         self.heap.push(Reverse((at, uid.clone())));
     }
 
-    /// The pod is not due any more.
+    /// Removes the pod.
     pub(super) fn remove(&mut self, uid: &PodUid) {
         self.due.remove(uid);
     }
 
-    /// When the next pod is due; none if there is none.
+    /// When the next pod is due; `None` if there is none.
     pub(super) fn next(&mut self) -> Option<Instant> {
         while let Some(Reverse((at, uid))) = self.heap.peek() {
             if self.due.get(uid) == Some(at) {
@@ -37,7 +37,7 @@ impl Timetable {
         None
     }
 
-    /// Takes the pods that are due at `now`.
+    /// Removes and returns the pods that are due at `now`.
     pub(super) fn take_due(&mut self, now: Instant) -> Vec<PodUid> {
         let mut taken = Vec::new();
         while self.next().is_some_and(|at| at <= now) {
@@ -49,7 +49,7 @@ impl Timetable {
         taken
     }
 
-    /// How many pods are in it.
+    /// The number of pods.
     pub(super) fn len(&self) -> usize {
         self.due.len()
     }

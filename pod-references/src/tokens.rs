@@ -1,4 +1,4 @@
-//! Tokens of service accounts, bound to their pod.
+//! Service account tokens, bound to their pod.
 
 use std::time::Duration;
 
@@ -14,21 +14,21 @@ use super::payload::TokenKey;
 use super::problem::Problem;
 use super::reader::bounded;
 
-/// A token that was given out.
+/// A token and when to renew it.
 #[derive(Clone, Debug)]
 pub(crate) struct Token {
     pub(crate) value: Hidden,
-    /// When 80 % of its life are over, or it is a day old.
+    /// When 80 % of its life is over, or after a day.
     pub(crate) renew_at: Instant,
 }
 
-/// However long a token lives, it is renewed after a day.
+/// The longest time after which a token is renewed, however long it lives.
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
-/// Asks for a token of the pod's service account that is good as long as the pod is there.
+/// Requests a token of the pod's service account that is valid for as long as the pod exists.
 ///
 /// # Errors
-/// The API server gives none.
+/// When the API server does not give one.
 pub(crate) async fn request(
     client: &Client,
     pod: &Pod,
@@ -72,8 +72,8 @@ pub(crate) async fn request(
     })
 }
 
-/// How long a token of this life is used. The node's clock and the server's need not agree: only the
-/// length of its life counts.
+/// How long a token with this lifetime is used. Only the length of its life matters, because the
+/// node's clock and the server's may differ.
 fn renew_after(lives: Duration) -> Duration {
     (lives.max(Duration::from_secs(60)) * 4 / 5).min(DAY)
 }

@@ -1,4 +1,4 @@
-//! Pods that wait for an object. It is watched, by name, while a pod waits for it.
+//! Pods that wait for an object, which is watched by name while a pod waits for it.
 
 use std::collections::HashMap;
 use std::fmt::Debug;
@@ -19,10 +19,10 @@ use super::object::{Key, Kind};
 use winddown_api_client::refusal::Refusal;
 use winddown_shared::Backoff;
 
-/// How many arrivals may wait to be heard.
+/// The capacity of the channel of arrivals.
 const ARRIVALS: usize = 256;
 
-/// Knows who waits for what. Clones share one memory.
+/// Knows which pods wait for which objects. Clones share one state.
 #[derive(Clone)]
 pub(crate) struct Waiting {
     client: Client,
@@ -38,14 +38,14 @@ struct State {
 
 #[derive(Debug)]
 struct Watched {
-    /// Who waits, and the version that was no good to it.
+    /// The waiting pods, each with the version that it could not use.
     pods: PodUidMap<Option<Arc<str>>>,
-    /// The version that the watch saw last; none if there was no object.
+    /// The version that the watch saw last; `None` if there was no object.
     seen: Option<Arc<str>>,
     watch: AbortHandle,
 }
 
-/// What is known of a watched object.
+/// What the watch saw of an object.
 enum Seen {
     There(Arc<str>),
     Gone,
@@ -54,14 +54,13 @@ enum Seen {
 // === impl Waiting ===
 
 impl Waiting {
-    /// No pod waits yet. The receiver gets the pods whose objects have appeared.
+    /// Creates an instance without pods. The receiver gets the pods whose objects have appeared.
     pub(crate) fn new(client: Client) -> (Self, mpsc::Receiver<PodUid>) {
         let (arrived, arrivals) = mpsc::channel(ARRIVALS);
         (Self { client, state: Arc::default(), arrived }, arrivals)
     }
 
-    /// From now on `uid` waits for `key` to be there in another version than `version`, and for nothing
-    /// else.
+    /// Makes `uid` wait for `key` to exist in another version than `version`, and for nothing else.
     pub(crate) fn wait(&self, uid: &PodUid, key: Key, version: Option<Arc<str>>) {
         let mut state = self.lock();
         if state.of_pod.get(uid) != Some(&key) {
@@ -77,13 +76,13 @@ impl Waiting {
         state.of_pod.insert(uid.clone(), key);
         drop(state);
         if is_there {
-            // The watch has seen it already and will not say so again. Who cannot take it now is not
-            // listening; it tries again by itself.
+            // The watch has reported this version already and will not do so again. If the channel
+            // is full, the pod still tries again by itself.
             let _ = self.arrived.try_send(uid.clone());
         }
     }
 
-    /// The pod waits no longer.
+    /// Stops waiting for the pod.
     pub(crate) fn stop(&self, uid: &PodUid) {
         self.lock().stop(uid);
     }
@@ -107,7 +106,7 @@ impl Waiting {
         }
     }
 
-    /// Only metadata comes over the wire: what the object says is read when it is needed.
+    /// Follows the object's metadata only; its content is read when it is needed.
     async fn follow<K>(self, key: Key)
     where
         K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
@@ -137,7 +136,7 @@ impl Waiting {
                     let refusal = refusal(&error);
                     sleep(backoff.after_failure(refusal.and_then(Refusal::retry_after))).await;
                     if refusal == Some(Refusal::Expired) {
-                        // It would ask for what is too long ago again.
+                        // The old watcher would ask for the expired version again.
                         events = begin();
                     }
                     continue;
@@ -156,7 +155,7 @@ impl Waiting {
         }
     }
 
-    /// Who can go on now that this was seen.
+    /// Records what was seen, and returns the pods that can be tried again.
     fn note(&self, key: &Key, seen: Seen) -> Vec<PodUid> {
         let mut state = self.lock();
         let Some(watched) = state.watched.get_mut(key) else { return Vec::new() };

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use winddown_preemption::{Proof, Requirement, Strategy, select};
 use winddown_shared::{Pod, ResourceName};
 
-/// Numbers that have nothing to do with each other, the same in every run.
+/// Pseudo-random numbers, the same in every run.
 struct Mixed(u64);
 
 impl Mixed {
@@ -21,16 +21,16 @@ impl Mixed {
     }
 }
 
-/// What the requests of a node's pods are like.
+/// The shape of the requests of a node's pods.
 #[derive(Clone, Copy, Debug)]
 enum Shape {
-    /// All different, to the byte.
+    /// All requests differ, to the byte.
     Odd,
     /// Multiples of 50m and 64Mi.
     Round,
     /// Eight deployments.
     Replicas,
-    /// Each asks for much of one resource and little of the other.
+    /// Each pod requests much of one resource and little of the other.
     Opposed,
 }
 
@@ -57,7 +57,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// Ten nodes on which about one in `share` hundredth of everything has to become free.
+/// Appends a row for ten nodes on which about `share` percent of everything has to become free.
 fn row(
     text: &mut String,
     pods: usize,
@@ -81,7 +81,7 @@ fn row(
         select(&preemptor, &node, &needs, Strategy::Distance)?;
         let begun = Instant::now();
         let chosen = select(&preemptor, &node, &needs, Strategy::Minimal)?;
-        // The best of three: others use the machine, too.
+        // The best of three, because the machine may be busy.
         let mut took = begun.elapsed();
         for _ in 0..2 {
             let begun = Instant::now();

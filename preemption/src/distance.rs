@@ -1,12 +1,12 @@
-//! The kubelet's choice: its victims, in its order.
+//! The kubelet's heuristic: the same victims, in the same order.
 //!
-//! Class by class from the guaranteed down, each class only for what those below it cannot free.
-//! Within a class, one pod after the other: the one whose requests are closest to what is still
-//! lacking.
+//! It goes through the QoS classes from guaranteed down, and asks of each class only what those below it
+//! cannot free. Within a class it chooses one pod after the other, each time the one whose requests are
+//! closest to what is still lacking.
 //!
-//! The distance is a sum of squared ratios in 64-bit floats, and whether two are *equal* decides about
-//! victims. So it is computed with the kubelet's operations in the kubelet's order, but only for the
-//! few pods of each round that an estimate leaves ([`estimate`]).
+//! The distance is a sum of squared ratios in 64-bit floats, and victims depend on whether two distances
+//! are *equal*. So it is computed with the kubelet's operations in the kubelet's order, but only for the
+//! few pods of each round that an estimate does not rule out ([`estimate`]).
 
 mod estimate;
 
@@ -21,7 +21,7 @@ const BEST_EFFORT: usize = 0;
 const BURSTABLE: usize = 1;
 const GUARANTEED: usize = 2;
 
-/// Chooses among candidates that are sufficient together.
+/// Chooses among candidates that together are enough.
 pub(crate) fn select(table: &Table<'_>) -> Selection {
     let mut work = 0;
     let mut freed = vec![0; table.open.len()];
@@ -43,8 +43,8 @@ pub(crate) fn select(table: &Table<'_>) -> Selection {
     Selection { victims, proof: Proof::Heuristic, work }
 }
 
-/// How far a pod that frees these amounts is from what is lacking, given as pairs of both: 0 when it
-/// frees all of it, 1 for each resource of which it frees nothing.
+/// Returns the distance of a pod from what is lacking, given as pairs of the amount lacking and the amount
+/// freed: 0 if the pod frees all of it, plus up to 1 for each resource that it does not free in full.
 pub(crate) fn distance(lacking_and_freed: impl IntoIterator<Item = (i64, i64)>) -> f64 {
     let mut distance = 0.0;
     for (lacking, freed) in lacking_and_freed {
@@ -66,11 +66,11 @@ fn float(amount: i64) -> f64 {
 #[derive(Clone, Copy, Debug)]
 struct Lacking<'a> {
     resource: &'a ResourceName,
-    /// Above 0.
+    /// Always above 0.
     amount: i64,
 }
 
-/// What is left to free of a class when these have been freed and all of the classes below it.
+/// Returns what a class has to free, given what has been `freed` and what the classes below it can free.
 fn lacking<'a>(table: &'a Table<'_>, lane: usize, freed: &[i64]) -> Vec<Lacking<'a>> {
     let left = table.open.iter().enumerate().map(|(column, (resource, amount))| {
         let below = table.lanes[..lane].iter();
@@ -80,13 +80,13 @@ fn lacking<'a>(table: &'a Table<'_>, lane: usize, freed: &[i64]) -> Vec<Lacking<
     left.filter(|lacking| lacking.amount > 0).collect()
 }
 
-/// Taking pods out of a lane until nothing is lacking.
+/// The process of picking pods from a lane until nothing is lacking.
 struct Picking<'a> {
-    /// In the order of the estimates' rows.
+    /// The pods, in the order of the estimates' rows.
     pods: Vec<Candidate<'a>>,
-    /// Where each of them is in the kubelet's list, which decides between equals.
+    /// Each pod's position in the kubelet's list, which breaks ties.
     positions: Vec<usize>,
-    /// The kubelet's list: the rows of those that are left.
+    /// The kubelet's list: the rows of the remaining pods.
     list: Vec<usize>,
     lacking: Vec<Lacking<'a>>,
     estimates: Estimates,
@@ -115,8 +115,8 @@ impl<'a> Picking<'a> {
         picked
     }
 
-    /// The row of the pod that is closest. Among equals the one that asks for less, memory before cpu; among
-    /// equals in that, too, the last of the list.
+    /// Returns the row of the closest pod. Ties go to the pod that requests less, first by memory, then by
+    /// cpu; remaining ties go to the last one in the list.
     fn nearest(&mut self) -> usize {
         let rows = self.estimates.closest(self.lacking.iter().map(|lacking| lacking.amount));
         if let [only] = *rows {
@@ -140,7 +140,7 @@ impl<'a> Picking<'a> {
         best.map_or(0, |(row, _)| row)
     }
 
-    /// Takes a pod out. The last one of the list moves to its position.
+    /// Removes a pod. The last one in the list moves to its position.
     fn take(&mut self, row: usize) -> Candidate<'a> {
         let position = self.positions[row];
         self.list.swap_remove(position);

@@ -1,15 +1,15 @@
-//! Why no pod is ended.
+//! The error for when no choice of victims is enough.
 
 use std::fmt::Write;
 
 use crate::Requirement;
 
-/// No set of pods that may be ended frees enough. The text is the kubelet's.
+/// No set of preemptable pods frees enough. The message is the kubelet's.
 #[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
 #[error("no set of running pods found to reclaim resources: [{}]", list(.lacking))]
 pub struct NoVictims {
-    /// What is still lacking when every pod that may be ended has ended, in the order of the
-    /// requirements. Never empty, and every amount above 0.
+    /// What would still be lacking if every preemptable pod were stopped, in the order of the
+    /// requirements. Never empty, and every amount is above 0.
     pub lacking: Vec<Requirement>,
 }
 

@@ -1,4 +1,4 @@
-//! Why each pod is ended or kept.
+//! Explains why each pod is chosen or kept.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -18,48 +18,49 @@ pub struct Explanation<'a> {
     pub considered: Vec<Considered<'a>>,
 }
 
-/// One pod, and what was made of it.
+/// One pod and the decision about it.
 #[derive(Clone, Debug)]
 pub struct Considered<'a> {
     /// The pod.
     pub pod: &'a Pod,
-    /// What it frees of each requirement: what the choice counts with.
+    /// How much it frees of each requirement, as the choice counts it.
     pub frees: Vec<Requirement>,
-    /// How far it is from all requirements: 0 when it frees all that is lacking, 1 for each resource of
-    /// which it frees nothing.
+    /// Its distance from all requirements: 0 if it frees everything that is lacking, plus up to 1 for each
+    /// resource that it does not free in full.
     pub distance: f64,
-    /// It has been asked to end already.
+    /// Whether the pod is terminating already: it has a deletion timestamp.
     pub is_ending: bool,
-    /// What became of it.
+    /// Why it was chosen or kept.
     pub why: Why,
 }
 
-/// What became of a pod in a choice.
+/// Why a pod was chosen or kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Why {
     /// Selected as a victim, with its 1-based rank.
     Taken(usize),
     /// The preemptor may not preempt it.
     NotPreemptable,
-    /// No pod ends: all that may be preempted are not enough.
+    /// There are no victims: all preemptable pods together would not free enough.
     NotEnough,
     /// Nothing is lacking.
     NothingLacking,
-    /// It frees nothing of what is lacking.
+    /// It frees none of the lacking resources.
     Useless,
-    /// Pods of lower classes free enough.
+    /// Pods of lower QoS classes free enough.
     ClassKept,
-    /// Others of its class are as close to what is lacking, or closer.
+    /// Other pods of its class are as close to what is lacking, or closer.
     Farther,
-    /// Pods of lower priorities free enough; none above this one has to end.
+    /// Pods up to this priority free enough, and the pod's own is higher.
     PriorityKept(i32),
-    /// In no victim's place it would free enough.
+    /// It would not free enough in the place of any victim.
     TooSmall,
-    /// In a victim's place it would free enough, but the set would be worse by this at best.
+    /// It would free enough in a victim's place, but even the best such swap makes the set worse by this
+    /// criterion.
     Worse(Criterion),
 }
 
-/// Chooses as [`select`] does and says why, pod by pod.
+/// Makes the same choice as [`select`], with a reason for every pod.
 #[must_use]
 pub fn explain<'a>(
     preemptor: &Pod,
@@ -97,7 +98,7 @@ struct Reasons<'a> {
 // === impl Reasons ===
 
 impl Reasons<'_> {
-    /// For each pod, as which victim it is taken; 0 for none.
+    /// Returns the 1-based rank of each pod among the victims; 0 if it is not one.
     fn order(&self) -> Vec<usize> {
         let mut order = vec![0; self.pods.len()];
         for (at, place) in self.victims().iter().enumerate() {
@@ -137,7 +138,7 @@ impl Reasons<'_> {
         if self.victims().iter().any(of_its_class) { Why::Farther } else { Why::ClassKept }
     }
 
-    /// What the best set is like in which the pod takes the place of a victim.
+    /// Compares the victims with the best set in which the pod takes a victim's place.
     fn why_not_best(&self, pod: &Pod) -> Why {
         let victims = || self.victims().iter().map(|place| &self.pods[*place]);
         let most = victims().map(Pod::priority_or_zero).max().unwrap_or(i32::MIN);
@@ -162,7 +163,7 @@ impl Reasons<'_> {
         worse_by.max().map_or(Why::TooSmall, Why::Worse)
     }
 
-    /// The criterion by which a set changes when `other` takes the place of `victim`.
+    /// Returns the first criterion by which the set changes when `other` takes the place of `victim`.
     fn first_difference(&self, victim: &Pod, other: &Pod) -> Criterion {
         let change: f64 =
             self.open.iter().map(|(r, need)| part(frees(other, r) - frees(victim, r), *need)).sum();
@@ -210,7 +211,7 @@ impl Why {
     }
 }
 
-/// For people, after the pod's name.
+/// Formats the reason for people, to follow the pod's name.
 impl fmt::Display for Why {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -235,7 +236,7 @@ impl fmt::Display for Why {
 }
 
 impl Criterion {
-    /// What a set is like that is worse by this.
+    /// Describes a set that is worse by this criterion.
     const fn worse(self) -> &'static str {
         match self {
             Self::Priority => "it would raise the highest priority",

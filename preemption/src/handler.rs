@@ -1,4 +1,4 @@
-//! Preemption for critical pods, on behalf of admission.
+//! Preemption for critical pods, as an admission failure handler.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -21,20 +21,20 @@ const MESSAGE: &str = "Preempted in order to admit critical pod";
 /// The message of its `DisruptionTarget` condition.
 const DISRUPTION_MESSAGE: &str = "Pod was preempted by Kubelet to accommodate a critical pod.";
 
-/// So many pods of a list are named.
+/// The most pods that a message names of each list.
 const NAMED: usize = 3;
 
 /// Preempts pods for critical pods that lack nothing but resources.
 ///
-/// Only decides, as [`AdmissionFailureHandler`] requires. Each victim ends with its own grace, and
-/// gets the status that the kubelet would set.
+/// This only decides, as [`AdmissionFailureHandler`] requires. Each victim is stopped with its own grace
+/// period, and gets the status that the kubelet would set.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Preemption {
     strategy: Strategy,
 }
 
 impl Preemption {
-    /// Chooses victims by `strategy`.
+    /// Creates a handler that chooses victims by `strategy`.
     #[must_use]
     pub const fn new(strategy: Strategy) -> Self {
         Self { strategy }
@@ -53,9 +53,9 @@ impl AdmissionFailureHandler for Preemption {
             Ok(requirements) => requirements,
             Err(failures) => return Room::Refused(failures),
         };
-        // What the kubelet charges pods with when it ranks them is less than what the fit counts, for
-        // pods with resources of their own or an overhead only. Where that makes the difference, what
-        // the fit counts is right: the fit is asked again before the pod starts.
+        // For pods with pod-level resources or an overhead, the kubelet's ranking counts less than its fit
+        // check does. If that makes the difference, use the fit check's amounts: the fit is checked again
+        // before the pod starts.
         let chosen = select(pod, others, &requirements, self.strategy).or_else(|error| {
             let by_fit = select_by(Pod::fit_requests, pod, others, &requirements, self.strategy);
             by_fit.map_err(|_| error)
@@ -86,7 +86,7 @@ fn victim(pod: &Pod) -> Victim {
     Victim { pod: pod.clone(), request }
 }
 
-/// The shortage, the victims and the pods that were skipped.
+/// Describes the shortage, the victims and the pods that are kept.
 fn message(pod: &Pod, others: &[Pod], victims: &[usize], requirements: &[Requirement]) -> Arc<str> {
     let mut is_victim = vec![false; others.len()];
     victims.iter().for_each(|place| is_victim[*place] = true);
@@ -114,7 +114,7 @@ fn message(pod: &Pod, others: &[Pod], victims: &[usize], requirements: &[Require
     text.into()
 }
 
-/// The first few pods, and how many more there are.
+/// Names the first few pods and counts the rest.
 fn names<'a>(pods: impl ExactSizeIterator<Item = &'a Pod>) -> String {
     let more = pods.len().saturating_sub(NAMED);
     let named: Vec<String> = pods.take(NAMED).map(|pod| pod.label().to_string()).collect();
@@ -124,7 +124,7 @@ fn names<'a>(pods: impl ExactSizeIterator<Item = &'a Pod>) -> String {
     }
 }
 
-/// An amount as people write it: `1500m`, `2Gi`.
+/// Formats an amount for people: `1500m`, `2Gi`.
 fn amount_text(resource: &ResourceName, amount: i64) -> String {
     match resource {
         ResourceName::Cpu => {

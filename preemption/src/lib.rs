@@ -1,15 +1,15 @@
-//! Preemption: which pods end so that a critical pod fits, and why.
+//! Preemption: chooses which pods to stop so that a critical pod fits, and explains why.
 //!
 //! # Behaviour
-//! [`select`] names the pods to end so that what the critical pod lacks becomes free. Two strategies:
-//! [`Strategy::Distance`] is the kubelet's heuristic, victim for victim; [`Strategy::Minimal`] takes
-//! the best set there is by a fixed order of what matters ([`Criterion`]). [`explain`] says the same
-//! with a reason for every pod. [`Preemption`] puts it behind admission.
+//! [`select`] chooses victims so that the resources that the critical pod lacks become free. There are two
+//! strategies: [`Strategy::Distance`] is the kubelet's heuristic, victim for victim;
+//! [`Strategy::Minimal`] finds the best set by a fixed order of criteria ([`Criterion`]). [`explain`]
+//! makes the same choice and gives a reason for every pod. [`Preemption`] plugs this into admission.
 //!
 //! # Design
-//! Everything here is a function of its arguments: no clock, no I/O, no random choice. Nothing is
-//! ended here either: the caller carries the plan out, checks the fit again, and starts the
-//! critical pod only then.
+//! Everything here is a pure function of its arguments: no clock, no I/O, no randomness. Nothing here
+//! stops a pod either: the caller carries out the plan, checks the fit again, and only then starts the
+//! critical pod.
 
 mod distance;
 mod error;

@@ -1,16 +1,16 @@
-//! The best set of victims, by a fixed order of what matters.
+//! The best set of victims, by a fixed order of criteria.
 //!
-//! 1. Which priorities are needed at all is a matter of sums: the pods up to some priority are enough,
+//! 1. Which priorities are needed is found by summing up: the pods up to some priority are enough,
 //!    those below it are not.
-//! 2. How few of them are enough is a covering problem with a handful of dimensions. Relaxed, it gives
-//!    a bound that is off by less than one pod per resource, so there is little to search
+//! 2. The fewest pods that are enough is a covering problem with a handful of dimensions. Its relaxation
+//!    gives a bound that is off by less than one pod per resource, so there is little to search
 //!    ([`fewest`]).
-//! 3. Among the sets of that size, swaps find a good one and branch and bound the best ([`search`]).
+//! 3. Among the sets of that size, swaps find a good one, and branch and bound finds the best ([`search`]).
 //!
-//! The search has a bound on its work, counted in pods looked at and not in time, so that the answer
-//! is the same on every machine. When it is reached, the best set that was found is the answer, and
-//! [`Proof`] says what is known of it. The first two criteria rarely need it: see
-//! `docs/explanation/preemption.md` for what was measured.
+//! The search's work is limited, and counted in pods examined rather than in time, so that the answer
+//! is the same on every machine. If the limit is reached, the answer is the best set found so far, and
+//! [`Proof`] says what is known of it. The first two criteria rarely reach it: see
+//! `docs/explanation/preemption.md` for measurements.
 
 use winddown_shared::Pod;
 
@@ -28,29 +28,29 @@ use effort::Effort;
 use items::Items;
 pub(crate) use items::{can_run_elsewhere, is_ending};
 
-/// The criteria that compare sets of victims, the most important first.
+/// The criteria for comparing sets of victims, most important first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Criterion {
-    /// The highest priority of a victim, the lower the better. A pod without one has 0.
+    /// The highest priority of a victim; lower is better. A pod without a priority counts as 0.
     Priority,
     /// The number of victims.
     Number,
-    /// What is freed beyond what is required, each resource relative to its requirement, summed up.
+    /// The amount freed beyond the requirements, each resource relative to its requirement, summed up.
     Overshoot,
-    /// Victims that are not ending already.
+    /// The number of victims that are not terminating already.
     Ending,
-    /// Victims that cannot run elsewhere: static pods, their mirrors, pods of a DaemonSet.
+    /// The number of victims that cannot run elsewhere: static pods, mirror pods, pods of a DaemonSet.
     Bound,
-    /// Guaranteed victims, then burstable ones.
+    /// The number of guaranteed victims, then that of burstable ones.
     Class,
-    /// The age of the oldest victim, then of the next one, …; a pod of unknown age is the oldest.
+    /// The age of the oldest victim, then of the next one, and so on. Unknown ages count as the oldest.
     Age,
-    /// UID, namespace and name: of two sets that are equal in all else, one is always the answer.
+    /// UID, namespace and name: the tie-breaker that makes the answer unique.
     Identity,
 }
 
-/// Chooses among candidates that are sufficient together.
+/// Chooses among candidates that together are enough.
 pub(crate) fn select(table: &Table<'_>, pods: &[Pod]) -> Selection {
     if table.open.is_empty() {
         let proof = Proof::UpTo(Criterion::Identity);

@@ -1,5 +1,5 @@
-//! Choices from JSON: a pod that does not fit and the other pods in, victims out. For checking a
-//! strategy without a node, and for comparing with other implementations.
+//! Preemption as JSON: a pod that does not fit and the other pods in, victims out. For trying a
+//! strategy without a node, and for comparison with other implementations.
 
 use std::collections::BTreeMap;
 
@@ -9,12 +9,12 @@ use winddown_shared::{IdentityError, Pod, ResourceName};
 
 use crate::{Considered, Criterion, Explanation, Proof, Requirement, Strategy, explain, select};
 
-/// The strategy, and how much to explain.
+/// Options for [`plan_json_line`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PlanOptions {
     /// How victims are chosen.
     pub strategy: Strategy,
-    /// Explains for every pod why it is ended or kept.
+    /// Whether to explain for every pod why it is chosen or kept.
     pub explain: bool,
 }
 
@@ -22,40 +22,40 @@ pub struct PlanOptions {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PlanLineError {
-    /// Not JSON, or not of the expected shape.
+    /// The text is not JSON, or does not have the expected shape.
     #[error(
         "not a preemption case; expected an object with \"preemptor\", \"pods\" and \
          \"requirements\" as in {{\"id\":\"a\",\"preemptor\":{{}},\"pods\":[],\
          \"requirements\":[{{\"resource\":\"cpu\",\"quantity\":100}}]}}"
     )]
     Syntax(#[source] serde_json::Error),
-    /// The arriving pod has no identity.
+    /// The identity of the arriving pod is incomplete.
     #[error("preemptor")]
     Preemptor(#[source] IdentityError),
-    /// A pod without an identity.
+    /// The identity of another pod is incomplete.
     #[error("pods[{index}]")]
     Pod {
-        /// Its place in the list, from 0.
+        /// The pod's index in the list, from 0.
         index: usize,
-        /// What it lacks.
+        /// The part that is missing.
         #[source]
         source: IdentityError,
     },
-    /// The answer could not be written; not expected to happen.
+    /// The answer could not be serialized. This is not expected to happen.
     #[error("the victims could not be written as JSON")]
     Output(#[source] serde_json::Error),
 }
 
 /// Plans one case: `{"id", "preemptor", "pods", "requirements"}` in, `{"id", "victims", "error"}` out,
-/// on one line; with `explain` also `strategy`, `shown` and `candidates`.
+/// on one line. With `explain`, the output also has `strategy`, `shown` and `candidates`.
 ///
 /// `preemptor` and `pods` are pod objects. A requirement has a `resource` and a `quantity`: cpu in
-/// thousandths, `pods` in pods, all else in base units. Other fields are ignored. A pod without a
-/// namespace is in `default`; one without a UID is named by its place. That no pod can be ended is
-/// an answer and no error.
+/// millicores, `pods` in pods, all others in base units. Other fields are ignored. The default namespace
+/// is `default`; a pod without a UID is identified by its index. If no set of victims is enough, the
+/// output says so in `error`; the call still succeeds.
 ///
 /// # Errors
-/// The text is not such a case.
+/// Fails if the text is not such a case.
 pub fn plan_json_line(case: &str, options: &PlanOptions) -> Result<String, PlanLineError> {
     let case: Case = serde_json::from_str(case).map_err(PlanLineError::Syntax)?;
     let preemptor =
@@ -112,7 +112,7 @@ struct Answer<'a> {
 #[serde(rename_all = "camelCase")]
 struct AnswerReasons<'a> {
     strategy: &'static str,
-    /// The last criterion by which no set is better; none where nothing is claimed.
+    /// The last criterion by which no set is known to be better; none if nothing is claimed.
     shown: Option<Criterion>,
     candidates: Vec<AnswerCandidate<'a>>,
 }

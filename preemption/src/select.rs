@@ -9,48 +9,48 @@ use crate::minimal::Criterion;
 use crate::table::Table;
 use crate::{NoVictims, distance, minimal};
 
-/// A resource and how much of it must become free: cpu in thousandths, `pods` in pods, all else in
-/// base units. One of 0 or less is met already.
+/// A resource and how much of it must become free: cpu in millicores, `pods` in pods, all others in
+/// base units. An amount of 0 or less is met already.
 pub type Requirement = (ResourceName, i64);
 
 /// How victims are chosen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Strategy {
-    /// As the kubelet does: class by class, each time the pod that is closest to what is still
-    /// lacking.
+    /// The kubelet's heuristic: QoS class by QoS class, always the pod that is closest to what is
+    /// still lacking.
     #[default]
     Distance,
-    /// The best set by [`Criterion`].
+    /// The best set of victims by [`Criterion`].
     Minimal,
 }
 
-/// Whom to end.
+/// The chosen victims.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Selection {
-    /// Places in the list of pods that was given, in the order in which they are to be ended. Empty
-    /// when nothing is lacking.
+    /// Indices into the given list of pods, in the order in which to stop them. Empty when nothing is
+    /// lacking.
     pub victims: Vec<usize>,
     /// How good the set is known to be.
     pub proof: Proof,
-    /// What it took: how often a pod, or the place of one that was chosen, was looked at for a possible victim.
-    /// The same for the same input, on any machine.
+    /// The work done: how many pods, and swaps of a victim for another pod, were examined. The same for the
+    /// same input on any machine.
     pub work: u64,
 }
 
 /// How good a set of victims is known to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Proof {
-    /// Nothing is claimed beyond the strategy.
+    /// Nothing is claimed beyond what the strategy does.
     Heuristic,
-    /// No set is better by this criterion or one before it. By those behind it, the set is the best
-    /// that was found before the bound on the work was reached.
+    /// No set is better by this criterion or an earlier one. By the later ones, the set is the best
+    /// that was found before the limit on the work was reached.
     UpTo(Criterion),
 }
 
 // === impl Strategy ===
 
 impl Strategy {
-    /// As configuration and command line name it.
+    /// The strategy's name in the configuration and on the command line.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -66,7 +66,7 @@ impl fmt::Display for Strategy {
     }
 }
 
-/// Text that names no strategy.
+/// The error for a text that names no strategy.
 #[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
 #[error("unknown strategy {0:?}: expected distance or minimal")]
 pub struct StrategyError(pub String);
@@ -86,22 +86,22 @@ impl FromStr for Strategy {
 // === impl Proof ===
 
 impl Proof {
-    /// Whether no set is better.
+    /// Whether no set is better by any criterion.
     #[must_use]
     pub fn is_exact(self) -> bool {
         self == Self::UpTo(Criterion::Identity)
     }
 }
 
-/// Chooses pods among `pods` to end, so that `requirements` become free for `preemptor`.
+/// Chooses victims among `pods`, so that `requirements` become free for `preemptor`.
 ///
-/// Only pods that `preemptor` may preempt are chosen ([`Pod::may_preempt`]). They free what they are
-/// charged for ([`Pod::accounted_requests`]). With [`Strategy::Distance`] the order of `pods` decides
+/// Only pods that `preemptor` may preempt are chosen ([`Pod::may_preempt`]). Each frees what it is
+/// charged for ([`Pod::accounted_requests`]). With [`Strategy::Distance`], the order of `pods` decides
 /// between pods that are equal in everything else, as in the kubelet; with [`Strategy::Minimal`] it
 /// does not matter.
 ///
 /// # Errors
-/// All of them together do not free enough.
+/// Fails if all preemptable pods together do not free enough.
 pub fn select(
     preemptor: &Pod,
     pods: &[Pod],
@@ -111,7 +111,7 @@ pub fn select(
     select_by(Pod::accounted_requests, preemptor, pods, requirements, strategy)
 }
 
-/// The same for what `charge` says that a pod frees.
+/// Like [`select`], where each pod frees what `charge` returns.
 pub(crate) fn select_by(
     charge: fn(&Pod) -> &Requests,
     preemptor: &Pod,

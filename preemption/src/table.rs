@@ -1,32 +1,32 @@
-//! The candidates, by class.
+//! The candidates, grouped by QoS class.
 
 use winddown_shared::{Pod, QosClass, Requests};
 
 use crate::{NoVictims, Requirement};
 
-/// Whom a choice is made among.
+/// The pods among which victims are chosen.
 #[derive(Debug)]
 pub(crate) struct Table<'a> {
-    /// What has to become free, without what is met already.
+    /// The requirements that are not met yet.
     pub(crate) open: Vec<Requirement>,
-    /// Best effort, burstable, guaranteed.
+    /// The candidates of the classes best effort, burstable and guaranteed, in this order.
     pub(crate) lanes: [Lane<'a>; 3],
 }
 
-/// Pods of one class, in the order in which they were given.
+/// The candidates of one class, in the order in which they were given.
 #[derive(Debug)]
 pub(crate) struct Lane<'a> {
     pub(crate) pods: Vec<Candidate<'a>>,
-    /// What all of them free of each open requirement.
+    /// How much all of them together free of each open requirement.
     pub(crate) sums: Vec<i64>,
 }
 
 /// A pod that may be preempted.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Candidate<'a> {
-    /// Where it is in the list that was given.
+    /// The pod's index in the given list.
     pub(crate) place: usize,
-    /// What it frees.
+    /// The resources that it frees.
     pub(crate) requests: &'a Requests,
 }
 
@@ -51,7 +51,7 @@ impl<'a> Table<'a> {
         Self { open, lanes }
     }
 
-    /// Whether all candidates together free enough.
+    /// Checks that all candidates together free enough.
     pub(crate) fn is_enough(&self) -> Result<(), NoVictims> {
         let mut lacking = self.open.clone();
         for (requirement, (_, amount)) in lacking.iter_mut().enumerate() {

@@ -1,4 +1,4 @@
-//! A real agent with real processes as pods, and the program that asks it: no bus, no cloud, no container
+//! A real agent with real processes as pods, and the `winddown` program as its client: no bus, no cloud, no container
 //! runtime.
 
 #![allow(clippy::expect_used, reason = "clippy does not see that helpers are tests")]
@@ -8,24 +8,24 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-/// Longer than anything here takes; only a failure waits for it.
+/// A timeout longer than anything here takes; only a failure reaches it.
 pub(crate) const LIMIT: Duration = Duration::from_secs(60);
 
 const HEAD: &str =
     "apiVersion: winddown.dev/v1alpha1\nkind: Configuration\nruntime: process\nnodeName: n1\n";
 
-/// The agent and its directory. Dropping it ends agent and pods.
+/// The agent and its directory. Dropping this stops the agent and the pods.
 pub(crate) struct Bed {
     root: tempfile::TempDir,
     agent: Child,
 }
 
-/// The program, out of reach of whatever runs on this machine.
+/// Returns a command for `winddown`, isolated from everything that runs on this machine.
 pub(crate) fn winddown() -> Command {
     at_a_distance(Command::new(assert_cmd::cargo::cargo_bin!("winddown")))
 }
 
-/// The program, out of reach of whatever runs on this machine.
+/// Isolates the command from everything that runs on this machine.
 fn at_a_distance(mut command: Command) -> Command {
     command
         .env_remove("WINDDOWN_SOCKET")
@@ -36,7 +36,7 @@ fn at_a_distance(mut command: Command) -> Command {
     command
 }
 
-/// The manifest of a pod of one program; `fields` are more fields of its spec, a line each, and
+/// Returns the manifest of a pod with one container; `fields` are additional fields of its spec, one per line, and
 /// `container` those of its container.
 pub(crate) fn manifest(name: &str, fields: &str, container: &str) -> String {
     let indented = |text: &str, indent: &str| -> String {
@@ -51,8 +51,7 @@ pub(crate) fn manifest(name: &str, fields: &str, container: &str) -> String {
 }
 
 impl Bed {
-    /// An agent of node `n1` with these fields of the configuration and these manifests, by the names of
-    /// their files.
+    /// Starts an agent of node `n1` with these configuration fields and these manifests by file name.
     pub(crate) fn start(config: &str, manifests: &[(&str, String)]) -> Self {
         let root = tempfile::tempdir().expect("a directory");
         let pods = root.path().join("etc/winddown/pods");
@@ -75,7 +74,7 @@ impl Bed {
         self.root().join("run/winddown/winddown.sock")
     }
 
-    /// The program, asking this agent.
+    /// Returns a `winddown` command that talks to this agent.
     pub(crate) fn ask(&self, arguments: &[&str]) -> Command {
         let mut command = winddown();
         command.arg("--socket").arg(self.socket()).args(arguments);
@@ -83,12 +82,12 @@ impl Bed {
         command
     }
 
-    /// What the agent, and those before it, have logged, details included.
+    /// Returns the log of this agent and of those before it, including debug lines.
     pub(crate) fn log(&self) -> String {
         std::fs::read_to_string(log(self.root())).expect("the log")
     }
 
-    /// Kills the agent without a word and starts another one.
+    /// Kills the agent without warning and starts another one.
     pub(crate) fn restart(&mut self) {
         self.agent.kill().expect("killed");
         self.agent.wait().expect("gone");

@@ -1,4 +1,4 @@
-//! Broken configurations and manifests, and exactly what is said about each.
+//! Broken configurations and manifests, with the exact error for each.
 //!
 //! The tables are `tests/data/bad/*.txt`: `=== name`, the file, `>>>`, the error. After a deliberate
 //! change of a text, `WINDDOWN_BLESS=1 cargo test -p winddown --test all bad_input` writes the new ones;
@@ -27,7 +27,7 @@ fn cases(table: &str) -> Vec<Case<'_>> {
     table.split("=== ").skip(1).map(case).collect()
 }
 
-/// Holds every case of the table against what `read` says about it.
+/// Compares every case of the table with the result of `read`.
 fn check(table: &str, read: impl Fn(&str) -> Option<String>) {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/data/bad").join(table);
     let text = std::fs::read_to_string(&path).unwrap();

@@ -1,4 +1,4 @@
-//! Input that nobody wrote: whatever the bytes, there is an answer, and never a panic.
+//! Random input: whatever the bytes, there is a result, and never a panic.
 
 use std::path::Path;
 

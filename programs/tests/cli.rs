@@ -1,5 +1,5 @@
-//! The built program: what only a process can show. Everything else about the command line is
-//! tested in `src/cli/tests.rs`.
+//! Tests of the built program that need a process. Everything else about the command line is tested
+//! in `cli/src/tests.rs`.
 
 #![allow(clippy::expect_used, reason = "clippy does not see that helpers here are tests, too")]
 
@@ -114,7 +114,7 @@ fn cases_on_standard_input_are_planned_as_they_come() {
         });
         writeln!(cases, "{case}").expect("it reads");
         cases.flush().expect("it reads");
-        // The answer comes before the next case is asked: nothing waits for the end of the input.
+        // The answer arrives before the next case is sent: nothing waits for the end of the input.
         let mut line = String::new();
         plans.read_line(&mut line).expect("a plan");
         let plan: serde_json::Value = serde_json::from_str(&line).expect("JSON");

@@ -1,5 +1,4 @@
-//! The whole node beside a kubelet: the plan, the order and the report are the agent's, the containers
-//! the kubelet's.
+//! A whole node in companion mode: the plan, the order and the report are the agent's, the containers the kubelet's.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a failed step is a failed test")]
 
@@ -23,7 +22,7 @@ use winddown_node::{Configured, Identity, Node, ShutdownHandle};
 use winddown_shared::{Inhibitor, LockState, PodKiller, PodUid, PodUidMap, WallClock};
 use winddown_shutdown::BootClock;
 
-/// What runs, and in which order it ended.
+/// The running pods, and the order in which pods terminated.
 #[derive(Clone, Default)]
 struct Containers(Arc<Mutex<(HashSet<PodUid>, Vec<String>)>>);
 
@@ -63,7 +62,7 @@ fn pod(name: &str, priority: i32, annotations: &Value) -> Value {
     })
 }
 
-/// Ends what is deleted, a moment later.
+/// Terminates deleted pods, a moment later.
 async fn kubelet(server: Arc<ApiServer>, containers: Containers) {
     loop {
         for pod in server.list("pods") {
@@ -156,7 +155,7 @@ impl Scene {
             .start()
             .unwrap();
         let progress = shutdown.progress();
-        // As the service does it.
+        // As in the service.
         tokio::spawn(async move {
             let mut progress = progress;
             let _ =

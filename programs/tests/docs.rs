@@ -69,7 +69,7 @@ fn every_block_is_run_or_says_why_not() {
         for block in &page.blocks {
             let at = format!("{}:{}", page.name, block.line);
             match block.words().as_slice() {
-                // Examples in a list are indented, where they are not seen.
+                // trycmd does not see indented examples, i.e. those in a list.
                 ["console"] if !block.indented => run += 1,
                 ["console", "ignore", reason] => {
                     assert!(REASONS.contains(reason), "{at}: {reason} is no reason");
@@ -104,9 +104,9 @@ fn every_command_line_can_be_typed() {
             }
             for line in commands(block) {
                 let words = page::words(&line);
-                // Variables for the command stand before it.
+                // Variables for the command come before it.
                 let variable = |word: &&str| word.contains('=') && !word.starts_with('-');
-                // What another command prints is a time, wherever it is used.
+                // Command substitutions are always times.
                 let filled = |word: &'_ String| match word.starts_with("$(date") {
                     true => "2026-11-20T12:00:00Z".to_owned(),
                     false => word.clone(),
@@ -138,7 +138,7 @@ fn every_command_line_can_be_typed() {
     assert!(typed > 30, "{typed}");
 }
 
-/// What a reader puts something of his own in place of.
+/// The placeholders that a reader replaces.
 const PLACEHOLDERS: [&str; 3] = ["NAME", "DIR", "FILE"];
 
 #[test]
@@ -151,7 +151,7 @@ fn every_command_in_a_sentence_can_be_typed() {
                 continue;
             }
             typed += 1;
-            // A sentence may leave out what a command is about, but not name what there is not.
+            // A sentence may leave out a command's arguments, but not name ones that do not exist.
             let Err(error) = Cli::try_parse_from(&words) else { continue };
             let wrong = [UnknownArgument, InvalidSubcommand, ArgumentConflict];
             assert!(!wrong.contains(&error.kind()), "{}: `{piece}`: {error}", page.name);
@@ -219,7 +219,7 @@ fn every_field_that_a_page_names_with_a_value_is_one_of_the_configuration() {
     let mut fields = HashSet::new();
     names_of_properties(&schema, &mut fields);
     let mut named = 0;
-    // The generated page is about fields of pods, and held to the API's types.
+    // The generated page is about fields of pods, and is checked against the API's types.
     for page in pages().iter().filter(|page| !is_generated(&page.name)) {
         for piece in page.code() {
             let Some((name, _)) = piece.split_once(": ") else { continue };
@@ -246,8 +246,8 @@ fn names_of_properties(schema: &serde_json::Value, names: &mut HashSet<String>) 
     }
 }
 
-/// What the page of troubleshooting quotes, and the test that makes the program say it. Without one it is
-/// only known that the words are in the sources.
+/// The messages quoted on the troubleshooting page, and the test that produces each. Without one, it is only checked
+/// that the text occurs in the sources.
 const TROUBLES: [(&str, Option<&str>); 16] = [
     ("a shutdown cannot be delayed on this node", None),
     ("logind gives less time than the configured grace needs; the plan must shrink", None),
@@ -290,7 +290,7 @@ fn the_log_lines_of_troubleshooting_are_those_of_the_program() {
     }
 }
 
-/// The sources without their tests, with texts that go over several lines put together.
+/// Reads the sources without their tests, with multi-line strings joined.
 fn read_sources(directory: &Path, all: &mut String) {
     for entry in std::fs::read_dir(directory).expect("a directory") {
         let path = entry.expect("an entry").path();
@@ -308,7 +308,7 @@ fn read_sources(directory: &Path, all: &mut String) {
     }
 }
 
-/// What a reader of docs/ may be asked to read, in words as `wc -w` counts them: tables and blocks too.
+/// The maximum size of docs/, in words as `wc -w` counts them, including tables and blocks.
 const WORDS: usize = 25_000;
 
 #[test]
@@ -348,7 +348,7 @@ fn every_link_within_the_repository_leads_somewhere() {
     assert!(links > 100, "{links}");
 }
 
-/// The pages below `directory`, without what is built or hidden.
+/// Returns the pages below `directory`, except in build and hidden directories.
 fn markdown(directory: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for path in std::fs::read_dir(directory)

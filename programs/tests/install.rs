@@ -1,4 +1,4 @@
-//! Installing into a directory and taking everything away again.
+//! Installs into a directory, and removes everything again.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a failed step is a failed test")]
 
@@ -105,7 +105,7 @@ fn no_word_is_left_to_fill_in() {
     image.install().unwrap();
     let unit = image.read(UNIT);
     for line in unit.lines().filter(|line| !line.starts_with('#')) {
-        // An @ of systemd's own names a set of system calls.
+        // In these lines an @ is systemd's prefix for a set of system calls.
         assert!(line.starts_with("SystemCallFilter=") || !line.contains('@'), "{line}");
     }
     assert!(unit.contains("\nExecStart=/usr/bin/winddownd\n"), "{unit}");
@@ -180,7 +180,7 @@ fn uninstall_and_purge_leave_an_empty_image() {
     assert!(!report.changed(), "{report}");
 }
 
-/// As in the chroot of an installer, which mounts none: the kernel cannot tell which program runs.
+/// As in an installer's chroot without /proc: the kernel does not report which program runs.
 #[test]
 fn without_proc_the_program_is_found_by_the_name_it_was_started_by() {
     let name = "without_proc_the_program_is_found_by_the_name_it_was_started_by";
@@ -190,7 +190,7 @@ fn without_proc_the_program_is_found_by_the_name_it_was_started_by() {
         println!("SKIPPED: {name}: unshare -m needs root");
         return;
     }
-    // Links of its own: a test that builds the programs puts others in their place meanwhile.
+    // Links in a separate directory: another test may replace the programs with new builds in the meantime.
     let built = Path::new(env!("CARGO_BIN_EXE_winddown"));
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     for name in PROGRAMS {
@@ -248,7 +248,7 @@ fn uninstall_keeps_the_configuration_the_manifests_and_the_state() {
             "var/lib/winddown/report.json 644",
         ]
     );
-    // What the first one kept the purge still knows; manifests are never removed.
+    // The purge still knows what the first uninstall kept; manifests are never removed.
     let report = image.uninstall(true);
     assert!(report.to_string().contains("/etc/winddown/pods stays: it holds 1 file"), "{report}");
     assert!(image.path("etc/winddown/pods/web.yaml").exists());

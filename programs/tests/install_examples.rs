@@ -1,4 +1,4 @@
-//! The example pods: read, supported, and what a rehearsal of them shows.
+//! The example pods: they are valid and supported, and can be rehearsed.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a failed step is a failed test")]
 

@@ -1,4 +1,4 @@
-//! The installed units, judged by systemd's own tools.
+//! The installed units, checked with systemd's own tools.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a failed step is a failed test")]
 
@@ -10,12 +10,12 @@ use std::process::{Command, Output};
 use tempfile::TempDir;
 use winddown_install::{InstallOptions, Runtime, install_on};
 
-/// What the unit may score with a container runtime; lower is better.
+/// The highest exposure score of the unit with a container runtime; lower is better.
 const EXPOSURE_LIMIT: f64 = 2.5;
 
 const DROP_IN: &str = "etc/systemd/system/winddown.service.d/10-process-runtime.conf";
 
-/// Runs `systemd-analyze`, or says why the test is skipped.
+/// Runs `systemd-analyze`, or prints why the test is skipped.
 fn analyze(test: &str, args: &[&str]) -> Option<Output> {
     match Command::new("systemd-analyze").args(args).env("SYSTEMD_COLORS", "0").output() {
         Ok(output) => Some(output),
@@ -37,15 +37,15 @@ fn installed(runtime: Runtime) -> TempDir {
     root
 }
 
-/// The tool looks for drop-ins in the host's directories only, so that it is given the unit and
-/// its drop-in as one file: a drop-in is read after the unit, as if appended.
+/// Returns the unit and its drop-in as one file, because the tool searches only the host's directories for drop-ins. A
+/// drop-in is read after the unit, as if appended.
 fn whole_unit(root: &TempDir) -> String {
     let unit = root.path().join("etc/systemd/system/winddown.service");
     let mut text = fs::read_to_string(unit).unwrap();
     if let Ok(drop_in) = fs::read_to_string(root.path().join(DROP_IN)) {
         text += &drop_in;
     }
-    // The program has to exist on this host for the tool to be content.
+    // The tool requires that the program exists on this host.
     text.replace("/usr/bin/winddownd", "/bin/true")
 }
 
@@ -76,8 +76,7 @@ fn systemd_finds_nothing_to_say_against_the_units() {
         let dir = tempfile::tempdir().unwrap();
         let unit = dir.path().join("winddown.service");
         let whole = whole_unit(&installed(runtime));
-        // systemd 252, which judges here where it is the machine's, finds fault with a line that it does
-        // not know and passes over.
+        // systemd 252 reports an unknown line as an error, although at run time it ignores it.
         let known = |line: &&str| is_at_least(254) || !line.starts_with("DelegateSubgroup=");
         let lines: Vec<&str> = whole.lines().filter(known).collect();
         fs::write(&unit, lines.join("\n")).unwrap();

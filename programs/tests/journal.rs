@@ -1,5 +1,4 @@
-//! The log of a whole agent: how much it says while something is away, and the catalog that explains
-//! it.
+//! The log of a whole agent: how much it logs during an outage, and the catalog that explains it.
 
 #![allow(
     clippy::unwrap_used,

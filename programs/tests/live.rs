@@ -1,5 +1,5 @@
-//! `winddown status --watch` on a real terminal: what is seen, what is sent, and that the terminal
-//! is given back as it was.
+//! `winddown status --watch` on a real terminal: what it shows, what it sends, and that it restores
+//! the terminal.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a failed step is a failed test")]
 
@@ -18,7 +18,7 @@ use winddown_render::{Scene, live};
 
 const SIZES: [(u16, u16); 3] = [(80, 24), (40, 10), (200, 50)];
 
-/// Numbers that are counted down, which depend on when one looks.
+/// Masks numbers that count down, because they depend on the time.
 fn masked(text: &str) -> String {
     let mut masked: Vec<char> = text.chars().collect();
     for end in 2..masked.len() {
@@ -59,7 +59,7 @@ fn a_node_at_rest_one_going_down_and_one_that_is_short_of_memory_fit_every_termi
 #[test]
 fn without_an_agent_it_says_so_waits_and_finds_the_one_that_comes() {
     let folder = tempfile::tempdir_in("/tmp").unwrap();
-    // The path is on the screen: it must be as long everywhere.
+    // The path is on the screen, so it must have the same length everywhere.
     let socket = std::path::Path::new("/tmp/winddown-live-nobody/none.sock");
     for (columns, rows) in SIZES {
         let mut tty = Tty::start(socket, (columns, rows), &[]);
@@ -212,7 +212,7 @@ fn a_dumb_terminal_and_a_pipe_get_plain_lines() {
     let last = lines.find(|line| line.as_ref().is_ok_and(|line| line.contains("Terminating")));
     let wanted = "2026-11-20T12:00:00Z pod batch/report-builder-8d116ece-6cad4 Terminating";
     assert!(last.unwrap().unwrap().starts_with(wanted));
-    // As `head` does. Nothing more happens on the node.
+    // Close the pipe as `head` does. Nothing more happens on the node.
     drop(lines);
     assert_eq!(child.wait().unwrap().code(), Some(0));
 
@@ -221,7 +221,7 @@ fn a_dumb_terminal_and_a_pipe_get_plain_lines() {
     assert!(!tty.sent.contains(&0x1b), "{:?}", String::from_utf8_lossy(&tty.sent));
 }
 
-/// Holds a picture of the documentation to what is drawn now. `WINDDOWN_BLESS=1` draws it anew.
+/// Compares a picture of the documentation with the current drawing. `WINDDOWN_BLESS=1` updates it.
 fn compare(picture: &str, drawn: &str) {
     let path = root().join("docs/img").join(picture);
     if std::env::var_os("WINDDOWN_BLESS").is_some() {
@@ -235,7 +235,7 @@ fn root() -> &'static std::path::Path {
     std::path::Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
 }
 
-/// What `make pictures` has kept of a real run.
+/// Reads a file that `make pictures` recorded of a real run.
 fn kept(name: &str) -> Vec<u8> {
     std::fs::read(root().join("programs/tests/live").join(name)).unwrap()
 }

@@ -1,4 +1,4 @@
-//! Man pages and completions, as their readers read them.
+//! Man pages and completions, as man(1) and the shells read them.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "clippy does not see that helpers are tests")]
 
@@ -13,7 +13,7 @@ fn program() -> &'static Path {
     assert_cmd::cargo::cargo_bin!("winddown")
 }
 
-/// Whether `tool` is here; without it the test is skipped.
+/// Whether `tool` is installed; without it the test is skipped.
 fn has(tool: &str, test: &str) -> bool {
     let found = Command::new("/bin/sh").args(["-c", &format!("command -v {tool}")]).output();
     if found.is_ok_and(|output| output.status.success()) {
@@ -24,7 +24,7 @@ fn has(tool: &str, test: &str) -> bool {
     false
 }
 
-/// What a command says on both streams.
+/// Returns the output of a command on both streams.
 fn said(command: &mut Command) -> String {
     let output = command.stdin(Stdio::null()).output().expect("it runs");
     let text = [output.stdout, output.stderr].concat();
@@ -56,7 +56,7 @@ fn every_page_is_rendered_without_a_warning() {
         assert_eq!(String::from_utf8_lossy(&man.stderr), "", "{}", page.file_name());
         let text = String::from_utf8_lossy(&man.stdout).into_owned();
         assert!(text.contains("NAME") && text.contains(&page.name), "{text}");
-        // What would be shown if something had been escaped twice or not at all.
+        // Text that shows if something was escaped twice or not at all.
         for wrong in ["\\f", "\\(", "[u", ".PP", ".TP"] {
             assert!(!text.contains(wrong), "{}: {wrong}", page.file_name());
         }
@@ -130,7 +130,7 @@ fn a_page_that_is_not_there_is_told_with_those_that_are() {
     assert!(said.contains("winddown.yaml") && said.contains("winddown-status"), "{said}");
 }
 
-/// The script for `shell`, in a file.
+/// Writes the script for `shell` to a file.
 fn script(shell: &str, dir: &Path) -> String {
     let output = Command::new(program()).args(["completions", shell]).output().expect("it runs");
     assert!(output.status.success());

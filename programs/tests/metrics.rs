@@ -1,4 +1,4 @@
-//! The metrics of a whole node: what a scrape says while pods come and go, and how it is had.
+//! The metrics of a whole node: the result of a scrape while pods come and go, and the ways to scrape.
 
 #![allow(
     clippy::unwrap_used,
@@ -65,7 +65,7 @@ async fn the_document_of_a_node_after_a_shutdown_is_exactly_this() {
     bed.released().await;
     bed.run(&[web, stuck, dns, pod("late", 0, 30)]).await;
     let text = bed.scrape();
-    // What the test process itself uses differs from run to run.
+    // The resources of the test process differ from run to run.
     let lines: Vec<&str> = text.lines().filter(|line| !line.contains("process_")).collect();
     let version = format!("version=\"{}\"", env!("CARGO_PKG_VERSION"));
     insta::assert_snapshot!(lines.join("\n").replace(&version, "version=\"…\""));
@@ -173,7 +173,7 @@ async fn a_scrape_of_a_thousand_pods_takes_milliseconds_at_most() {
     let bed = Bed::new();
     let pods: Vec<_> = (0..1000).map(|n| pod(&format!("pod-{n}"), 0, 30)).collect();
     bed.run(&pods).await;
-    // Wall time: tokio's clock stands still. The least of many, so that a busy machine is no matter.
+    // Wall time, because tokio's clock is paused. The minimum of many runs, so that a busy machine does not matter.
     #[allow(clippy::disallowed_types, reason = "the paused clock cannot measure work")]
     let took = |_| {
         let begun = std::time::Instant::now();
@@ -183,6 +183,6 @@ async fn a_scrape_of_a_thousand_pods_takes_milliseconds_at_most() {
     };
     let least = (0..50).map(took).min().unwrap();
     println!("a scrape at 1000 pods takes {least:?}");
-    // Without optimisation; a small part of it is what an optimised build takes.
+    // This is an unoptimised build; an optimised one takes a small part of this time.
     assert!(least < std::time::Duration::from_millis(100), "{least:?}");
 }

@@ -1,4 +1,4 @@
-//! The likeliest mistakes of a first day, tried for real, and exactly what is said about each.
+//! The likeliest mistakes of a new user, with the exact output for each.
 //!
 //! The tables are `tests/mistakes/*.txt`: `=== name`, commands for a shell, `>>> exit code`, what they
 //! print. What is wrong inside a configuration or a manifest is in `tests/data/bad` instead. After a
@@ -41,7 +41,7 @@ fn cases(table: &str) -> Vec<Case> {
     text.split("=== ").skip(1).map(case).collect()
 }
 
-/// The exit code and what was printed, with the directory's name taken out.
+/// Returns the exit code and the output, without the directory's name.
 fn run(script: &str) -> String {
     let folder = tempfile::tempdir().unwrap();
     open_to_others(folder.path());
@@ -67,14 +67,14 @@ fn run(script: &str) -> String {
     format!("{}\n{}", output.status.code().unwrap_or(-1), said.trim_end())
 }
 
-/// Some cases are about other users, who have to come this far.
+/// Makes the folder accessible to other users, for cases that run commands as them.
 fn open_to_others(folder: &Path) {
     use std::os::unix::fs::PermissionsExt;
     std::fs::set_permissions(folder, std::fs::Permissions::from_mode(0o755)).unwrap();
 }
 
-/// `said` without the lines that come after a second of waiting, where none is `wanted`: a slow machine lets a
-/// command wait.
+/// Returns `said` without the lines about waiting, unless `wanted` has some: on a slow machine a command may wait for
+/// more than a second.
 fn without_waiting(said: &str, wanted: &str) -> String {
     let is_waiting = |line: &str| {
         line.starts_with("waiting for the agent's answer, ")
@@ -85,7 +85,7 @@ fn without_waiting(said: &str, wanted: &str) -> String {
     lines.join("\n")
 }
 
-/// Holds every case of the table against what happens.
+/// Compares every case of the table with the actual output.
 fn check(table: &str) {
     let cases = cases(table);
     let said = Mutex::new(vec![String::new(); cases.len()]);
@@ -158,7 +158,7 @@ fn there_are_over_a_hundred_mistakes_and_each_has_an_exit_code_of_the_page() {
     let all: Vec<Case> = tables.into_iter().flat_map(cases).collect();
     assert!(all.len() > 100, "{}", all.len());
     let page = std::fs::read_to_string(folder().join("../../../docs/reference/errors.md")).unwrap();
-    // The page, every --help and the cases say the same of a code.
+    // The page, every --help and the cases must agree about exit codes.
     let help = Command::new(assert_cmd::cargo::cargo_bin!("winddown")).arg("--help").output();
     let help = String::from_utf8(help.unwrap().stdout).unwrap();
     let of_page: Vec<(&str, &str)> = page

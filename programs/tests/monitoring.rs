@@ -1,5 +1,5 @@
-//! The alerts and the dashboard: Prometheus takes them, each alert comes when it is due and not
-//! before, and every metric they name is one that the agent has.
+//! The alerts and the dashboard: Prometheus accepts them, each alert fires when it is due and not
+//! before, and the agent has every metric that they name.
 
 #![allow(
     clippy::unwrap_used,
@@ -27,7 +27,7 @@ fn read(path: &Path) -> String {
     std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// Prometheus' own judge, installed or unpacked by `tests/node/packages.sh`.
+/// Returns Prometheus' own checker, installed or unpacked by `tests/node/packages.sh`.
 fn promtool_or_skip(test: &str) -> Option<PathBuf> {
     let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
     let home = || std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache"));
@@ -65,7 +65,7 @@ fn dashboard() -> Value {
     serde_json::from_str(&read(&monitoring("grafana.json"))).unwrap()
 }
 
-/// Every expression of the dashboard, with Grafana's variables filled in, and where it is.
+/// Returns every expression of the dashboard, with Grafana's variables filled in, and its place.
 fn dashboard_expressions() -> Vec<(String, String)> {
     let dashboard = dashboard();
     let mut found = Vec::new();
@@ -88,13 +88,13 @@ fn dashboard_expressions() -> Vec<(String, String)> {
     found
 }
 
-/// The names of metrics in an expression: what is followed by neither `(` nor a label's sign, and
-/// is no word of the language.
+/// Returns the names of metrics in an expression: words that are followed by neither `(` nor a
+/// label's operator, and are no keywords.
 fn metrics_in(expression: &str) -> BTreeSet<String> {
     const WORDS: [&str; 10] =
         ["and", "or", "unless", "bool", "offset", "sum", "max", "min", "avg", "count"];
     let mut names = BTreeSet::new();
-    // What is quoted, in braces, in brackets, or a list of labels has no metrics in it.
+    // Text in quotes, braces or brackets, and lists of labels, contain no metrics.
     let mut expression = expression.to_owned();
     for list in ["by (", "without (", "on (", "ignoring ("] {
         while let Some(start) = expression.find(list) {
@@ -130,8 +130,8 @@ fn metrics_in(expression: &str) -> BTreeSet<String> {
     names
 }
 
-/// What the agent has, by name as it is queried: the table in docs/reference/metrics.md, which
-/// `tests/metrics.rs` holds against a scrape, family by family.
+/// Returns the agent's metrics by their names in queries: the table in docs/reference/metrics.md,
+/// which `tests/metrics.rs` compares with a scrape, family by family.
 fn known_metrics() -> BTreeMap<String, Vec<String>> {
     let page = read(&repository().join("docs/reference/metrics.md"));
     let mut known = BTreeMap::from([("up".to_owned(), Vec::new())]);
@@ -215,7 +215,7 @@ fn the_judge_of_alerts_would_say_if_one_did_not_come() {
     let test = "the_judge_of_alerts_would_say_if_one_did_not_come";
     let Some(program) = promtool_or_skip(test) else { return };
     let folder = tempfile::tempdir().unwrap();
-    // The same tests on alerts that wait for a day.
+    // The same tests must fail for alerts that wait for a day.
     let slow = read(&monitoring("rules.yaml")).replace("for: 2m", "for: 1d");
     std::fs::write(folder.path().join("rules.yaml"), slow).unwrap();
     let tests = folder.path().join("rules_test.yaml");

@@ -15,7 +15,7 @@ use winddown_control::Client;
 
 use crate::agent::{Bed, LIMIT, manifest};
 
-/// Two pods, one of them critical, on a node that hears notices so.
+/// Starts two pods, one of them critical, on a node with this source of notices.
 fn start(notices: &str) -> Bed {
     let config = format!(
         "evictionHard: {{memory.available: 100Mi}}\nshutdownGracePeriod: 20s\n\
@@ -56,7 +56,7 @@ impl Bed {
                         }
                     }
                 }
-                // No agent listens at present.
+                // No agent listens at the moment.
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
         };
@@ -112,14 +112,14 @@ async fn a_deadline_lasts_over_a_killed_agent_until_it_is_withdrawn() {
     assert!(said.starts_with("2 pods in 2 groups, at most "), "{said}");
     assert!(said.contains("2 pods ended in "), "{said}");
     bed.restart();
-    // With who said so.
+    // The notice includes its sender.
     let known = |status: &Value| {
         let text = status["notices"][0]["text"].as_str().unwrap_or_default();
         text.starts_with("rack 7 moves (uid ")
     };
     let status = bed.until("the new agent knows", known).await;
     assert_eq!(status["admissionClosed"], true, "{status:#}");
-    // A pod that nobody has seen before is refused, so no pod was let in behind our back.
+    // A new pod is refused, so no pod was admitted unnoticed.
     let late = bed.root().join("etc/winddown/pods/late.yaml");
     let web = bed.root().join("etc/winddown/pods/web.yaml");
     let manifest = std::fs::read_to_string(web).expect("read").replace("name: web", "name: late");
@@ -157,7 +157,7 @@ async fn a_spot_interruption_of_the_metadata_service_ends_the_pods() {
     bed.until_ended().await;
 }
 
-/// A metadata service whose machine is, once that is `due`, to be taken back in 2286.
+/// Serves as a metadata service that, once `due`, announces an interruption in 2286.
 fn serve_interruption(listener: &TcpListener, due: &AtomicBool) {
     for stream in listener.incoming() {
         let Ok(mut stream) = stream else { return };
@@ -165,7 +165,7 @@ fn serve_interruption(listener: &TcpListener, due: &AtomicBool) {
         let target = lines.next().unwrap_or_default();
         lines.find(String::is_empty);
         drop(lines);
-        // Its own clock counts, as it is far from ours: two minutes are left.
+        // The service's own clock counts, which is far from ours: two minutes are left.
         let (status, body) = match target.split(' ').nth(1) {
             Some("/latest/api/token") => ("200 OK", "token"),
             Some("/latest/meta-data/spot/instance-action") => match due.load(Ordering::SeqCst) {

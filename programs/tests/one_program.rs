@@ -1,4 +1,4 @@
-//! What still runs by the names of the days when winddown was one program.
+//! Commands from when winddown was a single program, which must still work.
 
 use std::process::{Command, Stdio};
 

@@ -1,4 +1,4 @@
-//! What a release is made with beside the packages.
+//! The parts of a release in addition to the packages.
 
 #![allow(clippy::unwrap_used, reason = "a failed step is a failed test")]
 

@@ -1,4 +1,4 @@
-//! The JSON schemas against what the program really says, as somebody else's validator sees it.
+//! Checks the program's real output against its JSON schemas with an independent validator.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "clippy does not see that helpers are tests")]
 
@@ -43,7 +43,7 @@ fn collected() -> Vec<(&'static str, Value)> {
     add("release", answers(&mut bed.ask(&["release", "web-n1", "-o", "json"])));
     add("kill", answers(&mut bed.ask(&["kill", "web-n1", "-o", "json"])));
     add("end-notice", answers::end_notice(&bed, "operator"));
-    // Too far ahead to begin a drain of its own.
+    // Too far ahead to start a drain by itself.
     std::fs::write(&notice, "12h\n").expect("written");
     add("drain", answers(&mut bed.ask(&["drain", "--timeout", "10s", "-o", "json"])));
     add("end-notice", answers::end_notice(&bed, "drain"));
@@ -77,7 +77,7 @@ fn every_answer_in_json_is_as_its_schema_says_and_has_no_field_that_the_schema_d
     }
     let open = schemas();
     let answers = collected();
-    // A later version may add fields, which a reader's validator lets pass; here they are mistakes.
+    // Validators of users accept additional fields, which a later version may add; here they are mistakes.
     let schemas: Vec<(String, Value)> =
         open.iter().map(|(name, schema)| (name.clone(), closed(schema))).collect();
     let schema = |name: &str| &schemas.iter().find(|(n, _)| n == name).expect("listed").1;
@@ -104,7 +104,7 @@ fn every_answer_in_json_is_as_its_schema_says_and_has_no_field_that_the_schema_d
     for ((name, ..), said) in of_later.iter().zip(judge(&cases)) {
         assert_eq!(said, "ok", "{name}");
     }
-    // What a later version adds without its schema would be like this.
+    // Simulates fields that a later version adds without changing the schema.
     let grown: Vec<(&str, String, Value)> = answers
         .iter()
         .flat_map(|(name, answer)| grown(answer).into_iter().map(move |(at, v)| (*name, at, v)))
@@ -181,7 +181,7 @@ fn check(text: &str) -> Option<i32> {
     command.args(["config", "check"]).arg(file.path()).output().expect("it runs").status.code()
 }
 
-/// The same schema, of answers that have no field beside those it names.
+/// Returns the schema without support for additional fields.
 fn closed(schema: &Value) -> Value {
     let mut closed = schema.clone();
     close(&mut closed);
@@ -194,7 +194,7 @@ fn close(schema: &mut Value) {
             let is_one_of = object.contains_key("oneOf");
             for (key, below) in object.iter_mut() {
                 match (key.as_str(), below) {
-                    // What stands in a variant is judged together with what stands beside it.
+                    // The fields of a variant are checked together with the fields next to it.
                     ("oneOf", Value::Array(variants)) => {
                         for variant in variants {
                             if let Some(properties) = variant.get_mut("properties") {
@@ -215,7 +215,7 @@ fn close(schema: &mut Value) {
     }
 }
 
-/// The answer with one more field, once for each kind of object in it.
+/// Returns the answer with one additional field, once for each kind of object in it.
 fn grown(answer: &Value) -> Vec<(String, Value)> {
     let mut places = std::collections::BTreeMap::new();
     objects(answer, "", "", &mut places);
@@ -252,7 +252,7 @@ fn objects(
     }
 }
 
-/// A critical pod that does not fit here.
+/// A critical pod that does not fit on this machine.
 const LARGE: &str = "\
 apiVersion: v1
 kind: Pod

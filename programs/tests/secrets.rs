@@ -1,4 +1,4 @@
-//! What pods keep secret is in nothing that the agent says, with the real agent and real processes.
+//! Secrets of pods never appear in the agent's output, with the real agent and real processes.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "clippy does not see that helpers are tests")]
 
@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use crate::agent::{Bed, LIMIT, manifest};
 
-/// In the environment of every pod.
+/// A secret in the environment of every pod.
 const SECRET: &str = "correct-horse-battery";
 
 const CONFIG: &str = "evictionHard: {memory.available: 1Mi}\n";
@@ -20,7 +20,7 @@ fn pod<'a>(name: &'a str, container: &str) -> (&'a str, String) {
     (name, manifest(name, "terminationGracePeriodSeconds: 5", &secret))
 }
 
-/// What a command says, on both streams.
+/// Returns the output of a command on both streams.
 fn says(bed: &Bed, arguments: &[&str]) -> String {
     let output = bed.ask(arguments).output().expect("the program runs");
     String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned()
@@ -48,7 +48,8 @@ fn files(below: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// No file that outlives a boot holds the secret, and of those in memory only root can read one that does.
+/// Asserts that no file that survives a reboot contains the secret, and that in-memory files with it are readable by
+/// root only.
 fn is_kept_in_memory_only(bed: &Bed) {
     for place in ["var", "run"] {
         let mut kept = Vec::new();
@@ -99,6 +100,6 @@ fn what_is_in_a_pods_environment_is_in_no_answer_no_log_and_no_report() {
     for (what, text) in &said {
         assert!(!text.is_empty() && !text.contains(SECRET), "{what}: {text}");
     }
-    // Nor was it written when the pods ended.
+    // It was not written when the pods terminated either.
     is_kept_in_memory_only(&bed);
 }

@@ -1,10 +1,9 @@
 //! The runtimes' black-box suite on a real systemd.
 //!
-//! Each test is one scenario of `tests/runtimes/tests/suite/suite.rs`, `notices.rs`, `managed.rs` or `commands.rs`, or one of this file. It boots a
-//! disposable node of its own, starts this very program in it, for that scenario alone, and fails with
-//! what is said there. What needs a service manager that misbehaves on request (answers that are lost,
-//! one that hangs for ever, units that vanish without a word) is played on the small one only:
-//! `tests/runtimes/tests/suite/services.rs`.
+//! Each test is one scenario of `tests/runtimes/tests/suite/suite.rs`, `notices.rs`, `managed.rs` or `commands.rs`, or
+//! one of this file. It boots a disposable node, runs this program in it for that scenario alone, and fails with the
+//! program's output. Scenarios that need a misbehaving service manager (lost answers, hangs, units that vanish without
+//! notice) run only on the scripted one: `tests/runtimes/tests/suite/services.rs`.
 
 #![allow(
     clippy::unwrap_used,

@@ -1,4 +1,4 @@
-//! Signals that come early.
+//! Signals that arrive early.
 
 #![allow(clippy::expect_used, reason = "clippy does not see that helpers are tests")]
 
@@ -16,7 +16,7 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt as _, BufReader};
 use tokio::process::{Child, Command};
 use tokio::time::timeout;
 
-/// Longer than anything here takes; only a failure waits for it.
+/// A timeout longer than anything here takes; only a failure reaches it.
 const LIMIT: Duration = Duration::from_secs(60);
 
 fn config(seconds: u32) -> String {
@@ -25,7 +25,7 @@ fn config(seconds: u32) -> String {
     )
 }
 
-/// An agent that is about to read its configuration, and the pipe that it reads it from.
+/// Starts an agent that is about to read its configuration, and returns the pipe that it reads from.
 async fn starting(file: PathBuf) -> (Child, File) {
     let root = file.ancestors().nth(3).expect("a root").to_owned();
     mknodat(CWD, &file, FileType::Fifo, Mode::RWXU, 0).expect("a pipe");
@@ -47,15 +47,15 @@ async fn starting(file: PathBuf) -> (Child, File) {
     (agent, pipe)
 }
 
-/// A pipe to write to, once the other side is opened. A thread of the runtime's own would be waited for
-/// even after the time is up.
+/// Opens a pipe for writing, once the other side is open. Uses a separate thread, because the runtime would wait for
+/// its own threads even after the timeout.
 async fn opened(file: PathBuf) -> File {
     let (tell, told) = tokio::sync::oneshot::channel();
     std::thread::spawn(move || tell.send(OpenOptions::new().write(true).open(file)));
     timeout(LIMIT, told).await.expect("in time").expect("no panic").expect("opened")
 }
 
-/// The agent's own word for a state, of what it has told the service manager so far.
+/// Returns the states that the agent has reported to the service manager so far.
 fn told(manager: &UnixDatagram) -> Vec<String> {
     let mut all = Vec::new();
     let mut buffer = [0; 4096];
@@ -99,7 +99,7 @@ async fn a_reload_that_comes_while_the_agent_starts_is_done_when_it_runs() {
         kill_process(pid, Signal::HUP).expect("sent");
     }
     assert!(matches!(agent.try_wait(), Ok(None)), "it runs");
-    // It is ready when it knows of a lock, or that there is none; no sooner by a reload.
+    // It is ready when it knows that it has a lock, or that there is none; a reload does not make it ready earlier.
     let told = told(&manager);
     assert!(told.first().is_none_or(|first| first == "READY=1"), "{told:?}");
 }
@@ -112,14 +112,14 @@ async fn a_configuration_that_cannot_be_read_to_its_end_holds_up_nothing_else() 
     std::fs::create_dir_all(file.parent().expect("a parent")).expect("created");
     let (mut agent, mut pipe) = starting(file.clone()).await;
     let pid = agent.id().and_then(|pid| Pid::from_raw(i32::try_from(pid).ok()?)).expect("runs");
-    // Signals that come early are acted on when the agent runs, and that may not be before its
-    // configuration is read; so both pipes can be opened here one after the other.
+    // Early signals are handled once the agent runs, which may be only after it has read its configuration; so both
+    // pipes can be opened here one after the other.
     kill_process(pid, Signal::HUP).expect("sent");
     std::fs::remove_file(&file).expect("removed");
     mknodat(CWD, &file, FileType::Fifo, Mode::RWXU, 0).expect("a pipe");
     pipe.write_all(config(30).as_bytes()).expect("written");
     drop(pipe);
-    // Whoever writes has it open and does not write: the agent waits for its configuration.
+    // The pipe is open but nothing is written: the agent waits for its configuration.
     let open = opened(file).await;
     kill_process(pid, Signal::TERM).expect("sent");
     let ended = timeout(LIMIT, agent.wait()).await;
@@ -130,7 +130,7 @@ async fn a_configuration_that_cannot_be_read_to_its_end_holds_up_nothing_else() 
 #[tokio::test]
 async fn a_container_hears_a_signal_that_its_agent_was_started_to_ignore() {
     let mut shim = Command::new("/bin/sh")
-        // As of what a script runs in the background.
+        // SIGINT is ignored, as for a background command of a script.
         .args(["-c", "trap '' INT; exec \"$0\" become"])
         .arg(assert_cmd::cargo::cargo_bin!("winddown-shim"))
         .stdin(Stdio::piped())

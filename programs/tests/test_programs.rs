@@ -1,10 +1,10 @@
-//! A file of tests that no program of tests has would compile nowhere, and go unnoticed.
+//! Every test file belongs to a test program: otherwise it would never be compiled, unnoticed.
 
 #![allow(clippy::expect_used, reason = "clippy does not see that helpers are tests")]
 
 use std::path::{Path, PathBuf};
 
-/// The files beside `all.rs` that are neither modules of it nor programs of their own.
+/// Returns the files next to `all.rs` that are neither modules of it nor programs of their own.
 fn left_out(directory: &Path) -> Vec<PathBuf> {
     let tests = directory.join("tests");
     let modules = std::fs::read_to_string(tests.join("all.rs")).expect("all.rs");

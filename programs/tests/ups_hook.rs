@@ -1,4 +1,5 @@
-//! The hook for Network UPS Tools: which notice it writes for what upsmon says. tests/node shows what becomes of one.
+//! The hook for Network UPS Tools: which notice it writes for each event of upsmon. tests/node tests what happens with
+//! a notice.
 
 #![allow(clippy::unwrap_used, reason = "clippy does not see that helpers are tests")]
 
@@ -8,8 +9,8 @@ use std::process::Command;
 
 const HOOK: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/nut/winddown-ups");
 
-/// What the notice says after these calls of the hook: what upsmon says, and how long the battery lasts by `upsc`,
-/// which fails where that is not known.
+/// Returns the notice after these calls of the hook. Each has upsmon's event, and the battery's runtime by `upsc`,
+/// which fails if it is unknown.
 fn notice_after(calls: &[(&str, Option<&str>)]) -> Option<String> {
     let place = tempfile::tempdir().unwrap();
     let notice = place.path().join("notice");

@@ -1,4 +1,4 @@
-//! Durations as Go writes them, and as people write them.
+//! Durations in Go's format, and as people write them.
 
 use std::fmt;
 use std::str::FromStr;
@@ -20,70 +20,70 @@ const SECOND: u64 = 1_000_000_000;
 const MINUTE: u64 = 60 * SECOND;
 const HOUR: u64 = 60 * MINUTE;
 
-/// A duration as Go's `time.Duration` holds it: signed nanoseconds, about ±292 years.
+/// A duration like Go's `time.Duration`: signed nanoseconds, about ±292 years.
 ///
-/// Reads and writes exactly what `time.ParseDuration` and `Duration.String` do: `1m30s`.
+/// Parses and formats exactly like `time.ParseDuration` and `Duration.String`: `1m30s`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct GoDuration(i64);
 
 /// Text that is not a Go duration.
 #[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
 pub enum GoDurationError {
-    /// Nothing is there, or only a sign.
+    /// The text is empty, or only a sign.
     #[error("empty duration: expected a number with a unit, such as 90s or 1m30s")]
     Empty,
-    /// A unit, or something else, stands where a number belongs.
+    /// There is a unit, or something else, where a number is required.
     #[error("duration {text:?}: expected a number at {at:?}, as in 90s or 1m30s")]
     NumberExpected {
-        /// What was read, at most its first 40 characters.
+        /// The text, at most its first 40 characters.
         text: String,
-        /// From the place on where a number belongs.
+        /// The rest of the text, from where a number is required.
         at: String,
     },
     /// A number has no unit.
     #[error("duration {text:?} has a number without a unit: expected ns, us, ms, s, m or h")]
     MissingUnit {
-        /// What was read, at most its first 40 characters.
+        /// The text, at most its first 40 characters.
         text: String,
     },
     /// A unit is not one of Go's.
     #[error("duration {text:?} has the unknown unit {unit:?}: expected ns, us, ms, s, m or h")]
     UnknownUnit {
-        /// What was read, at most its first 40 characters.
+        /// The text, at most its first 40 characters.
         text: String,
         /// The unit, at most its first 40 characters.
         unit: String,
     },
-    /// It does not fit.
+    /// The duration is out of range.
     #[error("duration {text:?} is too long: at most 2562047h47m16.854775807s fit")]
     TooLong {
-        /// What was read, at most its first 40 characters.
+        /// The text, at most its first 40 characters.
         text: String,
     },
 }
 
-/// A duration that lies on the wrong side of a conversion.
+/// A duration that is out of the range of a conversion.
 #[derive(Clone, Copy, Debug, thiserror::Error, PartialEq, Eq)]
 pub enum GoDurationRangeError {
-    /// A negative duration has no unsigned form.
+    /// A negative duration cannot be converted to an unsigned one.
     #[error("duration {0} is negative: expected 0s or more")]
     Negative(GoDuration),
-    /// More than Go's signed 64 bits of nanoseconds.
+    /// The duration exceeds Go's signed 64 bits of nanoseconds.
     #[error("duration of {} s is too long: at most 2562047h47m16.854775807s fit", .0.as_secs())]
     TooLong(Duration),
 }
 
 impl GoDuration {
-    /// No time at all.
+    /// A duration of zero.
     pub const ZERO: Self = Self(0);
 
-    /// That many nanoseconds.
+    /// Creates a duration from nanoseconds.
     #[must_use]
     pub const fn from_nanos(nanos: i64) -> Self {
         Self(nanos)
     }
 
-    /// Nanoseconds.
+    /// The duration in nanoseconds.
     #[must_use]
     pub const fn as_nanos(self) -> i64 {
         self.0
@@ -137,7 +137,7 @@ impl fmt::Display for GoDuration {
     }
 }
 
-/// `nanos` in `unit`s with as many decimals as it takes.
+/// Writes `nanos` in units of `unit` with as many decimals as needed.
 fn write_decimal(f: &mut fmt::Formatter<'_>, nanos: u64, unit: u64, name: &str) -> fmt::Result {
     write!(f, "{}", nanos / unit)?;
     let mut rest = nanos % unit;

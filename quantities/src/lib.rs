@@ -1,6 +1,6 @@
-//! Quantities and durations, exactly as Kubernetes and Go read and write them.
+//! Quantities and durations, parsed and formatted exactly as by Kubernetes and Go.
 //!
-//! Texts that come from people ([`parse_duration`]) may also be written as `1min 30s`.
+//! Durations entered by people ([`parse_duration`]) may also be written as `1min 30s`.
 
 mod go_duration;
 mod quantity;

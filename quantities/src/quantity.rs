@@ -1,7 +1,7 @@
 //! Kubernetes quantities in exact integer arithmetic.
 //!
-//! The text form, its rounding and its canonical form are those of
-//! `k8s.io/apimachinery/pkg/api/resource`. Where that package overflows, this one saturates.
+//! The text form, its rounding and its canonical form match `k8s.io/apimachinery/pkg/api/resource`.
+//! Where that package overflows, this one saturates.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -20,20 +20,20 @@ const NANOS_PER_UNIT: i128 = 1_000_000_000;
 /// Nano-units in one milli-unit.
 const NANOS_PER_MILLI: i128 = 1_000_000;
 
-/// An amount of a resource, exact to the nano-unit, with the family of suffixes it is shown in.
+/// An amount of a resource, exact to the nano-unit, with the family of suffixes used to format it.
 ///
-/// Reading rounds a finer amount away from zero to the next nano-unit, caps a binary quantity
-/// (`Ki` to `Ei`) at 2^63-1 units, as Kubernetes does, and any other at about 1.7e29 units, which
-/// is the one limit Kubernetes does not have. Equality, order and hash are numeric: `1Ki` equals
-/// `1024`. [`Display`](fmt::Display) writes the canonical form: no fraction, no plus sign, the
-/// largest suffix that loses nothing.
+/// Parsing rounds a finer amount away from zero to the next nano-unit. It caps a binary quantity
+/// (`Ki` to `Ei`) at 2^63-1 units, as Kubernetes does, and any other at about 1.7e29 units, a limit
+/// that Kubernetes does not have. Equality, order and hash are numeric: `1Ki` equals `1024`.
+/// [`Display`](fmt::Display) writes the canonical form: no fraction, no plus sign, and the largest
+/// lossless suffix.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Quantity {
     nanos: i128,
     format: QuantityFormat,
 }
 
-/// The family of suffixes a [`Quantity`] is shown in.
+/// The family of suffixes used to format a [`Quantity`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum QuantityFormat {
     /// Powers of 1000: `n`, `u`, `m`, none, `k`, `M`, `G`, `T`, `P`, `E`.
@@ -48,81 +48,81 @@ pub enum QuantityFormat {
 /// Text that is not a quantity.
 #[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
 pub enum QuantityError {
-    /// Nothing is there.
+    /// The text is empty.
     #[error("empty quantity: expected a number with an optional suffix, such as 500m or 2Gi")]
     Empty,
-    /// There is no digit where one is needed.
+    /// There is no digit where one is required.
     #[error("quantity {text:?} has no digits: expected a number first, such as 500m or 2Gi")]
     NoDigits {
-        /// What was read, at most its first 40 characters.
+        /// The text, at most its first 40 characters.
         text: String,
     },
-    /// What follows the number is not a suffix.
+    /// The text after the number is not a suffix.
     #[error(
         "quantity {text:?} has the unknown suffix {suffix:?}: expected none, one of n u m k M G T \
          P E, one of Ki Mi Gi Ti Pi Ei, or an exponent such as e3"
     )]
     UnknownSuffix {
-        /// What was read, at most its first 40 characters.
+        /// The text, at most its first 40 characters.
         text: String,
-        /// What follows the number, at most its first 40 characters.
+        /// The text after the number, at most its first 40 characters.
         suffix: String,
     },
 }
 
 impl Quantity {
-    /// Nothing.
+    /// Zero.
     pub const ZERO: Self = Self { nanos: 0, format: QuantityFormat::DecimalSi };
 
-    /// That many units.
+    /// Creates a quantity from a number of units.
     #[must_use]
     pub const fn new(units: i64, format: QuantityFormat) -> Self {
         Self { nanos: units as i128 * NANOS_PER_UNIT, format }
     }
 
-    /// That many thousandths of a unit.
+    /// Creates a quantity from thousandths of a unit.
     #[must_use]
     pub const fn from_milli(milli: i64, format: QuantityFormat) -> Self {
         Self { nanos: milli as i128 * NANOS_PER_MILLI, format }
     }
 
-    /// That many billionths of a unit.
+    /// Creates a quantity from billionths of a unit.
     #[must_use]
     pub const fn from_nanos(nanos: i128, format: QuantityFormat) -> Self {
         Self { nanos, format }
     }
 
-    /// Billionths of a unit, exact.
+    /// The exact amount in billionths of a unit.
     #[must_use]
     pub const fn as_nanos(self) -> i128 {
         self.nanos
     }
 
-    /// The family of suffixes it is shown in.
+    /// The family of suffixes used to format it.
     #[must_use]
     pub const fn format(self) -> QuantityFormat {
         self.format
     }
 
-    /// Units, rounded away from zero, saturating.
+    /// The amount in units, rounded away from zero, saturating.
     #[must_use]
     pub fn value(self) -> i64 {
         round_away(self.nanos, NANOS_PER_UNIT)
     }
 
-    /// Thousandths of a unit, rounded away from zero, saturating.
+    /// The amount in thousandths of a unit, rounded away from zero, saturating.
     #[must_use]
     pub fn milli_value(self) -> i64 {
         round_away(self.nanos, NANOS_PER_MILLI)
     }
 
-    /// Whether it is nothing.
+    /// Whether the amount is zero.
     #[must_use]
     pub const fn is_zero(self) -> bool {
         self.nanos == 0
     }
 
-    /// Whether it is less than nothing.
+    /// Whether the amount is below zero.
     #[must_use]
     pub const fn is_negative(self) -> bool {
         self.nanos < 0
@@ -134,31 +134,31 @@ impl Quantity {
         self.nanos.cmp(&0)
     }
 
-    /// The sum, or `None` beyond about ±1.7e29 units. Keeps the format of the first that is not
-    /// zero.
+    /// The sum, or `None` beyond about ±1.7e29 units. Keeps the format of the first nonzero
+    /// operand.
     #[must_use]
     pub fn checked_add(self, other: Self) -> Option<Self> {
         let nanos = self.nanos.checked_add(other.nanos)?;
         Some(Self { nanos, format: self.format_beside(other) })
     }
 
-    /// The difference, or `None` beyond about ±1.7e29 units. Keeps the format of the first that is
-    /// not zero.
+    /// The difference, or `None` beyond about ±1.7e29 units. Keeps the format of the first nonzero
+    /// operand.
     #[must_use]
     pub fn checked_sub(self, other: Self) -> Option<Self> {
         let nanos = self.nanos.checked_sub(other.nanos)?;
         Some(Self { nanos, format: self.format_beside(other) })
     }
 
-    /// The sum, saturating at about ±1.7e29 units. Keeps the format of the first that is not zero.
+    /// The sum, saturating at about ±1.7e29 units. Keeps the format of the first nonzero operand.
     #[must_use]
     pub fn saturating_add(self, other: Self) -> Self {
         let nanos = self.nanos.saturating_add(other.nanos);
         Self { nanos, format: self.format_beside(other) }
     }
 
-    /// The difference, saturating at about ±1.7e29 units. Keeps the format of the first that is not
-    /// zero.
+    /// The difference, saturating at about ±1.7e29 units. Keeps the format of the first nonzero
+    /// operand.
     #[must_use]
     pub fn saturating_sub(self, other: Self) -> Self {
         let nanos = self.nanos.saturating_sub(other.nanos);
@@ -169,8 +169,8 @@ impl Quantity {
         if self.is_zero() { other.format } else { self.format }
     }
 
-    /// Whole units as a binary count and the exponent of 1024, when that form loses nothing and
-    /// says more than the plain number.
+    /// The amount as a count and an exponent of 1024, if that is lossless and the amount is at
+    /// least 1024 units in magnitude.
     fn as_binary(self) -> Option<(i128, usize)> {
         let units = self.nanos / NANOS_PER_UNIT;
         if self.nanos % NANOS_PER_UNIT != 0 || (-1023..=1023).contains(&units) {
@@ -191,7 +191,7 @@ const BINARY_SUFFIXES: [&str; 7] = ["", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
 const DECIMAL_SUFFIXES: [&str; 10] = ["n", "u", "m", "", "k", "M", "G", "T", "P", "E"];
 
 fn round_away(nanos: i128, unit: i128) -> i64 {
-    // One division: that of 128 bits is a call.
+    // Only one division, because a 128-bit division is a function call.
     let whole = nanos / unit;
     let away = i128::from(whole * unit != nanos) * nanos.signum();
     let rounded = whole + away;
@@ -213,8 +213,8 @@ impl fmt::Display for Quantity {
             count /= 1000;
             thousands += 1;
         }
-        // Above E there is no suffix, so the exponent says it: kubernetes/kubernetes writes 1000E
-        // as 1e21 since it stopped dropping the exponent altogether.
+        // There is no suffix above E, so the exponent is written: kubernetes/kubernetes writes
+        // 1000E as 1e21 since it stopped dropping the exponent.
         match (self.format, DECIMAL_SUFFIXES.get(thousands)) {
             (QuantityFormat::DecimalSi | QuantityFormat::BinarySi, Some(suffix)) => {
                 write!(f, "{count}{suffix}")
@@ -267,7 +267,7 @@ impl Serialize for Quantity {
 }
 
 impl<'de> Deserialize<'de> for Quantity {
-    /// Takes a string, or a number as YAML has it when the quotes are left out.
+    /// Accepts a string, or a number as in YAML without quotes.
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_any(QuantityVisitor)
     }
@@ -295,7 +295,7 @@ impl Visitor<'_> for QuantityVisitor {
     }
 
     fn visit_f64<E: serde::de::Error>(self, units: f64) -> Result<Quantity, E> {
-        // The shortest decimal text that names this number is what stood in the document.
+        // The shortest decimal representation of this number is what the document contained.
         units.to_string().parse().map_err(E::custom)
     }
 }

@@ -1,4 +1,4 @@
-//! What changed between two pictures, a line each: `status --watch` into a pipe.
+//! The changes between two statuses, one per line: the output of `status --watch` into a pipe.
 
 use std::collections::{HashMap, HashSet};
 
@@ -8,7 +8,7 @@ use super::group_title;
 use super::status::{pod_state, problems, ready};
 use winddown_control::api::{LockState, Phase, PodStatus, Status};
 
-/// A line for everything that is different in `new`; with no `old`, for everything there is.
+/// One line for every difference in `new`, or, without `old`, for everything in `new`.
 ///
 /// Each line starts with the time of `new`, in UTC.
 pub fn changes(old: Option<&Status>, new: &Status) -> Vec<String> {

@@ -1,4 +1,4 @@
-//! How the node stands with its cluster, in one line.
+//! The node's state in its cluster, in one line.
 
 use anstyle::Style;
 use winddown_shared::display::{age, clean, seconds};
@@ -7,10 +7,10 @@ use super::paint::{BAD, GOOD, PLAIN, WARN};
 use super::times::Times;
 use winddown_control::api::{AfterNodesStatus, ApiState, ClusterStatus, NodeStage};
 
-/// A lease that was not renewed for so long is worth a look, in seconds.
+/// The age in seconds from which a lease is shown.
 const OLD_LEASE: u64 = 30;
 
-/// What is said of the cluster.
+/// The summary of the cluster, and its style.
 pub(super) fn summary(cluster: &ClusterStatus, times: Times) -> (String, Style) {
     let since = cluster.api.since.map(|then| format!(" {}", times.since(then))).unwrap_or_default();
     let (state, mut style) = match cluster.api.state {
@@ -54,10 +54,10 @@ pub(super) fn summary(cluster: &ClusterStatus, times: Times) -> (String, Style) 
     (text, style)
 }
 
-/// So many nodes are named.
+/// The number of nodes that are named.
 const NAMED: usize = 5;
 
-/// What is said of the nodes that go down before this one.
+/// The line about the nodes that shut down before this one, and its style.
 pub(super) fn after_nodes(after: &AfterNodesStatus) -> (String, Style) {
     let (wait, which) = (seconds(after.wait_seconds), clean(&after.selector));
     let title = match after.waiting {

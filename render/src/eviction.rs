@@ -1,4 +1,4 @@
-//! `winddown plan eviction`, as the running agent answers it, and the pressure in `winddown status`.
+//! The output of `winddown plan eviction`, and the pressure in `winddown status`.
 
 mod curve;
 
@@ -13,11 +13,11 @@ use winddown_control::api::{
     ThresholdStatus,
 };
 
-/// Decisions shown unless the view is wide.
+/// The number of decisions shown unless the view is wide.
 const DECISIONS: usize = 5;
 
-/// How far each threshold is, who would end and in which order, and what was decided lately. A wide
-/// view has all pods, also those that would stay, and all decisions.
+/// The thresholds, the pods that would be evicted in eviction order, and the latest decisions. A wide view has all
+/// pods, including those that would stay, and all decisions.
 pub fn eviction(plan: &EvictionPlan, view: &View) -> String {
     let paint = Paint { color: view.color };
     let mut text = String::new();
@@ -60,7 +60,7 @@ pub fn eviction(plan: &EvictionPlan, view: &View) -> String {
     text
 }
 
-/// How the node stands, in one line, and how that is painted.
+/// The summary of the node's pressure in one line, and its style.
 pub(super) fn summary(pressure: &PressureStatus) -> (String, anstyle::Style) {
     let met: Vec<&ThresholdStatus> =
         pressure.thresholds.iter().filter(|one| one.met_seconds.is_some()).collect();
@@ -86,7 +86,7 @@ pub(super) fn summary(pressure: &PressureStatus) -> (String, anstyle::Style) {
     (text, style)
 }
 
-/// What is free of the swap, and what of it is compressed in memory.
+/// The line about the free swap, and how much of the used swap is compressed in memory.
 fn swap_line(swap: &SwapStatus) -> String {
     let amount = |bytes: u64| byte_text(i64::try_from(bytes).unwrap_or(i64::MAX));
     let counts = if swap.counts { "counts as available memory" } else { "does not count" };
@@ -124,7 +124,7 @@ fn thresholds(all: &[ThresholdStatus], view: &View) -> String {
     table.render(view)
 }
 
-/// Those that would end, in their order; in a wide view the others too.
+/// The table of pods that would be evicted, in eviction order; in a wide view, of all pods.
 fn ranking(signal: &str, pods: &[RankedPodStatus], view: &View) -> String {
     let can_end = |pod: &&RankedPodStatus| matches!(&*pod.verdict, "chosen" | "notNeeded");
     let shown: Vec<_> = pods.iter().filter(|pod| view.wide || can_end(pod)).collect();
@@ -168,8 +168,8 @@ fn ranking(signal: &str, pods: &[RankedPodStatus], view: &View) -> String {
     table.render(view)
 }
 
-/// What a signal speaks of as people write it: bytes as `23.5Gi`, unless they are round already, and all else as it
-/// is; `-` where it is not known.
+/// An amount in the unit of the signal, for people: bytes as `23.5Gi`, unless they are round already, everything else
+/// unchanged; `-` if unknown.
 pub(super) fn amount(signal: &str, text: &Option<String>) -> String {
     let Some(text) = text.as_deref() else { return "-".to_owned() };
     let is_counted = signal == "pid.available" || signal.ends_with("inodesFree");
@@ -195,7 +195,7 @@ fn one(record: &EvictionRecord) -> String {
     text
 }
 
-/// What ran before the pod was asked to end, and what it wrote.
+/// The run of the hook before the eviction, with its output.
 fn hook(run: &EvictionHookRun, view: &View) -> String {
     let came_of_it = match &run.error {
         None => format!("hook: done in {} ms", run.took_ms),

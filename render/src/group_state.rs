@@ -1,17 +1,17 @@
-//! How far a group of a shutdown is, in the same words wherever it is shown.
+//! The state of a group of a shutdown, in the same words wherever it is shown.
 
 use winddown_control::api::{GroupProgress, Phase};
 
-/// How far a group is.
+/// The state of a group of a shutdown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum GroupState {
     Done,
     TimeIsOver,
     Ending,
     Waits,
-    /// It was asked, and the shutdown was called off before it had ended.
+    /// The group was asked to stop, but the shutdown was cancelled before it had stopped.
     CalledOff,
-    /// It was not asked before the shutdown was called off.
+    /// The group had not been asked to stop when the shutdown was cancelled.
     Spared,
 }
 

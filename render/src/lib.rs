@@ -1,7 +1,7 @@
-//! What winddown shows to people: text, aligned and coloured where wanted, and pictures of a shutdown. Safe to print
-//! whatever the names are.
+//! Everything that winddown shows to people: text, aligned and optionally coloured, and pictures of a shutdown. The
+//! output is safe to print whatever names it contains.
 //!
-//! Every function here takes values and gives a string; nothing is printed and no clock is read.
+//! Every function takes values and returns a string; nothing is printed and no clock is read.
 
 mod changes;
 mod cluster;
@@ -34,17 +34,17 @@ pub use status::status;
 pub use table::{Align, Column, Table};
 pub use text::{fit, hanging, wrap};
 
-/// The text instead of "no pods" while the pods are unknown.
+/// The text that replaces "no pods" while the pods are unknown.
 pub const PODS_UNKNOWN: &str =
     "not known yet which pods run: the container runtime has not answered";
 
-/// How a text is to look.
+/// How a text is rendered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct View {
-    /// Columns to fit into; `None` cuts and wraps nothing.
+    /// The width in columns; `None` neither cuts nor wraps.
     pub width: Option<usize>,
-    /// With colour.
+    /// Whether to use colour.
     pub color: bool,
-    /// With more columns and lines.
+    /// Whether to show more columns and lines.
     pub wide: bool,
 }

@@ -1,4 +1,4 @@
-//! A line of a screen, in parts that look different.
+//! A line of a screen, made of styled spans.
 
 use anstyle::Style;
 use unicode_width::UnicodeWidthStr;
@@ -6,19 +6,19 @@ use unicode_width::UnicodeWidthStr;
 use super::fit;
 use super::paint::Paint;
 
-/// A part of a line, safe to print.
+/// A styled part of a line, safe to print.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Span {
-    /// What stands there.
+    /// The text.
     pub text: String,
-    /// How it looks.
+    /// The style.
     pub style: Style,
 }
 
-/// Parts that stand behind each other.
+/// The spans of a line, from left to right.
 pub type Line = Vec<Span>;
 
-/// The line as a terminal takes it.
+/// The line as it is sent to a terminal.
 pub fn painted(line: &[Span], color: bool) -> String {
     line.iter().map(|span| Paint { color }.with(span.style, &span.text)).collect()
 }
@@ -31,7 +31,7 @@ pub(super) fn width(line: &[Span]) -> usize {
     line.iter().map(|span| span.text.width()).sum()
 }
 
-/// The line in `room` columns, the last parts cut off where they end.
+/// Cuts the line to `room` columns.
 pub(super) fn cut(line: Line, mut room: usize) -> Line {
     let mut kept = Vec::with_capacity(line.len());
     for mut span in line {

@@ -1,7 +1,7 @@
-//! `winddown status --watch` on a terminal: one screen, whatever its size.
+//! `winddown status --watch` on a terminal: one screen of any size.
 //!
-//! Ages would grow old while nothing happens, so the past is shown by the clock; only
-//! what comes to an end is counted down.
+//! Past times are shown as clock times, because ages would become stale while nothing changes; only future times are
+//! counted down.
 
 use std::time::Duration;
 
@@ -21,33 +21,33 @@ mod sections;
 #[cfg(test)]
 mod tests;
 
-/// What is to be seen.
+/// The content of the screen.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Scene<'a> {
-    /// The last picture of the node; none before the first.
+    /// The last status of the node; none before the first.
     pub status: Option<&'a Status>,
-    /// How long ago that picture was taken.
+    /// The age of that status.
     pub older: Duration,
-    /// Why the agent does not answer, and what to do next; none while it does.
+    /// Why the agent does not answer, and what to do next; none while it answers.
     pub gone: Option<(&'a str, &'a str)>,
-    /// Bars may be drawn with blocks.
+    /// Whether bars may be drawn with block characters.
     pub blocks: bool,
-    /// Pods that were scrolled past.
+    /// The number of pods that the user scrolled past.
     pub skipped: usize,
 }
 
-/// A screen as it is to be drawn.
+/// A screen, ready to be drawn.
 #[derive(Clone, Debug, Default)]
 pub struct Screen {
-    /// At most as many as there are rows, none wider than the screen.
+    /// The lines: no more than the screen has rows, and none wider than the screen.
     pub lines: Vec<Line>,
-    /// Pods that can be seen at once.
+    /// The number of pods that are visible at once.
     pub page: usize,
-    /// Pods that are really scrolled past: never so many that room is left under the last one.
+    /// The number of pods that are scrolled past. It is limited so that no rows stay empty below the last pod.
     pub skipped: usize,
 }
 
-/// Draws `scene` into `columns` and `rows`. Where there is little room, what says most stays.
+/// Draws `scene` on a screen of `columns` and `rows`. On a small screen, the most important lines stay.
 pub fn live(scene: &Scene<'_>, columns: usize, rows: usize) -> Screen {
     let mut page = Page { scene, columns, lines: Vec::new() };
     let (mut pods, mut skipped) = (0, 0);
@@ -60,7 +60,7 @@ pub fn live(scene: &Scene<'_>, columns: usize, rows: usize) -> Screen {
     Screen { lines: page.lines, page: pods, skipped }
 }
 
-/// Whether something in the picture, `older` by now, comes nearer to its end every second.
+/// Whether the status, which is `older` by now, has something to count down.
 pub fn counts_down(status: &Status, older: Duration) -> bool {
     let now = now(status, older);
     let shutdown = &status.shutdown;
@@ -71,7 +71,7 @@ pub fn counts_down(status: &Status, older: Duration) -> bool {
         || pods.filter_map(|pod| pod.grace_left_seconds).any(|left| left > older.as_secs())
 }
 
-/// The agent's clock, as far as is known.
+/// The current time by the agent's clock, estimated from the status and its age.
 fn now(status: &Status, older: Duration) -> WallTime {
     status.time.saturating_add(older).unwrap_or(status.time)
 }
@@ -83,7 +83,7 @@ struct Page<'a> {
 }
 
 impl Page<'_> {
-    /// Nothing was heard of an agent yet.
+    /// The screen before the first answer of an agent.
     fn no_agent(&mut self) {
         let (why, next) = self.scene.gone.unwrap_or(("", ""));
         self.two(vec![span(HEAD, "winddown")], vec![]);
@@ -101,7 +101,7 @@ impl Page<'_> {
         self.text(DIM, "It is asked again every second.");
     }
 
-    /// The last line, where there is room for one.
+    /// The last line, unless the screen is too low.
     fn foot(&mut self, rows: usize) {
         if rows < 8 {
             return;
@@ -121,7 +121,7 @@ impl Page<'_> {
         self.two(keys, answer);
     }
 
-    /// Times as a screen tells them that is not drawn again while nothing happens.
+    /// The time format for a screen that is not redrawn while nothing changes.
     fn times(&self, status: &Status) -> Times {
         let now = now(status, self.scene.older);
         Times { now, clock: true, brief: self.columns < 60 }
@@ -135,14 +135,14 @@ impl Page<'_> {
         self.two(vec![span(HEAD, text)], vec![]);
     }
 
-    /// As many lines as the text needs.
+    /// Adds the text, wrapped to as many lines as it needs.
     fn text(&mut self, style: Style, text: &str) {
         for line in wrap(&clean(text), Some(self.columns.max(16)), 0) {
             self.two(vec![span(style, line)], vec![]);
         }
     }
 
-    /// One part at the left, one at the right; the right one goes where there is no room for both.
+    /// Adds a line with one part at the left and one at the right. The right part is dropped if both do not fit.
     fn two(&mut self, left: Line, right: Line) {
         let mut line = cut(left, self.columns);
         let room = self.columns.saturating_sub(width(&line));
@@ -153,7 +153,7 @@ impl Page<'_> {
         self.lines.push(line);
     }
 
-    /// `done` of `all`, as a bar of `width` columns. Nothing is full before all is done.
+    /// A bar of `width` columns for `done` of `all`. It is full only when everything is done.
     fn bar(&self, done: u64, all: u64, width: usize) -> String {
         let (full, empty) = if self.scene.blocks { ("█", "░") } else { ("#", "-") };
         let wide = u64::try_from(width).unwrap_or(0);

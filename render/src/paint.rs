@@ -1,12 +1,12 @@
-//! Colour, and the way errors are printed.
+//! Colours, and the format of errors.
 
 use anstyle::{AnsiColor, Style};
 use winddown_shared::display::clean;
 
-/// Puts colour around text, or does not.
+/// Styles text, if colour is enabled.
 #[derive(Clone, Copy, Debug)]
 pub struct Paint {
-    /// It does.
+    /// Whether colour is enabled.
     pub color: bool,
 }
 
@@ -18,7 +18,7 @@ pub(super) const WARN: Style = AnsiColor::Yellow.on_default();
 pub(super) const BAD: Style = AnsiColor::Red.on_default().bold();
 
 impl Paint {
-    /// The text as it is to look. What is blank stays as it is.
+    /// The text in this style. Blank text is not styled.
     pub fn with(self, style: Style, text: &str) -> String {
         if self.color && style != PLAIN && !text.trim().is_empty() {
             format!("{style}{text}{style:#}")
@@ -28,13 +28,13 @@ impl Paint {
     }
 }
 
-/// An error with its sources on one line each, and what to do next.
+/// Formats an error and its sources, one per line, and what to do next.
 pub fn error(error: &anyhow::Error, hint: &str, color: bool) -> String {
     let paint = Paint { color };
     let mut lines = String::new();
     for (depth, cause) in error.chain().enumerate() {
         let head = if depth == 0 { paint.with(BAD, "error:") } else { "  because:".to_owned() };
-        // A configuration's errors come as several lines; each is cleaned by itself.
+        // Configuration errors have several lines; each is cleaned separately.
         for (number, line) in cause.to_string().lines().enumerate() {
             if number == 0 {
                 lines.push_str(&head);
@@ -50,7 +50,7 @@ pub fn error(error: &anyhow::Error, hint: &str, color: bool) -> String {
     lines.trim_end().to_owned()
 }
 
-/// Something worth knowing that is no failure, and what to do next.
+/// Formats a notice that is not an error, and what to do next.
 pub fn notice(text: &str, hint: &str, color: bool) -> String {
     let paint = Paint { color };
     let mut lines = format!("{} {}\n", paint.with(WARN, "note:"), clean(text));

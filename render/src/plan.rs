@@ -1,4 +1,4 @@
-//! `winddown plan` and the list of reports.
+//! The output of `winddown plan`, and the list of reports.
 
 mod consent;
 
@@ -18,7 +18,7 @@ pub fn plan(plan: &ShutdownPlan, view: &View) -> String {
         1 => "1 pod to end".to_owned(),
         count => format!("{count} pods to end"),
     };
-    // A node that is lost anyway gives its pods more than is configured.
+    // A node that will be lost anyway gives its pods more time than is configured.
     let ends = plan.groups.iter().filter(|group| !group.pods.is_empty());
     let ends = ends.filter_map(|group| group.latest_end_seconds);
     let requested = seconds(ends.fold(plan.requested_seconds, f64::max));
@@ -94,14 +94,14 @@ pub fn plan(plan: &ShutdownPlan, view: &View) -> String {
     text
 }
 
-/// The pods of a plan of which this holds.
+/// The names of the pods for which `holds` is true.
 fn named(plan: &ShutdownPlan, holds: impl Fn(&PlannedPod) -> bool) -> String {
     let pods = plan.groups.iter().flat_map(|group| &group.pods).filter(|pod| holds(pod));
     let names = pods.map(|pod| format!("{}/{}", clean(&pod.namespace), clean(&pod.name)));
     names.collect::<Vec<_>>().join(", ")
 }
 
-/// A line per group and per pod in it, for plans of pods that have nothing but names.
+/// One line per group and per pod in it, for plans of pods that only have names.
 pub fn groups(groups: &[PlannedGroup]) -> Vec<String> {
     let mut lines = Vec::new();
     for group in groups {
@@ -114,12 +114,12 @@ pub fn groups(groups: &[PlannedGroup]) -> Vec<String> {
     lines
 }
 
-/// What a group is called: its name, or the priorities in it.
+/// The title of a group: its name, or its priorities.
 pub fn group_title(name: Option<&str>, priority: i32) -> String {
     name.map_or_else(|| format!("priority {priority} and above"), |name| clean(name).into_owned())
 }
 
-/// The reports that are kept, as a table.
+/// The table of the reports that are kept.
 pub fn reports(list: &ReportList, view: &View) -> String {
     if list.reports.is_empty() {
         return "no shutdown has left a report yet\n".to_owned();
@@ -148,7 +148,7 @@ pub fn reports(list: &ReportList, view: &View) -> String {
     table.render(view)
 }
 
-/// How long the last shutdowns took, the newest last; none where there were not three.
+/// The durations of the latest shutdowns, newest last; none if there are fewer than three.
 pub fn trend(list: &ReportList) -> Option<String> {
     const SHOWN: usize = 10;
     let is_shutdown = |entry: &&ReportEntry| {

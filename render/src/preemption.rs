@@ -1,4 +1,4 @@
-//! `winddown plan preemption`, as the running agent answers it.
+//! The output of `winddown plan preemption`.
 
 use std::collections::HashMap;
 
@@ -9,8 +9,7 @@ use super::paint::{BAD, GOOD, HEAD, Paint, WARN};
 use super::{Column, Table, View, hanging, wrap};
 use winddown_control::api::{NodeResource, PreemptionCase, PreemptionPlan, RoomVerdict};
 
-/// How much room there is, who waits for some, and what would be done for the pod that was asked
-/// about.
+/// The free resources, the pods that wait for room, and what would be done for the pod in the request.
 pub fn preemption(plan: &PreemptionPlan, view: &View) -> String {
     let paint = Paint { color: view.color };
     let mut text = match plan.resources.as_slice() {
@@ -116,7 +115,7 @@ fn considered(case: &PreemptionCase, view: &View) -> String {
     table.render(view)
 }
 
-/// An amount as people write it: `1500m`, `23.5Gi`. Bytes are rounded; the JSON is exact.
+/// An amount for people: `1500m`, `23.5Gi`. Bytes are rounded; the JSON is exact.
 fn amount_text(resource: &str, amount: i64) -> String {
     let bytes =
         matches!(resource, "memory" | "ephemeral-storage") || resource.starts_with("hugepages-");
@@ -135,7 +134,7 @@ pub(super) fn byte_text(bytes: i64) -> String {
     let Some((unit, suffix)) = UNITS.into_iter().find(|(unit, _)| size >= *unit) else {
         return bytes.to_string();
     };
-    // Tenths, rounded down: what is shown as free is there.
+    // Tenths, rounded down, so that the amount shown as free is really free.
     let tenths = u128::from(size) * 10 / u128::from(unit);
     match tenths % 10 {
         0 => format!("{sign}{}{suffix}", tenths / 10),

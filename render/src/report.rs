@@ -1,4 +1,4 @@
-//! How a shutdown or a drain went, as text, as a picture and as a page for a browser, and evictions as a picture.
+//! Reports of shutdowns and drains as text, SVG or HTML, and evictions as SVG.
 
 mod html;
 mod marks;

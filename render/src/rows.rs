@@ -1,4 +1,4 @@
-//! What is said of a node above its pods, a row each. `winddown status` and `status --watch` show the same rows.
+//! The rows above the pods, which `winddown status` and `status --watch` share.
 
 use anstyle::Style;
 use winddown_shared::display::{clean, pod_count, seconds};
@@ -9,15 +9,15 @@ use super::times::Times;
 use super::{PODS_UNKNOWN, group_title};
 use winddown_control::api::{ClosedBy, LockState, Phase, Status};
 
-/// One row.
+/// A labelled row.
 pub(super) struct Row {
     pub(super) label: &'static str,
-    /// Safe to print.
+    /// The text, safe to print.
     pub(super) text: String,
     pub(super) style: Style,
 }
 
-/// Every row, in the order of `winddown status`.
+/// All rows, in the order of `winddown status`.
 pub(super) fn rows(status: &Status, times: Times) -> Vec<Row> {
     let mut rows = Vec::new();
     let mut row = |label, text: &str, style| {
@@ -108,7 +108,7 @@ pub(super) fn rows(status: &Status, times: Times) -> Vec<Row> {
         row("last boot", &last.text, if last.graceful == Some(false) { WARN } else { PLAIN });
     }
     match (status.config.file.as_str(), status.config.loaded_at) {
-        // The agent of another party, which reads none.
+        // An agent by a third party, which reads no configuration.
         ("", None) => {}
         ("", Some(_)) => row("config", "built-in defaults, no file", PLAIN),
         (file, _) => row("config", file, PLAIN),
@@ -173,7 +173,7 @@ fn shutdown(status: &Status, times: Times) -> String {
     }
 }
 
-/// What keeps new pods out, for people.
+/// The reason why new pods are not admitted, human-readable.
 const fn closed_by(by: ClosedBy) -> &'static str {
     match by {
         ClosedBy::Startup => "the agent is starting",
@@ -185,10 +185,10 @@ const fn closed_by(by: ClosedBy) -> &'static str {
     }
 }
 
-/// What the configuration says where graceful shutdown is off, behind file, line and column.
+/// The configuration warning if graceful shutdown is off. It follows file, line and column.
 const IS_OFF: &str = "shutdownGracePeriod: is 0";
 
-/// What a shutdown would do now.
+/// A summary of what a shutdown would do now.
 fn plan(status: &Status) -> String {
     let plan = &status.shutdown_plan;
     if !plan.enabled {

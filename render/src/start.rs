@@ -1,4 +1,4 @@
-//! The order in which pods start: planned, and as it went.
+//! The start order of pods: the plan, and the report.
 
 use std::time::Duration;
 
@@ -38,7 +38,7 @@ pub fn start_plan(plan: &StartPlan, view: &View) -> String {
     text
 }
 
-/// How a start went, as text: one sentence that says it all, then a table for each group.
+/// The report of an ordered start as text: a headline, then a table per group.
 pub fn start_report(report: &StartReport, view: &View) -> String {
     let paint = Paint { color: view.color };
     let took = in_seconds(report.took.unwrap_or_default());

@@ -1,4 +1,4 @@
-//! `winddown status` on one screen.
+//! The output of `winddown status`.
 
 use anstyle::Style;
 use winddown_shared::display::clean;
@@ -12,10 +12,10 @@ use winddown_control::api::{PodState, PodStatus, Status};
 
 pub(super) mod problems;
 
-/// Decisions shown unless the view is wide.
+/// The number of decisions shown unless the view is wide.
 const DECISIONS: usize = 5;
 
-/// Columns the labels at the left take.
+/// The width of the labels at the left, in columns.
 const LABEL: usize = 11;
 
 /// The status as text.
@@ -28,7 +28,7 @@ pub fn status(status: &Status, view: &View) -> String {
     page.text
 }
 
-/// What a pod does, in one word as kubectl would put it.
+/// The state of a pod in one word, as kubectl shows it.
 pub(super) fn pod_state(pod: &PodStatus) -> String {
     const ORDINARY: [&str; 2] = ["ContainerCreating", "PodInitializing"];
     match pod.state {
@@ -53,7 +53,7 @@ pub(super) fn pod_state(pod: &PodStatus) -> String {
     }
 }
 
-/// How a pod's state looks.
+/// The style of a pod's state.
 pub(super) fn state_style(state: &str) -> Style {
     match state {
         "Running" | "Completed" => PLAIN,
@@ -68,8 +68,8 @@ pub(super) fn state_style(state: &str) -> Style {
     }
 }
 
-/// The containers that are ready of those that should be. None is where the pod is not ready
-/// although they all are: no traffic reaches it, as while the node goes down.
+/// The number of ready containers of those that should be ready. If the pod is unready although all containers are
+/// ready, as during a shutdown of the node, the number is 0, because no traffic reaches the pod.
 pub(super) fn ready(pod: &PodStatus) -> String {
     let all = pod.ready_containers >= pod.wanted_containers;
     let ready = if all && !pod.ready { 0 } else { pod.ready_containers };
@@ -176,7 +176,7 @@ impl Page<'_> {
         }
     }
 
-    /// What to do next, under what it is about.
+    /// Adds what to do next, below the line that it belongs to.
     fn note(&mut self, text: &str) {
         for line in wrap(text, self.view.width, 4) {
             self.text.push_str("    ");
@@ -191,12 +191,12 @@ impl Page<'_> {
     }
 }
 
-/// The pod's priority; unknown of what only the runtime knows.
+/// The pod's priority; unknown for pods that only the runtime knows.
 pub(crate) fn priority(pod: &PodStatus) -> String {
     if pod.source.is_empty() { "-".to_owned() } else { pod.priority.to_string() }
 }
 
-/// Times as they are when the status was taken.
+/// The time format relative to when the status was taken.
 fn times(status: &Status) -> Times {
     Times { now: status.time, clock: false, brief: false }
 }

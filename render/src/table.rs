@@ -1,4 +1,4 @@
-//! Columns, aligned by the width that is seen.
+//! Tables whose columns are aligned by display width.
 
 use anstyle::Style;
 use unicode_width::UnicodeWidthStr;
@@ -9,27 +9,27 @@ use super::line::{Line, cut, painted, span};
 use super::paint::{HEAD, PLAIN};
 use super::{View, fit};
 
-/// Which side of a column its cells stand at.
+/// The alignment of a column's cells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Align {
-    /// Words.
+    /// For words.
     Left,
-    /// Numbers.
+    /// For numbers.
     Right,
 }
 
 /// One column of a [`Table`].
 #[derive(Clone, Copy, Debug)]
 pub struct Column {
-    /// Its heading.
+    /// The heading.
     pub name: &'static str,
-    /// Where its cells stand.
+    /// The alignment of the cells.
     pub align: Align,
-    /// It may be cut when the table is wider than the screen.
+    /// Whether cells may be cut if the table is wider than the screen.
     pub may_shrink: bool,
 }
 
-/// A table that is aligned when it is printed.
+/// A table, aligned when it is rendered.
 #[derive(Clone, Debug)]
 pub struct Table {
     columns: Vec<Column>,
@@ -44,33 +44,33 @@ struct Cell {
 
 const GAP: &str = "  ";
 
-/// A column is cut to this width at most.
+/// The narrowest width to which a column is cut.
 const NARROWEST: usize = 8;
 
 impl Column {
-    /// A column of words that may be cut.
+    /// Creates a column of words that may be cut.
     pub const fn words(name: &'static str) -> Self {
         Self { name, align: Align::Left, may_shrink: true }
     }
 
-    /// A column of words that are never cut.
+    /// Creates a column of words that are never cut.
     pub const fn fixed(name: &'static str) -> Self {
         Self { name, align: Align::Left, may_shrink: false }
     }
 
-    /// A column of numbers.
+    /// Creates a column of numbers.
     pub const fn numbers(name: &'static str) -> Self {
         Self { name, align: Align::Right, may_shrink: false }
     }
 }
 
 impl Table {
-    /// A table without rows.
+    /// Creates a table without rows.
     pub fn new(columns: impl IntoIterator<Item = Column>) -> Self {
         Self { columns: columns.into_iter().collect(), rows: Vec::new() }
     }
 
-    /// The table, three columns to the right.
+    /// Renders the table, indented by three columns.
     pub(super) fn indented(&self, view: &View) -> String {
         let inner = View { width: view.width.map(|width| width.saturating_sub(3)), ..*view };
         self.render(&inner).lines().map(|line| format!("   {}\n", line.trim_end())).collect()
@@ -85,18 +85,18 @@ impl Table {
         self.rows.push(row.collect());
     }
 
-    /// The table as lines, the headings first, each ended by a newline.
+    /// Renders the table, headings first, one line per row, each with a newline.
     pub fn render(&self, view: &View) -> String {
         let lines = self.lines(&self.widths(view.width));
         lines.iter().map(|line| format!("{}\n", painted(line, view.color))).collect()
     }
 
-    /// The table as lines of a screen, which it does not leave: columns at the right go first where there is no
-    /// room for all, and the first one takes what the others leave.
+    /// The table as lines that fit on a screen: if there is not enough room, columns at the right are dropped, and the
+    /// first column gets what the others leave.
     pub(super) fn on_screen(&self, columns: usize) -> Vec<Line> {
         let mut widths = self.widths(None);
         let longest = widths.first().copied().unwrap_or(0);
-        // What the row is about has to be told apart before anything else is of use.
+        // The first column says what a row is about, so it must stay distinguishable.
         let least = longest.min(columns * 2 / 5);
         let others = |widths: &[usize]| -> usize {
             widths.iter().skip(1).map(|width| width + GAP.len()).sum::<usize>()
@@ -111,7 +111,7 @@ impl Table {
         self.lines(&widths).into_iter().map(|line| cut(line, columns)).collect()
     }
 
-    /// As many columns as there are widths.
+    /// The lines, with as many columns as there are widths.
     fn lines(&self, widths: &[usize]) -> Vec<Line> {
         let heads: Vec<Cell> = self
             .columns
@@ -140,7 +140,7 @@ impl Table {
         std::iter::once(&heads).chain(&self.rows).map(line).collect()
     }
 
-    /// Each column's width; the widest that may shrink gives way first.
+    /// The width of each column. If the table is too wide, the widest shrinkable column shrinks first.
     fn widths(&self, limit: Option<usize>) -> Vec<usize> {
         let mut widths: Vec<usize> = self
             .columns

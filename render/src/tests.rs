@@ -42,7 +42,7 @@ fn wide_characters_do_not_push_later_columns_out_of_line() {
 fn a_hostile_pod_neither_reaches_the_terminal_nor_breaks_the_table() {
     let mut node = five_pods();
     let mut evil = pod("default", "\x1b]0;owned\x07\u{202e}web", 0);
-    // Not among the codes that are taken out below.
+    // Not among the codes that are removed below.
     evil.reason = "\x1b[35mRunning\nroot@node:~#".to_owned();
     node.pods.push(evil);
     node.decisions.last_mut().expect("a decision").text = "x\x1b[2J\ny".to_owned();
@@ -81,7 +81,7 @@ fn a_pod_without_an_image_is_a_problem_and_the_way_out_is_named() {
     assert_eq!(problem("ContainerCreating", PodState::Syncing), None);
 }
 
-/// The text without the colours this module writes itself.
+/// Removes the colour codes that this module writes.
 fn anstream_free(text: &str) -> String {
     ["1", "2", "0", "31", "32", "33"]
         .iter()

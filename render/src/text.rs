@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
-/// `text` in at most `columns` columns; what is cut off is marked by an ellipsis.
+/// Cuts `text` to at most `columns` columns, with an ellipsis in place of the rest.
 pub fn fit(text: &str, columns: usize) -> Cow<'_, str> {
     if text.width() <= columns {
         return Cow::Borrowed(text);
@@ -23,8 +23,8 @@ pub fn fit(text: &str, columns: usize) -> Cow<'_, str> {
     Cow::Owned(cut)
 }
 
-/// `text` as [`wrap`] breaks it, each line ended by a newline: `lead` stands before the first one, and `indent` spaces
-/// before the others.
+/// Wraps `text` with [`wrap`], each line with a newline: `lead` precedes the first line, and `indent` spaces precede
+/// the others.
 pub fn hanging(text: &str, width: Option<usize>, lead: &str, indent: usize) -> String {
     let mut lines = String::from(lead);
     for (number, line) in wrap(text, width, indent).iter().enumerate() {
@@ -35,9 +35,9 @@ pub fn hanging(text: &str, width: Option<usize>, lead: &str, indent: usize) -> S
     lines
 }
 
-/// `text` in lines of at most `width` columns, broken at spaces; later lines are indented by
-/// `indent` columns, for which the first one has room already used. A word that is longer than a
-/// line is broken where the line ends. No width, no breaks.
+/// Wraps `text` at spaces to lines of at most `width` columns. Room for the indentation of `indent` columns is reserved
+/// on every line, so that a lead fits on the first one. A word that is longer than a line is broken. No width, no
+/// breaks.
 pub fn wrap(text: &str, width: Option<usize>, indent: usize) -> Vec<String> {
     let Some(width) = width else { return vec![text.to_owned()] };
     let room = width.saturating_sub(indent).max(16);

@@ -1,6 +1,6 @@
-//! The report's page in a real browser: what is seen in light and in dark, on a desk and on a phone,
-//! what a screen reader is given, and that nothing is fetched, run or complained of.
-//! `WINDDOWN_BLESS=1` takes the documentation's screenshots anew.
+//! The report's page in a real browser: how it looks in light and dark mode, on a desktop and on a phone, what a screen
+//! reader gets, and that the page fetches nothing, runs nothing and logs no errors.
+//! `WINDDOWN_BLESS=1` retakes the documentation's screenshots.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a failed step is a failed test")]
 
@@ -19,8 +19,8 @@ const DESK: u32 = 1200;
 const TABLET: u32 = 820;
 const PHONE: u32 = 390;
 
-/// Every text with its contrast against what is behind it, and the size of those that are not in the picture; the
-/// worst of each.
+/// A script that finds the text with the worst contrast against its background, and the smallest text outside the
+/// picture.
 const LEGIBLE: &str = r#"
 const parse = text => { const n = text.match(/[\d.]+/g).map(Number); return n.length > 3 ? n : [...n, 1]; };
 const lum = c => { const [r, g, b] = c.map(v => { v /= 255;
@@ -51,7 +51,7 @@ fn example(name: &str) -> ShutdownReport {
     serde_json::from_slice(&fs::read(path).unwrap()).unwrap()
 }
 
-/// The report of a node on which pods have names that are to break the page.
+/// The report of a node with pods whose names try to break the page.
 fn hostile() -> (ShutdownReport, Vec<String>) {
     let long = "x".repeat(253);
     let names = [
@@ -92,7 +92,7 @@ fn browser_or_skip(test: &str) -> Option<Browser> {
     }
 }
 
-/// The page of `report` as a file, for as long as the folder lives.
+/// Writes the page of `report` to a file, which exists for as long as the folder lives.
 fn page(report: &ShutdownReport) -> (tempfile::TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("report.html");
@@ -212,7 +212,7 @@ fn the_screenshots_of_the_documentation_can_be_taken() {
     let test = "the_screenshots_of_the_documentation_can_be_taken";
     let bless = std::env::var_os("WINDDOWN_BLESS").is_some();
     let (_folder, path) = page(&example("thirty"));
-    // Browsers draw the same page a little differently: what they are of is compared.
+    // Browsers render the same page slightly differently, so the pages are compared and not the images.
     let of = root().join("docs/img/report-html.of");
     let hash =
         fs::read(&path).unwrap().into_iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
@@ -246,7 +246,7 @@ fn the_screenshots_of_the_documentation_can_be_taken() {
     }
 }
 
-/// Width and height of a PNG image; none if it is no whole one.
+/// The width and height of a PNG image; none if it is incomplete.
 fn size(image: &[u8]) -> Option<(u32, u32)> {
     let header = image.strip_prefix(b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR")?;
     let number = |at: usize| Some(u32::from_be_bytes(header.get(at..at + 4)?.try_into().ok()?));

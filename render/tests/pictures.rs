@@ -1,5 +1,5 @@
-//! The pictures of the documentation are what the code draws of real runs, which `make pictures` keeps.
-//! `WINDDOWN_BLESS=1` draws them anew.
+//! The pictures of the documentation are exactly what the code draws for the recorded runs of `make pictures`.
+//! `WINDDOWN_BLESS=1` redraws them.
 
 #![allow(clippy::unwrap_used, reason = "a failed step is a failed test")]
 
@@ -9,14 +9,14 @@ use std::path::Path;
 use winddown_render::report;
 use winddown_shutdown::ShutdownReport;
 
-/// The reports, and what each is in the documentation.
+/// The reports, and their pictures in the documentation.
 const PICTURES: [(&str, &str); 3] = [
     ("five", "docs/img/report-5-pods.svg"),
     ("thirty", "docs/img/report-30-pods.svg"),
     ("twohundred", "docs/img/report-200-pods.svg"),
 ];
 
-/// The page that the documentation shows, and its report.
+/// The report of the page that the documentation shows.
 const PAGE: (&str, &str) = ("thirty", "docs/img/report-30-pods.html");
 
 fn root() -> &'static Path {

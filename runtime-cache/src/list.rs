@@ -1,4 +1,4 @@
-//! What the runtime holds, listed no more often than needed.
+//! The list of the runtime's pods, refreshed no more often than needed.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,12 +12,12 @@ use winddown_shared::{RuntimeError, RuntimePod};
 #[cfg(test)]
 mod tests;
 
-/// Keeps the last list of the runtime's pods.
+/// Caches the last list of the runtime's pods.
 ///
-/// `list` is called by one caller at a time; the others wait for it and share its answer, so a slow
-/// runtime sees one call and not a stampede. An answer is stamped with the time *before* the call:
-/// it is at least as new as its stamp. Times are tokio's, so a wall clock that jumps changes
-/// nothing.
+/// Only one caller at a time calls `list`; the others wait for it and share its result, so a slow
+/// runtime sees one call rather than a stampede. A result is stamped with the time *before* the
+/// call: it is at least as new as its stamp. Times are tokio's, so a wall clock that jumps has no
+/// effect.
 ///
 /// ```
 /// # use std::sync::Arc;
@@ -35,14 +35,14 @@ pub struct RuntimeCache<L> {
     list: L,
     period: Duration,
     last: Mutex<Last>,
-    /// How many calls of `list` have ended, to tell who waited for which.
+    /// The number of finished calls of `list`, by which a caller detects one that finished while it waited.
     ended: AtomicU64,
 }
 
 #[derive(Default)]
 struct Last {
     listed: Option<Listed>,
-    /// Set while the newest call is one that failed.
+    /// Set while the newest call has failed.
     failed: Option<RuntimeError>,
 }
 
@@ -52,7 +52,7 @@ struct Listed {
 }
 
 impl RuntimeCache<()> {
-    /// How old a list may be that is still handed out: one pass of housekeeping and a second.
+    /// Recommended maximum age of a list: one pass of housekeeping and a second.
     pub const PERIOD: Duration = Duration::from_secs(3);
 }
 
@@ -61,33 +61,32 @@ where
     L: Fn() -> F + Send + Sync,
     F: Future<Output = Result<Vec<RuntimePod>, RuntimeError>> + Send,
 {
-    /// A cache that has listed nothing yet; `list` is called when a list older than `period` would
-    /// be handed out.
+    /// Creates an empty cache; `list` is called whenever the cached list is older than `period`.
     pub fn new(period: Duration, list: L) -> Self {
         Self { list, period, last: Mutex::default(), ended: AtomicU64::new(0) }
     }
 
     /// The runtime's pods, listed at most one period before this call.
     ///
-    /// Cancel-safe: a caller that goes away in the middle of a call leaves it to the next one.
+    /// Cancel-safe: if a caller is dropped in the middle of a call, the next one repeats it.
     ///
     /// # Errors
-    /// The list was too old and the runtime did not give a new one. The old one is kept, with its
-    /// age, and is not handed out.
+    /// The list was too old and the runtime did not return a new one. The old list is kept with its
+    /// age, but not returned.
     pub async fn get(&self) -> Result<Arc<[RuntimePod]>, RuntimeError> {
         let period = self.period;
         let now = Instant::now();
-        // Measured from here and not from the end of the wait: what a slow call brings is new enough
-        // for all who waited for it and had come within a period of its begin.
+        // Measured from here and not from the end of the wait: the result of a slow call is new
+        // enough for all callers that waited for it and arrived within a period of its start.
         self.at_least(|stamp| now.saturating_duration_since(stamp) <= period).await
     }
 
-    /// Lists anew unless the last list was stamped at `time` or later.
+    /// Refreshes the list unless it is stamped at `time` or later.
     ///
-    /// Cancel-safe, as [`get`](Self::get) is.
+    /// Cancel-safe, like [`get`](Self::get).
     ///
     /// # Errors
-    /// The runtime did not answer. The old list is kept, with its age.
+    /// The runtime did not answer. The old list is kept with its age.
     pub async fn force_update_if_older(&self, time: Instant) -> Result<(), RuntimeError> {
         self.at_least(|stamp| stamp >= time).await.map(drop)
     }
@@ -101,8 +100,8 @@ where
         if let Some(listed) = last.listed.as_ref().filter(|listed| is_new_enough(listed.stamp)) {
             return Ok(listed.pods.clone());
         }
-        // A call that failed while this caller waited is an answer to it too: without this, a
-        // runtime that hangs is asked by every waiter in turn, each waiting for its own time-out.
+        // A call that failed while this caller waited counts for it too: otherwise every waiter in
+        // turn would query a hung runtime, each waiting for its own timeout.
         if let Some(error) = &last.failed
             && self.ended.load(Ordering::Acquire) != seen
         {

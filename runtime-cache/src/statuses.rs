@@ -1,4 +1,4 @@
-//! What the runtime last said of each pod, and how fresh that is.
+//! The last status of each pod, and its age.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -10,23 +10,23 @@ use winddown_shared::{PodRuntimeStatus, PodUid, PodUidMap, RuntimeError};
 #[cfg(test)]
 mod tests;
 
-/// The last look at one pod: what was seen, or why nothing could be seen.
+/// The last inspection of a pod: the result, or the error.
 pub type Inspected<T> = Result<Arc<T>, RuntimeError>;
 
-/// The last status of each pod, with the times that tell how fresh it is.
+/// The last status of each pod, with timestamps that tell how fresh it is.
 ///
-/// A reader that needs a status newer than something it did waits with
-/// [`get_newer_than`](Self::get_newer_than). Clones are one cache.
+/// A reader that needs a status newer than one of its own actions waits with
+/// [`get_newer_than`](Self::get_newer_than). Clones share one cache.
 pub struct PodStatusCache<T = PodRuntimeStatus>(Arc<Mutex<State<T>>>);
 
-/// What is known of a pod right now.
+/// The current state of the cache for one pod.
 #[derive(Clone, Debug)]
 pub enum Cached<T> {
-    /// The runtime was not listed yet: the pod may run or not.
+    /// The runtime has not been listed yet: the pod may or may not run.
     NotYetListed,
     /// The runtime was listed and has nothing of this pod.
     Unknown,
-    /// The last look at it.
+    /// The last inspection of the pod.
     Known(Inspected<T>),
 }
 
@@ -50,29 +50,29 @@ struct Waiter<T> {
     answer: oneshot::Sender<Option<Inspected<T>>>,
 }
 
-/// Takes the waiter out when its caller goes away.
+/// Removes the waiter when its caller is dropped.
 struct Place<'a, T> {
     cache: &'a PodStatusCache<T>,
     uid: &'a PodUid,
     number: u64,
 }
 
-/// Answers that are sent once the lock is free.
+/// Answers to send once the lock is released.
 type Answers<T> = Vec<(oneshot::Sender<Option<Inspected<T>>>, Option<Inspected<T>>)>;
 
 // === impl PodStatusCache ===
 
 impl<T> PodStatusCache<T> {
-    /// An empty cache; nothing is listed yet.
+    /// Creates an empty cache; nothing is listed yet.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// What is known of the pod now.
+    /// Returns the cached state of the pod.
     ///
-    /// Before the first full list "nothing known" is not "nothing there": the two are told apart,
-    /// so that no pod counts as stopped before the first listing.
+    /// Before the first full list, "nothing known" does not mean "nothing there": the two are
+    /// distinguished so that no pod counts as stopped before the first listing.
     #[must_use]
     pub fn get(&self, uid: &PodUid) -> Cached<T> {
         let state = self.lock();
@@ -83,11 +83,11 @@ impl<T> PodStatusCache<T> {
         }
     }
 
-    /// What was seen of the pod later than `than`; waits until there is such a look. `None`: the
-    /// runtime has nothing of it.
+    /// Waits for an inspection of the pod that is newer than `than`, and returns it. `None` if the
+    /// runtime has nothing of the pod.
     ///
-    /// Cancel-safe: dropping the future gives up the place in the queue and nothing else. It waits
-    /// until the next listing, so put a deadline around it.
+    /// Cancel-safe: dropping the future only gives up the place in the queue. It may wait until the
+    /// next listing, so put a deadline around it.
     pub async fn get_newer_than(&self, uid: &PodUid, than: Instant) -> Option<Inspected<T>> {
         let (place, answer) = {
             let mut state = self.lock();
@@ -107,11 +107,11 @@ impl<T> PodStatusCache<T> {
         answered.unwrap_or_default()
     }
 
-    /// Takes a look at a pod that was begun at `at`, and answers those who wait for one at `at` or
-    /// earlier.
+    /// Stores an inspection of a pod that began at `at`, and answers the callers that wait for one
+    /// at `at` or earlier.
     ///
-    /// Returns whether it was taken. One older than what is there is not: a list that was slow must
-    /// not undo what an event said meanwhile.
+    /// Returns whether it was stored. An inspection older than the stored one is ignored: a slow
+    /// list must not undo what an event reported meanwhile.
     pub fn set(&self, uid: &PodUid, inspected: Inspected<T>, at: Instant) -> bool {
         let answers = {
             let mut state = self.lock();
@@ -125,7 +125,7 @@ impl<T> PodStatusCache<T> {
         true
     }
 
-    /// The pod was looked at, at `at`, and is as it was before.
+    /// Records that the pod was inspected at `at` and has not changed.
     pub fn set_observed_time(&self, uid: &PodUid, at: Instant) {
         let answers = {
             let mut state = self.lock();
@@ -137,7 +137,7 @@ impl<T> PodStatusCache<T> {
         send(answers);
     }
 
-    /// All pods were looked at, at `at`: what is not here is not there. Never moves back.
+    /// Records that all pods were listed at `at`: a pod that is not in the cache does not exist. Never moves back.
     pub fn update_time(&self, at: Instant) {
         let answers = {
             let mut state = self.lock();
@@ -148,7 +148,7 @@ impl<T> PodStatusCache<T> {
         send(answers);
     }
 
-    /// Forgets the pod. This answers no waiter: a later list shows that it is gone.
+    /// Removes the pod. This answers no waiter: a later list shows that the pod is gone.
     pub fn delete(&self, uid: &PodUid) {
         self.lock().pods.remove(uid);
     }
@@ -188,7 +188,7 @@ impl<T> std::fmt::Debug for PodStatusCache<T> {
 // === impl State ===
 
 impl<T> State<T> {
-    /// What is there, if it is newer than `than`.
+    /// The cached answer, if it is newer than `than`.
     fn newer_than(&self, uid: &PodUid, than: Instant) -> Option<Option<Inspected<T>>> {
         let listed_later = self.listed.is_some_and(|at| at > than);
         match self.pods.get(uid) {
@@ -200,7 +200,7 @@ impl<T> State<T> {
         }
     }
 
-    /// Takes out those whom a look at `at` satisfies. A look at the very time that was asked for
+    /// Removes the waiters that an inspection at `at` satisfies. One at exactly the requested time
     /// does: it was made for them.
     fn due(&mut self, uid: &PodUid, at: Instant) -> Answers<T> {
         let Some(waiters) = self.waiters.get_mut(uid) else { return Vec::new() };
@@ -215,7 +215,7 @@ impl<T> State<T> {
 
 fn send<T>(answers: Answers<T>) {
     for (waiter, answer) in answers {
-        // Who went away between the lock and here is not waiting any more.
+        // The receiver may have been dropped after the lock was released.
         let _ = waiter.send(answer);
     }
 }

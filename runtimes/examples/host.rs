@@ -4,8 +4,8 @@
 //! cargo run --example host -- run STATE_DIR LOG_DIR POD.json...
 //! ```
 //!
-//! Pods outlive it: start it again with the same directories and it goes on with them. The crate's
-//! tests use it as the supervisor (`host shim …`) and as an agent that they can kill.
+//! Pods outlive it: start it again with the same directories and it continues with them. The crate's tests use it as
+//! the supervisor (`host shim …`) and as an agent that they can kill.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -60,7 +60,7 @@ async fn run(state: &Path, logs: &Path, pods: &[OsString], wall: WallClock) -> O
     try_join_all(pods).await.map(drop)
 }
 
-/// Runs one pod as a pod worker would: again after every change, and when a back-off ends.
+/// Runs one pod as a pod worker would: syncs after every change, and when a backoff ends.
 async fn follow(runtime: &ProcessRuntime, file: &OsString) -> Outcome {
     let object: api::Pod = serde_json::from_slice(&std::fs::read(file)?)?;
     let pod = Pod::new(object)?;

@@ -1,8 +1,8 @@
-//! What must hold of the files of processes, whatever is in them. Called by tests/fuzz.
+//! Properties that hold for any content of a process's files in /proc. Called by tests/fuzz.
 
 use crate::programs::stats::processes;
 
-/// Reads the text as the memory of a process. Panics if a law is broken.
+/// Parses the text as `/proc/PID/statm`. Panics if a property is violated.
 pub fn memory(text: &[u8]) {
     let Ok(text) = std::str::from_utf8(text) else { return };
     if let Some(own) = processes::own_pages(text) {

@@ -3,7 +3,7 @@
 //! * [`process`]: supervised processes, the embedded default. No image, no daemon.
 //! * [`systemd`]: transient services of systemd.
 //!
-//! A runtime is a module of its own and implements [`winddown_shared::Runtime`].
+//! Each runtime is a module of its own and implements [`winddown_shared::Runtime`].
 
 #[cfg(debug_assertions)]
 #[doc(hidden)]

@@ -1,21 +1,21 @@
 //! Containers as supervised processes of the host.
 //!
 //! # Behaviour
-//! * `image` is not pulled and not needed: a container's `command` (or `args`) is a program of the
-//!   host. It runs in the host's namespaces; what of a pod cannot be honoured that way is refused by
-//!   name ([`check_supported`]).
-//! * Each attempt of a container has a supervisor process ([`shim`]), which owns it. A restarted or
-//!   killed agent finds supervisors and containers again and goes on with them ([`ProcessRuntime::open`]).
-//! * The agent sends SIGTERM to the container's main process only, as a container's process 1 gets
-//!   it. SIGKILL goes to everything the container started.
-//! * Nothing is polled: exits are heard from the supervisor's pipe or pidfd.
+//! * `image` is neither pulled nor needed: a container's `command` (or `args`) is a program of the host. It runs in the
+//!   host's namespaces; a pod with fields that cannot be honoured that way is refused, and the fields are named
+//!   ([`check_supported`]).
+//! * Each attempt of a container has a supervisor process ([`shim`]), which owns it. An agent that was restarted or
+//!   killed finds its supervisors and containers again and continues with them ([`ProcessRuntime::open`]).
+//! * The agent sends the stop signal (SIGTERM by default) to the container's main process only, as process 1 of a
+//!   container would get it. SIGKILL goes to everything that the container started.
+//! * Nothing is polled: the supervisor's pipe or pidfd reports exits.
 //!
 //! # Limits
 //! * No isolation: one user's processes see and may signal each other.
-//! * CPU and memory limits are enforced in cgroups that were delegated to the agent ([`CgroupParent`]); where
-//!   there are none, pods with limits are refused.
-//! * If a supervisor is killed, what its container left is found in the container's cgroup. Where there is
-//!   none it is found by its environment; a process that wiped its own is not.
+//! * CPU and memory limits are enforced in cgroups that were delegated to the agent ([`CgroupParent`]); without such
+//!   cgroups, pods with limits are refused.
+//! * If a supervisor is killed, the remaining processes of its container are found through the container's cgroup or,
+//!   without one, through their environment; a process that cleared its environment is missed.
 //! * A pod that runs as root can leave its cgroup, as it can do anything else on the host.
 
 use std::sync::Arc;
@@ -52,7 +52,7 @@ pub type ProcessRuntime = ProgramRuntime<Supervisors>;
 
 type Context = programs::Context<Supervisors>;
 
-/// Has a supervisor process for each container.
+/// The driver of [`ProcessRuntime`], which runs each container under a supervisor process.
 #[derive(Debug)]
 pub struct Supervisors {
     cgroups: cgroup::Cgroups,
@@ -61,11 +61,11 @@ pub struct Supervisors {
 impl ProcessRuntime {
     /// Takes over the state directory and every pod that runs from it.
     ///
-    /// Containers whose supervisor lives are adopted with their pids; of the others, what is left of
-    /// their processes is killed and their exits are recorded.
+    /// Containers whose supervisor still runs are adopted with their pids. The remaining processes of all others are
+    /// killed, and their exits are recorded.
     ///
     /// # Errors
-    /// The directories cannot be made or read, or another agent uses them.
+    /// The directories cannot be created or read, or another agent uses them.
     pub async fn open(config: ProcessConfig) -> Result<Self, OpenError> {
         adopt::open(config).await
     }

@@ -1,6 +1,6 @@
-//! Runs programs of the host as containers: the pass over a pod, starts, probes, hooks, endings, adoption and
-//! figures. How a program is run and ended a [`ProgramDriver`] knows: [`process`](crate::process) supervises it,
-//! [`systemd`](crate::systemd) has the service manager do so.
+//! Runs programs of the host as containers: syncs, starts, probes, hooks, stops, adoption and stats. A
+//! [`ProgramDriver`] knows how to run and stop a program: [`process`](crate::process) supervises it,
+//! [`systemd`](crate::systemd) leaves that to the service manager.
 
 use std::fs::File;
 use std::sync::Arc;
@@ -42,20 +42,20 @@ use pod::{Boot, PodEntry, PodState, Run, Starting};
 use stats::Traces;
 pub(crate) use streams::Output;
 
-/// Runs pods as programs of the host, in the way of `D`.
+/// Runs pods as programs of the host, using the driver `D`.
 ///
-/// Dropping it stops nothing: the containers go on, and the next one that is opened finds them.
+/// Dropping it stops nothing: the containers continue, and the next runtime that is opened finds them.
 #[derive(Debug)]
 pub struct ProgramRuntime<D> {
     pub(crate) context: Arc<Context<D>>,
     disk: DiskCache,
     /// Held for as long as this agent uses the state directory.
     _lock: File,
-    /// Its end tells the watching tasks that the runtime is gone.
+    /// When this is dropped, the watching tasks learn that the runtime is gone.
     _alive: watch::Sender<()>,
 }
 
-/// What every part of the runtime needs.
+/// The state that all parts of the runtime share.
 #[derive(Debug)]
 pub(crate) struct Context<D> {
     pub(crate) config: ProcessConfig,
@@ -63,28 +63,27 @@ pub(crate) struct Context<D> {
     pub(crate) starts: Semaphore,
     pub(crate) alive: watch::Receiver<()>,
     pub(crate) boot_id: String,
-    /// Which attempts were asked to end.
+    /// Records on disk which attempts were sent the stop signal.
     pub(crate) asked: Notes,
     pub(crate) end_notices: EndNotices,
     pub(crate) driver: D,
 }
 
-/// A way to run programs of the host as containers. Each call can fail or be late; all are bounded.
+/// A way to run programs of the host as containers. Each call can fail or be slow; all are bounded.
 ///
-/// What it does is in seven verbs: start, exec, settle, ask, kill, free, trace; the rest are facts about it. Taking
-/// over what an earlier agent left is part of opening a runtime, which each driver does by itself.
+/// Taking over what an earlier agent left is part of opening a runtime, which each driver does by itself.
 pub(crate) trait ProgramDriver: Sized + Send + Sync + 'static {
-    /// Of the ids of its containers.
+    /// The scheme of its container ids.
     const SCHEME: &'static str;
 
-    /// Everything of a pod that it cannot honour.
+    /// Returns every field of a pod that the driver cannot honour.
     fn unsupported(&self, pod: &Pod) -> Vec<UnsupportedField>;
 
-    /// Starts the attempt `number` of the pod's container `name`, and watches it from then on; `backoff` is what
-    /// was waited before it. Resolves when it runs; with an error if the pod is being stopped.
+    /// Starts an attempt of the pod's container `name`, and watches it from then on. `next` is the attempt's number and
+    /// the backoff that was waited before it. Resolves when it runs; with an error if the pod is being stopped.
     ///
     /// # Errors
-    /// It could not be started, or that it was is not known.
+    /// The attempt cannot be started, or it is unknown whether it was.
     fn start(
         context: &Arc<Context<Self>>,
         starting: Starting,
@@ -93,11 +92,11 @@ pub(crate) trait ProgramDriver: Sized + Send + Sync + 'static {
         next: (u32, Duration),
     ) -> impl Future<Output = Result<(), RuntimeError>> + Send;
 
-    /// Runs a command beside the pod's container, and resolves with its exit code. Dropping the future ends it and
-    /// whatever it forked; `limit` is when that will be at the latest.
+    /// Runs a command beside the pod's container, and resolves with its exit code. Dropping the future kills the
+    /// command and whatever it forked; `limit` is the longest time that it may run.
     ///
     /// # Errors
-    /// The command could not be run.
+    /// The command cannot be run.
     fn exec(
         context: &Arc<Context<Self>>,
         beside: (&Pod, &str),
@@ -106,23 +105,23 @@ pub(crate) trait ProgramDriver: Sized + Send + Sync + 'static {
         limit: Duration,
     ) -> impl Future<Output = Result<i32, ActionError>> + Send;
 
-    /// Resolves when no start of the pod is under way and everything that runs of it is known.
+    /// Resolves when no start of the pod is in progress and all its running containers are known.
     ///
     /// # Errors
-    /// A start does not come to an end, or what runs is not known.
+    /// A start does not finish, or it is unknown what runs.
     fn settle(
         context: &Arc<Context<Self>>,
         entry: &Arc<PodEntry>,
     ) -> impl Future<Output = Result<(), RuntimeError>> + Send;
 
-    /// Sends a container's main process the signal that asks it to end. One that cannot be asked will be killed.
+    /// Sends the stop signal to a container's main process. A process that cannot be signalled will be killed later.
     fn ask(
         context: &Arc<Context<Self>>,
         entry: &Arc<PodEntry>,
         target: &Target,
     ) -> impl Future<Output = ()> + Send;
 
-    /// Kills all of a container. It is called again, with `round` one higher, if that was to no avail.
+    /// Kills all processes of a container. Called again, with `round` one higher, if the container still runs.
     fn kill(
         context: &Arc<Context<Self>>,
         entry: &Arc<PodEntry>,
@@ -130,33 +129,33 @@ pub(crate) trait ProgramDriver: Sized + Send + Sync + 'static {
         round: u32,
     ) -> impl Future<Output = ()> + Send;
 
-    /// Why a container that was killed still runs, as far as that is known.
+    /// Explains why a container still runs although it was killed, as far as that is known.
     fn survives(
         context: &Arc<Context<Self>>,
         entry: &Arc<PodEntry>,
         target: &Target,
     ) -> impl Future<Output = RuntimeError> + Send;
 
-    /// Ends and removes what is left of a pod that was stopped, but for its records. May be repeated.
+    /// Kills and removes everything that is left of a stopped pod, except its records. May be repeated.
     ///
     /// # Errors
-    /// Something is still there.
+    /// Something of the pod remains.
     fn free(
         context: &Arc<Context<Self>>,
         uid: &PodUid,
     ) -> impl Future<Output = Result<(), RuntimeError>> + Send;
 
-    /// Where it is seen what a run uses.
+    /// Where the resource usage of a run can be read.
     fn traces(&self, uid: &PodUid, container: &str, run: &Run) -> Traces;
 
-    /// Where all pods' memory is counted, from the root of its hierarchy; none without cgroups.
+    /// The cgroup that counts the memory of all pods, relative to the root of its hierarchy; none without cgroups.
     fn pods_cgroup(&self) -> Option<String>;
 }
 
 // === impl ProgramRuntime ===
 
 impl<D> ProgramRuntime<D> {
-    /// `alive` is the other end of the context's.
+    /// `alive` is the sender of the context's receiver.
     pub(crate) fn assemble(context: Arc<Context<D>>, lock: File, alive: watch::Sender<()>) -> Self {
         Self { context, disk: DiskCache::default(), _lock: lock, _alive: alive }
     }
@@ -239,10 +238,10 @@ impl<D: ProgramDriver> Driver for Context<D> {
 }
 
 impl<D> Context<D> {
-    /// A command as the container would run it, and the pod.
+    /// Returns the pod, and a command as the container would run it.
     ///
     /// # Errors
-    /// There is no such container any more, or its environment is not known.
+    /// The container does not exist any more, or its environment is unknown.
     fn beside(
         &self,
         entry: &PodEntry,

@@ -1,27 +1,29 @@
 //! Containers as transient services of systemd.
 //!
 //! # Behaviour
-//! * As in the process runtime, `image` is not pulled: a container's `command` (or `args`) is a program of
-//!   the host. What of a pod cannot be honoured that way is refused by name
+//! * As in the process runtime, `image` is not pulled: a container's `command` (or `args`) is a program of the host. A
+//!   pod with fields that cannot be honoured that way is refused, and the fields are named
 //!   ([`process::check_supported`](crate::process::check_supported)).
-//! * Each attempt of a container is a transient service `winddown-podUID-CONTAINER-ATTEMPT.service` in the
-//!   slice `winddown-podUID.slice` of its pod, below `winddown.slice`. It has its own cgroup with the
-//!   container's limits. It does not depend on the agent's life in any way.
-//! * When to start, restart and end a container is decided here ([`plan`](winddown_engine::plan)), never by the
-//!   service manager. It keeps how a container ended until the agent has written that down and asks it to
-//!   forget; until then a unit that was never started is told from one that ran and ended.
+//! * Each attempt of a container is a transient service `winddown-podUID-CONTAINER-ATTEMPT.service` in its pod's slice
+//!   `winddown-podUID.slice`, below `winddown.slice`. It has its own cgroup with the container's limits. It does not
+//!   depend on the agent in any way.
+//! * The agent decides when to start, restart and stop a container ([`plan`](winddown_engine::plan)), never the service
+//!   manager. The service manager keeps the result of a container until the agent has recorded it and asks the service
+//!   manager to forget it; this distinguishes a unit that never started from one that ran and exited.
 //! * A second service writes the log, in the format and place of the other runtimes, and to the journal.
-//! * A restarted or killed agent lists the units and goes on with them ([`SystemdRuntime::open`]). Units
-//!   are not enabled: after a boot there are none.
-//! * A pod that asks to survive soft-reboots, and may ([`Survivors`](crate::process::Survivors)), has services in a slice
-//!   that systemd leaves alone then, as systemd-soft-reboot.service(8) has it. The next agent finds them as after a restart.
-//! * Nothing is polled: changes are heard from the service manager. One that hangs or is away is an error of
-//!   the call at hand, and when it is back all units are looked at.
+//! * An agent that was restarted or killed lists the units and continues with them ([`SystemdRuntime::open`]). Units
+//!   are not enabled: after a boot none exists.
+//! * A pod that asks to survive soft-reboots, and may ([`Survivors`](crate::process::Survivors)), has its services in a
+//!   slice that systemd leaves running, see systemd-soft-reboot.service(8). The next agent finds them as after a
+//!   restart.
+//! * Nothing is polled: the service manager reports changes. If it hangs or is unavailable, the current call fails, and
+//!   when it is back all units are listed again.
 //!
 //! # Limits
-//! * No isolation but the cgroup's.
-//! * That a container was ended for want of memory is seen on cgroup v2 only.
-//! * What a container that ended well left running is ended by the agent: while none runs, it goes on.
+//! * No isolation except by cgroups.
+//! * Out-of-memory kills are detected on cgroup v2 only.
+//! * When a container exits successfully, the agent kills the processes it leaves behind: while no agent runs, they
+//!   continue.
 
 use std::collections::HashSet;
 use std::sync::atomic::AtomicU64;
@@ -61,18 +63,18 @@ pub type SystemdRuntime<U> = ProgramRuntime<Services<U>>;
 
 type Context<U> = programs::Context<Services<U>>;
 
-/// Has a transient service for each container.
+/// The driver of [`SystemdRuntime`], which runs each container as a transient service.
 #[derive(Debug)]
 pub struct Services<U> {
     units: U,
     unit_cache: UnitCache,
-    /// Numbers the commands beside containers.
+    /// The next number of a command beside a container.
     hooks: AtomicU64,
-    /// Pods with a start that was not answered.
+    /// Pods with a start request that was not answered.
     unsure: Mutex<HashSet<PodUid>>,
 }
 
-/// Everything of `pod` that this runtime cannot honour; empty if it runs the pod as written. Pure.
+/// Returns every field of `pod` that this runtime cannot honour; empty if the pod runs as written. Pure.
 pub fn check_supported(pod: &Pod) -> Vec<UnsupportedField> {
     let mut found = supported_by_programs(pod);
     let spec = pod.spec.iter();
@@ -98,7 +100,7 @@ impl<U> Services<U> {
         }
     }
 
-    /// Notes that something may run of a pod without being known.
+    /// Notes that units of a pod may run that the agent does not know.
     fn unsure(&self, uid: &PodUid) {
         self.unsure_pods().insert(uid.clone());
     }
@@ -164,7 +166,7 @@ impl<U: ServiceUnits> ProgramDriver for Services<U> {
         kill::survives(context, entry, target).await
     }
 
-    /// Stops the pod's slice, and what is in it.
+    /// Stops the pod's slice with everything in it.
     async fn free(context: &Arc<Context<U>>, uid: &PodUid) -> Result<(), RuntimeError> {
         let slice = names::slice(uid);
         let stopped = context.driver.units.stop(&slice).await;
@@ -185,11 +187,11 @@ impl<U: ServiceUnits> ProgramDriver for Services<U> {
 }
 
 impl<U: ServiceUnits> SystemdRuntime<U> {
-    /// Takes over the state directory, and every pod of it or of this kind that runs.
+    /// Takes over the state directory, and every running pod that is recorded there or has units of this runtime.
     ///
     /// # Errors
-    /// The directories cannot be made or read, another agent uses them, or the service manager does not
-    /// say what runs.
+    /// The directories cannot be created or read, another agent uses them, or the service manager does not list the
+    /// units.
     pub async fn open(config: ProcessConfig, units: U) -> Result<Self, SystemdOpenError> {
         open::open(config, units).await
     }

@@ -1,4 +1,4 @@
-//! Who may run on this node: a chain of handlers, the first refusal wins.
+//! Admission of pods to this node: a chain of handlers, of which the first refusal wins.
 
 use std::sync::Arc;
 
@@ -29,19 +29,19 @@ pub use ports::HostPorts;
 pub use preemption::{AdmissionFailureHandler, Room, Victim, VictimPlan};
 pub use sysctls::sysctl_namespace;
 
-/// One question a new pod is asked. Must answer at once.
+/// One admission check for a new pod. Must return at once.
 pub trait AdmitHandler: Send + Sync + 'static {
-    /// Lets the pod start now, or says why not.
+    /// Admits the pod, or refuses it with a reason.
     ///
-    /// `others` are the pods that hold a place on the node; a handler that does not look at them
-    /// does not pay for the list.
+    /// `others` are the pods that occupy a place on the node. The list is read lazily, so a handler
+    /// that does not use it does not pay for it.
     ///
     /// # Errors
-    /// The reason and message that go into the pod's status.
+    /// The reason and message for the pod's status.
     fn admit(&self, pod: &Pod, others: &Others) -> Result<(), Rejection>;
 
-    /// The same question for a caller that can let the pod wait while others end for it. Decides
-    /// only: nothing is ended here. A handler that never lets one wait has nothing to add.
+    /// The same check for a caller that can let the pod wait while others are preempted for it. Only decides: nothing
+    /// is terminated here. The default suits a handler that never lets a pod wait.
     fn decide(&self, pod: &Pod, others: &Others) -> Verdict {
         match self.admit(pod, others) {
             Ok(()) => Verdict::Admitted,
@@ -60,59 +60,59 @@ impl AdmitHandler for Arc<dyn AdmitHandler> {
     }
 }
 
-/// What becomes of a pod.
+/// The result of admission.
 #[derive(Clone, Debug)]
 pub enum Verdict {
     /// It may start.
     Admitted,
-    /// Not yet: it fits when these pods have ended. It is asked about again before it starts.
+    /// Not yet: it fits when these pods have terminated. Admission is repeated before it starts.
     Waiting(VictimPlan),
     /// It may not start.
     Refused(Rejection),
 }
 
-/// Why a pod is refused.
+/// The refusal of a pod.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{reason}: {message}")]
 pub struct Rejection {
     /// `status.reason`, for example `NodeShutdown`.
     pub reason: Arc<str>,
-    /// For people. The status carries it behind [`Rejection::STATUS_PREFIX`].
+    /// A message for people. The status has it after [`Rejection::STATUS_PREFIX`].
     pub message: Arc<str>,
-    /// Whether the same pod may be admitted later on this node without a change. Static pods are asked about again when
-    /// another pod has left the node, with growing pauses, and every five minutes; all when admission opens again, and
-    /// when a plug-in calls [`NodeHandle::ask_again`](crate::NodeHandle::ask_again). For a pod of an API server a
-    /// refusal is the end.
+    /// Whether the unchanged pod may be admitted on this node later. Static pods are tried again when another pod has
+    /// left the node, with growing delays, and every five minutes; all pods are when admission opens again, and when a
+    /// plug-in calls [`NodeHandle::ask_again`](crate::NodeHandle::ask_again). For a pod from an API server, a refusal
+    /// is final.
     pub retryable: bool,
 }
 
 impl Rejection {
-    /// What the kubelet puts before the message in a rejected pod's status.
+    /// The prefix that the kubelet adds to the message in a rejected pod's status.
     pub const STATUS_PREFIX: &'static str = "Pod was rejected: ";
 
-    /// The message as the status carries it.
+    /// The message with the prefix, as in the status.
     pub fn status_message(&self) -> String {
         format!("{}{}", Self::STATUS_PREFIX, self.message)
     }
 }
 
-/// Handlers in the order in which they are asked.
+/// Admission handlers, in the order in which they are called.
 ///
-/// The order that is meant: whether the node is shutting down, whether it is under pressure, whether
-/// the pod fits. The kubelet asks about the shutdown last, so that a critical pod which arrives during
-/// one has others ended for it and is refused after that.
+/// The intended order: whether the node is shutting down, whether it is under pressure, whether the
+/// pod fits. The kubelet checks for the shutdown last, so that a critical pod that arrives during
+/// one has others preempted for it and is refused after that.
 #[derive(Default)]
 pub struct Admission(Vec<Box<dyn AdmitHandler>>);
 
 impl Admission {
-    /// Adds a handler behind those there are.
+    /// Adds a handler after the existing ones.
     #[must_use]
     pub fn then(mut self, handler: impl AdmitHandler) -> Self {
         self.0.push(Box::new(handler));
         self
     }
 
-    /// Asks every handler; the first refusal wins.
+    /// Calls the handlers in order; the first refusal wins.
     ///
     /// # Errors
     /// The first refusal.
@@ -120,8 +120,8 @@ impl Admission {
         self.0.iter().try_for_each(|handler| handler.admit(pod, others))
     }
 
-    /// Asks every handler; the first refusal wins. The pod waits only if no handler refuses it: no
-    /// pod is ended for one that cannot start.
+    /// Calls every handler; the first refusal wins. The pod waits only if no handler refuses it: no
+    /// pod is preempted for one that cannot start.
     pub fn decide(&self, pod: &Pod, others: &Others) -> Verdict {
         let mut decided = Verdict::Admitted;
         for handler in &self.0 {

@@ -5,18 +5,18 @@ use std::sync::Arc;
 use crate::{AdmitHandler, GateReason, GateReasons, Others, Pod, Rejection};
 use tokio::sync::watch;
 
-/// Shut while there is any reason: a shutdown, a notice, a drain. Cheap to clone and to ask; all
-/// clones are one gate.
+/// A gate for new pods, shut while there is any reason: a shutdown, a notice, a drain. Cheap to
+/// clone and to check; all clones are one gate.
 ///
-/// Asked first of all admission checks, so that a pod arriving during a shutdown cannot preempt
-/// others before it is refused.
+/// Checked before all other admission handlers, so that a pod that arrives during a shutdown cannot
+/// preempt others before it is refused.
 #[derive(Clone, Debug, Default)]
 pub struct AdmissionGate(Arc<Gate>);
 
 #[derive(Debug, Default)]
 struct Gate {
     reasons: watch::Sender<GateReasons>,
-    /// Whether there is one. Changed while `reasons` is.
+    /// Whether there is a reason. Changed together with `reasons`.
     shut: watch::Sender<bool>,
 }
 
@@ -29,8 +29,8 @@ impl AdmissionGate {
     /// Admits a pod; critical and static pods are treated like any other.
     ///
     /// # Errors
-    /// The gate is shut. Whatever the reason, the rejection is the kubelet's during a shutdown. It
-    /// is retryable: the pod is admitted when the last reason is gone.
+    /// The gate is shut. Whatever the reason, the rejection is the one that the kubelet uses during
+    /// a shutdown. It is retryable: the pod is admitted when the last reason is removed.
     pub fn check(&self) -> Result<(), Rejection> {
         if self.is_shut() {
             return Err(Rejection {
@@ -47,23 +47,23 @@ impl AdmissionGate {
         !self.reasons().is_empty()
     }
 
-    /// What keeps the gate shut; empty while it is open.
+    /// The reasons that keep the gate shut; empty while it is open.
     pub fn reasons(&self) -> GateReasons {
         *self.0.reasons.borrow()
     }
 
-    /// What keeps the gate shut, and every change of it.
+    /// A receiver of the reasons that keep the gate shut.
     pub fn changes(&self) -> watch::Receiver<GateReasons> {
         self.0.reasons.subscribe()
     }
 
-    /// Whether pods are refused, and every change of that: what
-    /// [`Intake::with_admission_closed`](crate::Intake::with_admission_closed) takes.
+    /// A receiver of whether pods are refused, for
+    /// [`Intake::with_admission_closed`](crate::Intake::with_admission_closed).
     pub fn closed(&self) -> watch::Receiver<bool> {
         self.0.shut.subscribe()
     }
 
-    /// Refuses pods until this reason is lifted. The same reason twice counts once.
+    /// Adds a reason to refuse pods. The same reason twice counts once.
     pub fn shut(&self, reason: GateReason) {
         self.set(reason, true);
     }

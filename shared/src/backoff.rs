@@ -1,4 +1,4 @@
-//! How long to wait before something is tried again.
+//! Delays between retries.
 
 use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
@@ -6,10 +6,10 @@ use std::time::Duration;
 #[cfg(test)]
 mod tests;
 
-/// Doubles from `first` to `longest`, and spreads what many nodes would otherwise do at once.
+/// Doubles from `first` to `longest`, with jitter so that many nodes do not act at once.
 ///
-/// Each wait is between half of the step and the whole of it. It never gives up; [`reset`](Self::reset)
-/// begins anew, after a success or when what is tried has changed.
+/// Each delay is between half of the step and the whole of it. It never gives up;
+/// [`reset`](Self::reset) starts over, after a success or when the operation has changed.
 #[derive(Clone, Debug)]
 pub struct Backoff {
     first: Duration,
@@ -17,9 +17,9 @@ pub struct Backoff {
     failures: u32,
 }
 
-/// A fraction in `0.0..1.0`, different each time.
+/// A random fraction in `0.0..1.0`.
 pub fn fraction() -> f64 {
-    // The keys of the standard library's hash maps are random per process and differ per state.
+    // The keys of the standard library's hash maps are random per process and differ per `RandomState`.
     let bits = RandomState::new().hash_one(0_u8) >> 11;
     #[expect(clippy::cast_precision_loss, reason = "53 bits fit")]
     let fraction = bits as f64 / (1_u64 << 53) as f64;
@@ -33,28 +33,28 @@ impl Backoff {
     /// For what people or a shutdown wait for: 5 ms to 10 s.
     pub const EAGER: Self = Self::new(Duration::from_millis(5), Duration::from_secs(10));
 
-    /// A back-off from `first` to `longest`.
+    /// Creates a backoff from `first` to `longest`.
     pub const fn new(first: Duration, longest: Duration) -> Self {
         Self { first, longest, failures: 0 }
     }
 
-    /// Counts a failure: the wait before the next attempt, at least what the server asked for.
+    /// Counts a failure and returns the delay before the next attempt, at least what the server asked for.
     pub fn after_failure(&mut self, asked: Option<Duration>) -> Duration {
         let wait = self.step(fraction());
         asked.map_or(wait, |asked| wait.max(asked))
     }
 
-    /// How many failures there were since the last [`reset`](Self::reset).
+    /// The number of failures since the last [`reset`](Self::reset).
     pub fn failures(&self) -> u32 {
         self.failures
     }
 
-    /// The longest wait, as far as the server does not ask for more.
+    /// The longest delay, unless the server asks for more.
     pub fn longest(&self) -> Duration {
         self.longest
     }
 
-    /// Begins anew.
+    /// Starts over, after a success.
     pub fn reset(&mut self) {
         self.failures = 0;
     }

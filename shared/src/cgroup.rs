@@ -1,6 +1,6 @@
-//! Parses the files of a control group. Pure: the caller reads the files.
+//! Parsers for the files of a cgroup. Pure: the caller reads the files.
 //!
-//! Both versions are understood, and any bytes are: what does not parse is absent.
+//! Both versions are supported, and any bytes are accepted: what does not parse is absent.
 
 use std::time::Duration;
 
@@ -9,41 +9,41 @@ use crate::MemoryFigure;
 /// The memory of one cgroup, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CgroupMemory {
-    /// All of it, page cache included.
+    /// Total usage, page cache included.
     pub usage: u64,
-    /// The page cache that was not used lately.
+    /// Page cache that was not used recently.
     pub inactive_file: u64,
-    /// The page cache that was used lately.
+    /// Page cache that was used recently.
     pub active_file: u64,
-    /// What can be swapped out: memory without a file behind it, and what is on its way to swap. Version 1 is not
-    /// asked.
+    /// Memory that can be swapped out: anonymous and shared memory, and pages on their way to swap.
+    /// Not read for version 1.
     pub anonymous: u64,
-    /// Kernel objects that can be dropped; version 1 does not tell.
+    /// Kernel objects that can be dropped; not available with version 1.
     pub slab_reclaimable: u64,
-    /// What it may not go above; none without a limit.
+    /// The limit; `None` without one.
     pub limit: Option<u64>,
 }
 
-/// How often a cgroup (version 2) met its limits.
+/// How often a cgroup (version 2) hit its limits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CgroupMemoryEvents {
-    /// Slowed down at `memory.high`.
+    /// Throttled at `memory.high`.
     pub high: u64,
-    /// Memory had to be given back at `memory.max`.
+    /// Had to reclaim memory at `memory.max`.
     pub max: u64,
-    /// It could not be.
+    /// Could not reclaim enough.
     pub oom: u64,
-    /// Processes killed for it.
+    /// Processes killed for lack of memory.
     pub oom_kill: u64,
 }
 
-/// A limit at or above this is none: version 1 writes the largest number of whole pages.
+/// A limit at or above this means unlimited: version 1 writes the largest number of whole pages.
 const UNLIMITED: u64 = 1 << 62;
 
 impl CgroupMemory {
-    /// Takes `memory.current` (or `memory.usage_in_bytes`) and `memory.stat`, and if there is one
-    /// `memory.max` (or `memory.limit_in_bytes`). None if the usage or the statistics lack what the
-    /// working set is made of.
+    /// Parses `memory.current` (or `memory.usage_in_bytes`), `memory.stat`, and `memory.max` (or
+    /// `memory.limit_in_bytes`) if given. `None` if the usage or the statistics lack a part of the
+    /// working set.
     pub fn parse(usage: &[u8], stat: &[u8], limit: Option<&[u8]>) -> Option<Self> {
         let stat = MemoryStat::parse(stat);
         Some(Self {
@@ -56,13 +56,13 @@ impl CgroupMemory {
         })
     }
 
-    /// What cannot be had back without work: the usage without the page cache that was not used
-    /// lately. The kubelet's measure.
+    /// The usage without the page cache that was not used recently: memory that cannot be reclaimed
+    /// without work. The kubelet's measure.
     pub fn working_set(&self) -> u64 {
         self.usage.saturating_sub(self.inactive_file)
     }
 
-    /// One of its figures, in bytes.
+    /// The value of `figure`, in bytes.
     pub fn figure(&self, figure: MemoryFigure) -> u64 {
         match figure {
             MemoryFigure::WorkingSet => self.working_set(),
@@ -70,34 +70,34 @@ impl CgroupMemory {
         }
     }
 
-    /// What the kernel can give back under pressure: the whole page cache and droppable objects. Never
-    /// more than the usage.
+    /// Memory that the kernel can reclaim under pressure: the whole page cache and droppable
+    /// objects. Never more than the usage.
     pub fn reclaimable(&self) -> u64 {
         let cache = self.inactive_file.saturating_add(self.active_file);
         cache.saturating_add(self.slab_reclaimable).min(self.usage)
     }
 }
 
-/// The parts of `memory.stat` that count here; of version 1 those with descendants, if it has them.
+/// The relevant parts of `memory.stat`; for version 1, the totals with descendants if present.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MemoryStat {
-    /// The page cache that was not used lately, in bytes.
+    /// Page cache that was not used recently, in bytes.
     pub inactive_file: Option<u64>,
-    /// The page cache that was used lately, in bytes.
+    /// Page cache that was used recently, in bytes.
     pub active_file: Option<u64>,
-    /// Memory without a file behind it that is not locked, with what is on its way to swap, in bytes.
+    /// Anonymous and shared memory that is not locked, and pages on their way to swap, in bytes.
     pub anonymous: Option<u64>,
     /// Kernel objects that can be dropped, in bytes.
     pub slab_reclaimable: Option<u64>,
 }
 
 impl MemoryStat {
-    /// Reads the text; lines that are none are passed over.
+    /// Parses the text; malformed lines are ignored.
     pub fn parse(stat: &[u8]) -> Self {
         let (mut own, mut total) = (Self::default(), Self::default());
         for (key, value) in keyed(stat) {
             let place = match key {
-                // Not `anon`, which has locked memory and lacks tmpfs, and falls before the swap is written.
+                // Not `anon`: it includes locked memory, lacks tmpfs, and falls before the swap is written.
                 b"inactive_anon" | b"active_anon" => {
                     let sum = own.anonymous.unwrap_or(0).saturating_add(value);
                     own.anonymous = Some(sum);
@@ -122,7 +122,7 @@ impl MemoryStat {
 }
 
 impl CgroupMemoryEvents {
-    /// Reads `memory.events`; what is missing counts as never.
+    /// Parses `memory.events`; missing counters are 0.
     pub fn parse(text: &[u8]) -> Self {
         let mut events = Self::default();
         for (key, value) in keyed(text) {
@@ -138,24 +138,24 @@ impl CgroupMemoryEvents {
     }
 }
 
-/// The number that a file of one value holds; none for `max` and for anything else.
+/// Parses a file with a single number; `None` for `max` and anything else.
 pub fn cgroup_number(text: &[u8]) -> Option<u64> {
     decimal(text.trim_ascii())
 }
 
-/// Processor time that a cgroup has used so far, from the text of `cpuacct.usage` (version 1) or `cpu.stat` (version 2).
+/// CPU time used by a cgroup so far, from the text of `cpuacct.usage` (version 1) or `cpu.stat` (version 2).
 pub fn cgroup_cpu_time(text: &[u8]) -> Option<Duration> {
     let of_v2 = || keyed(text).find(|(key, _)| *key == b"usage_usec");
     let nanoseconds = cgroup_number(text).map(Duration::from_nanos);
     nanoseconds.or_else(|| of_v2().map(|(_, microseconds)| Duration::from_micros(microseconds)))
 }
 
-/// The cgroup of a process, from the text of `/proc/PID/cgroup`: its path below the hierarchy that has
+/// The cgroup of a process, from the text of `/proc/PID/cgroup`: its path in the hierarchy of
 /// `controller`, and whether that is the unified one (version 2).
 ///
-/// On a machine with both versions the controller is where version 1 lists it; if no line of version 1
-/// does, it can only be in the unified hierarchy. None for a path that leads elsewhere (`..`: outside
-/// the reader's cgroup namespace) or is not UTF-8.
+/// On a machine with both versions, the controller is where version 1 lists it; if no line of
+/// version 1 does, it can only be in the unified hierarchy. `None` for a path that leads outside
+/// the reader's cgroup namespace (`..`) or is not UTF-8.
 pub fn cgroup_of_process<'a>(text: &'a [u8], controller: &str) -> Option<(&'a str, bool)> {
     let mut unified = None;
     for line in text.split(|&b| b == b'\n') {
@@ -187,7 +187,7 @@ fn keyed(text: &[u8]) -> impl Iterator<Item = (&[u8], u64)> {
 }
 
 fn decimal(digits: &[u8]) -> Option<u64> {
-    // `from_utf8` first: `parse` alone would take a sign.
+    // Checked first, because `parse` alone would accept a sign.
     let is_number = !digits.is_empty() && digits.iter().all(u8::is_ascii_digit);
     is_number.then(|| std::str::from_utf8(digits).ok()?.parse().ok())?
 }

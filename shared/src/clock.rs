@@ -1,22 +1,22 @@
-//! Wall time and the time since boot, handed in.
+//! Wall time and the time since boot, as injected clocks.
 //!
 //! Decisions are made on tokio's clock, which tests can pause. Wall time only labels what others
-//! read (statuses, reports, logs), so it comes in through this seam and never decides anything: a
-//! clock that jumps changes labels, not deadlines.
+//! read (statuses, reports, logs), so it is injected here and never decides anything: a clock that
+//! jumps changes labels, not deadlines.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
 
-/// A moment of wall time, as Kubernetes' `Time` carries it.
+/// A point in wall time, as in Kubernetes' `Time`.
 pub type WallTime = Timestamp;
 
-/// Reads the wall clock. The binary hands in the real one; tests hand in their own.
+/// Reads the wall clock. The binary passes in the real one; tests pass in their own.
 #[derive(Clone)]
 pub struct WallClock(Arc<dyn Fn() -> WallTime + Send + Sync>);
 
-/// Reads the time since boot, sleep included: the clock that one run's agents have in common.
+/// Reads the time since boot, including suspend: the clock that all agents of one boot share.
 #[derive(Clone)]
 pub struct BootClock {
     now: Arc<dyn Fn() -> Duration + Send + Sync>,
@@ -26,17 +26,17 @@ pub struct BootClock {
 // === impl WallClock ===
 
 impl WallClock {
-    /// A clock that answers with what `read` returns.
+    /// Creates a clock that returns what `read` returns.
     pub fn new(read: impl Fn() -> WallTime + Send + Sync + 'static) -> Self {
         Self(Arc::new(read))
     }
 
-    /// A clock that stands still at `at`.
+    /// Creates a clock that always returns `at`.
     pub fn fixed(at: WallTime) -> Self {
         Self::new(move || at)
     }
 
-    /// The wall time now.
+    /// The current wall time.
     pub fn now(&self) -> WallTime {
         (self.0)()
     }
@@ -51,25 +51,25 @@ impl std::fmt::Debug for WallClock {
 // === impl BootClock ===
 
 impl BootClock {
-    /// A clock that answers with what `read` returns.
+    /// Creates a clock that returns what `read` returns.
     pub fn new(read: impl Fn() -> Duration + Send + Sync + 'static) -> Self {
         Self { now: Arc::new(read), system_start: Duration::ZERO }
     }
 
-    /// The same on a system that was started this long after its kernel: in a container the boot id is
-    /// that of the host, and after a soft reboot that of before, and does not tell one start of the
-    /// system from another.
+    /// Sets how long after its kernel the system was started. In a container the boot ID is that of
+    /// the host, and after a soft-reboot it is unchanged, so it does not distinguish one start of
+    /// the system from another.
     #[must_use]
     pub fn with_system_start(self, system_start: Duration) -> Self {
         Self { system_start, ..self }
     }
 
-    /// When the system was started, counted from the kernel's boot.
+    /// When the system was started, relative to the kernel's boot.
     pub fn system_start(&self) -> Duration {
         self.system_start
     }
 
-    /// The time since boot.
+    /// The current time since boot.
     pub fn now(&self) -> Duration {
         (self.now)()
     }

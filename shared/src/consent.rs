@@ -1,11 +1,11 @@
-//! What is asked before a pod is ended, and may be against it.
+//! The parties to ask before a pod is terminated, which may object.
 
-/// Of one pod, as far as a runtime knows. Empty where only the node decides.
+/// The parties to ask about one pod, as far as a runtime knows. Empty where only the node decides.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Consent {
     /// The disruption budgets that count the pod.
     pub budgets: Vec<DisruptionBudget>,
-    /// Its eviction responders (KEP-4563), the one that is asked first at the front.
+    /// Its eviction responders (KEP-4563), in the order in which they are asked.
     pub responders: Vec<String>,
 }
 
@@ -14,7 +14,7 @@ pub struct Consent {
 pub struct DisruptionBudget {
     /// `metadata.name`.
     pub name: String,
-    /// `status.disruptionsAllowed`: how many of its pods may go now. None: its controller has not said yet.
+    /// `status.disruptionsAllowed`: how many of its pods may be disrupted now. `None`: not set by its controller yet.
     pub allowed: Option<u32>,
 }
 

@@ -1,12 +1,12 @@
-//! Tasks without which the agent would live on and do nothing.
+//! Tasks without which the agent would stay alive and do nothing.
 //!
-//! A panic in a tokio task ends that task and nothing else. Where the node's promise depends on the
-//! task, a process that lives on without it is worse than one that ends: ended, it is started again,
-//! finds its pods and goes on with a shutdown in the middle. So each such task is started here, by a
-//! name, and its failure is reported to the one who owns the process. What happens then is decided
-//! there ([`on_failure`]): a library ends no process.
+//! A panic in a tokio task ends only that task. Where the node depends on the task, a process that
+//! lives on without it is worse than one that exits: it is restarted, finds its pods, and resumes a
+//! shutdown in progress. So each such task is spawned here, with a name, and its failure is
+//! reported to the owner of the process, which decides what happens ([`on_failure`]): a library
+//! never exits the process.
 //!
-//! The handler is one for the process, as the panic hook is, because the process is what ends.
+//! There is one handler per process, as with the panic hook, because the process is what exits.
 
 use std::any::Any;
 use std::fmt;
@@ -23,12 +23,12 @@ use tokio_util::sync::CancellationToken;
 
 static HANDLER: OnceLock<Box<dyn OnTaskFailure>> = OnceLock::new();
 
-/// What becomes of a process in which a critical task has failed.
+/// Decides what happens to a process in which a critical task has failed.
 pub trait OnTaskFailure: Send + Sync + 'static {
-    /// A critical task has failed. Called on the thread on which the task ran, once per failure.
+    /// Called when a critical task has failed, on the thread on which it ran, once per failure.
     fn failed(&self, failure: &TaskFailure);
 
-    /// Resolves when `task` is to fail on purpose, as a test asks; none (the usual) never does.
+    /// Resolves when `task` should fail on purpose, for a test; `None`, the default, never does.
     fn fault(&self, task: &'static str) -> Option<BoxFuture<'static, ()>> {
         let _ = task;
         None
@@ -38,9 +38,9 @@ pub trait OnTaskFailure: Send + Sync + 'static {
 /// The failure of a critical task.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TaskFailure {
-    /// The task's name, for people.
+    /// The name of the task, for people.
     pub task: &'static str,
-    /// What the task panicked with; none when it ended although it was not asked to.
+    /// The panic message; `None` when the task ended without being stopped.
     pub panic: Option<String>,
 }
 
@@ -53,13 +53,13 @@ impl fmt::Display for TaskFailure {
     }
 }
 
-/// Installs what is done about failures, for all of the process. Says whether it was the first: a
-/// second one is not installed. Without one a failure is logged, and the process lives on.
+/// Installs the failure handler of the process. Returns whether it was the first: a second one is
+/// not installed. Without a handler, a failure is logged and the process lives on.
 pub fn on_failure(handler: impl OnTaskFailure) -> bool {
     HANDLER.set(Box::new(handler)).is_ok()
 }
 
-/// Starts a task that may end by itself, and whose panic is reported. To abort it is no failure.
+/// Spawns a task that may end by itself, and whose panic is reported. Aborting it is not a failure.
 /// Must be called inside a tokio runtime.
 pub fn spawn<T: Send + 'static>(
     name: &'static str,
@@ -69,8 +69,8 @@ pub fn spawn<T: Send + 'static>(
     tokio::spawn(Supervised { name, fault, task })
 }
 
-/// The same for a task that goes on until `stop`, and is dropped then: its end before that is
-/// reported, too.
+/// Like [`spawn`], for a task that runs until `stop`, and is dropped then: if it ends earlier, that
+/// is reported too.
 pub fn spawn_until(
     name: &'static str,
     stop: CancellationToken,
@@ -86,7 +86,7 @@ pub fn spawn_until(
     })
 }
 
-/// The same for a task that hears of `stop` itself, and has something to finish then.
+/// Like [`spawn_until`], for a task that watches `stop` itself because it has something to finish then.
 pub fn spawn_stopping(
     name: &'static str,
     stop: CancellationToken,
@@ -100,15 +100,15 @@ pub fn spawn_stopping(
     })
 }
 
-/// What a panic says.
+/// The message of a panic.
 pub fn panic_text(panic: &(dyn Any + Send)) -> &str {
     let text = panic.downcast_ref::<&str>().copied();
     text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message")
 }
 
 pin_project! {
-    /// A task whose panic is reported. A future of its own and no `async fn`, which would keep the task twice: once as
-    /// its argument, once where it awaits it.
+    /// A task whose panic is reported. A future of its own and not an `async fn`, which would store
+    /// the task twice: as its argument and where it awaits it.
     struct Supervised<F> {
         name: &'static str,
         fault: Option<BoxFuture<'static, ()>>,
@@ -170,7 +170,7 @@ mod tests {
         failed.iter().filter(|f| f.task == task).map(|f| f.panic.clone()).collect()
     }
 
-    // One test: there is one handler for the process.
+    // A single test, because there is one handler per process.
     #[tokio::test]
     async fn a_panic_and_an_unexpected_end_are_reported_and_a_stop_and_an_abort_are_not() {
         assert!(on_failure(Note));

@@ -1,4 +1,4 @@
-//! Text for people: safe to print whatever a name holds, and durations in one style.
+//! Text for people: safe to print whatever a name contains, with durations in a uniform style.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -8,8 +8,8 @@ use unicode_width::UnicodeWidthChar;
 /// Makes `text` safe to print on one line: control characters and characters that reorder or hide
 /// text are written as escapes (`\x1b`, `\u{202e}`).
 ///
-/// Names, messages and paths come from anyone who can put a pod on the node; printed as they are, they
-/// could rewrite the screen of the person who looks.
+/// Names, messages and paths come from anyone who can put a pod on the node. Printed verbatim, they
+/// could rewrite the screen of the reader.
 pub fn clean(text: &str) -> Cow<'_, str> {
     if !text.chars().any(is_harmful) {
         return Cow::Borrowed(text);
@@ -28,10 +28,10 @@ pub fn clean(text: &str) -> Cow<'_, str> {
     Cow::Owned(safe)
 }
 
-/// Characters that move the cursor, reorder the line, or are not seen.
+/// Whether `c` moves the cursor, reorders the line, or is invisible.
 pub fn is_harmful(c: char) -> bool {
     c.is_control()
-        // A mark without a width of its own would draw over what stands before it.
+        // A mark of zero width would draw over the character before it.
         || c.width() == Some(0)
         || matches!(
             c,
@@ -47,7 +47,7 @@ pub fn is_harmful(c: char) -> bool {
         )
 }
 
-/// A length of time, `seconds` long: `350ms`, `3.2s`, `45s`, `1m30s`, `2h05m`.
+/// Formats a duration of `seconds`: `350ms`, `3.2s`, `45s`, `1m30s`, `2h05m`.
 pub fn seconds(seconds: f64) -> String {
     if !seconds.is_finite() || seconds < 0.0 {
         return "?".to_owned();
@@ -72,13 +72,13 @@ pub fn seconds(seconds: f64) -> String {
     if rest == 0.0 { format!("{hours}h") } else { format!("{hours}h{rest:02}m") }
 }
 
-/// A length of time: the same as [`seconds`].
+/// Formats a duration like [`seconds`].
 pub fn duration(duration: Duration) -> String {
     seconds(duration.as_secs_f64())
 }
 
-/// A length of time in seconds however long it is, so that one can be compared with another at a glance:
-/// `12 ms`, `8.2 s`, `90 s`.
+/// Formats a duration in seconds whatever its length, so that it can be compared with another at a
+/// glance: `12 ms`, `8.2 s`, `90 s`.
 pub fn in_seconds(duration: Duration) -> String {
     let millis = duration.as_millis();
     match millis {
@@ -90,12 +90,12 @@ pub fn in_seconds(duration: Duration) -> String {
     }
 }
 
-/// A number of pods: `1 pod`, `2 pods`.
+/// Formats a number of pods: `1 pod`, `2 pods`.
 pub fn pod_count(count: usize) -> String {
     if count == 1 { "1 pod".to_owned() } else { format!("{count} pods") }
 }
 
-/// An age of whole seconds as kubectl shows it: `45s`, `3m20s`, `47m`, `3h12m`, `20h`, `5d3h`.
+/// Formats an age in whole seconds as kubectl shows it: `45s`, `3m20s`, `47m`, `3h12m`, `20h`, `5d3h`.
 pub fn age(seconds: i64) -> String {
     let two = |big: i64, big_unit: &str, small: i64, small_unit: &str| match small {
         0 => format!("{big}{big_unit}"),

@@ -1,9 +1,9 @@
-//! An error on one line, for logs and statuses.
+//! Formats an error on one line, for logs and statuses.
 
 use std::error::Error;
 
-/// The error and its causes, first the error: `starting the pod: connecting: no such file`. A cause that
-/// says nothing new, as those of a few foreign errors do, is passed over.
+/// The error followed by its causes: `starting the pod: connecting: no such file`. A cause that
+/// repeats what was already said, as a few foreign errors do, is skipped.
 pub fn error_chain(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();

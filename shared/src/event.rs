@@ -1,7 +1,7 @@
 //! One typed event per decision.
 //!
-//! The same value gives the log line, the metric, the Kubernetes Event and the line in the report,
-//! so they cannot tell different stories.
+//! The same value yields the log line, the metric, the Kubernetes Event and the line in the report,
+//! so they cannot contradict each other.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -9,87 +9,87 @@ use std::time::Duration;
 
 use crate::{KillReason, PluginName, PodEvent, PodUid, ResourceName, StatusOverride};
 
-/// Takes events. Must not block: it is called on the kill path.
+/// Receives events. Must not block: it is called on the kill path.
 pub trait Recorder: Send + Sync + 'static {
-    /// Takes one event.
+    /// Receives one event.
     fn record(&self, event: &Event);
 }
 
-/// Takes events and does nothing with them.
+/// Discards all events.
 impl Recorder for () {
     fn record(&self, _: &Event) {}
 }
 
-/// Something was decided or happened that an operator may want to know.
+/// A decision or an incident that an operator may want to know about.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Event {
-    /// A pod was let in and is handed to its worker.
+    /// A pod was admitted and is handed to its worker.
     PodAdmitted {
-        /// Which pod.
+        /// The pod.
         pod: PodLabel,
     },
     /// A pod was refused.
     PodRejected {
-        /// Which pod.
+        /// The pod.
         pod: PodLabel,
         /// `status.reason`, for example `NodeShutdown`.
         reason: Arc<str>,
-        /// For people, without the status prefix.
+        /// For people, without the prefix used in the status.
         message: Arc<str>,
     },
-    /// A running pod asks for something that is not done, since an update or since the agent is another
-    /// one. It goes on without that.
+    /// A running pod asks for something that is not supported, since an update or a restart of the
+    /// agent. It keeps running without that.
     FieldsIgnored {
-        /// Which pod.
+        /// The pod.
         pod: PodLabel,
-        /// The fields, with what is not done, for people.
+        /// The fields and what is not supported, for people.
         message: Arc<str>,
     },
-    /// A pod that the node cannot do without does not fit yet. It starts when there is room.
+    /// A critical pod does not fit yet. It starts when there is room.
     PodHeld {
-        /// Which pod.
+        /// The pod.
         pod: PodLabel,
         /// What it waits for, for people.
         message: Arc<str>,
     },
-    /// Pods were chosen to end so that another fits, and are asked to.
+    /// Pods were chosen to be preempted for another pod, and are requested to terminate.
     PreemptionStarted {
         /// The pod that needs the room.
         pod: PodLabel,
-        /// Who ends for it, in the order in which they were chosen.
+        /// The pods that are preempted for it, in the order in which they were chosen.
         victims: Vec<PodLabel>,
-        /// The first resource that is lacking: the label of the kubelet's metric.
+        /// The first resource that is short: the label of the kubelet's metric.
         signal: Option<ResourceName>,
-        /// How much is lacking of what, and who was passed over, for people.
+        /// How much of which resources is short, and which pods were passed over, for people.
         message: Arc<str>,
     },
-    /// A pod that was chosen so has ended.
+    /// A preempted pod has terminated.
     PodPreempted {
-        /// Which pod.
+        /// The pod.
         pod: PodLabel,
         /// The pod that needed the room.
         by: PodLabel,
-        /// The first resource that was lacking.
+        /// The first resource that was short.
         signal: Option<ResourceName>,
-        /// The same words as when it was chosen.
+        /// The same message as when it was chosen.
         message: Arc<str>,
     },
-    /// A resource of the node runs out: what can be given back is, or a pod is ended.
+    /// A resource of the node is running out: it is reclaimed, or a pod is evicted.
     EvictionThresholdMet {
         /// The signal: `memory.available`, …
         signal: &'static str,
         /// The resource: `memory`, `ephemeral-storage`, `inodes` or `pids`.
         resource: &'static str,
-        /// How old the figures were when it was decided.
+        /// The age of the measurements at the time of the decision.
         stats_age: Option<Duration>,
-        /// How long it has been short, its grace included.
+        /// How long the resource has been short, grace period included.
         short_for: Duration,
     },
-    /// A pod was chosen to end for that, or because it uses more of the disks than it may, and is
-    /// asked to.
+    /// A pod was chosen for eviction, because of a shortage or because it exceeds its disk limits,
+    /// and is requested to terminate.
     EvictionStarted {
-        /// Which pod.
+        /// The pod.
         pod: PodLabel,
         /// The signal, which is also the label of the kubelet's metric.
         signal: &'static str,
@@ -100,36 +100,36 @@ pub enum Event {
         /// The time between SIGTERM and SIGKILL.
         grace: Duration,
     },
-    /// A pod that was chosen so has ended.
+    /// An evicted pod has terminated.
     PodEvicted {
-        /// Which pod.
+        /// The pod.
         pod: PodLabel,
         /// The signal.
         signal: &'static str,
-        /// From the request to the end.
+        /// From the request to the termination.
         took: Duration,
     },
-    /// A pod that was chosen so could not be ended in time.
+    /// A pod chosen for eviction could not be terminated in time.
     EvictionFailed {
-        /// Which pod.
+        /// The pod.
         pod: PodLabel,
         /// The signal.
         signal: &'static str,
-        /// Why.
+        /// The cause.
         error: String,
     },
-    /// A pod would have been chosen so, but nothing is touched: eviction only watches.
+    /// A pod would have been evicted, but eviction runs in shadow mode.
     EvictionShadowed {
-        /// Which pod.
+        /// The pod.
         pod: PodLabel,
         /// The signal.
         signal: &'static str,
         /// What the pod's status message would have been.
         message: Arc<str>,
     },
-    /// A plug-in chose a pod to end, which is asked to.
+    /// A plug-in chose a pod, which is requested to terminate.
     PluginChose {
-        /// Which pod.
+        /// The pod.
         pod: PodLabel,
         /// The plug-in.
         by: PluginName,
@@ -138,142 +138,142 @@ pub enum Event {
         /// The pod's status message.
         message: Arc<str>,
     },
-    /// A plug-in's work at a point of a shutdown has ended.
+    /// The work of a plug-in at a point of a shutdown has ended.
     PluginWorked {
         /// The plug-in.
         by: PluginName,
-        /// What it did.
+        /// A description of the work.
         what: &'static str,
         /// How long it took.
         took: Duration,
-        /// Why it was not done, if it was not.
+        /// Why the work failed, if it did.
         error: Option<Arc<str>>,
     },
     /// A pressure condition of the node changed.
     NodePressure {
         /// `MemoryPressure`, `DiskPressure` or `PIDPressure`.
         condition: &'static str,
-        /// Whether it holds now.
+        /// Whether it is true now.
         on: bool,
-        /// The kubelet's word for it: `NodeHasInsufficientMemory`, …
+        /// The kubelet's reason: `NodeHasInsufficientMemory`, …
         reason: &'static str,
     },
-    /// A pod that came back under the UID of one that has ended was started again.
+    /// A pod that came back under the UID of a terminated one was started again.
     PodRestarted {
-        /// Which pod.
+        /// The pod.
         pod: PodLabel,
-        /// The agent itself brought it in, from a manifest.
+        /// Whether the pod comes from a manifest.
         is_static: bool,
     },
-    /// The runtime runs a pod that no source wants and no worker knows; it is being ended.
+    /// The runtime runs a pod that no source wants and no worker knows; it is being stopped.
     OrphanFound {
-        /// Which pod, as the runtime names it.
+        /// The pod as the runtime names it.
         pod: PodLabel,
     },
-    /// A pod was asked to end.
+    /// A pod was requested to terminate.
     KillRequested {
-        /// Which pod.
+        /// The pod.
         pod: PodLabel,
-        /// Who asked.
+        /// The requester.
         by: KillReason,
-        /// The grace that applies, after all shortening.
+        /// The effective grace period, after all shortening.
         grace: Duration,
-        /// What the pod's status will say of it.
+        /// The status that will be written into the pod.
         status: Option<StatusOverride>,
     },
-    /// No container of the pod runs any more and none will start.
+    /// No container of the pod runs any more, and none will start.
     PodStopped {
-        /// Which pod.
+        /// The pod.
         pod: PodLabel,
         /// From the first request to the last container's exit.
         took: Duration,
-        /// Containers that needed SIGKILL.
+        /// The containers that needed SIGKILL.
         forced: Vec<Arc<str>>,
-        /// What people should know of how it was ended.
+        /// A remark for people on how it was stopped.
         remark: Option<Arc<str>>,
     },
-    /// Something happened to a pod's containers that was not decided: only a Kubernetes Event tells it.
+    /// Something happened to a pod's containers without a decision: only a Kubernetes Event reports it.
     Pod(PodEvent),
-    /// A call to the runtime failed; it will be tried again.
+    /// A call to the runtime failed and will be retried.
     SyncFailed {
-        /// Which pod.
+        /// The pod.
         pod: PodLabel,
         /// The error with its sources.
         error: String,
-        /// When it will be tried again.
+        /// The delay before the retry.
         again_in: Duration,
     },
-    /// A pod was active for longer than its `activeDeadlineSeconds`. It is being ended.
+    /// A pod was active for longer than its `activeDeadlineSeconds`. It is being terminated.
     DeadlineExceeded {
-        /// Which pod.
+        /// The pod.
         pod: PodLabel,
     },
-    /// A kill outlived its deadline and goes on.
+    /// A kill exceeded its deadline and continues.
     ExceededGracePeriod {
-        /// Which pod.
+        /// The pod.
         pod: PodLabel,
     },
     /// A shutdown began: the signal is confirmed and admission is closed.
     ShutdownStarted {
-        /// Pods that will be ended.
+        /// The number of pods that will be terminated.
         pods: usize,
-        /// The time the plan needs at most.
+        /// The longest time that the plan needs.
         budget: Duration,
     },
-    /// A shutdown that an earlier agent was in the middle of is gone on with.
+    /// A shutdown that an earlier agent had begun is resumed.
     ShutdownResumed {
-        /// Since the signal.
+        /// The time since the signal.
         after: Duration,
-        /// Pods that are still there.
+        /// The number of pods that are still present.
         pods: usize,
     },
-    /// A group of pods was asked to end.
+    /// A group of pods was requested to terminate.
     GroupStarted {
         /// The group's priority.
         priority: i32,
-        /// Its name for people, if it has one: `ordinary pods`.
+        /// Its name for people, if any: `ordinary pods`.
         name: Option<Cow<'static, str>>,
-        /// Its pods.
+        /// The number of its pods.
         pods: usize,
-        /// The group's time.
+        /// The time allowed for the group.
         allowed: Duration,
     },
-    /// A group's containers are gone, or its time is over.
+    /// All containers of a group are gone, or its time is over.
     GroupEnded {
         /// The group's priority.
         priority: i32,
-        /// Its name for people, if it has one: `ordinary pods`.
+        /// Its name for people, if any: `ordinary pods`.
         name: Option<Cow<'static, str>>,
         /// How long it took.
         took: Duration,
-        /// Pods that still run.
+        /// The number of pods that still run.
         left: usize,
     },
-    /// The shutdown was called off; groups not started stay alive.
+    /// The shutdown was cancelled; groups that were not started stay alive.
     ShutdownCancelled {
-        /// Groups that were not started.
+        /// The number of groups that were not started.
         spared_groups: usize,
     },
-    /// How the node went down before this boot; told once in a boot.
+    /// How the node went down before this boot; reported once per boot.
     LastBoot {
-        /// Whether every pod could end by itself; none when that is not known.
+        /// Whether every pod could terminate by itself; `None` if that is not known.
         graceful: Option<bool>,
-        /// How it went, how long it took and who was cut, in one line for people.
+        /// How it went, how long it took and which pods were killed, in one line for people.
         text: Arc<str>,
     },
-    /// The pods are ended, or the time is over.
+    /// The pods have terminated, or the time is over.
     ShutdownEnded {
-        /// From the signal to the release of the lock, or to the end of the run where none was held.
+        /// From the signal to the release of the lock, or to the end of the run if none was held.
         took: Duration,
-        /// Pods that still run.
+        /// The number of pods that still run.
         left: usize,
-        /// The login manager's lock was given back: the node may go down. After a notice it is held
-        /// until the login manager announces the shutdown.
+        /// Whether the login manager's lock was released, so that the node may go down. After a
+        /// notice, it is held until the login manager announces the shutdown.
         released: bool,
     },
 }
 
-/// Names a pod in an event.
+/// The identity of a pod in an event.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct PodLabel {
     /// `metadata.namespace`.
@@ -285,7 +285,7 @@ pub struct PodLabel {
 }
 
 impl PodLabel {
-    /// How the kubelet's messages name the pod: `name_namespace(uid)`.
+    /// The pod as the kubelet's messages name it: `name_namespace(uid)`.
     pub fn kubelet_title(&self) -> String {
         format!("{}_{}({})", self.name, self.namespace, self.uid)
     }

@@ -1,21 +1,21 @@
-//! The seam to what a runtime can give back without ending a pod.
+//! The interface to what a runtime can reclaim without terminating a pod.
 
 use std::time::Duration;
 
 use crate::{PodUid, RuntimeError};
 
-/// Gives back what no running pod needs, or can do without. A runtime implements it beside [`Runtime`](crate::Runtime).
+/// Reclaims what no running pod needs, or can do without. Implemented by runtimes next to [`Runtime`](crate::Runtime).
 ///
-/// One call at a time; each is bounded in time, and dropping its future leaves the rest undone.
+/// Only one call runs at a time; each is bounded in time, and dropping its future leaves the rest undone.
 pub trait Garbage: Send + Sync + 'static {
-    /// Removes containers that have ended and that no status is told from any more, with their logs.
+    /// Removes exited containers that no status refers to any more, with their logs.
     ///
     /// # Errors
     /// The runtime did not answer, or refused one; the others are removed.
     fn remove_dead_containers(&self) -> impl Future<Output = Result<Freed, RuntimeError>> + Send;
 
-    /// Removes images that no container, running or not, and no known pod names, and that have been
-    /// there for `min_age`. A runtime without images removes none.
+    /// Removes images that are used by no container, running or not, and by no known pod, and that
+    /// have been present for `min_age`. A runtime without images removes none.
     ///
     /// # Errors
     /// The runtime did not answer, or refused one; the others are removed.
@@ -27,17 +27,17 @@ pub trait Garbage: Send + Sync + 'static {
         async { Ok(Freed::default()) }
     }
 
-    /// Removes log files that were turned away; those that are being written stay.
+    /// Removes rotated log files; those that are still written to stay.
     ///
     /// # Errors
     /// One could not be removed; the others are.
     fn remove_rotated_logs(&self) -> impl Future<Output = Result<Freed, RuntimeError>> + Send;
 
-    /// Has the kernel take memory back from a running pod until `figure` has fallen by `bytes`, no more can be had, or
-    /// `time` is over. A runtime that knows no cgroups takes none.
+    /// Has the kernel reclaim memory from a running pod until `figure` has fallen by `bytes`, nothing more can be
+    /// reclaimed, or `time` has passed. A runtime that knows no cgroups reclaims nothing.
     ///
     /// # Errors
-    /// The kernel cannot: version 1 of cgroups, or Linux before 5.19.
+    /// The kernel does not support it: cgroups version 1, or Linux before 5.19.
     fn reclaim_memory(
         &self,
         uid: &PodUid,
@@ -50,21 +50,21 @@ pub trait Garbage: Send + Sync + 'static {
     }
 }
 
-/// Which figure of a pod's memory is to fall.
+/// The figure of a pod's memory that is to fall.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MemoryFigure {
-    /// All but the file cache that was not used lately.
+    /// All memory but the file cache that was not used recently.
     WorkingSet,
-    /// What can be swapped out.
+    /// Memory that can be swapped out.
     Anonymous,
 }
 
-/// What was given back.
+/// What was reclaimed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Freed {
-    /// Containers, images or files.
+    /// The number of containers, images or files.
     pub items: u64,
-    /// Bytes, as far as they are known; 0 says nothing.
+    /// The number of bytes, as far as known; 0 says nothing.
     pub bytes: u64,
 }
 

@@ -1,23 +1,23 @@
-//! Why the node takes no new pods.
+//! Reasons for which the node takes no new pods.
 
 use std::fmt;
 
-/// One owner's reason to let no pod in and, where it ends pods, to show those that run as not ready.
+/// One owner's reason to admit no pods and, if it terminates pods, to show running ones as not ready.
 ///
-/// Each owner adds and removes its own reason only: what is closed for two reasons stays closed
-/// when one of them is gone.
+/// Each owner adds and removes only its own reason: a gate closed for two reasons stays closed when
+/// one of them is removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum GateReason {
-    /// The agent has just started: what it has to do is not settled yet.
+    /// The agent has just started, and its state is not settled yet.
     Startup,
-    /// The login manager shuts the node down, or an agent of this boot was doing so.
+    /// The login manager is shutting the node down, or an agent of this boot was doing so.
     Shutdown,
-    /// The service manager stops the agent's unit because the node goes down.
+    /// The service manager is stopping the agent's unit because the node goes down.
     UnitStop,
-    /// A notice is in force: the node goes away at a certain time.
+    /// A notice is in force: the node goes down at a certain time.
     Notice,
-    /// An operator drains the node, or has drained it.
+    /// An operator is draining the node, or has drained it.
     Drain,
 }
 
@@ -28,7 +28,7 @@ pub struct GateReasons(u8);
 // === impl GateReason ===
 
 impl GateReason {
-    /// All of them, in the order in which they are shown.
+    /// All reasons, in the order in which they are shown.
     pub const ALL: [Self; 5] =
         [Self::Startup, Self::Shutdown, Self::UnitStop, Self::Notice, Self::Drain];
 }
@@ -44,26 +44,26 @@ impl GateReasons {
         self.0 == 0
     }
 
-    /// Whether `reason` is among them.
+    /// Whether `reason` is in the set.
     pub const fn contains(self, reason: GateReason) -> bool {
         self.0 & (1 << reason as u8) != 0
     }
 
-    /// Adds a reason; says whether it is new.
+    /// Adds a reason; returns whether it is new.
     pub const fn insert(&mut self, reason: GateReason) -> bool {
         let before = self.0;
         self.0 |= 1 << reason as u8;
         self.0 != before
     }
 
-    /// Removes a reason; says whether it was there.
+    /// Removes a reason; returns whether it was present.
     pub const fn remove(&mut self, reason: GateReason) -> bool {
         let before = self.0;
         self.0 &= !(1 << reason as u8);
         self.0 != before
     }
 
-    /// Adds (`true`) or removes (`false`) a reason; says whether that changed the set.
+    /// Adds (`true`) or removes (`false`) a reason; returns whether the set changed.
     pub const fn set(&mut self, reason: GateReason, holds: bool) -> bool {
         if holds { self.insert(reason) } else { self.remove(reason) }
     }

@@ -1,4 +1,4 @@
-//! The time a stop may take.
+//! The grace period of a stop.
 
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
@@ -9,22 +9,22 @@ use tokio::time::Instant;
 use crate::KillReason;
 use crate::lock::{Mutex, MutexGuard};
 
-/// Stands for "never" where an instant is needed: 30 years, which every clock can add.
+/// Stands for "never" where an instant is needed: 30 years, which any clock can add.
 pub(crate) const FAR: Duration = Duration::from_secs(30 * 365 * 24 * 3600);
 
-/// The time a stop may take, which can only shrink while the stop is under way, and why it was asked for.
+/// The grace period of a stop, which can only shrink while the stop is in flight, and the reason for the stop.
 ///
 /// Holds the instant at which SIGKILL is due. A stop waits on both the containers and
-/// [`over`](Self::over). Small: there is one for every pod that ends.
+/// [`over`](Self::over). Small: there is one per terminating pod.
 #[derive(Clone, Debug)]
 pub struct Grace {
     shared: Arc<Shared>,
     reason: Option<KillReason>,
-    /// The end that [`changed`](Self::changed) compares with.
+    /// The deadline that [`changed`](Self::changed) compares with.
     seen: Instant,
 }
 
-/// The pod worker's end of a [`Grace`].
+/// The pod worker's half of a [`Grace`].
 #[derive(Debug)]
 pub struct GraceSender(Arc<Shared>);
 
@@ -37,34 +37,34 @@ struct Shared {
 // === impl Grace ===
 
 impl Grace {
-    /// The shortest grace a pod gets: zero would be SIGKILL without SIGTERM.
+    /// The shortest grace period that a pod gets: zero would mean SIGKILL without SIGTERM.
     pub const SHORTEST: Duration = Duration::from_secs(1);
 
-    /// What is left of a grace, as it can be asked for: the nearest whole seconds, and at least one.
+    /// Rounds the remaining time to a grace period that can be requested: whole seconds, at least one.
     #[must_use]
     pub fn whole(left: Duration) -> Duration {
         let nearest = left.saturating_add(Duration::from_millis(500)).as_secs();
         Duration::from_secs(nearest).max(Self::SHORTEST)
     }
 
-    /// A grace that ends at `kill_at`, with the sender that can shorten it.
+    /// Creates a grace period that ends at `kill_at`, with the sender that can shorten it.
     pub fn until(kill_at: Instant) -> (GraceSender, Grace) {
         let shared = Arc::new(Shared { kill_at: Mutex::new(kill_at), shortened: Notify::new() });
         (GraceSender(Arc::clone(&shared)), Grace { shared, reason: None, seen: kill_at })
     }
 
-    /// A grace of `length` from now that will not be shortened.
+    /// Creates a grace period of `length` from now that will not be shortened.
     pub fn fixed(length: Duration) -> Grace {
         Self::until(instant_after(Instant::now(), length)).1
     }
 
-    /// The same of a stop that was asked for, and why.
+    /// Sets the reason for the stop.
     #[must_use]
     pub fn because(self, reason: impl Into<Option<KillReason>>) -> Grace {
         Grace { reason: reason.into(), ..self }
     }
 
-    /// Why the stop was asked for; none if the pod came to its end by itself, or a container is to restart.
+    /// The reason for the stop; `None` if the pod completed by itself, or a container is to be restarted.
     pub fn reason(&self) -> Option<KillReason> {
         self.reason
     }
@@ -74,12 +74,12 @@ impl Grace {
         *self.shared.lock()
     }
 
-    /// What is left of the grace; zero once it is over.
+    /// The rest of the grace period; zero once it is over.
     pub fn remaining(&self) -> Duration {
         self.kill_at().saturating_duration_since(Instant::now())
     }
 
-    /// Resolves when SIGKILL is due, following every shortening. Cancel-safe.
+    /// Resolves when SIGKILL is due, and follows every shortening. Cancel-safe.
     pub async fn over(&mut self) {
         loop {
             let end = self.kill_at();
@@ -92,13 +92,13 @@ impl Grace {
         }
     }
 
-    /// Resolves when the grace was shortened since this handle last looked (was made, or returned
-    /// from here or from [`over`](Self::over)). Cancel-safe.
+    /// Resolves when the grace period has been shortened since this handle last saw it (when it was
+    /// created, or last returned from here or from [`over`](Self::over)). Cancel-safe.
     pub async fn changed(&mut self) {
         loop {
             let shortened = self.shared.shortened.notified();
             tokio::pin!(shortened);
-            // From here on no shortening is missed, also one between the look and the wait.
+            // From here on no shortening is missed, even one between the check and the wait.
             shortened.as_mut().enable();
             let end = *self.shared.lock();
             if end != self.seen {
@@ -132,7 +132,7 @@ impl Shared {
     }
 }
 
-/// `at` plus `length`, or 30 years if that is more: a pod may name more seconds than the clock can count.
+/// `at` plus `length`, capped at 30 years: a pod may specify more seconds than the clock can represent.
 #[must_use]
 pub fn instant_after(at: Instant, length: Duration) -> Instant {
     at + length.min(FAR)

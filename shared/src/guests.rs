@@ -1,4 +1,4 @@
-//! How many clients that are only an address so far are connected at the same time.
+//! Limits the number of simultaneous unauthenticated connections.
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv6Addr};
@@ -6,15 +6,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio_util::sync::CancellationToken;
 
-/// The guests of one server: clients that have shown no right. The oldest makes way for the newest, of its
-/// own address first, so that connections which were opened and left alone keep no client out.
+/// The guests of one server: clients that have not been authorized yet. The oldest makes way for the newest, of its own
+/// address first, so that connections that were opened and left idle keep no client out.
 pub struct Guests {
     most: usize,
     per_address: usize,
     seated: Mutex<Seated>,
 }
 
-/// A guest's place; given back on drop.
+/// A guest's seat; given back on drop.
 pub struct Seat {
     guests: Arc<Guests>,
     id: u64,
@@ -24,7 +24,7 @@ pub struct Seat {
 
 #[derive(Default)]
 struct Seated {
-    /// The oldest first.
+    /// The oldest comes first.
     guests: VecDeque<Guest>,
     next: u64,
 }
@@ -38,12 +38,12 @@ struct Guest {
 // === impl Guests ===
 
 impl Guests {
-    /// At most `most` guests at the same time, and `per_address` of one address.
+    /// Allows at most `most` guests at the same time, and `per_address` from one address.
     pub fn new(most: usize, per_address: usize) -> Arc<Self> {
         Arc::new(Self { most, per_address, seated: Mutex::default() })
     }
 
-    /// A place for a guest of `address`.
+    /// Seats a guest from `address`.
     pub fn seat(self: &Arc<Self>, address: IpAddr) -> Seat {
         let from = site(address);
         let leave = CancellationToken::new();
@@ -70,7 +70,7 @@ impl Guests {
 // === impl Seat ===
 
 impl Seat {
-    /// Gives the place back: the client is a guest no longer, and makes way for none.
+    /// Gives the seat back: the client is no longer a guest, and never has to make way.
     pub fn give_back(&self) {
         self.guests.seated().guests.retain(|guest| guest.id != self.id);
     }
@@ -82,7 +82,7 @@ impl Drop for Seat {
     }
 }
 
-/// Who has one address of version 6 has the 64 bits behind the prefix as well.
+/// Groups IPv6 addresses by /64 prefix: a client that has one address usually has the whole prefix.
 fn site(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V4(ip) => ip.into(),
@@ -112,7 +112,7 @@ mod tests {
         let left: Vec<_> = idle.iter().map(|seat| seat.leave.is_cancelled()).collect();
         assert_eq!(left, [true, false, false]);
         assert!(!other.leave.is_cancelled());
-        // What made way gives back a place that is another's by now.
+        // A guest that made way gives back a seat that is no longer its own.
         drop(idle);
         assert_eq!(guests.seated().guests.len(), 2);
     }

@@ -1,4 +1,4 @@
-//! The seam to the service that announces the node's shutdown and can be asked to wait.
+//! The interface to the service that announces the node's shutdown and can be asked to delay it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,34 +8,34 @@ use tokio::sync::watch;
 
 use crate::WallTime;
 
-/// What the login manager (logind, or a stand-in) last told, and whether it waits for us.
+/// The state last reported by the login manager (logind, or a stand-in), and whether it waits for this agent.
 ///
-/// This is state, not a stream of events: a reader that was busy sees where things stand now, and
-/// nothing can arrive out of order. `epoch` tells two shutdowns apart that a slow reader saw as one.
+/// This is state, not a stream of events: a slow reader sees the current state, and nothing can
+/// arrive out of order. `epoch` distinguishes two shutdowns that a slow reader would see as one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InhibitorState {
-    /// Whether the delay lock is held, and if not, why.
+    /// Whether the delay lock is held, and if not, the reason.
     pub lock: LockState,
-    /// A shutdown is under way (logind's `PreparingForShutdown`): the signal came from the name's owner and
-    /// the property confirmed it.
+    /// Whether a shutdown is in progress (logind's `PreparingForShutdown`): the signal came from
+    /// the owner of the bus name, and the property confirmed it.
     #[doc(alias = "PreparingForShutdown")]
     pub preparing: bool,
-    /// Counts the shutdowns seen; goes up by one each time `preparing` turns true.
+    /// The number of shutdowns seen; incremented whenever `preparing` becomes true.
     pub epoch: u64,
-    /// When `preparing` last turned true; the budget counts from here.
+    /// When `preparing` last became true; the budget counts from here.
     pub since: Option<tokio::time::Instant>,
-    /// How the node goes down, where the login manager says so.
+    /// How the node goes down, if the login manager reports it.
     pub kind: ShutdownKind,
-    /// What the login manager knows of who wanted it, once it was asked.
+    /// What the login manager knows of the requester, once it was queried.
     pub request: Option<Arc<ShutdownRequest>>,
-    /// The longest time the login manager will wait (`InhibitDelayMaxSec`), once known.
+    /// The longest delay that the login manager grants (`InhibitDelayMaxSec`), once known.
     pub delay: Option<Duration>,
-    /// The file that set `delay`, when it is less than what was asked for.
+    /// The file that sets `delay`, if that is less than what was requested.
     pub delay_set_by: Option<Arc<str>>,
 }
 
 impl InhibitorState {
-    /// Nothing known yet: no lock, no shutdown.
+    /// The initial state: no lock, no shutdown.
     pub fn unknown() -> Self {
         Self {
             lock: LockState::Waiting { why: "not connected yet".into() },
@@ -55,22 +55,22 @@ impl InhibitorState {
 pub enum LockState {
     /// The lock is held and the login manager lists it.
     Held,
-    /// Not held; being tried again. The text says what stands in the way.
+    /// Not held; the agent keeps retrying.
     Waiting {
-        /// What stands in the way, for people.
+        /// The obstacle, for people.
         why: Arc<str>,
     },
-    /// Given back on purpose after the pods were ended; the node may go down.
+    /// Released on purpose once the pods were terminated; the node may go down.
     Released,
-    /// There is no login manager on this node (or none is wanted): a shutdown cannot be delayed.
+    /// There is no login manager on this node, or none is wanted: a shutdown cannot be delayed.
     Absent {
-        /// Why there is none, for people.
+        /// The reason, for people.
         why: Arc<str>,
     },
 }
 
 impl LockState {
-    /// Whether it is known how things stand: the lock is not merely waited for.
+    /// Whether the state is settled: the lock is not just being waited for.
     pub fn is_known(&self) -> bool {
         !matches!(self, LockState::Waiting { .. })
     }
@@ -79,23 +79,23 @@ impl LockState {
 /// How the node goes down.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ShutdownKind {
-    /// The login manager did not say: systemd before 255, unless it was asked to go down at once.
+    /// The login manager did not report it: systemd before 255, except when asked to go down at once.
     #[default]
     Unknown,
     /// Power off.
     PowerOff,
-    /// Stop, with the power left on.
+    /// Halt, with the power left on.
     Halt,
     /// Restart through the firmware.
     Reboot,
-    /// Restart straight into another kernel.
+    /// Restart directly into another kernel.
     Kexec,
     /// Restart of user space only.
     SoftReboot,
 }
 
 impl ShutdownKind {
-    /// As reports have it: `powerOff`, `halt`, `reboot`, `kexec`, `softReboot`; or `unknown`.
+    /// The name in reports: `powerOff`, `halt`, `reboot`, `kexec`, `softReboot`, or `unknown`.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -109,21 +109,21 @@ impl ShutdownKind {
     }
 }
 
-/// What a login manager knows of who wanted a shutdown. It does not say who called it at once.
+/// What a login manager knows of the requester of a shutdown. It does not report who requested an immediate one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ShutdownRequest {
-    /// What the caller wanted users to be told.
+    /// The message for users that the caller gave.
     pub message: Option<Arc<str>>,
-    /// The time that a shutdown is, or was, scheduled for. One that lies ahead is another shutdown.
+    /// The time for which a shutdown is, or was, scheduled. A time in the future belongs to another shutdown.
     pub scheduled_for: Option<WallTime>,
     /// The user who scheduled it.
     pub scheduled_by: Option<u32>,
 }
 
-/// Why shutdowns are refused, for those who ask for one.
+/// Why shutdowns are blocked, for those who request one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ShutdownBlock {
-    /// On whose account.
+    /// The holder of the block, as shown to users: `winddown: pod default/web`.
     pub who: String,
     /// The reason, until when, and what to do about it.
     pub why: String,
@@ -132,13 +132,13 @@ pub struct ShutdownBlock {
 /// Delays the node's shutdown until [`release`](Self::release).
 ///
 /// The implementer takes the lock by itself, takes it again after a cancelled shutdown and after
-/// every reconnect, and never stops trying. It answers readers through a watch channel, so that a
+/// every reconnect, and never stops retrying. It serves readers through a watch channel, so that a
 /// slow or hung login manager cannot block them.
 pub trait Inhibitor: Send + Sync + 'static {
     /// The current state and its changes. The sender outlives the agent's use of it.
     fn state(&self) -> watch::Receiver<InhibitorState>;
 
-    /// Lets the node go down. Idempotent within one shutdown; does nothing when none is under way.
+    /// Lets the node go down. Idempotent within one shutdown; does nothing if none is in progress.
     ///
     /// Resolves when the lock's last descriptor is closed. Cancel-safe.
     fn release(&self) -> BoxFuture<'_, ()>;

@@ -1,4 +1,4 @@
-//! From what is desired to the pod workers: admission, changes, restarts, leftovers.
+//! Passes the desired pods to the pod workers: admission, changes, restarts, leftovers.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -30,11 +30,11 @@ pub use pending_preemption::WAITING_FOR_PREEMPTION;
 use pending_preemption::{PendingPreemption, importance};
 use rejected_static::RejectedStatic;
 
-/// A runtime that has not answered for this long is silent.
+/// How long the runtime may take to answer before it counts as silent.
 const SILENCE: Duration = Duration::from_secs(2);
 
-/// How long what runs counts as possibly wanted while no source has been read. A node whose sources
-/// cannot be read is shut down all the same.
+/// How long running pods count as possibly wanted while no source has been read. A node whose
+/// sources cannot be read is shut down all the same.
 const SOURCE_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Keeps the pod workers in step with the pods that a source wants on this node.
@@ -43,14 +43,14 @@ const SOURCE_PATIENCE: Duration = Duration::from_secs(5);
 /// and may still run containers. One task owns the intake, so a pod is never admitted twice and no
 /// pod appears in the middle of a pass.
 ///
-/// New pods of one pass are asked by priority, critical ones first. A critical pod that lacks room is
-/// held until others have ended for it; `pending_preemption.rs` has the rules. A static pod that was refused or
-/// preempted is asked again when there may be room; `rejected_static.rs` has those. A pod whose turn has not come
-/// is not asked before it has ([`StartTurn`]).
+/// New pods of one pass are admitted in order of priority, critical ones first. A critical pod that
+/// lacks room is held until others have terminated for it; `pending_preemption.rs` has the rules. A
+/// static pod that was refused or preempted is tried again when there may be room; see
+/// `rejected_static.rs`. A pod whose turn has not come is not tried before ([`StartTurn`]).
 ///
-/// A pass is made when the source changed, when admission opens again, when it is others' turn to start,
-/// when a pod has finished that is to be forgotten or started anew, and when the runtime has something
-/// unknown. Nothing ticks in between, but for the safety net of a pass every five minutes.
+/// A pass is made when the source changed, when admission opens again, when the start turn changes, when a pod has
+/// finished that is to be forgotten or started again, and when the runtime has an unknown change. There is no polling
+/// in between, except for a pass every five minutes as a safety net.
 pub struct Intake<R: Runtime> {
     runtime: Arc<R>,
     workers: PodWorkers<RuntimeSyncer<R>>,
@@ -58,23 +58,23 @@ pub struct Intake<R: Runtime> {
     admission: Admission,
     recorder: Arc<dyn Recorder>,
     desired: HashMap<PodUid, Desired>,
-    /// What the runtime was found to hold beside what the workers know.
+    /// Pods that the runtime was found to hold and the workers do not know.
     found: HashMap<PodUid, Found>,
-    /// What ran when the runtime was last listed, until the workers have been told.
+    /// The pods that ran when the runtime was last listed, until they are reported to the workers.
     listed: Option<Vec<RuntimePod>>,
-    /// When the runtime is to be listed again.
+    /// When to list the runtime again.
     list_at: Instant,
-    /// The runtime did not say what runs, and the log knows.
+    /// Whether listing the runtime fails, which was logged.
     list_fails: bool,
-    /// How long to wait before remains that could not be removed are tried again.
+    /// Delay before the removal of remains is retried, after a failure.
     retry: Option<Duration>,
     passes: watch::Sender<u64>,
     victim_lock: VictimLock,
     pending_preemption: PendingPreemption,
     rejected_static: RejectedStatic,
-    /// Pods that an earlier agent has asked to end.
+    /// Pods that an earlier agent requested to terminate.
     earlier_kills: PodUidMap<KillRequest>,
-    /// Of which pods a refusal is the end.
+    /// Whether a refusal of this pod is final.
     for_good: Arc<dyn Fn(&Pod) -> bool + Send + Sync>,
     /// Whether admission is closed for the whole node.
     admission_closed: watch::Receiver<bool>,
@@ -82,16 +82,16 @@ pub struct Intake<R: Runtime> {
     turns: watch::Receiver<StartTurn>,
 }
 
-/// What a source wants on this node: all of it, as state.
+/// The pods that a source wants on this node: all of them, as state.
 #[derive(Clone, Debug, Default)]
 pub struct DesiredPods {
     /// The pods. An unchanged pod is the same object as before.
     pub pods: Vec<Pod>,
-    /// Pods that the source wants too, and cannot hand over yet, such as for want of a Secret. What runs of them is
-    /// left alone, and what is left of them, such as volumes, stays.
+    /// Pods that the source also wants, but cannot hand over yet, for example because a Secret is missing. Their
+    /// running containers are left alone, and their remains, such as volumes, are kept.
     pub waiting: Vec<PodUid>,
-    /// The source could be read whole. While it could not, a pod that runs and is not listed may be
-    /// wanted all the same (its manifest is broken, its directory away): it is left alone.
+    /// Whether the source could be read completely. If not, a running pod that is not listed may
+    /// still be wanted (its manifest is broken, its directory unavailable): it is left alone.
     pub complete: bool,
 }
 
@@ -100,29 +100,29 @@ struct Desired {
     standing: Standing,
 }
 
-/// What admission said of a pod.
+/// The result of admission for a pod.
 enum Standing {
-    /// A worker has it, or had it.
+    /// A worker has the pod, or had it.
     Admitted,
-    /// It starts when there is room. `again`: it ran before under the same UID.
+    /// The pod starts when there is room. `again`: it ran before under the same UID.
     PendingPreemption {
         again: bool,
     },
-    /// It is asked about when others have started.
+    /// The pod is tried when others have started.
     WaitingForTurn,
     Refused(Rejection),
 }
 
-/// Why the intake wakes.
+/// Why the intake wakes up.
 enum Reason {
-    /// The desired pods have to be gone through.
+    /// The desired pods have to be processed.
     Pass,
-    /// Pods ended, or did not end in time, while others wait for room or are away.
+    /// Pods terminated, or missed their deadline, while others wait for room or are rejected.
     Room,
 }
 
 impl<R: Runtime> Intake<R> {
-    /// An intake that knows no pod yet.
+    /// Creates an intake that knows no pod yet.
     pub fn new(
         runtime: Arc<R>,
         workers: PodWorkers<RuntimeSyncer<R>>,
@@ -154,26 +154,26 @@ impl<R: Runtime> Intake<R> {
         }
     }
 
-    /// The same, with pods that an earlier agent has asked to end. Those that still run are asked
-    /// again before anything else: once their worker looked after them as usual, a container that
-    /// ended in this moment would be started again.
+    /// Sets the pods that an earlier agent requested to terminate. Those that still run are
+    /// requested again before anything else: if their worker synced them first, a container that
+    /// exited at this moment would be restarted.
     #[must_use]
     pub fn with_earlier_kills(mut self, asked: PodUidMap<KillRequest>) -> Self {
         self.earlier_kills = asked;
         self
     }
 
-    /// The same, told when admission is closed for the whole node, as in a shutdown: when it opens again, pods
-    /// that were refused for it are asked again and static pods that it ended come back. That pods are
-    /// refused meanwhile is up to [`Admission`]. Without this it is never closed.
+    /// Sets the signal that admission is closed for the whole node, as in a shutdown. When it opens again, pods that
+    /// were refused because of it are tried again, and static pods that were terminated come back. Refusing pods
+    /// meanwhile is up to [`Admission`]. Without this, admission is never closed.
     #[must_use]
     pub fn with_admission_closed(mut self, closed: watch::Receiver<bool>) -> Self {
         self.admission_closed = closed;
         self
     }
 
-    /// The same, where a refusal is the end of those pods for which `for_good` is true: an API
-    /// server was told that they have failed, and their creator makes others.
+    /// Sets the pods for which a refusal is final: those for which `for_good` returns true. The API
+    /// server was told that they have failed, and their controller creates others.
     #[must_use]
     pub fn with_refusals_for_good(
         mut self,
@@ -183,23 +183,23 @@ impl<R: Runtime> Intake<R> {
         self
     }
 
-    /// The same, choosing victims for a critical pod in turn with all holders of `lock`.
+    /// Sets the lock that serializes the choice of victims for a critical pod with the other holders of `lock`.
     #[must_use]
     pub fn with_victim_lock(mut self, lock: VictimLock) -> Self {
         self.victim_lock = lock;
         self
     }
 
-    /// The same, letting new pods in when it is their turn. Those that ran before the agent started do not wait.
-    /// Without this it is every pod's turn.
+    /// Sets the turns in which new pods start. Pods that ran before the agent started do not wait.
+    /// Without this, all pods may start.
     #[must_use]
     pub fn with_turns(mut self, turns: watch::Receiver<StartTurn>) -> Self {
         self.turns = turns;
         self
     }
 
-    /// Counts how often the desired pods were gone through. From 1 on every pod that runs is known
-    /// to its worker.
+    /// A counter of passes over the desired pods. From 1 on, every running pod is known to its
+    /// worker.
     pub fn passes(&self) -> watch::Receiver<u64> {
         self.passes.subscribe()
     }
@@ -211,7 +211,7 @@ impl<R: Runtime> Intake<R> {
         let (mut closed, mut turns) = (self.admission_closed.clone(), self.turns.clone());
         self.find_running(&mut desired).await;
         self.rejected_static.shut(*closed.borrow_and_update());
-        // A source that is slow must not hide what runs.
+        // A slow source must not hide what runs.
         let read = desired.wait_for(Option::is_some);
         if tokio::time::timeout(SOURCE_PATIENCE, read).await.is_err() {
             self.publish_running();
@@ -255,11 +255,11 @@ impl<R: Runtime> Intake<R> {
         }
     }
 
-    /// Asks the runtime what it still holds from before the agent started. A runtime that does not
-    /// answer is asked again until it does: starting pods beside unknown ones could run them twice.
+    /// Lists what the runtime still holds from before the agent started, and retries until it
+    /// answers: starting pods next to unknown ones could run them twice.
     ///
-    /// Meanwhile what the source wants may run: a shutdown asks for its end, and the runtime says what
-    /// came of that as far as it can.
+    /// Meanwhile, the pods that the source wants count as possibly running: a shutdown requests
+    /// their termination, and the runtime reports the result as far as it can.
     async fn find_running(&mut self, desired: &mut watch::Receiver<Option<Arc<DesiredPods>>>) {
         let mut wait = Duration::from_millis(100);
         let silent_at = Instant::now() + SILENCE;
@@ -286,7 +286,7 @@ impl<R: Runtime> Intake<R> {
         }
     }
 
-    /// Tells the workers from `at` on what the source wants, for as long as it changes.
+    /// Reports the pods that the source wants to the workers, from `at` on and with every change.
     async fn publish_may_run(
         &self,
         desired: &mut watch::Receiver<Option<Arc<DesiredPods>>>,
@@ -304,8 +304,8 @@ impl<R: Runtime> Intake<R> {
         }
     }
 
-    /// Tells the workers what runs: a shutdown ends that too which was not handed to them. Once for
-    /// each listing, as the workers know what has ended since.
+    /// Reports the running pods to the workers, so that a shutdown also terminates those that were
+    /// not handed to them. Once per listing, as the workers know what has terminated since.
     fn publish_running(&mut self) {
         if let Some(runtime_only) = self.listed.take() {
             self.workers.note_running(RunningPods { pods: Vec::new(), runtime_only, known: true });
@@ -316,9 +316,9 @@ impl<R: Runtime> Intake<R> {
         let pods = wanted.pods.iter().map(Pod::uid);
         let uids: HashSet<PodUid> = pods.chain(&wanted.waiting).cloned().collect();
         self.drop_undesired(&uids);
-        // First, so that a static pod waits for what an older manifest of its name has left.
+        // First, so that a static pod waits for the leftovers of an older manifest of its name.
         self.end_strays(&uids, wanted.complete);
-        // Of two static pods of one name, the one that runs already comes first.
+        // Of two static pods with one name, the one that already runs comes first.
         for pod in wanted.pods.iter().filter(|p| self.ran_before(p.uid())).collect::<Vec<_>>() {
             self.take(pod);
         }
@@ -330,7 +330,7 @@ impl<R: Runtime> Intake<R> {
         self.forget_remains(&uids, &tracked, wanted.complete).await;
     }
 
-    /// Asks for everything that is to start, and hands it to the workers. Returns what they know then.
+    /// Runs admission for everything that is to start, and hands it to the workers. Returns what they then track.
     fn bring_in(
         &mut self,
         wanted: &DesiredPods,
@@ -346,7 +346,7 @@ impl<R: Runtime> Intake<R> {
         self.ask_held(&mut others);
         new.sort_by_key(|pod| importance(pod));
         for pod in new {
-            // Listed twice.
+            // The pod was listed twice.
             if self.take(pod) {
                 continue;
             }
@@ -365,14 +365,14 @@ impl<R: Runtime> Intake<R> {
         tracked
     }
 
-    /// Ends the pods that left their source.
+    /// Terminates the pods that left their source.
     fn drop_undesired(&mut self, uids: &HashSet<PodUid>) {
         let gone: Vec<PodUid> =
             self.desired.keys().filter(|u| !uids.contains(*u)).cloned().collect();
         for uid in gone {
             let Some(desired) = self.desired.remove(&uid) else { continue };
             self.rejected_static.forget(&uid);
-            // One that was not admitted is known to a worker only if it was deleted as well.
+            // A pod that was not admitted has a worker only if it was deleted as well.
             if !desired.is_admitted() && self.workers.lifecycle(&uid).is_none() {
                 continue;
             }
@@ -381,14 +381,14 @@ impl<R: Runtime> Intake<R> {
         }
     }
 
-    /// Takes in a pod that is known or need not be asked about. False: it has to be asked.
+    /// Handles a pod that is known or needs no admission. Returns false if it has to be admitted.
     fn take(&mut self, pod: &Pod) -> bool {
         match self.desired.get_mut(pod.uid()) {
             Some(known) if known.pod.is_same_object(pod) => {}
             Some(known) => {
                 known.pod = pod.clone();
-                // One that was not admitted and is deleted is taken to its end, so that its source
-                // can drop it.
+                // A pod that was not admitted and is deleted is taken to its final state, so that
+                // its source can drop it.
                 if is_over(pod) && known.waits() {
                     known.standing = Standing::Admitted;
                 }
@@ -397,11 +397,11 @@ impl<R: Runtime> Intake<R> {
                 }
             }
             None => {
-                // What runs already was admitted before the agent restarted, and must be known to
-                // its worker even while admission is closed: a shutdown has to end it.
+                // A pod that already runs was admitted before the agent restarted, and must be known to its worker even
+                // while admission is closed: a shutdown has to terminate it.
                 let runs = self.ran_before(pod.uid());
-                // What ends needs no room; what is to start after its former self has ended is asked
-                // when that is so.
+                // A terminating pod needs no room. A pod that is to start after its predecessor has
+                // terminated is admitted at that time.
                 let stays = self.earlier_kills.get(pod.uid()).is_some_and(KillRequest::stays);
                 let ends =
                     is_over(pod) || stays || self.workers.is_termination_requested(pod.uid());
@@ -415,7 +415,7 @@ impl<R: Runtime> Intake<R> {
                         }
                         self.workers.request_kill(pod.clone(), &request);
                         if request.reason == KillReason::Removed {
-                            // It is wanted again by now, and starts anew once it has ended.
+                            // It is wanted again, and starts again once it has terminated.
                             self.workers.update(UpdateKind::Create, pod.clone(), None);
                         }
                     }
@@ -432,9 +432,9 @@ impl<R: Runtime> Intake<R> {
         matches!(self.found.get(uid), Some(Found::Running(_)))
     }
 
-    /// Starts admitted pods that the workers do not know: a UID that came back while its former self
-    /// was still ending. It is asked like any other new pod: the node may be another one than when
-    /// its former self was let in.
+    /// Starts admitted pods that the workers do not know: a UID that came back while its
+    /// predecessor was still terminating. It is admitted like any new pod: the node may have
+    /// changed since the predecessor was admitted.
     fn start_again(&mut self, tracked: &HashMap<PodUid, Lifecycle>, others: &mut Others) {
         let mut unknown: Vec<Pod> = self
             .desired
@@ -445,7 +445,7 @@ impl<R: Runtime> Intake<R> {
             .collect();
         unknown.sort_by_key(|pod| (importance(pod), pod.full_name().clone()));
         for pod in unknown {
-            // What was said of the former self must not decide about this one.
+            // The predecessor's status must not affect this pod.
             self.statuses.remove(pod.uid());
             let mut standing = self.ask(&pod, others);
             match &mut standing {
@@ -459,7 +459,7 @@ impl<R: Runtime> Intake<R> {
         }
     }
 
-    /// Admission is open again: a cancelled shutdown leaves a node that works as before.
+    /// Handles the reopening of admission: a cancelled shutdown leaves a node that works as before.
     fn reopen(&mut self) {
         let waiting: Vec<Pod> = self
             .desired
@@ -487,7 +487,7 @@ impl<R: Runtime> Intake<R> {
 }
 
 impl DesiredPods {
-    /// These pods, and no other.
+    /// Exactly these pods.
     #[must_use]
     pub fn all(pods: Vec<Pod>) -> Self {
         Self { pods, waiting: Vec::new(), complete: true }
@@ -504,7 +504,7 @@ impl Desired {
     }
 }
 
-/// Whether the pod only has to be ended and freed.
+/// Whether the pod only has to be terminated and freed.
 fn is_over(pod: &Pod) -> bool {
     pod.metadata.deletion_timestamp.is_some() || has_terminal_phase(pod)
 }

@@ -1,14 +1,14 @@
-//! The vocabulary of winddown, the pod workers, and the seams.
+//! The core vocabulary of winddown, the pod workers, and the traits that connect them to the outside.
 //!
-//! Everything here is free of I/O: no file, no socket, no process. What must be done to the world
-//! is behind a trait ([`Runtime`], [`Inhibitor`], [`PodKiller`], [`PodSyncer`], [`Recorder`]) that
-//! another crate implements, and the crate `winddown-fakes` has a scripted implementation of each.
+//! Nothing here performs I/O: no files, no sockets, no processes. Side effects are behind traits
+//! ([`Runtime`], [`Inhibitor`], [`PodKiller`], [`PodSyncer`], [`Recorder`]) that other crates
+//! implement; the crate `winddown-fakes` has a scripted implementation of each.
 //!
 //! * [`Pod`] and its facts: identity, priority, QoS class, resource requests.
 //! * [`PodWorkers`]: the only component that starts and stops pods.
-//! * [`PodKiller`]: how every controller asks for a pod's end.
+//! * [`PodKiller`]: how every controller requests the termination of a pod.
 //!
-//! `examples/agent.rs` is a whole agent in 150 lines: a runtime, a controller, a source of pods.
+//! `examples/agent.rs` is a complete agent in 150 lines: a runtime, a controller, and a source of pods.
 
 #[cfg(test)]
 extern crate self as winddown_shared;
@@ -23,7 +23,7 @@ pub mod critical;
 pub mod display;
 mod error_chain;
 mod event;
-// The crate of the stand-ins knows the library, which is another one than that which is tested.
+// Included by path: the crate `winddown-fakes` links the library, not the copy of this crate under test.
 #[cfg(test)]
 #[path = "../../tests/fakes/src/lib.rs"]
 #[allow(

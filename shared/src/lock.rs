@@ -1,8 +1,8 @@
-//! The locks of the pod workers and of what they wake others with.
+//! The locks of the pod workers and of their notifications.
 //!
-//! In the library they are the standard ones. In this crate's own tests they are the same, but inside
-//! a `shuttle` execution every acquisition is a point at which another thread may run, so that the
-//! schedules around locks and wake-ups can be tried out.
+//! In the library they are the standard ones. In this crate's own tests they behave the same, but
+//! inside a `shuttle` execution every acquisition is a point at which another thread may run, so
+//! that interleavings around locks and wake-ups are explored.
 
 #[cfg(not(test))]
 pub(crate) use std::sync::{Mutex, MutexGuard};
@@ -22,12 +22,12 @@ mod scheduled {
         static SCHEDULED: Cell<bool> = const { Cell::new(false) };
     }
 
-    /// Whether this thread runs the schedules of [`schedule`].
+    /// Whether this thread runs inside [`schedule`].
     pub(crate) fn is_scheduled() -> bool {
         SCHEDULED.get()
     }
 
-    /// Runs `check`, a shuttle test, with the locks taking part in its schedules.
+    /// Runs `check`, a shuttle test, with the locks taking part in its scheduling.
     pub(crate) fn schedule(check: impl FnOnce()) {
         SCHEDULED.set(true);
         check();
@@ -46,8 +46,7 @@ mod scheduled {
             if !is_scheduled() {
                 return self.0.lock();
             }
-            // All of shuttle's threads share one thread of the system: waiting in the system would be
-            // for ever.
+            // All of shuttle's threads share one OS thread, so blocking in the OS would deadlock.
             loop {
                 shuttle::thread::yield_now();
                 match self.0.try_lock() {

@@ -1,4 +1,4 @@
-//! The text of a `/proc/PID/mountinfo`.
+//! Parser for `/proc/PID/mountinfo`.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt as _;
@@ -7,16 +7,16 @@ use std::path::PathBuf;
 /// One mount.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mount {
-    /// Its file system, `major:minor`; none if the line has no such numbers.
+    /// The device of its file system, `major:minor`; `None` if the line has no such numbers.
     pub device: Option<(u32, u32)>,
-    /// Where it is.
+    /// The mount point.
     pub point: PathBuf,
-    /// What is in its file system is in memory only.
+    /// Whether its file system is in memory only.
     pub is_in_memory: bool,
 }
 
-/// The mounts that the text lists, in its order: of two at one place the later is on top. Lines that are none are
-/// passed over.
+/// The mounts in the text, in order: of two at the same point, the later is on top. Malformed lines
+/// are ignored.
 pub fn mounts(mountinfo: &[u8]) -> impl Iterator<Item = Mount> + '_ {
     mountinfo.split(|&b| b == b'\n').filter_map(|line| {
         let mut words = line.split(|&b| b == b' ').skip(2);
@@ -35,7 +35,7 @@ fn device_number(text: &[u8]) -> Option<(u32, u32)> {
     Some((major.parse().ok()?, minor.parse().ok()?))
 }
 
-/// Blanks and the like are written as a backslash and three octal digits.
+/// Decodes blanks and the like, which are written as a backslash and three octal digits.
 fn unescaped(word: &[u8]) -> Vec<u8> {
     let mut plain = Vec::with_capacity(word.len());
     let mut rest = word;
@@ -70,7 +70,7 @@ mod tests {
         for (word, path) in [
             (r"/a\040b\134c", "/a b\\c"),
             (r"/tab\011line\012", "/tab\tline\n"),
-            // Not three octal digits of a byte: as it stands.
+            // Not three octal digits of a byte: unchanged.
             (r"/x\9", r"/x\9"),
             (r"/x\+12", r"/x\+12"),
             (r"/x\400", r"/x\400"),

@@ -1,4 +1,4 @@
-//! What pods are told of their end: why, and until when.
+//! What pods learn about their termination: the reason and the deadline.
 
 use std::time::Duration;
 
@@ -7,25 +7,25 @@ use tokio::time::Instant;
 
 use crate::{KillReason, RequestReport, ShutdownKind, WallTime};
 
-/// All pods of the node are about to end.
+/// The coming termination of all pods of the node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeEnding {
     /// [`KillReason::Shutdown`] or [`KillReason::Drain`].
     pub reason: KillReason,
-    /// How the node goes down; none where it stays up.
+    /// How the node goes down; `None` if it stays up.
     pub node_action: Option<ShutdownKind>,
-    /// When the last pod has ended at the latest, as far as it is known. News only bring it closer.
+    /// The time by which the last pod has terminated, as far as is known. Updates only bring it closer.
     pub deadline: Instant,
-    /// Who asked for it, as far as it is known.
+    /// The requester, as far as is known.
     pub requested_by: Option<RequestReport>,
-    /// The notice that announced it: its source, a colon, and what it said.
+    /// The notice that announced it: its source, a colon, and its text.
     pub notice: Option<String>,
 }
 
-/// What a pod reads of its end: the content of the file that `WINDDOWN_NOTICE` names. While there is no such file,
-/// nothing is known of an end.
+/// What a pod can read about its termination: the content of the file that `WINDDOWN_NOTICE` names.
+/// While the file does not exist, no termination is known.
 ///
-/// The file is replaced when the time becomes less, and is removed when the end is called off.
+/// The file is replaced when the deadline moves closer, and removed when the termination is called off.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
@@ -34,26 +34,26 @@ pub struct EndNotice {
     pub api_version: &'static str,
     /// `EndNotice`.
     pub kind: &'static str,
-    /// Version of this shape: 1.
+    /// Version of this format: 1.
     pub version: u32,
-    /// Why: `shutdown`, `drain`, `preemption`, `eviction`, `operator`, `removed`, or a plug-in's name.
+    /// The reason: `shutdown`, `drain`, `preemption`, `eviction`, `operator`, `removed`, or the name of a plug-in.
     pub reason: &'static str,
-    /// How the node goes down: `powerOff`, `halt`, `reboot`, `kexec`, `softReboot`; `unknown` where that was not said.
-    /// Absent if the node stays up, as far as it is known.
+    /// How the node goes down: `powerOff`, `halt`, `reboot`, `kexec`, `softReboot`, or `unknown` if
+    /// that was not announced. Absent if the node stays up, as far as is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node_action: Option<&'static str>,
-    /// Whether this pod has been asked to end: its preStop hooks run or its containers have SIGTERM. If not, its turn is
-    /// to come.
+    /// Whether this pod is being stopped: its preStop hooks run or its containers have SIGTERM. If
+    /// not, its turn is still to come.
     pub stopping: bool,
-    /// Wall time at which what still runs of the pod is killed, at the latest. With `stopping` it is the pod's own;
-    /// before that it is the end of the time of all pods.
+    /// Wall time by which whatever still runs of the pod is killed. With `stopping` it is the pod's
+    /// own deadline, before that the deadline for all pods.
     pub deadline: WallTime,
-    /// The same moment on the clock `CLOCK_MONOTONIC`, in seconds with three decimals. It does not jump.
+    /// The same time on the clock `CLOCK_MONOTONIC`, in seconds with three decimals. This clock does not jump.
     pub deadline_monotonic_seconds: f64,
-    /// Who asked for the end, as far as it is known.
+    /// The requester, as far as is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub requested_by: Option<RequestReport>,
-    /// The notice that announced the end, if one did: its source (`aws`, `operator`, …), a colon, and what it said.
+    /// The notice that announced the termination, if any: its source (`aws`, `operator`, …), a colon, and its text.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub notice: Option<String>,
 }
@@ -61,9 +61,9 @@ pub struct EndNotice {
 // === impl EndNotice ===
 
 impl EndNotice {
-    /// What is to be read at a moment that is `now` on the wall and `monotonic` on that clock, when what runs of the pod
-    /// is killed in `left`. `own` is the reason why the pod was asked to end, `all` what is known of the end of all
-    /// pods. None if there is neither.
+    /// Creates the notice for a pod that is killed in `left`, at `now` on the wall clock and
+    /// `monotonic` on `CLOCK_MONOTONIC`. `own` is the reason for which the pod itself is stopped,
+    /// `all` the known termination of all pods. `None` if there is neither.
     pub fn new(
         own: Option<KillReason>,
         all: Option<&NodeEnding>,
@@ -88,7 +88,7 @@ impl EndNotice {
         })
     }
 
-    /// The same as variables, for the command of a preStop hook.
+    /// The notice as environment variables, for the command of a preStop hook.
     pub fn variables(&self) -> Vec<(String, String)> {
         let by = self.requested_by.as_ref().and_then(|by| serde_json::to_string(by).ok());
         let all = [

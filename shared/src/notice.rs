@@ -1,5 +1,5 @@
-//! The seam to sources of notices that the node ends at a certain time: a cloud's metadata service,
-//! a battery, an operator.
+//! The interface to sources of notices that the node goes down at a certain time: a cloud's
+//! metadata service, a battery, an operator.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -8,34 +8,34 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-/// No notice's deadline is farther ahead. It keeps what is counted from it within the range of clocks,
-/// and of what is kept of a run.
+/// The furthest deadline of a notice. It keeps times derived from it within the range of clocks and
+/// of the records of a run.
 pub const LONGEST_NOTICE: Duration = Duration::from_secs(365 * 24 * 3600);
 
-/// An outside party ends this node at `deadline`, which nothing can prevent.
+/// An announcement that an outside party takes this node down at `deadline`, which nothing can prevent.
 ///
 /// This is state: a notice is in force until it is replaced or withdrawn.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Notice {
-    /// Who gave it, in one word: `file`, `operator`, `aws`, `azure`, `gcp`.
+    /// Short name of the source: `file`, `operator`, `aws`, `azure`, `gcp`.
     pub source: Arc<str>,
-    /// What was said, for people: `spot instance is terminated at 12:00:05`.
+    /// The text of the notice, for people: `spot instance is terminated at 12:00:05`.
     pub text: Arc<str>,
-    /// When it was heard; the budget counts from here.
+    /// When the notice was received; the budget counts from here.
     pub since: Instant,
     /// When the node is gone. Nothing may be planned past it.
     pub deadline: Instant,
 }
 
-/// What the sources of notices say.
+/// The state of all sources of notices.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NoticeState {
     /// The notice in force, if any. The earliest deadline wins when several are.
     pub in_force: Option<Arc<Notice>>,
-    /// The sources that were read since the agent started, whatever they announce. Of others it is
+    /// The sources that were read since the agent started, whatever they announce. For others it is
     /// unknown whether they announce anything.
     pub heard: BTreeSet<Arc<str>>,
 }
 
-/// Follows what the sources of notices say.
+/// A receiver of the state of all sources of notices.
 pub type Notices = watch::Receiver<NoticeState>;

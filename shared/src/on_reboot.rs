@@ -1,21 +1,21 @@
-//! What a pod asks for while its node reboots.
+//! The behaviour that a pod requests for a reboot of its node.
 
 use crate::Pod;
 
-/// A pod says by this annotation what becomes of it while its node reboots.
+/// The annotation by which a pod requests its behaviour during a reboot of its node.
 pub const ON_REBOOT_ANNOTATION: &str = "winddown.dev/on-reboot";
 
-/// Its values.
+/// The values of [`ON_REBOOT_ANNOTATION`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnReboot {
-    /// `restart`: the pod stays on the node, and starts again on it.
+    /// `restart`: the pod stays on the node and starts again on it.
     Restart,
-    /// `survive`: it runs on through a soft-reboot, and starts again after any other.
+    /// `survive`: the pod keeps running through a soft-reboot, and starts again after any other.
     Survive,
 }
 
 impl OnReboot {
-    /// What `pod` asks for; none if it does not ask, or for something unknown.
+    /// The behaviour that `pod` requests; `None` if it requests none, or an unknown one.
     pub fn of(pod: &Pod) -> Option<Self> {
         match pod.metadata.annotations.as_ref()?.get(ON_REBOOT_ANNOTATION)?.as_str() {
             "restart" => Some(Self::Restart),

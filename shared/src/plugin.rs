@@ -1,4 +1,4 @@
-//! Controllers of others that a node runs beside its own.
+//! Third-party controllers that a node runs in addition to its own.
 
 mod metrics;
 
@@ -19,35 +19,35 @@ use crate::{
 
 pub use metrics::{Counter, Gauge, Listed, Measured, PluginError, PluginMetric};
 
-/// A controller that a node runs beside its own.
+/// A controller that a node runs in addition to its own.
 ///
-/// It chooses pods to end through the [`NodeHandle`], and what it does is seen where the node's own
-/// controllers are: in the log, the metrics, the Kubernetes Events, the pods' statuses and `winddown
-/// status`, under its [name](Self::name).
+/// It chooses pods to terminate through the [`NodeHandle`], and its actions are visible where those
+/// of the node's own controllers are: in the log, the metrics, the Kubernetes Events, the pods'
+/// statuses and `winddown status`, under its [name](Self::name).
 pub trait Plugin: Send + 'static {
-    /// What it is called wherever people and programs read of it. Two plug-ins of one node have two names.
+    /// Its name wherever people and programs see it. Names of plug-ins are unique within a node.
     fn name(&self) -> PluginName;
 
-    /// What it asks of a new pod, if anything. It is asked after the gate that a shutdown shuts, and
-    /// before anything is ended for the pod. When its answer changes, call [`NodeHandle::ask_again`].
+    /// Its admission check for new pods, if any. It runs after the gate that a shutdown closes, and before anything is
+    /// preempted for the pod. When its result changes, call [`NodeHandle::ask_again`].
     fn admission(&self) -> Option<Arc<dyn AdmitHandler>> {
         None
     }
 
-    /// What it counts, which is shown among the node's metrics. A name begins with the plug-in's own,
-    /// hyphens as underscores: `max_age_looks` of `max-age`. The plug-in keeps what these are made of.
+    /// Its metrics, which are shown among the node's. A name begins with the plug-in's own, hyphens as underscores:
+    /// `max_age_looks` of `max-age`. The plug-in keeps the counters and gauges themselves.
     fn metrics(&self) -> Vec<PluginMetric> {
         Vec::new()
     }
 
-    /// What it does at certain points of a shutdown. Asked once, before any pod is known.
+    /// Its work at certain points of a shutdown. Called once, before any pod is known.
     fn at_shutdown(&self, _node: &NodeHandle) -> Vec<ShutdownWork> {
         Vec::new()
     }
 
-    /// Does its work. Called once, when the pods that ran before the agent did are known; dropped when
-    /// the agent ends. The node goes on without a plug-in whose future resolves; one that panics takes
-    /// the agent down, and the service manager starts both again.
+    /// Runs the plug-in. Called once, when the pods that ran before the agent did are known;
+    /// dropped when the agent stops. The node carries on without a plug-in whose future resolves;
+    /// one that panics takes the agent down, and the service manager restarts both.
     fn run(self: Box<Self>, _node: NodeHandle) -> BoxFuture<'static, ()> {
         Box::pin(std::future::ready(()))
     }
@@ -55,11 +55,11 @@ pub trait Plugin: Send + 'static {
 
 /// The name of a [`Plugin`]: 1 to 32 lower-case letters, digits and hyphens, a letter first.
 ///
-/// It is a label of metrics and a word in reasons, so it is fixed when the program is compiled.
+/// It is a label of metrics and part of reasons, so it is fixed at compile time.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PluginName(&'static str);
 
-/// What a plug-in sees of its node, and how it ends pods. Clones are of one plug-in.
+/// A plug-in's view of its node, and its way to terminate pods. Clones belong to the same plug-in.
 #[derive(Clone)]
 pub struct NodeHandle(Arc<Inner>);
 
@@ -80,26 +80,26 @@ struct Inner {
 pub struct NodePod {
     /// The pod.
     pub pod: Pod,
-    /// When it started on this node; none while it has not.
+    /// When it started on this node; `None` if it has not.
     pub started_at: Option<WallTime>,
 }
 
-/// How a plug-in wants a pod to end.
+/// How a plug-in wants a pod to terminate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PodEnding {
     /// `status.reason` of the pod and the reason of its Kubernetes Event, for example `TooOld`.
     pub reason: Arc<str>,
-    /// `status.message` and the Event's text: what was found, with its numbers.
+    /// `status.message` and the text of the Event: what was found, with its numbers.
     pub message: Arc<str>,
-    /// The time between SIGTERM and SIGKILL, at least a second. None takes the pod's own.
+    /// The time between SIGTERM and SIGKILL, at least a second. `None` uses the pod's own grace period.
     pub grace: Option<Duration>,
 }
 
-/// What each plug-in said last of itself. Clones are one.
+/// The last status line of each plug-in. Clones share the same lines.
 #[derive(Clone, Debug, Default)]
 pub struct PluginNotes(Arc<watch::Sender<Vec<PluginNote>>>);
 
-/// What one plug-in said last of itself.
+/// The last status line of one plug-in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PluginNote {
     /// The plug-in.
@@ -108,11 +108,11 @@ pub struct PluginNote {
     pub line: Arc<str>,
 }
 
-/// A pod that was asked to end.
+/// A pod that was requested to terminate.
 #[must_use = "the pod ends without it as well; await it to learn how"]
 pub struct Ending(BoxFuture<'static, Result<Arc<PodStopped>, KillError>>);
 
-/// What [`NodeHandle`] needs of a [`PodKiller`], whichever it is.
+/// The object-safe part of [`PodKiller`] that [`NodeHandle`] needs.
 trait Killer: Send + Sync {
     fn kill(
         &self,
@@ -123,31 +123,31 @@ trait Killer: Send + Sync {
     fn staying(&self) -> Vec<Pod>;
 }
 
-/// What a [`NodeHandle`] is made of.
+/// The parts of a [`NodeHandle`].
 pub struct NodeHandleParts<K> {
     /// The pod workers.
     pub killer: Arc<K>,
-    /// Shared by all that choose pods to end.
+    /// The lock shared by all controllers that choose pods to terminate.
     pub victims: VictimLock,
-    /// What keeps new pods out: while there is a reason, no plug-in ends a pod.
+    /// The reasons for which new pods are refused: while there is one, no plug-in terminates a pod.
     pub gate: watch::Receiver<GateReasons>,
     /// The pods' statuses.
     pub statuses: StatusStore,
-    /// Takes what plug-ins decide.
+    /// The recorder of what plug-ins decide.
     pub recorder: Arc<dyn Recorder>,
-    /// Tells the time.
+    /// The clock.
     pub wall: WallClock,
-    /// Takes what plug-ins say of themselves.
+    /// The status lines of plug-ins.
     pub notes: PluginNotes,
 }
 
 // === impl PluginName ===
 
 impl PluginName {
-    /// The name of a plug-in, for a constant: `const NAME: PluginName = PluginName::of("max-age");`
+    /// Creates the name of a plug-in, for a constant: `const NAME: PluginName = PluginName::of("max-age");`
     ///
     /// # Panics
-    /// The name is not one. In a constant that is an error of the compiler.
+    /// The name is invalid. In a constant that is a compile error.
     #[must_use]
     pub const fn of(name: &'static str) -> Self {
         let bytes = name.as_bytes();
@@ -188,7 +188,7 @@ impl fmt::Debug for PluginName {
 // === impl NodeHandle ===
 
 impl NodeHandle {
-    /// The handle of the plug-in `name`.
+    /// Creates the handle of the plug-in `name`.
     pub fn new<K: PodKiller>(name: PluginName, parts: NodeHandleParts<K>) -> Self {
         let NodeHandleParts { killer, victims, gate, statuses, recorder, wall, notes } = parts;
         let killer: Arc<dyn Killer> = Arc::new(killer);
@@ -206,7 +206,7 @@ impl NodeHandle {
         }))
     }
 
-    /// The pods among which it may choose: those that have not been asked to end.
+    /// The pods among which it may choose: those that were not requested to terminate.
     #[must_use]
     pub fn pods(&self) -> Vec<NodePod> {
         let of_node = |pod: Pod| {
@@ -217,7 +217,7 @@ impl NodeHandle {
         self.0.killer.staying().into_iter().map(of_node).collect()
     }
 
-    /// Every pod that something is known of, ending and refused ones too, with its status; in no order.
+    /// The status of every known pod, including terminating and refused ones, in no particular order.
     #[must_use]
     pub fn statuses(&self) -> Vec<StatusEntry> {
         self.0.statuses.all()
@@ -229,15 +229,15 @@ impl NodeHandle {
         self.0.statuses.get(uid)
     }
 
-    /// Changes when the status of a pod does: one that started, one that ended. Shows at once what has
-    /// changed since the last look.
+    /// A counter that changes when the status of a pod does, for example when it started or
+    /// terminated. A receiver sees changes since its last check at once.
     #[must_use]
     pub fn changes(&self) -> watch::Receiver<u64> {
         self.0.statuses.changes()
     }
 
-    /// Why the node takes no new pods, and every change of it: it goes down, or is drained. While there
-    /// is a reason, no plug-in ends a pod.
+    /// The reasons for which the node takes no new pods: it goes down, or is drained. While there
+    /// is one, no plug-in terminates a pod.
     #[must_use]
     pub fn gate(&self) -> watch::Receiver<GateReasons> {
         self.0.gate.clone()
@@ -249,17 +249,17 @@ impl NodeHandle {
         self.0.wall.now()
     }
 
-    /// Lets `choose` pick a pod and asks that pod to end, in one step: no other controller chooses
-    /// meanwhile, and none is asked once a shutdown or a drain has begun.
+    /// Lets `choose` pick a pod and requests its termination, in one step: no other controller
+    /// chooses meanwhile, and no termination is requested once a shutdown or a drain has begun.
     ///
-    /// None if `choose` picked none, or if the node goes down, in which case it is not called. `choose`
-    /// must answer at once, and must neither call `end` again nor look at the gate.
+    /// `None` if `choose` picked none, or if the node goes down, in which case it is not called.
+    /// `choose` must return at once, and must neither call `end` again nor read the gate.
     pub fn end(
         &self,
         choose: impl FnOnce(&[NodePod]) -> Option<(Pod, PodEnding)>,
     ) -> Option<Ending> {
         self.0.victims.choose(|| {
-            // Held until the pod has been asked: a shutdown that shuts the gate waits that long.
+            // Held until the request is made: a shutdown that closes the gate waits that long.
             let gate = self.0.gate.borrow();
             if !gate.is_empty() {
                 return None;
@@ -279,7 +279,7 @@ impl NodeHandle {
                 ..KillRequest::new(KillReason::Plugin(self.0.name))
             };
             let mut gone = self.0.killer.kill(pod, request);
-            // The first poll asks.
+            // The first poll makes the request.
             Some(Ending(match (&mut gone).now_or_never() {
                 Some(result) => Box::pin(std::future::ready(result)),
                 None => gone,
@@ -287,21 +287,21 @@ impl NodeHandle {
         })
     }
 
-    /// Has admission ask again about every refused pod that is [retryable](crate::Rejection::retryable), at once.
+    /// Has admission try every refused pod that is [retryable](crate::Rejection::retryable) again, at once.
     ///
-    /// A plug-in calls it when its [`admission`](Plugin::admission) would answer otherwise than before. While
-    /// the gate is shut, the pods are asked about when it opens.
+    /// A plug-in calls it when its [`admission`](Plugin::admission) would decide differently than
+    /// before. While the gate is closed, the pods are tried when it opens.
     pub fn ask_again(&self) {
         self.0.ask_again.send_replace(());
     }
 
-    /// Changes with each call of [`ask_again`](Self::ask_again), for the node that made this handle.
+    /// Changes with each call of [`ask_again`](Self::ask_again), for the node that created this handle.
     #[must_use]
     pub fn asked_again(&self) -> watch::Receiver<()> {
         self.0.ask_again.subscribe()
     }
 
-    /// What `winddown status` shows of this plug-in from now on, in one line. An empty line shows nothing.
+    /// Sets the line that `winddown status` shows for this plug-in. An empty line shows nothing.
     pub fn say(&self, line: impl Into<Arc<str>>) {
         self.0.notes.set(self.0.name, line.into());
     }
@@ -331,13 +331,13 @@ impl<K: PodKiller> Killer for Arc<K> {
 // === impl PluginNotes ===
 
 impl PluginNotes {
-    /// What each plug-in said last, in the order of their names.
+    /// The last line of each plug-in, sorted by name.
     #[must_use]
     pub fn all(&self) -> Vec<PluginNote> {
         self.0.borrow().clone()
     }
 
-    /// Changes with each of them.
+    /// A receiver of the lines and their changes.
     #[must_use]
     pub fn changes(&self) -> watch::Receiver<Vec<PluginNote>> {
         self.0.subscribe()

@@ -1,4 +1,4 @@
-//! A pod and the facts the controllers decide on.
+//! A pod and the properties that controllers base their decisions on.
 
 use std::fmt;
 use std::ops::Deref;
@@ -26,7 +26,7 @@ pub use qos::{QosClass, QosClassError};
 pub use requests::{Requests, ResourceName};
 pub use uid::{PodUid, PodUidMap, UidHasher};
 
-/// A pod object with the identity every part of the agent relies on. Cheap to clone; read-only.
+/// A pod object with the identity that every part of the agent relies on. Cheap to clone; read-only.
 ///
 /// Dereferences to the API object.
 #[derive(Clone)]
@@ -38,12 +38,12 @@ struct Inner {
     object: api::Pod,
     is_runtime_only: bool,
     facts: Facts,
-    /// Worked out on first use, as only pods that start need it.
+    /// Computed on first use, as only pods that start need it.
     fit: OnceLock<Requests>,
 }
 
-/// What choices among all pods of a node go by. Worked out when the object is taken, because a choice has no time
-/// to; and beside each other, because an object is spread over the heap.
+/// Properties for choices among all pods of a node. Computed when the object is taken, because a
+/// choice has no time for it, and stored together, because an object is spread over the heap.
 struct Facts {
     priority: Option<i32>,
     is_critical: bool,
@@ -51,7 +51,7 @@ struct Facts {
     accounted: Requests,
 }
 
-/// A pod object that lacks what identifies it.
+/// A pod object that lacks an identifying field.
 #[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
 #[error("{field}: a pod needs one")]
 pub struct IdentityError {
@@ -60,7 +60,7 @@ pub struct IdentityError {
 }
 
 impl Pod {
-    /// Takes a pod object.
+    /// Creates a pod from its API object.
     ///
     /// # Errors
     /// `metadata.name`, `metadata.namespace` or `metadata.uid` is missing or empty.
@@ -75,8 +75,8 @@ impl Pod {
         Ok(Self::assemble(PodLabel { namespace, name, uid }, object, false))
     }
 
-    /// What stands for a pod that only the runtime knows: its identity and, where that is known, its
-    /// grace. It has no containers, and is only good for being planned and ended.
+    /// Creates a stand-in for a pod that only the runtime knows: its identity and, if known, its
+    /// grace period. It has no containers, and is only suitable for planning and terminating.
     pub fn of_runtime(pod: &RuntimePod) -> Self {
         let RuntimePod { uid, name, namespace, grace, .. } = pod;
         let mut object = api::Pod::default();
@@ -101,8 +101,8 @@ impl Pod {
         }))
     }
 
-    /// Takes a pod object that was written to ask what would become of it. One without a namespace is in
-    /// `default`, one without a UID is named by its `place`, which no UID looks like.
+    /// Creates a pod from an object that was written for a what-if question. Without a namespace it
+    /// is in `default`; without a UID it uses its `place`, which cannot be mistaken for one.
     ///
     /// # Errors
     /// `metadata.name` is missing or empty, or `metadata.namespace` is empty.
@@ -118,10 +118,10 @@ impl Pod {
         Self::new(object)
     }
 
-    /// [`of_case`](Self::of_case) for each of a list that is called `pods`.
+    /// Applies [`of_case`](Self::of_case) to every element of a list called `pods`.
     ///
     /// # Errors
-    /// The place of the first one without an identity, from 0, and what it lacks.
+    /// The index of the first pod without an identity, and what it lacks.
     pub fn of_cases(objects: Vec<api::Pod>) -> Result<Vec<Self>, (usize, IdentityError)> {
         let read = |(index, object)| {
             Self::of_case(object, || format!("pods[{index}]")).map_err(|error| (index, error))
@@ -144,12 +144,12 @@ impl Pod {
         &self.0.label.namespace
     }
 
-    /// How events and errors name this pod: `namespace/name`.
+    /// The label that identifies the pod in events and errors: `namespace/name`.
     pub fn label(&self) -> &PodLabel {
         &self.0.label
     }
 
-    /// `name_namespace`: what two static pods of the same manifest have in common.
+    /// `name_namespace`: common to all static pods of one manifest.
     pub fn full_name(&self) -> &Arc<str> {
         &self.0.full_name
     }
@@ -159,7 +159,7 @@ impl Pod {
         &self.0.object
     }
 
-    /// Whether it stands for a pod that only the runtime knows ([`Self::of_runtime`]).
+    /// Whether this is a stand-in for a pod that only the runtime knows ([`Self::of_runtime`]).
     pub fn is_runtime_only(&self) -> bool {
         self.0.is_runtime_only
     }
@@ -174,7 +174,7 @@ impl Pod {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
-    /// `spec.terminationGracePeriodSeconds`, as it stands: `None` when unset, never negative.
+    /// `spec.terminationGracePeriodSeconds` as specified: `None` when unset, never negative.
     pub fn own_grace(&self) -> Option<Duration> {
         let seconds = self.spec.as_ref()?.termination_grace_period_seconds?;
         Some(Duration::from_secs(u64::try_from(seconds).unwrap_or(0)))

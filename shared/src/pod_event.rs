@@ -1,140 +1,140 @@
-//! What happens to a pod's containers while the runtime works on them.
+//! Events of a pod's containers while the runtime works on them.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::{ContainerKind, PodLabel};
 
-/// Something that the kubelet has a Kubernetes Event for. It is no decision: no log line and no report
-/// has it.
+/// Something that the kubelet reports as a Kubernetes Event. It is not a decision, so it is in no
+/// log line and no report.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PodEvent {
-    /// Which pod.
+    /// The pod.
     pub pod: PodLabel,
-    /// Which of its containers; none: the whole pod.
+    /// The container; `None` for the whole pod.
     pub container: Option<(ContainerKind, Arc<str>)>,
     /// What happened.
     pub what: Happening,
 }
 
-/// What happened to a container, or to what a pod's containers run in.
+/// What happened to a container, or to the sandbox of a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Happening {
-    /// Its image is there.
+    /// Its image is already present.
     ImagePresent {
-        /// As the spec names it.
+        /// The image as the spec names it.
         image: String,
     },
     /// Its image is being pulled.
     Pulling {
-        /// As the spec names it.
+        /// The image as the spec names it.
         image: String,
     },
     /// Its image was pulled.
     Pulled {
-        /// As the spec names it.
+        /// The image as the spec names it.
         image: String,
-        /// How long the pull took, and how long with the wait for its turn.
+        /// The duration of the pull itself, and including the time in the queue.
         took: (Duration, Duration),
-        /// In bytes.
+        /// The size in bytes.
         size: u64,
     },
     /// Its image could not be pulled.
     PullFailed {
-        /// As the spec names it.
+        /// The image as the spec names it.
         image: String,
-        /// What the runtime answered.
+        /// The error from the runtime.
         error: String,
     },
-    /// Its image could not be pulled again, and the next try has to wait.
+    /// Its image could not be pulled again, and the next attempt has to wait.
     PullBackOff {
-        /// As the spec names it.
+        /// The image as the spec names it.
         image: String,
     },
-    /// Its image is not there and may not be pulled.
+    /// Its image is not present and may not be pulled.
     NeverPulled {
-        /// As the spec names it.
+        /// The image as the spec names it.
         image: String,
     },
-    /// Whether its image is there could not be found out.
+    /// It could not be determined whether its image is present.
     InspectFailed {
-        /// As the spec names it.
+        /// The image as the spec names it.
         image: String,
-        /// What the runtime answered.
+        /// The error from the runtime.
         error: String,
     },
-    /// It was made.
+    /// It was created.
     Created,
     /// It runs.
     Started,
-    /// It could not be made or started.
+    /// It could not be created or started.
     Failed {
-        /// Why.
+        /// The cause.
         error: String,
     },
-    /// It has ended and waits to be started again.
+    /// It has exited and waits to be restarted.
     BackOff,
     /// A probe failed once.
     Unhealthy {
-        /// Which.
+        /// The probe.
         probe: ProbeKind,
-        /// What it answered.
+        /// Its output.
         output: String,
     },
-    /// A probe passed, but not as it should.
+    /// A probe passed, but with a warning.
     ProbeWarned {
-        /// Which.
+        /// The probe.
         probe: ProbeKind,
-        /// What there is to warn of.
+        /// The warning.
         warning: String,
     },
-    /// A probe could not be asked.
+    /// A probe could not be carried out.
     ProbeErrored {
-        /// Which.
+        /// The probe.
         probe: ProbeKind,
-        /// Why.
+        /// The cause.
         error: String,
     },
-    /// It is being ended.
+    /// It is being stopped.
     Killing(EndCause),
     /// Its postStart hook failed.
     PostStartFailed,
     /// Its preStop hook failed.
     PreStopFailed,
-    /// What the pod's containers ran in is gone.
+    /// The pod's sandbox is gone.
     SandboxChanged,
-    /// What the pod's containers are to run in could not be made.
+    /// The pod's sandbox could not be created.
     SandboxFailed {
-        /// What the runtime answered.
+        /// The error from the runtime.
         error: String,
     },
-    /// The runtime has no network to offer to pods yet.
+    /// The runtime has no network for pods yet.
     NetworkNotReady {
-        /// What the runtime says of it.
+        /// What the runtime reports about it.
         error: String,
     },
 }
 
-/// Why a container is ended.
+/// Why a container is stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EndCause {
-    /// Its pod ends.
+    /// Its pod is terminating.
     Pod,
-    /// It is to be started again with another definition.
+    /// Its definition changed, so it is restarted.
     Changed,
-    /// It is to be started again, because this probe failed too often.
+    /// This probe failed too often, so it is restarted.
     Probe(ProbeKind),
     /// Its postStart hook failed.
     PostStart,
 }
 
-/// Which of a container's probes.
+/// The kind of a probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProbeKind {
-    /// Whether it has started.
+    /// Checks whether the container has started.
     Startup,
-    /// Whether requests may come.
+    /// Checks whether the container can serve requests.
     Readiness,
-    /// Whether it has to be started again.
+    /// Checks whether the container has to be restarted.
     Liveness,
 }

@@ -1,24 +1,24 @@
-//! The text of a `/proc/PID/stat`.
+//! Parser for `/proc/PID/stat`.
 
 use std::str::FromStr;
 
-/// What the kernel says of a process in one line, by the numbers of proc_pid_stat(5).
+/// The fields of one process, numbered as in proc_pid_stat(5).
 #[derive(Clone, Copy, Debug)]
 pub struct ProcStat<'a> {
-    /// From the third field on.
+    /// The text from the third field on.
     after_name: &'a str,
 }
 
 impl<'a> ProcStat<'a> {
-    /// The fields of `text`; none if it is something else.
+    /// Parses `text`; `None` if it is malformed.
     pub fn new(text: &'a str) -> Option<Self> {
         // The second field is a name in parentheses that may hold spaces, parentheses and more.
         let (_, after_name) = text.rsplit_once(')')?;
         Some(Self { after_name })
     }
 
-    /// The field of that number, which counts from 1; the first two are not told. None if it is not there
-    /// or no `T`.
+    /// The field with this number, counting from 1; the first two are not available. `None` if it
+    /// does not exist or is not a `T`.
     pub fn field<T: FromStr>(&self, number: usize) -> Option<T> {
         let mut fields = self.after_name.split_ascii_whitespace();
         fields.nth(number.checked_sub(3)?)?.parse().ok()

@@ -1,30 +1,30 @@
-//! Who asked for the end of a node's pods.
+//! The requester of the termination of a node's pods.
 
 use serde::{Deserialize, Serialize};
 
 use crate::{ShutdownRequest, WallTime};
 
-/// Who asked for a run. What is not known is absent.
+/// The requester of a shutdown or drain. Fields that are not known are absent.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct RequestReport {
-    /// The user's id.
+    /// The user ID.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub uid: Option<u32>,
-    /// The id of the process that asked.
+    /// The ID of the process that made the request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pid: Option<i32>,
-    /// The time that the login manager had been asked for; absent if it was asked to begin at once.
+    /// The time for which the login manager had scheduled it; absent if it was requested to begin at once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scheduled_for: Option<WallTime>,
-    /// What users were to be told, by `systemctl reboot --message` or `shutdown`; why a node is drained.
+    /// The message for users, from `systemctl reboot --message` or `shutdown`; the reason for a drain.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
 }
 
 impl RequestReport {
-    /// What a login manager says at `now`; none if it says nothing.
+    /// The report of what a login manager knows at `now`; `None` if it knows nothing.
     pub fn of(request: &ShutdownRequest, now: WallTime) -> Option<Self> {
         let scheduled_for = request.scheduled_for.filter(|at| *at <= now);
         let uid = scheduled_for.and(request.scheduled_by);

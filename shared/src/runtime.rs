@@ -1,4 +1,4 @@
-//! The seam to whatever runs containers.
+//! The interface to whatever runs containers.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,36 +10,35 @@ use crate::{
     WallTime,
 };
 
-/// What the pod workers need of a container runtime.
+/// The operations that the pod workers need from a container runtime.
 ///
 /// The workers never run two calls for one UID at the same time; calls for different pods run in
-/// parallel. Every call is idempotent, and every call can be answered wrongly or late by the real
-/// thing, so the implementer bounds its own calls to other systems and returns an error instead of
-/// hanging.
+/// parallel. Every call is idempotent. A real runtime may answer any call wrongly or late, so the
+/// implementer bounds its own calls to other systems and returns an error instead of hanging.
 pub trait Runtime: Send + Sync + 'static {
-    /// Brings the pod's containers to what its spec asks for, one step or all of them: starts what
-    /// should run and does not, restarts what may be restarted and whose back-off is over.
+    /// Brings the pod's containers to the state that its spec asks for, in one step or several: starts what should run
+    /// and does not, and restarts what may be restarted and whose backoff is over.
     ///
-    /// Returns what it saw after that. Must be cancel-safe: the future is dropped as soon as the
-    /// pod is asked to end, and [`stop_pod`](Self::stop_pod) then stops whatever had been started.
+    /// Returns the state afterwards. Must be cancel-safe: the future is dropped as soon as the pod
+    /// is requested to terminate, and [`stop_pod`](Self::stop_pod) then stops whatever was started.
     ///
-    /// A pod of which anything was ever started is kept going whatever its spec says by now: what of
-    /// it is not done is named in [`SyncedPod::ignored`].
+    /// A pod of which anything was ever started is kept running whatever its spec says now: the
+    /// fields that are not honoured are returned in [`SyncedPod::ignored`].
     ///
     /// # Errors
-    /// [`RuntimeError::Unsupported`]: the pod asks for something that is not done, and nothing of it was
-    /// ever started. Else the runtime refused or did not answer, and the workers try again.
+    /// [`RuntimeError::Unsupported`]: the pod asks for something that the runtime does not support, and nothing of the
+    /// pod was ever started. Otherwise the runtime refused or did not answer, and the workers retry.
     fn sync_pod(&self, pod: &Pod) -> impl Future<Output = Result<SyncedPod, RuntimeError>> + Send;
 
-    /// Stops every container of the pod: preStop, SIGTERM, grace, SIGKILL; resolves when none runs.
+    /// Stops every container of the pod (preStop, SIGTERM, grace period, SIGKILL); resolves when none runs.
     ///
-    /// `pod` is absent when the runtime runs an unconfigured pod; only the UID is known. `grace`
-    /// may shrink while the call is under way and the shorter one must take effect at once.
-    /// Stopping a stopped or unknown pod succeeds. Dropping the future abandons the wait; the
-    /// containers may go on stopping, and the next call joins them.
+    /// `pod` is `None` for a pod that is not configured; only its UID is known. `grace` may shrink
+    /// during the call, and the shorter one must take effect at once. Stopping a stopped or unknown
+    /// pod succeeds. Dropping the future abandons the wait; the containers may continue to stop,
+    /// and the next call joins that stop.
     ///
     /// # Errors
-    /// Something still runs, or it is not known whether it does.
+    /// Something still runs, or it is unknown whether anything does.
     fn stop_pod(
         &self,
         uid: &PodUid,
@@ -51,25 +50,25 @@ pub trait Runtime: Send + Sync + 'static {
     /// Logs and exit records stay until [`forget_pod`](Self::forget_pod).
     ///
     /// # Errors
-    /// Something could not be freed. The workers try again with a back-off.
+    /// Something could not be freed. The workers retry with backoff.
     fn clean_pod(&self, uid: &PodUid) -> impl Future<Output = Result<(), RuntimeError>> + Send;
 
-    /// Removes the last traces (logs, exit records, directories) of a pod that left its source.
+    /// Removes what remains (logs, exit records, directories) of a pod that left its source.
     ///
     /// # Errors
     /// Something could not be removed.
     fn forget_pod(&self, uid: &PodUid) -> impl Future<Output = Result<(), RuntimeError>> + Send;
 
-    /// The pod's containers as they are now. A pod the runtime does not know has none.
+    /// The current state of the pod's containers. A pod that the runtime does not know has none.
     ///
     /// # Errors
-    /// The runtime did not answer; the answer is unknown, not empty.
+    /// The runtime did not answer; the containers are unknown, not empty.
     fn pod_status(
         &self,
         uid: &PodUid,
     ) -> impl Future<Output = Result<PodRuntimeStatus, RuntimeError>> + Send;
 
-    /// Every pod of which something runs or is left, this agent's only.
+    /// Every pod of this agent of which something runs or remains.
     ///
     /// # Errors
     /// The runtime did not answer.
@@ -88,10 +87,10 @@ pub trait Runtime: Send + Sync + 'static {
         async { Ok(Vec::new()) }
     }
 
-    /// What is asked before these pods are ended, of those where something is.
+    /// The parties to ask before each of these pods is terminated. Pods with none are left out.
     ///
     /// # Errors
-    /// That is not known now; the answer is unknown, not empty.
+    /// That is currently unknown, not empty.
     fn consent(
         &self,
         pods: &[Pod],
@@ -100,57 +99,57 @@ pub trait Runtime: Send + Sync + 'static {
         async { Ok(Vec::new()) }
     }
 
-    /// UIDs of pods of which something changed by itself (a container exited, became ready). A
-    /// reader that lagged must look at all pods.
+    /// UIDs of pods that changed by themselves (a container exited, became ready). A receiver that
+    /// lagged must check all pods.
     fn changes(&self) -> broadcast::Receiver<PodUid>;
 
-    /// Has what happens to containers recorded, as [`Event::Pod`](crate::Event::Pod). A runtime whose
-    /// containers others start leaves that to them.
+    /// Sets the recorder of container events ([`Event::Pod`](crate::Event::Pod)). A runtime whose
+    /// containers are started by another agent leaves recording to that agent.
     fn record_to(&self, recorder: &Arc<dyn Recorder>) {
         let _ = recorder;
     }
 
-    /// All pods are about to end, or (`None`) they are not any more. What a pod is told of its own end says more:
-    /// [`stop_pod`](Self::stop_pod) has the reason and the time. Must answer at once.
+    /// Announces that all pods are about to terminate, or (`None`) no longer are. What a pod learns from its own
+    /// termination is more precise: [`stop_pod`](Self::stop_pod) has the reason and the time. Must return at once.
     fn announce(&self, ending: Option<Arc<NodeEnding>>) {
         let _ = ending;
     }
 
-    /// Whether the pod, as it was started, would run on through a soft-reboot of the node. Must answer at once.
+    /// Whether the pod, as it was started, would keep running through a soft-reboot of the node. Must return at once.
     fn survives_soft_reboot(&self, uid: &PodUid) -> bool {
         let _ = uid;
         false
     }
 
-    /// Whether the runtime can do what the pod asks for. Must answer at once; a runtime that does not say
-    /// can. A pod that it cannot run is refused before others are ended for it.
+    /// Checks that the runtime supports what the pod asks for; by default it does. A pod that it
+    /// cannot run is rejected before others are preempted for it. Must return at once.
     ///
     /// # Errors
-    /// [`RuntimeError::Unsupported`] with the first field that it cannot.
+    /// [`RuntimeError::Unsupported`] with the first field that is not supported.
     fn supports(&self, pod: &Pod) -> Result<(), RuntimeError> {
         let _ = pod;
         Ok(())
     }
 }
 
-/// The answer to [`Runtime::sync_pod`].
+/// The result of [`Runtime::sync_pod`].
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SyncedPod {
     /// The containers after the call.
     pub status: PodRuntimeStatus,
-    /// When to call again although nothing changes (a restart back-off ends then).
+    /// When to call again if nothing changes (a restart backoff ends then).
     pub again_in: Option<Duration>,
-    /// What the pod asks for and is not done, although the pod runs: it was added or changed after
-    /// the pod had started, or an earlier agent took the pod.
+    /// The fields that are not honoured although the pod runs: they were added or changed after the
+    /// pod had started, or an earlier agent admitted the pod.
     pub ignored: Vec<UnsupportedField>,
 }
 
-/// A field that asks for something a runtime does not do.
+/// A field that asks for something that a runtime does not support.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnsupportedField {
     /// Path of the field, for example `spec.volumes[0].nfs`.
     pub field: String,
-    /// What is not done, and what to write instead.
+    /// What is not supported, and what to write instead.
     pub why: String,
 }
 
@@ -160,14 +159,14 @@ impl From<UnsupportedField> for RuntimeError {
     }
 }
 
-/// The reason of an end that was not seen; its exit code is made up.
+/// The reason of a container exit that was not observed; its exit code is made up.
 const UNSEEN: &str = "ContainerStatusUnknown";
 
 /// A pod's containers as the runtime sees them.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PodRuntimeStatus {
     /// Init containers first, then the regular ones, each in the spec's order. A container that was
-    /// never created is present with [`ContainerState::Waiting`] if the spec is known.
+    /// never created is present as [`ContainerState::Waiting`] if the spec is known.
     pub containers: Vec<ContainerStatus>,
     /// When the first container (or the sandbox) of the pod started.
     pub started_at: Option<WallTime>,
@@ -189,8 +188,8 @@ impl PodRuntimeStatus {
             .map(|c| &c.name)
     }
 
-    /// When the last container ended, and how each did, init containers aside. None while one runs or where an end
-    /// was not seen.
+    /// When the last container exited, and how each did, except init containers. `None` while one
+    /// runs, or if an exit was not observed.
     pub fn ends(&self) -> Option<(WallTime, Vec<StoppedContainer>)> {
         let mut last = None;
         let mut ends = Vec::new();
@@ -198,7 +197,7 @@ impl PodRuntimeStatus {
             let exit = match &one.state {
                 ContainerState::Running { .. } => return None,
                 ContainerState::Exited(exit) => exit,
-                // It was about to be started again, or never ran.
+                // It was about to be restarted, or never ran.
                 ContainerState::Waiting { .. } => match &one.last_exit {
                     Some(exit) => exit,
                     None => continue,
@@ -212,17 +211,17 @@ impl PodRuntimeStatus {
     }
 }
 
-/// The part a container plays in its pod.
+/// The role of a container in its pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ContainerKind {
     /// Runs to completion before the next one starts.
     Init,
-    /// An init container with `restartPolicy: Always` (KEP-753): runs beside the regular ones and
-    /// stops after them.
+    /// An init container with `restartPolicy: Always` (KEP-753): runs alongside the regular ones
+    /// and stops after them.
     Sidecar,
     /// An ordinary container.
     Regular,
-    /// Added to a running pod to look into it (`kubectl debug`): runs once, and nothing depends on it.
+    /// Added to a running pod to debug it (`kubectl debug`): runs once, and nothing depends on it.
     Ephemeral,
 }
 
@@ -231,30 +230,30 @@ pub enum ContainerKind {
 pub struct ContainerStatus {
     /// The name in the pod's spec.
     pub name: Arc<str>,
-    /// The part it plays.
+    /// Its role.
     pub kind: ContainerKind,
     /// The runtime's id with its scheme (`containerd://…`, `process://…`); empty if never created.
     pub id: String,
     /// The image as the spec names it.
     pub image: String,
-    /// The image that its newest run was made of, with its digest; empty if that is not known.
+    /// The image of its newest run, with the digest; empty if unknown.
     pub image_id: String,
-    /// What it does now.
+    /// Its current state.
     pub state: ContainerState,
-    /// How the previous run ended, if there was one.
+    /// How the previous run exited, if there was one.
     pub last_exit: Option<ContainerExit>,
-    /// How often it was started again.
+    /// The number of restarts.
     pub restart_count: u32,
-    /// It has started (startup probe passed, or there is none).
+    /// Whether it has started (its startup probe passed, or there is none).
     pub started: bool,
-    /// It is ready (readiness probe passed, or there is none).
+    /// Whether it is ready (its readiness probe passed, or there is none).
     pub ready: bool,
 }
 
-/// What a container does.
+/// The state of a container.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ContainerState {
-    /// It does not run yet, or not yet again.
+    /// It is not running yet, or waits to be restarted.
     Waiting {
         /// `ContainerCreating`, `PodInitializing`, `CrashLoopBackOff`, …
         reason: Arc<str>,
@@ -263,19 +262,19 @@ pub enum ContainerState {
     },
     /// It runs.
     Running {
-        /// Since when.
+        /// When it started.
         started_at: WallTime,
     },
-    /// It has ended and is not waiting for a restart.
+    /// It has exited and is not waiting for a restart.
     Exited(ContainerExit),
 }
 
-/// How one run of a container ended.
+/// How one run of a container exited.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ContainerExit {
-    /// Exit code as Kubernetes shows it: 128 + signal for a signal's victim.
+    /// Exit code as Kubernetes shows it: 128 + signal number for a container killed by a signal.
     pub exit_code: i32,
-    /// The signal that ended it, if one did.
+    /// The signal that killed it, if any.
     pub signal: Option<i32>,
     /// `Completed`, `Error`, `OOMKilled`, `ContainerStatusUnknown`, …
     pub reason: Arc<str>,
@@ -283,11 +282,11 @@ pub struct ContainerExit {
     pub message: String,
     /// When it started.
     pub started_at: Option<WallTime>,
-    /// When it ended.
+    /// When it exited.
     pub finished_at: Option<WallTime>,
 }
 
-/// A pod that the runtime holds something of.
+/// A pod of which the runtime holds something.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RuntimePod {
     /// The UID it was started with.
@@ -298,20 +297,20 @@ pub struct RuntimePod {
     pub namespace: Arc<str>,
     /// Whether any container runs; otherwise only remains are left.
     pub running: bool,
-    /// The grace that its spec asked for when it was started, if the runtime has kept that.
+    /// The grace period in its spec when it was started, if the runtime kept it.
     pub grace: Option<Duration>,
 }
 
 // === impl RuntimePod ===
 
 impl RuntimePod {
-    /// A pod that runs, of which no more is known than this.
+    /// Creates a running pod of which only this is known.
     pub(crate) fn of_label(label: &PodLabel, grace: Option<Duration>) -> Self {
         let PodLabel { namespace, name, uid } = label.clone();
         Self { uid, name, namespace, running: true, grace }
     }
 
-    /// How events and errors name it.
+    /// The label that identifies the pod in events and errors.
     pub fn label(&self) -> PodLabel {
         PodLabel {
             namespace: self.namespace.clone(),
@@ -321,12 +320,12 @@ impl RuntimePod {
     }
 }
 
-/// Why the runtime could not do what it was asked.
+/// Why the runtime could not do what was requested.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RuntimeError {
-    /// The pod asks for something this runtime does not do. Trying again will not help: a pod that was
-    /// never started is rejected, with the field's name.
+    /// The pod asks for something that this runtime does not support. Retrying does not help: a pod
+    /// that was never started is rejected, with the name of the field.
     #[error("{field}: {why}")]
     Unsupported {
         /// Path of the field, for example `spec.volumes[0].nfs`.
@@ -339,12 +338,12 @@ pub enum RuntimeError {
     Failed {
         /// What was attempted, with the container or the file it concerned.
         what: String,
-        /// What it answered.
+        /// The cause.
         #[source]
         source: Option<Arc<dyn std::error::Error + Send + Sync>>,
     },
-    /// The node is not ready for the pod yet, for example because it has no address. Trying again
-    /// soon helps, and the pod is not at fault.
+    /// The node is not ready for the pod yet, for example because it has no address. Retrying soon
+    /// helps; the pod is not at fault.
     #[error("{what}")]
     NotYet {
         /// What is missing, with the field that needs it.
@@ -355,7 +354,7 @@ pub enum RuntimeError {
     Timeout {
         /// What was attempted.
         what: String,
-        /// How long it was given.
+        /// The time limit.
         after: Duration,
     },
 }

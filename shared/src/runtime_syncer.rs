@@ -1,4 +1,4 @@
-//! The pod workers' steps, carried out on a container runtime.
+//! The pod workers' steps on a container runtime.
 
 use std::collections::HashSet;
 use std::convert::Infallible;
@@ -27,38 +27,38 @@ mod resized;
 use deadline::Deadlines;
 use resized::Given;
 
-/// What a failed step was about.
+/// The description of a failed start.
 const STARTING: &str = "starting the pod's containers";
 
 type Uids = HashSet<PodUid, BuildHasherDefault<UidHasher>>;
 
 /// Runs pods on `R` and keeps their statuses.
 ///
-/// Every step asks the runtime for what it needs to know, and for this pod only. A cache of statuses
-/// with a "newer than my last step" wait, as the kubelet has it, is not on the path: it would make
-/// each step wait for the next listing of all pods.
+/// Every step queries the runtime for what it needs, and for this pod only. There is no status
+/// cache with a "newer than my last step" wait as in the kubelet: it would make each step wait for
+/// the next listing of all pods.
 pub struct RuntimeSyncer<R> {
     runtime: Arc<R>,
     statuses: StatusStore,
     recorder: Arc<dyn Recorder>,
     wall: WallClock,
     host_ips: Box<dyn Fn() -> Vec<IpAddr> + Send + Sync>,
-    /// How long pods may be active; none where another agent sees to it.
+    /// Active deadlines of pods; `None` where another agent enforces them.
     deadlines: Option<Deadlines>,
-    /// With which resources containers run; none where another agent resizes them.
+    /// The resources that containers run with; `None` where another agent resizes them.
     given: Option<Given>,
-    /// What was told of running pods that ask for more than they get.
+    /// The ignored fields of running pods that were last reported.
     ignored: Mutex<PodUidMap<Vec<String>>>,
-    /// What pods are told of the end of all of them, by owner.
+    /// The announced terminations of all pods, by owner.
     endings: Mutex<Vec<(GateReason, Arc<NodeEnding>)>>,
-    /// The pods that ran when the runtime was last listed; none before that.
+    /// The pods that ran when the runtime was last listed; `None` before that.
     listed: Mutex<Option<Uids>>,
-    /// Something changed in the runtime that no worker knows of.
+    /// Notified when something changed in the runtime that no worker knows of.
     unknown: Notify,
 }
 
 impl<R: Runtime> RuntimeSyncer<R> {
-    /// Steps on `runtime`, with statuses kept in `statuses`.
+    /// Creates a syncer on `runtime` that keeps statuses in `statuses`.
     pub fn new(
         runtime: Arc<R>,
         statuses: StatusStore,
@@ -85,35 +85,35 @@ impl<R: Runtime> RuntimeSyncer<R> {
         }
     }
 
-    /// Has statuses name the node's addresses as `host_ips` tells them, the foremost first. It is asked
-    /// for every status, so it must be cheap and must not block; it may know none yet.
+    /// Sets the source of the node's addresses in pod statuses, the primary address first. It is
+    /// called for every status, so it must be cheap and must not block; it may return none yet.
     #[must_use]
     pub fn with_host_ips(self, host_ips: impl Fn() -> Vec<IpAddr> + Send + Sync + 'static) -> Self {
         Self { host_ips: Box::new(host_ips), ..self }
     }
 
-    /// Leaves `activeDeadlineSeconds`, and the resize of running containers, to the kubelet whose pods these are.
+    /// Leaves `activeDeadlineSeconds` and the resizing of running containers to the kubelet that owns the pods.
     #[must_use]
     pub fn beside_a_kubelet(self) -> Self {
         Self { deadlines: None, given: None, ..self }
     }
 
-    /// Takes note of what the runtime answered when it was listed. A pod that its worker sees for
-    /// the first time is judged by it.
+    /// Records the result of listing the runtime. It determines how a pod is treated that its
+    /// worker sees for the first time.
     pub fn note_listed(&self, pods: &[RuntimePod]) {
         let running = pods.iter().filter(|p| p.running).map(|p| p.uid.clone()).collect();
         *self.listed() = Some(running);
     }
 
-    /// Resolves when something changed in the runtime that no worker knows of, or changes were lost:
-    /// a reason to list it. Also when that happened since the last call. For one caller;
-    /// cancel-safe.
+    /// Resolves when something changed in the runtime that no worker knows of, or changes were
+    /// lost, and the runtime should be listed; at once if that happened since the last call. For
+    /// one caller; cancel-safe.
     pub async fn unknown_changes(&self) {
         self.unknown.notified().await;
     }
 
-    /// Brings the runtime's own changes (exits, readiness) to the workers. Runs until the runtime is
-    /// gone.
+    /// Forwards the runtime's own changes (exits, readiness) to the workers. Runs until the runtime
+    /// is gone.
     pub async fn follow_changes(workers: PodWorkers<Self>) {
         let mut changes = workers.syncer().runtime.changes();
         loop {
@@ -136,13 +136,13 @@ impl<R: Runtime> RuntimeSyncer<R> {
         self.listed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes in what one owner says of the end of all pods, and has the runtime tell them what comes first.
+    /// Updates what one owner announces about the termination of all pods, and passes the earliest on to the runtime.
     fn tell(&self, reason: GateReason, ending: Option<NodeEnding>) {
-        // Held while the runtime is told, which answers at once: it is never left with what is old.
+        // Held while the runtime is informed, which returns at once, so that it never keeps a stale one.
         let mut endings = self.endings.lock().unwrap_or_else(PoisonError::into_inner);
         endings.retain(|(owner, _)| *owner != reason);
         endings.extend(ending.map(|ending| (reason, Arc::new(ending))));
-        // What a drain whose time is over has left waits for the next that ends all.
+        // A drain whose deadline has passed ranks behind any other termination of all pods.
         let now = Instant::now();
         let first =
             endings.iter().min_by_key(|(_, ending)| (ending.deadline <= now, ending.deadline));
@@ -171,9 +171,9 @@ impl<R: Runtime> RuntimeSyncer<R> {
         phase
     }
 
-    /// Says how a pod stands of which nothing was said, however long its start takes.
+    /// Publishes the first status of a pod, however long its start takes.
     async fn publish_first(&self, pod: &Pod) {
-        // A runtime that is silent may run it already.
+        // A runtime that does not answer may run the pod already.
         let Ok(mut now) = self.runtime.pod_status(pod.uid()).await else { return };
         if now.containers.is_empty() {
             now.containers = unmade(pod);
@@ -181,8 +181,8 @@ impl<R: Runtime> RuntimeSyncer<R> {
         self.publish(pod, &now, false, None);
     }
 
-    /// Says how a pod stands that is ending and of which nothing was said: it was asked to end before this agent
-    /// ever looked at it. Does not end, and holds up nothing.
+    /// Publishes the status of a terminating pod that has none, because it was requested to
+    /// terminate before this agent first checked it. Never resolves, and delays nothing.
     async fn publish_ending(&self, pod: &Pod) -> Infallible {
         if self.statuses.get(pod.uid()).is_none()
             && let Ok(now) = self.runtime.pod_status(pod.uid()).await
@@ -193,22 +193,22 @@ impl<R: Runtime> RuntimeSyncer<R> {
         std::future::pending().await
     }
 
-    /// What is left of the time that the pod may be active; none if it has no deadline, or has come to
-    /// its end by itself.
+    /// The rest of the time that the pod may be active; `None` if it has no deadline, or has
+    /// completed by itself.
     async fn active_time_left(&self, pod: &Pod) -> Option<Duration> {
         let (deadlines, _) = self.deadlines.as_ref().zip(deadline::of(pod))?;
         let said = self.statuses.probed(pod.uid());
         let start = |status: &k8s::PodStatus| Some(status.start_time.as_ref()?.0);
         let started = said.as_deref().or(pod.status.as_ref()).and_then(start);
-        // An agent that has just started knows the start from the runtime only. While that is silent, the
-        // pod's age is not known, and nothing is counted; the step itself fails then and is tried again.
+        // An agent that has just started knows the start time from the runtime only. If that does not answer, the pod's
+        // age is unknown and nothing is counted; the step itself then fails and is retried.
         let known = self.runtime.pod_status(pod.uid()).await.ok()?;
         let started = started.or(known.started_at);
         let left = deadlines.left(pod, started, self.wall.now(), Instant::now())?;
         (!phase::observed(pod, &known).is_terminal()).then_some(left)
     }
 
-    /// Tells what a running pod asks for and does not get, once for each change of that.
+    /// Reports the fields of a running pod that are ignored, once per change.
     fn log_ignored(&self, pod: &Pod, ignored: &[UnsupportedField]) {
         let fields: Vec<String> =
             ignored.iter().map(|one| format!("{}: {}", one.field, one.why)).collect();
@@ -224,7 +224,7 @@ impl<R: Runtime> RuntimeSyncer<R> {
         }
     }
 
-    /// A pod that asks for what the runtime does not do is refused for good: nothing of it was started.
+    /// Rejects a pod for good that the runtime does not support: nothing of it was started.
     fn refuse(&self, pod: Pod, error: &RuntimeError) -> Synced {
         let rejection = Rejection {
             reason: "PodFeatureUnsupported".into(),

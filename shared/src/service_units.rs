@@ -1,4 +1,4 @@
-//! The seam to the service manager.
+//! The interface to the service manager.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -10,16 +10,16 @@ use tokio::sync::broadcast;
 /// Transient services of a service manager.
 ///
 /// Every call is bounded in time by the implementer. None of them waits for a service:
-/// [`changes`](Self::changes) reports what becomes of it.
+/// [`changes`](Self::changes) reports its progress.
 pub trait ServiceUnits: Send + Sync + 'static {
-    /// Asks for a transient service to be started. Resolves when that was accepted.
+    /// Requests the start of a transient service. Resolves when the request was accepted.
     ///
     /// # Errors
-    /// See [`UnitError`]. After [`UnitError::Silent`] it may or may not have been started.
+    /// See [`UnitError`]. After [`UnitError::Silent`] the service may or may not have been started.
     fn start(&self, unit: NewUnit) -> impl Future<Output = Result<(), UnitError>> + Send;
 
-    /// Makes a slice whose services together have this share of the CPU, 1 to 10000, beside other slices.
-    /// One that is there stays as it is.
+    /// Creates a slice whose services together have this CPU weight, 1 to 10000, relative to other
+    /// slices. An existing slice is left as it is.
     ///
     /// # Errors
     /// See [`UnitError`].
@@ -30,7 +30,7 @@ pub trait ServiceUnits: Send + Sync + 'static {
         cpu_weight: u64,
     ) -> impl Future<Output = Result<(), UnitError>> + Send;
 
-    /// Sends a signal. A unit of which nothing runs takes it without error.
+    /// Sends a signal. If nothing of the unit runs, this succeeds.
     ///
     /// # Errors
     /// See [`UnitError`].
@@ -41,36 +41,36 @@ pub trait ServiceUnits: Send + Sync + 'static {
         signal: i32,
     ) -> impl Future<Output = Result<(), UnitError>> + Send;
 
-    /// Asks for a service or slice to be stopped: SIGTERM to the main process, SIGKILL to all after its
-    /// stop timeout. One that is not there is stopped.
+    /// Requests the stop of a service or slice: SIGTERM to the main process, SIGKILL to all after
+    /// its stop timeout. One that does not exist counts as stopped.
     ///
     /// # Errors
     /// See [`UnitError`].
     fn stop(&self, unit: &str) -> impl Future<Output = Result<(), UnitError>> + Send;
 
-    /// Lets the service manager forget that a service has failed, and with that the service. One that is
-    /// not there, or has not failed, is left alone.
+    /// Resets the failed state of a service, so that the service manager unloads it. One that does
+    /// not exist, or has not failed, is left alone.
     ///
     /// # Errors
     /// See [`UnitError`].
     fn forget_failure(&self, unit: &str) -> impl Future<Output = Result<(), UnitError>> + Send;
 
-    /// A service as it is now; none if it is not loaded.
+    /// The current state of a service; `None` if it is not loaded.
     ///
     /// # Errors
-    /// See [`UnitError`]. The answer is unknown then, not none.
+    /// See [`UnitError`]. The state is unknown then, not `None`.
     fn look(&self, unit: &str) -> impl Future<Output = Result<Option<UnitView>, UnitError>> + Send;
 
-    /// All loaded services whose names begin with `prefix`.
+    /// All loaded services whose names start with `prefix`.
     ///
     /// # Errors
-    /// See [`UnitError`]. The answer is unknown then, not empty.
+    /// See [`UnitError`]. The list is unknown then, not empty.
     fn list(
         &self,
         prefix: &str,
     ) -> impl Future<Output = Result<Vec<(String, UnitView)>, UnitError>> + Send;
 
-    /// Changes of services. A follower that lags behind lists them again.
+    /// Changes of services. A receiver that lagged has to list them again.
     fn changes(&self) -> broadcast::Receiver<UnitChange>;
 }
 
@@ -81,72 +81,72 @@ pub struct NewUnit {
     pub name: String,
     /// The slice it runs in, with `.slice`.
     pub slice: String,
-    /// For people.
+    /// A description for people.
     pub description: String,
-    /// Program and arguments. Taken as they are: nothing in them is replaced.
+    /// The program and its arguments, used verbatim: nothing in them is expanded.
     pub argv: Vec<String>,
-    /// Standard input; none is `/dev/null`.
+    /// Standard input; `None` means `/dev/null`.
     pub input: Option<OwnedFd>,
     /// Standard output.
     pub output: UnitOutput,
     /// Standard error.
     pub error: UnitOutput,
-    /// What it may use.
+    /// Its resource limits.
     pub limits: UnitLimits,
-    /// What is kept of it when it has ended.
+    /// What to keep of it once it has exited.
     pub keep: Keep,
-    /// The signal that asks it to end, should the service manager itself stop it.
+    /// The signal that the service manager sends to stop it.
     pub stop_signal: i32,
-    /// How long it then has until SIGKILL.
+    /// The time that it then has until SIGKILL.
     pub stop_timeout: Duration,
-    /// After this long it is stopped; none never does.
+    /// The time after which it is stopped; `None` means never.
     pub max_runtime: Option<Duration>,
-    /// Whether it runs on through a soft-reboot; its slice has to do so too.
+    /// Whether it keeps running through a soft-reboot; its slice has to do so too.
     pub survives: bool,
     /// A unit that has to be stopped after this one.
     pub after: Option<String>,
-    /// How its lines are marked in the journal.
+    /// The identification of its lines in the journal.
     pub journal: Option<JournalMarks>,
 }
 
-/// Where a service's output goes.
+/// The destination of a service's output.
 #[derive(Debug, Default)]
 pub enum UnitOutput {
-    /// Nowhere.
+    /// Discarded.
     #[default]
     Null,
-    /// To the journal.
+    /// The journal.
     Journal,
-    /// Into this file descriptor.
+    /// This file descriptor.
     To(OwnedFd),
 }
 
-/// What a service may use. None leaves it to the service manager's defaults.
+/// Resource limits of a service. `None` leaves a limit to the service manager's defaults.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct UnitLimits {
-    /// Bytes of memory.
+    /// Memory in bytes.
     pub memory_max: Option<u64>,
-    /// Thousandths of a CPU.
+    /// CPU in thousandths of a core.
     pub cpu_milli: Option<u64>,
-    /// Its share of the CPU, 1 to 10000.
+    /// CPU weight, 1 to 10000.
     pub cpu_weight: Option<u64>,
     /// Tasks (processes and threads); [`u64::MAX`] for no limit but the node's.
     pub tasks_max: Option<u64>,
 }
 
-/// What the service manager keeps of a service that has ended.
+/// What the service manager keeps of a service that has exited.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Keep {
-    /// How it ended, until it is stopped and its failure forgotten.
+    /// Its result, until it is stopped and its failed state reset.
     Result,
     /// Nothing.
     #[default]
     Nothing,
-    /// Nothing, and it is started again should it fail.
+    /// Nothing, and it is restarted if it fails.
     Alive,
 }
 
-/// How a service's lines are marked in the journal.
+/// The identification of a service's lines in the journal.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct JournalMarks {
     /// `SYSLOG_IDENTIFIER`.
@@ -164,26 +164,26 @@ pub enum Whom {
     All,
 }
 
-/// A service as the service manager sees it.
+/// The state of a service as the service manager reports it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct UnitView {
-    /// How far it has come.
+    /// Its phase.
     pub phase: UnitPhase,
-    /// How its main process ended, if it has.
+    /// How its main process exited, if it has.
     pub end: Option<UnitEnd>,
-    /// Its main process, while that runs.
+    /// The PID of its main process while that runs.
     pub main_pid: Option<i32>,
 }
 
-/// How far a service has come. It never goes back.
+/// The phase of a service. It never goes back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum UnitPhase {
-    /// Its program is not executed yet.
+    /// Its program has not been executed yet.
     #[default]
     Starting,
     /// Its main process runs.
     Running,
-    /// Its main process ended well. What else it started may still run.
+    /// Its main process exited successfully. Other processes of it may still run.
     Exited,
     /// It is being stopped.
     Stopping,
@@ -191,81 +191,81 @@ pub enum UnitPhase {
     Over,
 }
 
-/// How a service's main process ended.
+/// How a service's main process exited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnitEnd {
     /// Exit code, or signal.
     pub status: UnitExit,
-    /// The kernel ended it, or another process of it, for want of memory.
+    /// Whether the kernel killed it, or another process of the service, for lack of memory.
     pub out_of_memory: bool,
     /// When it started.
     pub started_at: Option<WallTime>,
-    /// When it ended.
+    /// When it exited.
     pub finished_at: Option<WallTime>,
     /// How long it ran, by a clock that does not jump.
     pub ran: Duration,
 }
 
-/// What a process ended with.
+/// The exit status of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UnitExit {
     /// It exited with this code.
     Code(i32),
-    /// This signal ended it.
+    /// It was killed by this signal.
     Signal(i32),
 }
 
-/// What happened to a service.
+/// A change of a service.
 #[derive(Clone, Debug)]
 pub enum UnitChange {
-    /// It is like this now.
+    /// The service was reported with this state.
     Seen {
         /// Its name.
         unit: Arc<str>,
-        /// How it is.
+        /// Its state.
         view: UnitView,
     },
-    /// It may be unloaded, or loaded anew: look at it.
+    /// The service may have been unloaded, or loaded again: query it.
     Vanished {
         /// Its name.
         unit: Arc<str>,
     },
-    /// Changes may have been missed: look at all.
+    /// Changes may have been missed: query all services.
     Missed,
 }
 
-/// Why the service manager did not do what it was asked.
+/// Why the service manager did not carry out a request.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum UnitError {
-    /// A unit of this name is loaded.
+    /// A unit with this name is already loaded.
     #[error("{unit} is there already")]
     Exists {
         /// Its name.
         unit: String,
     },
-    /// No such unit is loaded.
+    /// No unit with this name is loaded.
     #[error("{call}: {unit} is not loaded")]
     Absent {
-        /// What it was asked.
+        /// The request.
         call: &'static str,
         /// Its name.
         unit: String,
     },
-    /// It refused.
+    /// The request was refused.
     #[error("{call}: {why}")]
     Refused {
-        /// What it was asked.
+        /// The request.
         call: &'static str,
-        /// What it said.
+        /// The reply.
         why: String,
     },
-    /// It cannot be reached or does not answer. Whether it did it is not known.
+    /// The service manager cannot be reached or does not answer. Whether it carried out the request is unknown.
     #[error("{call}: no answer from the service manager: {why}")]
     Silent {
-        /// What it was asked.
+        /// The request.
         call: &'static str,
-        /// What was met instead.
+        /// The error.
         why: String,
     },
 }
@@ -273,7 +273,7 @@ pub enum UnitError {
 // === impl UnitPhase ===
 
 impl UnitPhase {
-    /// Whether the main process has ended.
+    /// Whether the main process has exited.
     pub fn has_ended(self) -> bool {
         matches!(self, Self::Exited | Self::Over)
     }
@@ -282,7 +282,7 @@ impl UnitPhase {
 // === impl UnitExit ===
 
 impl UnitExit {
-    /// Exit code as Kubernetes shows it (128 + signal for a signal's victim), and the signal.
+    /// The exit code as Kubernetes shows it (128 + signal number for a process killed by a signal), and the signal.
     pub fn code(self) -> (i32, Option<i32>) {
         match self {
             Self::Code(code) => (code, None),

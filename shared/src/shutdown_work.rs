@@ -1,4 +1,4 @@
-//! What is done at certain points of a shutdown beside ending pods.
+//! Work at certain points of a shutdown, in addition to terminating pods.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,25 +11,25 @@ use tokio::time::Instant;
 use crate::display::pod_count;
 use crate::{PluginName, PodLabel};
 
-/// Work of a plug-in at a point of a shutdown: to take the node out of a load balancer before the first
-/// pod ends, to tell others of the pods' ends before the node goes.
+/// Work of a plug-in at a point of a shutdown, for example to take the node out of a load balancer
+/// before the first pod terminates, or to report final statuses before the node goes down.
 ///
-/// The plan keeps the time for it: work that hangs costs its bound and no pod anything else. What is done at
-/// one point goes on together. It is dropped when its time is over and when the shutdown is called off,
-/// and is no part of a drain. The agent may be killed in the middle: then the next one begins it again, in
-/// the rest of its time; what had ended is not repeated.
+/// The plan reserves time for it: work that hangs costs its bound, and takes no other time from
+/// pods. All work at one point runs concurrently. It is dropped when its time is over or the
+/// shutdown is called off, and is not part of a drain. If the agent is killed in the middle, the
+/// next one starts the work again with the rest of its time; finished work is not repeated.
 #[derive(Clone)]
 pub struct ShutdownWork {
-    /// Whose it is.
+    /// The plug-in.
     pub by: PluginName,
-    /// What is done, in a few words for people: `take the node out of the load balancer`. A plug-in does
-    /// the same thing once at one point.
+    /// Short description for people: `take the node out of the load balancer`. A plug-in does the
+    /// same work only once at one point.
     pub what: &'static str,
-    /// When.
+    /// The point at which it runs.
     pub point: ShutdownPoint,
-    /// The most time it takes. All work together gets a quarter of a shutdown's time at most, so this may
-    /// become less. None, which is for [`ShutdownPoint::BeforeRelease`]: the plan keeps none, and it gets
-    /// what the pods left, ten seconds at most.
+    /// The longest time it may take. All work together gets at most a quarter of a shutdown's time,
+    /// so the actual bound may be shorter. `None`, for [`ShutdownPoint::BeforeRelease`], reserves
+    /// no time: the work gets what the pods left, ten seconds at most.
     pub bound: Option<Duration>,
     begin: Begin,
 }
@@ -38,46 +38,46 @@ type Begin = Arc<dyn Fn(WorkContext) -> BoxFuture<'static, Result<(), WorkError>
 
 /// A point of a shutdown.
 ///
-/// A group is named by a priority: it is the one that ends pods of that priority. Where groups are roles,
-/// ordinary pods have one for each of their priorities, system pods
-/// [`SYSTEM_CRITICAL_PRIORITY`](crate::SYSTEM_CRITICAL_PRIORITY), before which all ordinary pods have ended,
-/// and those of the node [`SYSTEM_NODE_CRITICAL_PRIORITY`](crate::SYSTEM_NODE_CRITICAL_PRIORITY); the control
-/// plane is one above that, etcd two. A group without pods has its place all the same.
+/// A group is identified by the priority of the pods that it terminates. Where groups are roles, ordinary pods have one
+/// for each of their priorities, system pods [`SYSTEM_CRITICAL_PRIORITY`](crate::SYSTEM_CRITICAL_PRIORITY), before
+/// which all ordinary pods have terminated, and those of the node
+/// [`SYSTEM_NODE_CRITICAL_PRIORITY`](crate::SYSTEM_NODE_CRITICAL_PRIORITY); the control plane is one above that, etcd
+/// two. A group without pods has its place all the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ShutdownPoint {
-    /// Before the first group, while pods are not ready any more.
+    /// Before the first group, once pods are marked not ready.
     BeforePods,
     /// Before the group of this priority.
     Before(i32),
-    /// When the pods of that group are gone or its time is over.
+    /// When the pods of the group of this priority are gone or its time is over.
     After(i32),
     /// When all pods are gone or their time is over.
     AfterPods,
-    /// After that, when nothing is left but the report.
+    /// After that, when only the report is left to do.
     BeforeRelease,
 }
 
-/// How a shutdown stands when work begins.
+/// The state of a shutdown when work begins.
 #[derive(Clone, Debug)]
 pub struct WorkContext {
-    /// When the work's time is over, at the latest.
+    /// The deadline of the work.
     pub until: Instant,
-    /// Every pod has ended, and none left anything mounted.
+    /// Whether every pod has terminated and left nothing mounted.
     pub clean: bool,
-    /// An agent before this one was killed in the middle of it.
+    /// Whether an earlier agent was killed in the middle of this work.
     pub again: bool,
-    /// Takes what the report says of the work, however it ends.
+    /// Takes the work's remark for the report, however the work ends.
     pub remark: WorkRemark,
 }
 
-/// What work says of itself for the report, in a few words for people. Clones are one.
+/// A remark of the work for the report, in a few words for people. Clones share one remark.
 #[derive(Clone, Debug, Default)]
 pub struct WorkRemark(watch::Sender<String>);
 
 /// Why work was not done.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WorkError {
-    /// It failed; why, for people.
+    /// The work failed; the text is for people.
     #[error("{0}")]
     Failed(Arc<str>),
     /// The final statuses of these pods could not be sent; the next agent sends them.
@@ -88,10 +88,10 @@ pub enum WorkError {
 // === impl ShutdownWork ===
 
 impl ShutdownWork {
-    /// All work together gets this part of a shutdown's time at most, the fourth.
+    /// The divisor for the share of a shutdown's time that all work together gets at most: a quarter.
     pub const PART: u32 = 4;
 
-    /// Work that `begin` makes, which is dropped after `bound`.
+    /// Creates work that `begin` starts, and that is dropped after `bound`.
     pub fn new<F>(
         by: PluginName,
         what: &'static str,
@@ -106,13 +106,13 @@ impl ShutdownWork {
         Self { by, what, point, bound: bound.into(), begin }
     }
 
-    /// The same with another bound.
+    /// The same work with another bound.
     #[must_use]
     pub fn within(&self, bound: Option<Duration>) -> Self {
         Self { bound, ..self.clone() }
     }
 
-    /// Begins it.
+    /// Starts the work.
     pub fn begin(&self, context: WorkContext) -> BoxFuture<'static, Result<(), WorkError>> {
         (self.begin)(context)
     }
@@ -127,12 +127,12 @@ impl fmt::Debug for ShutdownWork {
 // === impl WorkRemark ===
 
 impl WorkRemark {
-    /// Says this in place of what was said before.
+    /// Replaces the remark.
     pub fn set(&self, remark: impl Into<String>) {
         self.0.send_replace(remark.into());
     }
 
-    /// What was said last; none if nothing was.
+    /// The last remark; `None` if there is none.
     pub fn said(&self) -> Option<String> {
         Some(self.0.borrow().clone()).filter(|said| !said.is_empty())
     }

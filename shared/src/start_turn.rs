@@ -1,4 +1,4 @@
-//! Whose turn it is to start.
+//! Ordered starts of pods.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use crate::Pod;
 /// `status.reason` of a pod that starts after others; its phase is `Pending`.
 pub const WAITING_FOR_TURN: &str = "WaitingForTurn";
 
-/// Which pods may start now. Unless made otherwise, all.
+/// Which pods may start now. By default, all.
 #[derive(Clone, Default)]
 pub struct StartTurn(Option<Arc<Waits>>);
 
@@ -17,13 +17,13 @@ type Waits = dyn Fn(&Pod) -> Option<Arc<str>> + Send + Sync;
 // === impl StartTurn ===
 
 impl StartTurn {
-    /// A turn in which a pod waits for what `waits` says, for people; none: it may start. Asked for every new pod,
-    /// so it must answer at once.
+    /// Creates a turn from `waits`, which returns what a pod waits for, for people, or `None` if it
+    /// may start. Called for every new pod, so it must return at once.
     pub fn new(waits: impl Fn(&Pod) -> Option<Arc<str>> + Send + Sync + 'static) -> Self {
         Self(Some(Arc::new(waits)))
     }
 
-    /// What `pod` waits for; none if it may start.
+    /// What `pod` waits for; `None` if it may start.
     pub fn waits_for(&self, pod: &Pod) -> Option<Arc<str>> {
         self.0.as_ref().and_then(|waits| waits(pod))
     }

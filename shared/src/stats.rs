@@ -1,39 +1,39 @@
-//! What the node and its pods use, as it was measured.
+//! Measured resource usage of the node and its pods.
 //!
-//! The readers of the machine and the runtimes fill these in; the controllers that act on them do
-//! not care where they come from. What could not be measured is absent, never 0.
+//! Filled in by the readers of the machine and by the runtimes; the controllers that act on them do
+//! not care where they come from. A figure that could not be measured is absent, never 0.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// What the whole node uses. Small and without pointers: it is measured often.
+/// Resource usage of the whole node. Small and without pointers, as it is measured often.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct NodeStats {
     /// Memory of the whole node.
     pub memory: Option<MemoryStats>,
     /// Memory of the cgroup that all pods are in.
     pub pods_memory: Option<MemoryStats>,
-    /// Swap of the whole node; its total is 0 on a node without.
+    /// Swap of the whole node; the total is 0 on a node without swap.
     pub swap: Option<SwapStats>,
-    /// The file system with the agent's own directory: logs, volumes.
+    /// The file system of the agent's own directory: logs, volumes.
     pub nodefs: Option<FsStats>,
-    /// The file system with the runtime's images.
+    /// The file system of the runtime's images.
     pub imagefs: Option<FsStats>,
-    /// The file system with the containers' writable layers.
+    /// The file system of the containers' writable layers.
     pub containerfs: Option<FsStats>,
-    /// Which of these are one and the same; absent while the runtime has not said.
+    /// Which of these file systems are the same; absent until the runtime reports it.
     pub layout: Option<FsLayout>,
     /// Tasks of the node.
     pub pids: Option<PidStats>,
-    /// Time lost for want of memory, by the whole node.
+    /// Time lost to lack of memory, by the whole node.
     pub memory_pressure: Option<PressureStats>,
-    /// The same, by the cgroup that all pods are in.
+    /// Time lost to lack of memory, by the cgroup that all pods are in.
     pub pods_memory_pressure: Option<PressureStats>,
-    /// How many processes the kernel has killed for want of memory so far, below the cgroup that
-    /// bounds the node, or else below the pods'. Those at a limit of their own count as well.
-    /// Version 1 does not tell.
+    /// Number of processes that the kernel has killed for lack of memory so far, below the cgroup
+    /// that bounds the node, or else below that of the pods. Includes those that hit a limit of
+    /// their own. Not available with cgroups version 1.
     pub oom_kills: Option<u64>,
 }
 
@@ -42,51 +42,51 @@ pub struct NodeStats {
 pub struct MemoryStats {
     /// When it was read.
     pub at: Option<Instant>,
-    /// Usage without file cache that was not used lately: usage − inactive_file.
+    /// Usage without the file cache that was not used recently: usage − inactive_file.
     pub working_set: u64,
     /// The limit − `working_set`.
     pub available: u64,
-    /// What can be had without swapping, file cache that is in use and reclaimable slab included:
-    /// `MemAvailable`, or what comes nearest to it for a cgroup.
+    /// Memory available without swapping, including file cache in use and reclaimable slab:
+    /// `MemAvailable`, or the closest equivalent for a cgroup.
     pub mem_available: Option<u64>,
 }
 
 /// Swap of a node, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SwapStats {
-    /// All there is, within the limit of the cgroup that bounds the node.
+    /// The total, within the limit of the cgroup that bounds the node.
     pub total: u64,
-    /// What of it is free, within the same limit.
+    /// The free part, within the same limit.
     pub free: u64,
-    /// The memory that compressed pages take (`Zswap`); kernels without zswap do not tell.
+    /// Memory used by compressed pages (`Zswap`); absent on kernels without zswap.
     pub zswap: Option<u64>,
-    /// What these pages were before they were compressed (`Zswapped`). They have their place in swap all the same.
+    /// Size of these pages before compression (`Zswapped`). They occupy swap space all the same.
     pub zswapped: Option<u64>,
 }
 
-/// One file system.
+/// Usage of one file system.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FsStats {
     /// When it was read.
     pub at: Option<Instant>,
     /// Its size, in bytes.
     pub capacity_bytes: Option<u64>,
-    /// What ordinary users can still write, in bytes.
+    /// Space that unprivileged users can still write, in bytes.
     pub available_bytes: Option<u64>,
-    /// How many inodes it has; absent where they are made as needed.
+    /// The number of inodes; absent where they are created on demand.
     pub inodes: Option<u64>,
-    /// How many of them are free.
+    /// The number of free inodes.
     pub inodes_free: Option<u64>,
 }
 
-/// Tasks, which is to say threads, of the node.
+/// Tasks (threads) of the node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PidStats {
     /// When it was read.
     pub at: Option<Instant>,
-    /// How many there can be.
+    /// The limit.
     pub max: u64,
-    /// How many there are.
+    /// The current number.
     pub running: u64,
 }
 
@@ -99,59 +99,59 @@ pub struct PressureStats {
     pub some_avg10: f32,
     /// Every task that wanted to run waited.
     pub full_avg10: f32,
-    /// How long at least one task has waited since the boot, in µs.
+    /// Total time since boot that at least one task has waited, in µs.
     pub some_total_us: u64,
-    /// How long all have.
+    /// Total time since boot that every task has waited, in µs.
     pub full_total_us: u64,
 }
 
-/// Which file systems of a node are one and the same.
+/// Which file systems of a node are the same.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum FsLayout {
-    /// Everything is on one.
+    /// All are the same.
     #[default]
     One,
-    /// Images and writable layers are on one of their own.
+    /// Images and writable layers share one of their own.
     ImageFs,
-    /// Images are on one of their own, writable layers are not with them.
+    /// Images are on one of their own, without the writable layers.
     Split,
 }
 
-/// What one pod uses.
+/// Resource usage of one pod.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PodStats {
     /// Its working set, in bytes, as in [`MemoryStats::working_set`].
     pub memory_working_set: Option<u64>,
-    /// The file cache in its working set, which was used lately, in bytes; none where the kernel cannot be asked to
-    /// take it back.
+    /// File cache in its working set, in bytes, which was used recently; `None` where the kernel
+    /// cannot be asked to reclaim it.
     pub active_file: Option<u64>,
-    /// What swap may take by the pod's own limits on it, in bytes; none as before.
+    /// Memory that can be swapped out within the pod's own swap limits, in bytes; `None` as for `active_file`.
     pub swappable: Option<u64>,
-    /// What of it is in swap, in bytes, zswap included; version 1 does not tell.
+    /// Its usage of swap, in bytes, zswap included; not available with cgroups version 1.
     pub swap: Option<u64>,
-    /// The memory that its compressed pages take, in bytes.
+    /// Memory used by its compressed pages, in bytes.
     pub zswap: Option<u64>,
-    /// Processor time that it has used so far.
+    /// CPU time used so far.
     pub cpu_time: Option<Duration>,
-    /// How many processes it has.
+    /// The number of its processes.
     pub processes: Option<u64>,
-    /// Its containers: init containers, sidecars and regular ones, in the order in which they are to
-    /// be named.
+    /// Its containers (init containers, sidecars and regular ones), in the order in which they are
+    /// to be listed.
     pub containers: Vec<ContainerStats>,
-    /// Its volumes that are directories of the node.
+    /// Its volumes that are directories on the node.
     pub volumes: Vec<VolumeStats>,
-    /// All that it uses of the node's disks: containers, logs, volumes, the pod's own files.
+    /// Its total usage of the node's disks: containers, logs, volumes, the pod's own files.
     pub ephemeral: Option<DiskUse>,
 }
 
-/// What one container uses.
+/// Resource usage of one container.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ContainerStats {
     /// The name in the pod's spec.
     pub name: Arc<str>,
     /// Its working set, in bytes.
     pub memory_working_set: Option<u64>,
-    /// Processor time that this run of it has used so far.
+    /// CPU time used so far by this run of the container.
     pub cpu_time: Option<Duration>,
     /// Its writable layer.
     pub rootfs: Option<DiskUse>,
@@ -159,16 +159,16 @@ pub struct ContainerStats {
     pub logs: Option<DiskUse>,
 }
 
-/// What one volume uses.
+/// Disk usage of one volume.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct VolumeStats {
     /// The name in the pod's spec.
     pub name: Arc<str>,
-    /// What is in it.
+    /// The usage.
     pub used: DiskUse,
 }
 
-/// Part of a disk.
+/// An amount of disk usage.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DiskUse {
     /// Bytes.
@@ -178,7 +178,7 @@ pub struct DiskUse {
 }
 
 impl DiskUse {
-    /// Both together, saturating.
+    /// The sum of both, saturating.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
         Self {

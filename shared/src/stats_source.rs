@@ -1,32 +1,32 @@
-//! The seam to sources of the pods' usage.
+//! The interface to sources of the pods' resource usage.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::{PodStats, PodUid, RuntimeError};
 
-/// Tells what pods use. A runtime implements it beside [`Runtime`](crate::Runtime).
+/// Measures the resource usage of pods. A runtime implements it in addition to [`Runtime`](crate::Runtime).
 pub trait PodStatsSource: Send + Sync + 'static {
-    /// What every pod with something running uses, in no particular order.
+    /// The usage of every pod of which something runs, in no particular order.
     ///
-    /// Memory and processes are read for this call. What is on disk takes a walk through files, so it
-    /// is kept: with `disk_age` what is older than that is measured again (off the async threads, in
-    /// bounded time, never two walks at once), without it the last measurement is given. Cancel-safe.
+    /// Memory and processes are read on every call. Disk usage takes a walk through files, so it is cached: with
+    /// `disk_age`, values older than that are measured again (off the async threads, in bounded time, never two walks
+    /// at once); without it, the last values are returned. Cancel-safe.
     ///
     /// # Errors
-    /// Nothing is known of any pod. What is not known of one pod, or of a part of it, is absent.
+    /// Nothing is known of any pod. If only one pod, or a part of it, is unknown, it is absent.
     fn pod_stats(
         &self,
         disk_age: Option<Duration>,
     ) -> impl Future<Output = Result<Vec<(PodUid, PodStats)>, RuntimeError>> + Send;
 
-    /// The cgroup that all its pods are in, as a path from the root of the hierarchy (`/winddown`). None
-    /// if they are in none, or the runtime does not say yet.
+    /// The cgroup that all its pods are in, as a path from the root of the hierarchy (`/winddown`).
+    /// `None` if they are in none, or the runtime does not know yet.
     fn pods_cgroup(&self) -> impl Future<Output = Option<String>> + Send {
         async { None }
     }
 
-    /// Where images and the layers that containers write to are.
+    /// The locations of images and of the containers' writable layers.
     ///
     /// # Errors
     /// The runtime did not answer.
@@ -35,12 +35,12 @@ pub trait PodStatsSource: Send + Sync + 'static {
     }
 }
 
-/// Where a runtime keeps images and what containers write.
+/// The locations where a runtime keeps images and the containers' writable layers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ImagePlaces {
-    /// A directory on the file system of the images; none if there are no images.
+    /// A directory on the file system of the images; `None` if there are no images.
     pub images: Option<PathBuf>,
-    /// A directory on the file system of the layers that containers write to, where the runtime tells
-    /// it apart from that of the images.
+    /// A directory on the file system of the containers' writable layers, if the runtime
+    /// distinguishes it from that of the images.
     pub containers: Option<PathBuf>,
 }

@@ -1,4 +1,4 @@
-//! Pod statuses: how they follow from what the runtime sees, and where they are kept.
+//! Pod statuses: how they are computed from the runtime's state, and where they are kept.
 
 mod conditions;
 mod containers;

@@ -1,4 +1,4 @@
-//! The seam to what opens streams into pods: exec, attach, port-forward.
+//! The interface for streams into pods: exec, attach, port-forward.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -8,16 +8,16 @@ use futures_util::future::BoxFuture;
 
 use crate::{PodUid, RuntimeError};
 
-/// Opens streams into pods, for clients over the network. A runtime implements it beside
+/// Opens streams into pods for network clients. A runtime implements it in addition to
 /// [`Runtime`](crate::Runtime).
 ///
-/// Each call prepares a stream of its own, and nothing happens in the pod before a client comes for it. A call bounds
-/// its own time; dropping the future gives it up.
+/// Each call prepares a new stream, and nothing happens in the pod before a client connects to it.
+/// A call bounds its own time; dropping the future cancels it.
 pub trait PodStreams: Send + Sync + 'static {
-    /// Prepares the stream. None if no such container of the pod runs, or nothing of the pod.
+    /// Prepares the stream. `None` if no such container of the pod runs, or nothing of the pod does.
     ///
     /// # Errors
-    /// The runtime refused or did not answer, has no such streams, or serves them at no address of this machine's own.
+    /// The runtime refused or did not answer, has no such streams, or serves them at an address that is not local.
     fn open<'a>(
         &'a self,
         pod: &'a PodUid,
@@ -28,23 +28,23 @@ pub trait PodStreams: Send + Sync + 'static {
 /// A stream into a pod.
 #[derive(Debug)]
 pub enum PodStream {
-    /// The runtime serves it.
+    /// A stream that the runtime serves.
     Served(StreamServer),
     /// A command whose streams the caller serves.
     Command(CommandStream),
 }
 
-/// A command that is to run in, or beside, a container, with this side of its streams: each non-blocking, and none for
-/// what was not asked for. With a terminal `stdin` and `stdout` are its controlling side.
+/// A command to run in, or alongside, a container, with this side of its streams: each non-blocking, and `None` if not
+/// requested. With a terminal, `stdin` and `stdout` are its controlling side.
 pub struct CommandStream {
-    /// What it reads. Closing it is the end of its input, unless that is a terminal.
+    /// Its standard input. Closing it signals end of file, unless it is a terminal.
     pub stdin: Option<OwnedFd>,
-    /// What it writes.
+    /// Its standard output.
     pub stdout: Option<OwnedFd>,
-    /// Its messages.
+    /// Its standard error.
     pub stderr: Option<OwnedFd>,
-    /// Starts the command when it is first polled, and resolves with its exit code, which is 128 + the signal where
-    /// one ended it. The command ends with its container at the latest; dropping this ends it too.
+    /// Starts the command when first polled, and resolves with its exit code, or 128 + signal number if a signal killed
+    /// it. The command ends with its container at the latest; dropping this future ends it too.
     pub exit: BoxFuture<'static, Result<i32, RuntimeError>>,
 }
 
@@ -55,46 +55,46 @@ impl fmt::Debug for CommandStream {
     }
 }
 
-/// What a client wants of a pod.
+/// The stream that a client requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StreamRequest {
-    /// To run a command in a container.
+    /// Runs a command in a container.
     Exec {
         /// The container's name.
         container: String,
         /// The program and its arguments.
         command: Vec<String>,
-        /// What of it goes through the stream.
+        /// The streams of the command to connect.
         stdio: Stdio,
     },
-    /// To join what a container runs.
+    /// Attaches to the process that a container runs.
     Attach {
         /// The container's name.
         container: String,
-        /// What of it goes through the stream; `tty` is as the container was started.
+        /// The streams to connect; `tty` is as the container was started.
         stdio: Stdio,
     },
-    /// To reach ports of the pod.
+    /// Forwards ports of the pod.
     PortForward {
-        /// The ports; none where the client names each later, in the stream.
+        /// The ports; empty if the client names each one later, in the stream.
         ports: Vec<u16>,
     },
 }
 
-/// What of a program goes through a stream.
+/// The standard streams to connect.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stdio {
-    /// Its input.
+    /// Standard input.
     pub stdin: bool,
-    /// Its output.
+    /// Standard output.
     pub stdout: bool,
-    /// Its messages.
+    /// Standard error.
     pub stderr: bool,
-    /// It has a terminal.
+    /// Whether there is a terminal.
     pub tty: bool,
 }
 
-/// Where a runtime serves one stream: on this machine, reachable from nowhere else.
+/// The address at which a runtime serves one stream: local to this machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StreamServer {
     address: SocketAddr,
@@ -102,7 +102,7 @@ pub struct StreamServer {
 }
 
 impl StreamServer {
-    /// The server that a URL names. None unless it is `http` at a loopback address: no other is the runtime's own.
+    /// Parses a URL. `None` unless it is `http` at a loopback address: no other server is the runtime's own.
     pub fn of_url(url: &str) -> Option<Self> {
         let rest = url.strip_prefix("http://")?;
         let (authority, path) = rest.split_at(rest.find('/')?);
@@ -115,7 +115,7 @@ impl StreamServer {
         self.address
     }
 
-    /// The path of the stream there, with its query.
+    /// The path of the stream, with its query.
     pub fn path(&self) -> &str {
         &self.path
     }

@@ -1,19 +1,19 @@
-//! What the pod workers drive: the four steps of a pod's life.
+//! The interface that the pod workers drive: the four steps of a pod's life.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::{GateReason, Grace, NodeEnding, Pod, PodStopped, PodUid, RuntimePod, StatusOverride};
 
-/// The four steps of a pod's life. [`RuntimeSyncer`](crate::RuntimeSyncer) is the one for real use.
+/// The four steps of a pod's life. [`RuntimeSyncer`](crate::RuntimeSyncer) is the real implementation.
 ///
 /// For one UID the workers never run two of these at the same time; different UIDs run in parallel.
-/// Every step may be tried again after an error, and must then pick up where it is.
+/// Every step may be retried after an error, and must then continue from the current state.
 pub trait PodSyncer: Send + Sync + 'static {
-    /// Makes the pod run as its spec asks. The future is dropped when the pod is asked to end.
+    /// Makes the pod run as its spec asks. The future is dropped when the pod is requested to terminate.
     ///
     /// # Errors
-    /// The step failed; it is tried again after a back-off.
+    /// The step failed; it is retried with backoff.
     fn sync_pod(
         &self,
         update: SyncUpdate,
@@ -22,7 +22,7 @@ pub trait PodSyncer: Send + Sync + 'static {
     /// Stops the pod's containers; resolves when none runs.
     ///
     /// # Errors
-    /// Something may still run; the step is tried again after a back-off.
+    /// Something may still run; the step is retried with backoff.
     fn sync_terminating_pod(
         &self,
         pod: Pod,
@@ -32,7 +32,7 @@ pub trait PodSyncer: Send + Sync + 'static {
     /// Stops the containers of a pod that only the runtime knows.
     ///
     /// # Errors
-    /// Something may still run; the step is tried again after a back-off.
+    /// Something may still run; the step is retried with backoff.
     fn sync_terminating_runtime_pod(
         &self,
         pod: RuntimePod,
@@ -42,38 +42,38 @@ pub trait PodSyncer: Send + Sync + 'static {
     /// Frees what the stopped pod still holds.
     ///
     /// # Errors
-    /// Something could not be freed; the step is tried again after a back-off.
+    /// Something could not be freed; the step is retried with backoff.
     fn sync_terminated_pod(&self, pod: Pod) -> impl Future<Output = Result<(), SyncError>> + Send;
 
     /// Mount points that the pod still holds on the host.
     ///
     /// # Errors
-    /// They could not be read; the answer is unknown, not empty.
+    /// The mounts could not be read; they are unknown, not empty.
     fn mounts(&self, uid: &PodUid) -> impl Future<Output = Result<Vec<String>, SyncError>> + Send {
         let _ = uid;
         async { Ok(Vec::new()) }
     }
 
-    /// How a pod ended that does not run, as the runtime has it; none where that is not known.
+    /// How a pod that does not run terminated, according to the runtime; `None` if that is unknown.
     fn unseen_end(&self, uid: &PodUid) -> impl Future<Output = Option<PodStopped>> + Send {
         let _ = uid;
         async { None }
     }
 
-    /// Whether the pod would run on through a soft-reboot of the node, as it was started. Never blocks.
+    /// Whether the pod, as it was started, would keep running through a soft-reboot of the node. Never blocks.
     fn survives_soft_reboot(&self, uid: &PodUid) -> bool {
         let _ = uid;
         false
     }
 
-    /// Tells the pods that all of them are about to end, until [`lame_duck`](Self::lame_duck) with `false` for the
-    /// same reason. Never blocks.
+    /// Announces to all pods that they are about to terminate, until [`lame_duck`](Self::lame_duck)
+    /// is called with `false` for the same reason. Never blocks.
     fn announce(&self, reason: GateReason, ending: NodeEnding) {
         let _ = (reason, ending);
     }
 
-    /// Makes every pod not ready, now and until it is called with `false` for the same reason; with
-    /// the last reason gone readiness is what the probes say again. Never blocks.
+    /// Makes every pod not ready until this is called with `false` for the same reason; once the
+    /// last reason is withdrawn, readiness follows the probes again. Never blocks.
     fn lame_duck(&self, reason: GateReason, on: bool) {
         let _ = (reason, on);
     }
@@ -83,10 +83,10 @@ pub trait PodSyncer: Send + Sync + 'static {
         Vec::new()
     }
 
-    /// What is known of a pod's containers without asking the runtime. Never blocks.
+    /// What is known of a pod's containers without querying the runtime. Never blocks.
     ///
-    /// Decides about pods that the workers see for the first time: one that is known to run nothing
-    /// has nothing to stop. If that is unknown, it says so, and the pod is stopped to be sure.
+    /// Used for pods that the workers see for the first time: a pod that is known to run nothing
+    /// has nothing to stop. While that is unknown, the pod is stopped to be sure.
     fn runtime_view(&self, _uid: &PodUid) -> RuntimeView {
         RuntimeView::NotYetKnown
     }
@@ -94,34 +94,34 @@ pub trait PodSyncer: Send + Sync + 'static {
 
 /// What is known of a pod's containers.
 ///
-/// Three answers on purpose: an empty answer before the runtime was listed once is not "stopped".
+/// Three states on purpose: an empty answer before the first listing of the runtime is not "stopped".
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum RuntimeView {
-    /// The runtime was not asked yet, or its answer is lost.
+    /// The runtime has not been queried yet, or its answer is lost.
     #[default]
     NotYetKnown,
     /// No container of the pod runs.
     Stopped,
-    /// Containers of the pod run, or ran when last looked.
+    /// Containers of the pod run, or ran when last checked.
     Running,
 }
 
-/// Why a sync was asked for.
+/// Why a sync was requested.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum UpdateKind {
-    /// Look again: something changed in the runtime, or time passed.
+    /// Check again: something changed in the runtime, or time passed.
     #[default]
     Sync,
     /// The pod object changed.
     Update,
     /// The pod is new to its source.
     Create,
-    /// The pod has to end.
+    /// The pod has to terminate.
     Kill,
 }
 
 impl UpdateKind {
-    /// The label of the reference's metrics.
+    /// The label of the kubelet's metrics.
     pub fn as_str(self) -> &'static str {
         match self {
             UpdateKind::Sync => "sync",
@@ -132,74 +132,73 @@ impl UpdateKind {
     }
 }
 
-/// One call of [`PodSyncer::sync_pod`].
+/// The argument of [`PodSyncer::sync_pod`].
 #[derive(Clone, Debug)]
 pub struct SyncUpdate {
-    /// Why.
+    /// The reason for the call.
     pub kind: UpdateKind,
     /// The pod as last configured.
     pub pod: Pod,
-    /// The API's mirror of a static pod. A call that follows from an update has what that update
-    /// brought, so that a mirror that was deleted is seen to be gone; every other call has the last
-    /// one that was brought.
+    /// The mirror pod (API object) of a static pod. A call that follows an update has the mirror of
+    /// that update, so that a deleted mirror is noticed; every other call has the last known one.
     pub mirror: Option<Pod>,
 }
 
-/// The answer of [`PodSyncer::sync_pod`].
+/// The result of [`PodSyncer::sync_pod`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Synced {
-    /// The pod has come to its end by itself: every container is done and none may restart, or its
-    /// time is over.
+    /// Whether the pod has completed by itself: every container is done and none may restart, or
+    /// its active deadline has passed.
     pub terminal: bool,
-    /// What to write into the status of a pod that is over although its containers run.
+    /// The status to write for a pod that is over although its containers run.
     pub ended: Option<StatusOverride>,
-    /// When to look again although nothing changes.
+    /// When to check again if nothing changes.
     pub again_in: Option<Duration>,
 }
 
-/// How a pod is to be stopped.
+/// How to stop a pod.
 #[derive(Clone, Debug)]
 pub struct Stop {
-    /// The grace that was computed for the pod; `None` when the pod came to its end unasked.
+    /// The grace period computed for the pod; `None` when the pod completed by itself.
     pub grace: Option<Duration>,
-    /// The end of the grace, counted from now; it can move closer while the stop is under way.
+    /// The end of the grace period, counted from now; it can move closer while the stop is in flight.
     pub until: Grace,
-    /// What to write into the pod's status.
+    /// The status to write into the pod.
     pub status: Option<StatusOverride>,
 }
 
-/// Why a step failed, and when to try again.
+/// A failed step, and when to retry it.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{what}")]
 pub struct SyncError {
     /// What failed.
     pub what: String,
-    /// Its cause.
+    /// The cause.
     #[source]
     pub source: Option<Arc<dyn std::error::Error + Send + Sync>>,
-    /// When to try again.
+    /// When to retry.
     pub retry: Retry,
 }
 
-/// When a failed step is tried again.
+/// When a failed step is retried.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Retry {
-    /// After the workers' ordinary back-off.
+    /// After the workers' ordinary backoff.
     #[default]
     Backoff,
     /// Soon: something outside the pod (its network) is about to be ready.
     Transient,
-    /// When this much time has passed; capped by the resync interval.
+    /// After this much time; capped by the resync interval.
     After(Duration),
 }
 
 impl SyncError {
-    /// A failure without a cause of its own, tried again after the ordinary back-off.
+    /// Creates a failure without a cause, retried with the ordinary backoff.
     pub fn new(what: impl Into<String>) -> Self {
         Self { what: what.into(), source: None, retry: Retry::Backoff }
     }
 
-    /// A failure caused by `source`.
+    /// Creates a failure caused by `source`, retried with the ordinary backoff.
     pub fn caused_by(
         what: impl Into<String>,
         source: impl std::error::Error + Send + Sync + 'static,
@@ -207,7 +206,7 @@ impl SyncError {
         Self { what: what.into(), source: Some(Arc::new(source)), retry: Retry::Backoff }
     }
 
-    /// The same failure, tried again at another time.
+    /// Sets when the step is retried.
     pub fn retry(mut self, retry: Retry) -> Self {
         self.retry = retry;
         self

@@ -1,30 +1,30 @@
-//! Controllers that choose pods to end do so one after the other.
+//! Serializes the controllers that choose pods to terminate.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Lets one controller at a time choose whom to end, so that two never choose the same pod, and
-/// neither ends a pod for room that the other's victims will leave. Clones are one lock.
+/// Lets one controller at a time choose victims, so that two never choose the same pod, and neither
+/// terminates a pod for room that the other's victims will leave. Clones share one lock.
 ///
-/// It is held for as long as it takes to choose and to ask for the ends, never while pods end: from
-/// then on the others see that they are ending ([`staying_pods`](crate::PodKiller::staying_pods)
-/// leaves them out). A pod that needs half an hour for its end does not keep an eviction waiting.
+/// The lock is held while victims are chosen and requested to terminate, never while they terminate: from then on the
+/// others see that these pods are terminating ([`staying_pods`](crate::PodKiller::staying_pods) leaves them out). A pod
+/// with a grace period of half an hour does not delay an eviction.
 ///
-/// A node shutdown does not take it: it ends everything, whatever else was asked.
+/// A node shutdown does not take it: it terminates everything, whatever else was requested.
 #[derive(Clone, Debug, Default)]
 pub struct VictimLock(Arc<Mutex<()>>);
 
 impl VictimLock {
-    /// No controller is choosing.
+    /// Creates an unlocked lock.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Runs `choose`, which looks at the pods, decides, and asks for the ends with
-    /// [`begin_kill`](crate::PodKiller::begin_kill), while no other controller does. Blocks for as
-    /// long as another's choice takes; `choose` must not choose again inside.
+    /// Runs `choose` while no other controller does. It inspects the pods, decides, and requests
+    /// the terminations with [`begin_kill`](crate::PodKiller::begin_kill). Blocks while another
+    /// choice is in progress; `choose` must not call this method again.
     pub fn choose<T>(&self, choose: impl FnOnce() -> T) -> T {
-        // Nothing is kept inside, so a choice that panicked has left nothing half done.
+        // The lock holds no data, so a choice that panicked leaves nothing half done.
         let _turn = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         choose()
     }

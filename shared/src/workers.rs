@@ -2,20 +2,20 @@
 //!
 //! # Behaviour
 //! One record per pod UID moves waiting → syncing → terminating → terminated → finished and never
-//! back. Updates are coalesced: only the latest is certain to be carried out, but a request to end a
-//! pod is never lost, whatever comes after it. For one UID at most one step is under way.
+//! back. Updates are coalesced: only the latest is guaranteed to be carried out, but a request to
+//! terminate a pod is never lost, whatever follows it. At most one step per UID is in flight.
 //!
 //! # Design
-//! A record has a task only while there is something to do, so an idle pod costs its record and
-//! nothing else. All transitions are synchronous functions of [`state::State`] under one lock that is
-//! never held across an await; the tasks carry out the steps between them.
+//! A record has a task only while there is something to do, so an idle pod costs only its record.
+//! All transitions are synchronous functions of [`state::State`] under one lock that is never held
+//! across an await; the tasks carry out the steps in between.
 //!
 //! # Limits
-//! No status cache stands between a step and the runtime: the syncer asks the runtime itself, so a
-//! step never waits for the next listing of all pods, and sees what its own calls did.
+//! There is no status cache between a step and the runtime: the syncer queries the runtime directly, so a step never
+//! waits for the next listing of all pods and sees the effect of its own calls.
 //!
-//! Pods are identified by UID alone. Nothing here survives a restart of the agent: the runtime knows
-//! what runs, the source knows what should, and the first syncs bring the two together.
+//! Pods are identified by UID alone. Nothing here survives a restart of the agent: the runtime
+//! knows what runs, the source knows what should run, and the first syncs reconcile the two.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -55,17 +55,17 @@ pub use record::Lifecycle;
 pub(crate) use state::has_terminal_phase;
 use state::{KillWait, State, Wake};
 
-/// How often the workers try again and look again.
+/// Intervals at which the workers resync and retry.
 #[derive(Clone, Debug)]
 pub struct WorkerTimes {
-    /// After this long without a change a running pod is synced again: the safety net for a lost
-    /// event. Jittered by up to half as much again.
+    /// Interval after which a running pod is synced again without a change: the safety net for a
+    /// lost event. Jittered by up to half as much again.
     pub resync: Duration,
-    /// After a failed step the first retry comes after this long, then twice as long, …
+    /// Delay before the first retry of a failed step; it doubles with every further failure.
     pub retry_first: Duration,
-    /// … up to this.
+    /// Upper limit of the retry delay.
     pub retry_most: Duration,
-    /// The retry of a failure that soon passes.
+    /// Retry delay after a failure that is expected to pass soon ([`Retry::Transient`](crate::Retry::Transient)).
     pub retry_transient: Duration,
 }
 
@@ -80,10 +80,10 @@ impl Default for WorkerTimes {
     }
 }
 
-/// Starts and stops pods. Cheap to clone; the workers end when the last clone is dropped.
+/// Starts and stops pods. Cheap to clone; the workers stop when the last clone is dropped.
 pub struct PodWorkers<S> {
     inner: Arc<Inner<S>>,
-    /// Ends the timer and the tasks with the last handle.
+    /// Stops the timer and the tasks when the last handle is dropped.
     _guard: Arc<DropGuard>,
 }
 
@@ -99,31 +99,31 @@ struct Inner<S> {
     recorder: Arc<dyn Recorder>,
     observer: Arc<dyn WorkerObserver>,
     times: WorkerTimes,
-    /// A pod that may be forgotten or known anew is finished.
+    /// Notified when a finished pod can be forgotten or started again.
     settled: Notify,
-    /// A pod has given its place back.
+    /// Notified when a pod has given up its place on the node.
     left: Notify,
-    /// Goes up when a pod has ended.
+    /// Incremented when a pod may have terminated.
     ends: watch::Sender<u64>,
-    /// Goes up when more is known of what runs.
+    /// Incremented when a pod is newly known to run.
     more_known: watch::Sender<u64>,
-    /// Wakes the timer when its first entry changed.
+    /// Wakes the timer task when its earliest entry has changed.
     timer: Notify,
     tasks: TaskTracker,
     root: CancellationToken,
-    /// No further step is taken. The token says so too, behind a lock.
+    /// Set once no further step may begin. `root` carries the same information, but reading it takes a lock.
     shut_down: AtomicBool,
 }
 
 // === impl PodWorkers ===
 
 impl<S: PodSyncer> PodWorkers<S> {
-    /// Workers that drive `syncer`. Must be called inside a tokio runtime.
+    /// Creates workers that drive `syncer`. Must be called inside a tokio runtime.
     pub fn new(syncer: S, recorder: Arc<dyn Recorder>, times: WorkerTimes) -> Self {
         Self::with_observer(syncer, recorder, times, Arc::new(observer::NoObserver))
     }
 
-    /// The same, with `observer` told how long the steps take.
+    /// Like [`new`](Self::new), and reports to `observer` how long the steps take.
     pub fn with_observer(
         syncer: S,
         recorder: Arc<dyn Recorder>,
@@ -150,16 +150,16 @@ impl<S: PodSyncer> PodWorkers<S> {
         Self { inner, _guard: Arc::new(root.drop_guard()) }
     }
 
-    /// What the workers drive.
+    /// The syncer that the workers drive.
     pub fn syncer(&self) -> &S {
         &self.inner.syncer
     }
 
     /// Hands a pod to its worker. Never blocks.
     ///
-    /// A pod with a deletion timestamp is ended. [`UpdateKind::Create`] for a UID that is ending asks
-    /// for it to be known anew once it is finished; [`UpdateKind::Kill`] is
-    /// [`request_kill`](Self::request_kill) with the pod's own grace.
+    /// A pod with a deletion timestamp is terminated. [`UpdateKind::Create`] for a UID that is
+    /// terminating requests that it start again once it is finished; [`UpdateKind::Kill`] is
+    /// [`request_kill`](Self::request_kill) with the pod's own grace period.
     pub fn update(&self, kind: UpdateKind, pod: Pod, mirror: Option<Pod>) {
         if kind == UpdateKind::Kill {
             self.request_kill(pod, &KillRequest::new(crate::KillReason::Removed));
@@ -175,7 +175,7 @@ impl<S: PodSyncer> PodWorkers<S> {
         };
         self.inner.spawn(wake);
         if ends {
-            // One that has nothing to stop is over at once.
+            // A pod with nothing to stop terminates at once.
             self.inner.ends.send_modify(|n| *n += 1);
         }
         if settled {
@@ -183,8 +183,8 @@ impl<S: PodSyncer> PodWorkers<S> {
         }
     }
 
-    /// Something about the pod changed in the runtime: its worker looks again. Never blocks. Says
-    /// whether the UID is known; one that is not is ignored.
+    /// Has a pod's worker check it again because something changed in the runtime. Never blocks.
+    /// Returns whether the UID is known; an unknown one is ignored.
     pub fn look_again(&self, uid: &PodUid) -> bool {
         let (known, wake) = {
             let mut state = self.inner.lock();
@@ -194,7 +194,7 @@ impl<S: PodSyncer> PodWorkers<S> {
         known
     }
 
-    /// Looks at every pod again, after events were lost.
+    /// Has every pod checked again, after events were lost.
     pub fn look_at_all(&self) {
         let uids: Vec<PodUid> = self.inner.lock().records.keys().cloned().collect();
         for uid in uids {
@@ -202,13 +202,13 @@ impl<S: PodSyncer> PodWorkers<S> {
         }
     }
 
-    /// Asks for a pod's end without waiting for it. Never blocks.
+    /// Requests the termination of a pod without waiting for it. Never blocks.
     pub fn request_kill(&self, pod: Pod, request: &KillRequest) {
         self.inner.begin_kill(pod, request);
     }
 
-    /// Ends what the runtime runs under an unconfigured UID, or whose pod has finished, with the
-    /// shortest grace. Never blocks.
+    /// Stops what the runtime runs under a UID that is not configured or whose pod has finished,
+    /// with the shortest grace period. Never blocks.
     pub fn kill_runtime_pod(&self, pod: RuntimePod) {
         let grace = Some(Grace::SHORTEST);
         self.request_runtime_kill(
@@ -217,21 +217,21 @@ impl<S: PodSyncer> PodWorkers<S> {
         );
     }
 
-    /// The same as `request` asks.
+    /// Stops a pod that only the runtime knows, as `request` asks.
     pub(crate) fn request_runtime_kill(&self, pod: RuntimePod, request: &KillRequest) {
         let (_, wake) = self.inner.lock().kill_runtime_pod(pod, request, Instant::now());
         self.inner.spawn(wake);
     }
 
-    /// The runtime is about to be asked for what [`note_running`](Self::note_running) tells next. A pod that
-    /// ends before that does not run, whatever the runtime says. Never blocks.
+    /// Announces that the runtime is about to be listed for the next [`note_running`](Self::note_running). A pod that
+    /// terminates in between is treated as stopped, whatever that listing says. Never blocks.
     pub fn listing_begins(&self) {
         self.inner.lock().listing_begins();
     }
 
-    /// Tells the workers what runs, and whether the runtime has said so: what they were handed is
-    /// passed over, what is left counts as pods of a source or of none. It cannot be known that
-    /// nothing runs before this was called with [`known`](RunningPods::known). Never blocks.
+    /// Reports what runs, and whether the runtime has been listed. Pods that have a record are
+    /// ignored; the others count as pods of a source or of none. The workers cannot know that
+    /// nothing runs until this was called with [`known`](RunningPods::known). Never blocks.
     pub fn note_running(&self, beside: RunningPods) {
         let more = self.inner.lock().note_running(beside);
         if more {
@@ -239,21 +239,21 @@ impl<S: PodSyncer> PodWorkers<S> {
         }
     }
 
-    /// Resolves when a pod has finished that is not desired any more or is wanted anew, so that
-    /// [`sync_known_pods`](Self::sync_known_pods) has something to forget. Also when that happened
+    /// Resolves when a pod has finished that is no longer desired or is to start again, so that
+    /// [`sync_known_pods`](Self::sync_known_pods) has something to forget; at once if that happened
     /// since the last call. For one caller; cancel-safe.
     pub async fn settled(&self) {
         self.inner.settled.notified().await;
     }
 
-    /// Resolves when no container of some pod runs any more. Also when that happened since the last
-    /// call. For one caller; cancel-safe.
+    /// Resolves when the containers of some pod have all stopped; at once if that happened since
+    /// the last call. For one caller; cancel-safe.
     pub(crate) async fn place_left(&self) {
         self.inner.left.notified().await;
     }
 
-    /// Tells the workers everything that is desired now: what they track beyond that is ended, and
-    /// what is finished is forgotten. Returns what they track afterwards.
+    /// Reports the whole desired set: terminates the tracked pods that are not in it, and forgets
+    /// those that are finished. Returns the pods that are tracked afterwards.
     pub fn sync_known_pods(&self, desired: &HashSet<PodUid>) -> HashMap<PodUid, Lifecycle> {
         let (known, wakes) = self.inner.lock().sync_known_pods(desired, Instant::now());
         for wake in wakes {
@@ -262,12 +262,12 @@ impl<S: PodSyncer> PodWorkers<S> {
         known
     }
 
-    /// Stops all work and waits until no step is under way. Containers are left as they are, and no
-    /// step is taken after that, on any request.
+    /// Stops all work and waits until no step is in flight. Containers are left as they are, and no
+    /// step is taken afterwards, whatever is requested.
     pub async fn shut_down(&self) {
         self.inner.shut_down.store(true, Ordering::Relaxed);
         self.inner.root.cancel();
-        // A kill that begins from here on sees that the workers are gone by itself.
+        // A kill that begins after this detects by itself that the workers are gone.
         self.inner.lock().give_up();
         self.inner.tasks.close();
         self.inner.tasks.wait().await;
@@ -327,8 +327,8 @@ impl<S: PodSyncer> PodKiller for PodWorkers<S> {
 
 impl<S: PodSyncer> Inner<S> {
     fn lock(&self) -> MutexGuard<'_, State> {
-        // A panic while the lock is held would be a bug in this module; the records themselves are
-        // whole at every statement, so the other pods go on.
+        // A panic while the lock is held would be a bug in this module, but every record is
+        // consistent after every statement, so the other pods carry on.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -351,15 +351,15 @@ impl<S: PodSyncer> Inner<S> {
         }
         self.spawn(wake);
         if matches!(wait, KillWait::Done(_)) {
-            // It may have held a place without having started.
+            // The pod may have held a place without having started.
             self.left.notify_one();
             self.ends.send_modify(|n| *n += 1);
         }
         wait
     }
 
-    /// What is known of the pod's containers, where it matters: for a pod that is over when it is
-    /// first seen, and for a static one that is ended before it has started. Asked outside the lock.
+    /// What is known of the pod's containers, for the cases that depend on it: a pod that is already over when it is
+    /// first seen, and a static pod that is terminated before it has started. Must be called without the lock.
     fn view(&self, pod: &Pod, ends: bool) -> RuntimeView {
         if (ends && pod.is_static()) || has_terminal_phase(pod) {
             self.syncer.runtime_view(pod.uid())
@@ -402,15 +402,15 @@ impl<S: PodSyncer> Inner<S> {
 
     fn spawn(self: &Arc<Self>, wake: Option<Wake>) {
         if let Some((uid, generation)) = wake {
-            // Boxed: on its way into the task it is moved many times, and it is a kilobyte.
+            // Boxed because it is moved many times on its way into the task and is about a kilobyte.
             let run = Box::pin(task::run(self.clone(), uid, generation));
             start("pod worker", self.tasks.track_future(run));
         }
     }
 }
 
-/// Runs a task beside this one. A panic in a pod's step stays that pod's; what panics outside of a
-/// step would leave pods that nothing ends.
+/// Spawns a task. A panic in a pod's step fails only that step; a panic outside of a step would
+/// leave pods that no task can stop, so it is critical.
 fn start(name: &'static str, task: impl Future<Output = ()> + Send + 'static) {
     #[cfg(test)]
     if crate::lock::is_scheduled() {
@@ -420,7 +420,7 @@ fn start(name: &'static str, task: impl Future<Output = ()> + Send + 'static) {
     crate::critical::spawn(name, task);
 }
 
-/// The grace, half as much again, and never less than ten seconds; saturating.
+/// The grace period plus half of it, and at least ten seconds; saturating.
 fn default_deadline(begun: Instant, grace: Duration) -> Instant {
     let wait = grace.saturating_add(grace / 2).max(Duration::from_secs(10));
     crate::grace::instant_after(begun, wait)

@@ -1,4 +1,4 @@
-//! The example in `examples/` works.
+//! Runs the example in `examples/`.
 
 #[path = "../examples/agent.rs"]
 #[allow(dead_code, unreachable_pub, reason = "it is a program of its own")]

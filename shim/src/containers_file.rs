@@ -1,4 +1,4 @@
-//! Files that containers write and this process, which may do more than they, reads.
+//! Reads files that containers write; this process may have more privileges than the container.
 
 use std::fs::File;
 use std::io::{self, Read as _};
@@ -7,11 +7,11 @@ use std::path::Path;
 
 use rustix::fs::OFlags;
 
-/// The first bytes of a regular file, at most `most`. Never blocks: a link is not followed, and a
-/// pipe that took the file's place is not waited for.
+/// Reads the first bytes of a regular file, at most `most`. Never blocks: a symbolic link is not followed, and a pipe
+/// that replaced the file is not waited for.
 ///
 /// # Errors
-/// It cannot be read, or is no regular file.
+/// The file cannot be read, or is not a regular file.
 pub fn first_bytes(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
     let file = File::options().read(true).custom_flags(flags.bits().cast_signed()).open(path)?;

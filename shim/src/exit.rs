@@ -1,4 +1,4 @@
-//! The record of a command's end.
+//! The exit record of a command.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Seek as _, Write as _};
@@ -14,28 +14,28 @@ use crate::order::{MessageSource, Order};
 use crate::procfs;
 use crate::record::{self, ExitRecord};
 
-/// Bytes taken on disk for the record before the command runs.
+/// The bytes reserved on disk for the record before the command runs.
 const RESERVE: usize = 8 * 1024;
-/// Longest termination message, in bytes.
+/// The maximum length of a termination message, in bytes.
 const MAX_MESSAGE: u64 = 4096;
 
-/// What the supervisor saw.
+/// What the supervisor observed.
 pub(crate) struct Seen {
-    /// None if it ended the command without hearing how.
+    /// The wait status; none if the supervisor killed the command without collecting it.
     pub(crate) status: Option<WaitStatus>,
     pub(crate) started_at: WallTime,
     pub(crate) finished_at: WallTime,
     pub(crate) ran: Duration,
-    /// The end of the log, which may stand in for the message.
+    /// The end of the log, which may replace the message.
     pub(crate) log_tail: String,
 }
 
-/// Takes the room for the record, so that a full disk cannot refuse it later.
+/// Reserves space for the record, so that a full disk cannot prevent it later.
 pub(crate) fn reserve(dir: &Path) -> io::Result<()> {
     record::create(&dir.join(record::EXIT_RESERVE))?.write_all(&[b' '; RESERVE])
 }
 
-/// The record of what was seen.
+/// Builds the record from the observation.
 pub(crate) fn describe(dir: &Path, order: &Order, seen: Seen) -> ExitRecord {
     let (exit_code, signal) = seen.status.map_or((137, None), code);
     let start_error = std::fs::read_to_string(dir.join(record::START_ERROR)).unwrap_or_default();
@@ -61,8 +61,7 @@ pub(crate) fn describe(dir: &Path, order: &Order, seen: Seen) -> ExitRecord {
     }
 }
 
-/// Writes the record into the room taken for it and gives it its name. A message that does not fit
-/// on a full disk is left out.
+/// Writes the record to the reserved file and renames the file. On a full disk a message that does not fit is left out.
 pub fn write(dir: &Path, mut exit: ExitRecord) -> io::Result<File> {
     let room = dir.join(record::EXIT_RESERVE);
     let mut file = OpenOptions::new().write(true).create(true).truncate(false).open(&room)?;
@@ -81,7 +80,7 @@ pub fn write(dir: &Path, mut exit: ExitRecord) -> io::Result<File> {
     Ok(file)
 }
 
-/// The exit code, 128 + signal for a signal's victim, and the signal.
+/// Returns the exit code, 128 + signal if killed by a signal, and the signal.
 pub fn code(status: WaitStatus) -> (i32, Option<i32>) {
     match status {
         WaitStatus::Signaled(_, signal, _) => (128 + signal as i32, Some(signal as i32)),
@@ -90,14 +89,14 @@ pub fn code(status: WaitStatus) -> (i32, Option<i32>) {
     }
 }
 
-/// The termination message: what the container wrote, or after a failure the end of its log.
+/// Returns the termination message: what the container wrote, or after a failure the end of its log.
 pub fn message(source: Option<&MessageSource>, failed: bool, log_tail: String) -> String {
     let Some(source) = source else { return String::new() };
     let written = first_bytes(&source.file);
     if written.is_empty() && failed && source.fall_back_to_log { log_tail } else { written }
 }
 
-/// What the container wrote, up to the longest message.
+/// Returns what the container wrote, up to the maximum length.
 fn first_bytes(path: &Path) -> String {
     containers_file::first_bytes(path, MAX_MESSAGE)
         .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())

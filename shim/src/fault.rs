@@ -1,6 +1,6 @@
 //! Named points at which a test can end this process as SIGKILL would.
 //!
-//! Empty but in a debug build.
+//! Does nothing except in debug builds.
 
 /// Does nothing.
 #[cfg(not(debug_assertions))]

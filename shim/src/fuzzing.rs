@@ -1,14 +1,14 @@
-//! What must hold of the files of processes and of their output, whatever they are. Called by tests/fuzz.
+//! Properties that hold for any content of a process's files and for any output. Called by tests/fuzz.
 
 use winddown_shared::WallTime;
 
 use crate::log::{Lines, Stream};
 use crate::procfs;
 
-/// Reads the text as the state of a process. Panics if a law is broken.
+/// Parses the text as `/proc/PID/stat`. Panics if a property is violated.
 pub fn process_state(text: &[u8]) {
     let Ok(text) = std::str::from_utf8(text) else { return };
-    // The name of a command is its own to choose: it must not change what is read of the rest.
+    // A process chooses the name of its command: the name must not change how the rest is parsed.
     let rest = text.get(text.rfind(')').map_or(0, |at| at + 1)..).unwrap_or_default();
     let renamed = format!("1 (R 0 0 ) S 9){rest}");
     if text.contains(')') {
@@ -18,8 +18,8 @@ pub fn process_state(text: &[u8]) {
     }
 }
 
-/// Takes the bytes as output of a container, cut at every newline-free length that the first byte names. Panics if
-/// the log loses, adds or changes anything.
+/// Takes the bytes as output of a container, read as a whole and in chunks whose size is the first byte plus 1. Panics
+/// if the log loses, adds or changes anything.
 pub fn container_log(output: &[u8]) {
     let Some((&cut, output)) = output.split_first() else { return };
     let whole = logged(&mut [output].into_iter());

@@ -1,4 +1,4 @@
-//! The user and the groups a container runs as.
+//! Switches to the user and the groups that a container runs as.
 
 use std::io;
 
@@ -6,17 +6,17 @@ use nix::unistd::{Gid, Uid, setgid, setgroups, setuid};
 
 use crate::order::Command;
 
-/// Where the host's users are. Only this file is asked: a directory service may hang at a boot.
+/// The list of the host's users. Only this file is read: a directory service may hang during boot.
 const PASSWD: &str = "/etc/passwd";
 /// The group of a user who has none on this host. By convention it owns nothing.
 const NO_GROUP: u32 = 65534;
 
-/// Becomes the command's user.
+/// Switches to the command's user and groups.
 ///
-/// The agent's own groups never stay: its group 0 is that of the host's files and sockets.
+/// An agent that is root always drops its own groups: its group 0 owns the host's files and sockets.
 ///
 /// # Errors
-/// The kernel refused, with the field that asked for it.
+/// The kernel refuses; the error names the field that required the change.
 pub(crate) fn take(command: &Command) -> Result<(), (String, io::Error)> {
     let failed = |what: String| move |error: nix::Error| (what, io::Error::from(error));
     let groups: Vec<Gid> = command.groups.iter().copied().map(Gid::from_raw).collect();
@@ -36,7 +36,7 @@ pub(crate) fn take(command: &Command) -> Result<(), (String, io::Error)> {
     Ok(())
 }
 
-/// The primary group of a user, out of `passwd`. Group 0 is root's alone.
+/// Returns the primary group of a user from `passwd`. Group 0 is only for root.
 fn group_of(passwd: &[u8], uid: u32) -> u32 {
     if uid == 0 {
         return 0;

@@ -1,8 +1,7 @@
-//! Becomes the container's main process.
+//! Turns into the container's main process.
 //!
-//! The supervisor starts it, writes down its pid and only then sends it what to become. The session,
-//! cgroup, user and signal mask are set here, in the process itself, because setting them between
-//! fork and exec of a parent would need unsafe code.
+//! The supervisor starts it, records its pid and only then sends it the command. The session, user and signal mask are
+//! set here, in the process itself, because setting them between fork and exec of a parent would need unsafe code.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -19,30 +18,30 @@ use super::identity;
 use crate::order::{Command, Input};
 use crate::record;
 
-/// Exit code Kubernetes shows for a container whose program could not be started.
+/// The exit code that Kubernetes shows for a container whose program could not be started.
 pub(crate) const START_ERROR_CODE: u8 = 128;
-/// The usual one: the agent's own is stricter.
+/// The usual umask: the agent's own is stricter.
 const UMASK: Mode = Mode::S_IWGRP.union(Mode::S_IWOTH);
 
-/// Reads a [`Command`] from stdin and becomes it, as a child of the process `supervisor`; without one, as
-/// a service that its service manager supervises. Returns only if that failed.
+/// Reads a [`Command`] from stdin and executes it, as a child of the process `supervisor`, or with none as a service
+/// that the service manager supervises. Returns only on failure.
 pub(crate) fn launch(supervisor: Option<&OsStr>) -> ExitCode {
     let mut json = Vec::new();
     if io::stdin().lock().read_to_end(&mut json).is_err() {
         return ExitCode::from(START_ERROR_CODE);
     }
-    // The supervisor ended before it could say what to run: then nothing may run.
+    // The supervisor died before it sent the command: nothing may run.
     let Ok(command) = serde_json::from_slice::<Command>(&json) else {
         return ExitCode::from(START_ERROR_CODE);
     };
-    // Opened while we may still write there; closed by a successful exec.
+    // Opened while this process may still write there; closed by a successful exec.
     let mut report = command.error_file.as_deref().and_then(|path| record::create(path).ok());
     let failure = become_it(&command, supervisor);
     report_failure(report.as_mut(), &failure);
     ExitCode::from(START_ERROR_CODE)
 }
 
-/// Never returns but with the reason why it could not.
+/// Executes the command. Returns only on failure, with the reason.
 fn become_it(command: &Command, supervisor: Option<&OsStr>) -> String {
     let prepared = prepare(command, supervisor);
     let Err((what, source)) = prepared else {
@@ -72,7 +71,7 @@ fn prepare(command: &Command, supervisor: Option<&OsStr>) -> Result<(), (String,
         connect(input, command.uid).map_err(|e| ("cannot open its input".to_owned(), e))?;
     }
     if let Some(adj) = command.oom_score_adj {
-        // Lowering it needs a right that the agent may lack; the container runs all the same.
+        // Lowering it needs a privilege that the agent may lack; the container runs anyway.
         let _ = std::fs::write("/proc/self/oom_score_adj", adj.to_string());
     }
     if command.no_new_privs {
@@ -80,7 +79,7 @@ fn prepare(command: &Command, supervisor: Option<&OsStr>) -> Result<(), (String,
     }
     identity::take(command)?;
     if let Some(supervisor) = supervisor {
-        // The container dies with its supervisor: without one it would lose its output and its exit code.
+        // The container dies with its supervisor: without one its output and exit code would be lost.
         // Set after the change of user, which clears it.
         nix::sys::prctl::set_pdeathsig(nix::sys::signal::Signal::SIGKILL)
             .map_err(failed("cannot tie the container to its supervisor"))?;
@@ -96,10 +95,10 @@ fn prepare(command: &Command, supervisor: Option<&OsStr>) -> Result<(), (String,
     SigSet::empty().thread_set_mask().map_err(failed("cannot clear the signal mask"))
 }
 
-/// Takes back that the agent was started to ignore signals, as a script has what it runs in the background ignore
-/// SIGINT: a program keeps what is ignored, and forgets what is caught.
+/// Resets ignored signals. The agent may have been started with some: a shell script, for example, ignores SIGINT for
+/// background jobs. Ignored signals survive an exec; caught ones are reset.
 fn ignore_nothing() -> io::Result<()> {
-    // Without /proc it is not known, and the container runs all the same.
+    // Without /proc the ignored signals are unknown; the container runs anyway.
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     let ignored = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
@@ -111,14 +110,14 @@ fn ignore_nothing() -> io::Result<()> {
     Ok(())
 }
 
-/// Has the input for this process. The leader of a session without a terminal gets the one that it opens.
+/// Connects the input to this process. A session leader without a terminal gets the terminal that it opens.
 fn connect(input: &Input, user: Option<u32>) -> io::Result<()> {
     match input {
         Input::Pipe(path) => rustix::stdio::dup2_stdin(&File::open(path)?)?,
         Input::Terminal(path) => {
             let terminal = File::options().read(true).write(true).open(path)?;
             if let Some(user) = user {
-                // Else it could not be opened again, as /dev/stdout is.
+                // Otherwise the container could not open it again, for example as /dev/stdout.
                 nix::unistd::fchown(&terminal, Some(user.into()), None)?;
             }
             rustix::stdio::dup2_stdin(&terminal)?;

@@ -5,19 +5,19 @@
 //! single-threaded, sleeps in `poll`, and has no timer.
 //!
 //! # Behaviour
-//! * Subreaper in a session of its own; every signal that can be blocked is blocked, so that nothing
-//!   sent to a group or a terminal ends it. Containers get a clean signal mask.
-//! * Its stderr is the file `supervisor`, opened and locked by the agent. The lock lives exactly as
-//!   long as the supervisor: there is no moment at which a started supervisor is not visible.
-//! * The command runs only after its pid is on disk: the launcher waits for its orders until then.
-//! * When the command ends: the rest of the log, the exit record, then SIGKILL to every descendant
-//!   that is left, also those that changed session (they are reparented to the subreaper).
-//! * The end of its stdout tells the agent that nothing of the container runs. The exit record is
-//!   synced after that, so that a slow disk delays no waiter.
+//! * It is a subreaper in a session of its own; every signal that can be blocked is blocked, so that no signal
+//!   to a group or from a terminal ends it. Containers get an empty signal mask.
+//! * Its stderr is the file `supervisor`, opened and locked by the agent. The lock exists exactly as long as the
+//!   supervisor, so a supervisor that was started is visible at all times.
+//! * The command runs only after its pid is on disk: the launcher waits for the command until then.
+//! * When the command exits, the supervisor writes the rest of the log and the exit record, then sends SIGKILL to all
+//!   remaining descendants, including those in other sessions (they are reparented to the subreaper).
+//! * When its stdout closes, the agent knows that nothing of the container runs any more. The exit record is synced
+//!   only after that, so that a slow disk delays no waiter.
 //! * A full disk costs log lines, never the container.
 //!
-//! `hook` is the same supervisor for a command beside the container (hook, probe, exec): no records and no log,
-//! and it ends the command when the agent closes the pipe (the grace is over, or the agent is gone).
+//! `hook` is the same supervisor for a command beside the container (hook, probe, exec): it writes no records and no
+//! log, and kills the command when the agent closes the pipe (the time is up, or the agent is gone).
 
 pub mod containers_file;
 pub mod exit;
@@ -44,13 +44,13 @@ use std::process::ExitCode;
 
 use winddown_shared::WallClock;
 
-/// Runs the program. `args` is what follows its name: `run DIR`, `hook` or `launch PID`; for a
-/// service manager that supervises by itself `become`, or `log FILE BYTES FILES`.
+/// Runs the program. `args` are the arguments after its name: `run DIR`, `hook` or `launch PID`; or under a service
+/// manager, which supervises the process itself, `become` or `log FILE BYTES FILES`.
 ///
 /// Call it first in `main`, before any thread or async runtime exists: it must stay small and
 /// single-threaded. Returns when the container and everything it left behind have ended.
 pub fn run(args: impl IntoIterator<Item = OsString>, wall: &WallClock) -> ExitCode {
-    // It is started by way of a descriptor, after whose number the kernel would call it.
+    // The program is started through a file descriptor, after which the kernel would name it.
     let _ = nix::sys::prctl::set_name(c"winddown-shim");
     close_inherited();
     let mut args = args.into_iter();
@@ -76,7 +76,7 @@ fn close_inherited() {
     let Ok(open) = std::fs::read_dir("/proc/self/fd") else { return };
     let numbers =
         open.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
-    // Collected first: reading the directory needs a descriptor of its own, which is closed by then.
+    // Collected first: reading the directory needs a file descriptor of its own, which is closed by then.
     for fd in numbers.filter(|&fd| fd > 2).collect::<Vec<_>>() {
         let _ = nix::unistd::close(fd);
     }

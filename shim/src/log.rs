@@ -1,12 +1,12 @@
 //! Container output in the CRI log format, with rotation.
 //!
-//! `TIME STREAM TAG LINE`, where TAG is `F` for a line that ends here and `P` for a piece of a line
-//! longer than 16 KiB. Files turn when the next write would pass the limit: `0.log` becomes
-//! `0.log.1`, that becomes `0.log.2`, and the oldest goes.
+//! `TIME STREAM TAG LINE`, where TAG is `F` for the end of a line and `P` for a part of a line longer than 16 KiB.
+//! Files are rotated when the next write would exceed the limit: `0.log` becomes `0.log.1`, that becomes `0.log.2`, and
+//! the oldest is removed.
 //!
 //! # Limits
-//! Writing never fails the container. What a full disk refuses is dropped and counted, half a line
-//! is taken back, and the first write that succeeds again says how much was lost.
+//! A failed write never affects the container. If the disk is full, output is dropped and counted, a partial line is
+//! removed, and the next write that succeeds reports how much was lost.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write as _};
@@ -17,7 +17,7 @@ use winddown_shared::WallTime;
 
 use crate::order::LogTarget;
 
-/// Longest piece of output in one log line, in bytes; containerd and CRI-O use the same.
+/// The maximum output in one log line, in bytes; containerd and CRI-O use the same.
 const MAX_LINE: usize = 16 * 1024;
 /// How much of the end of the log a termination message may take, in bytes and lines.
 const TAIL_BYTES: usize = 2048;
@@ -40,7 +40,7 @@ pub struct Lines {
     pending: Vec<u8>,
 }
 
-/// A log file that turns.
+/// A log file with rotation.
 #[derive(Debug)]
 pub struct LogFile {
     target: LogTarget,
@@ -65,17 +65,17 @@ struct Tail(Vec<u8>);
 // === impl Lines ===
 
 impl Lines {
-    /// Of an output that has written nothing yet.
+    /// Creates the state for a stream without output so far.
     pub fn new(stream: Stream) -> Self {
         Self { stream, pending: Vec::new() }
     }
 
-    /// Appends the log lines that `bytes` completes to `out`; the rest waits. Returns how many.
+    /// Appends the log lines that `bytes` completes to `out`; the rest is kept. Returns the number of lines.
     pub fn take(&mut self, mut bytes: &[u8], at: WallTime, out: &mut Vec<u8>) -> u64 {
         let mut lines = 0;
         while !bytes.is_empty() {
             let room = MAX_LINE - self.pending.len();
-            // One byte more: a line of exactly the limit is whole if it ends right there.
+            // One byte more: a line of exactly the maximum length is complete if it ends right there.
             let window = &bytes[..bytes.len().min(room + 1)];
             if let Some(end) = window.iter().position(|&b| b == b'\n') {
                 self.emit(&bytes[..end], b'F', at, out);
@@ -93,7 +93,7 @@ impl Lines {
         lines
     }
 
-    /// Appends the last line, which no newline ended.
+    /// Appends the last line, which no newline ended. Returns the number of lines.
     pub fn finish(&mut self, at: WallTime, out: &mut Vec<u8>) -> u64 {
         if self.pending.is_empty() {
             return 0;
@@ -118,7 +118,7 @@ impl Lines {
 // === impl LogFile ===
 
 impl LogFile {
-    /// Opens the log. A file that cannot be opened now is tried again at each write.
+    /// Opens the log. If that fails, each write tries again.
     pub fn open(target: LogTarget) -> Self {
         let mut log =
             Self { target, file: None, size: 0, lost: Lost::default(), tail: Tail::default() };
@@ -128,7 +128,7 @@ impl LogFile {
         log
     }
 
-    /// Writes whole log lines, `lines` of them.
+    /// Writes `text`, which consists of `lines` complete log lines.
     pub fn write(&mut self, text: &[u8], lines: u64, at: WallTime) {
         if text.is_empty() {
             return;
@@ -175,7 +175,7 @@ impl LogFile {
                 Ok(())
             }
             Err(error) => {
-                // Half a line would make the next one unreadable.
+                // A partial line would make the next one unreadable.
                 let _ = file.set_len(self.size);
                 Err(error)
             }
@@ -200,7 +200,7 @@ impl LogFile {
 // === impl Tail ===
 
 impl Tail {
-    /// More than the message needs, since the log format's head on each line is taken off later.
+    /// More than the message needs, because the prefix of each line is removed later.
     const KEPT: usize = TAIL_BYTES * 4;
 
     fn keep(&mut self, text: &[u8]) {
@@ -226,10 +226,10 @@ impl Tail {
     }
 }
 
-/// Moves the log out of the way, for a new one: `0.log` becomes `0.log.1`, and so on up to `max_files` files.
+/// Rotates the log: `0.log` becomes `0.log.1`, and so on up to `max_files` files.
 ///
 /// # Errors
-/// A file cannot be renamed or removed. One that is not there is none.
+/// A file cannot be renamed or removed. A missing file is no error when renaming.
 pub fn turn(path: &Path, max_files: u32) -> io::Result<()> {
     for n in (1..max_files.max(1)).rev() {
         let from = if n == 1 { path.to_owned() } else { numbered(path, n - 1) };

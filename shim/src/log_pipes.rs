@@ -1,8 +1,8 @@
-//! The pipes of a container that a service manager supervises, on their way to the service that writes its log.
+//! Passes the output pipes of a container under a service manager to the service that writes its log.
 //!
-//! That service reads both, but systemd passes one descriptor to read: since 262 it refuses one as an output that
-//! is not open for writing. So the two are a message in a socket, which is the service's standard input. The
-//! message stays there, so a service that systemd starts again finds the pipes too.
+//! That service reads both pipes, but systemd passes only one file descriptor for reading: since version 262 it refuses
+//! an output descriptor that is not open for writing. So the two are sent as a message in a socket, which is the
+//! service's standard input. The message stays in the socket, so a service that systemd restarts finds the pipes too.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -14,11 +14,11 @@ use rustix::net::{
     SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, socketpair,
 };
 
-/// The standard input of a service that runs `winddown-shim log`: the ends to read of what the container writes
-/// to its standard output and its standard error.
+/// Creates the standard input of a service that runs `winddown-shim log`. `out` and `error` are the read ends of the
+/// container's standard output and standard error.
 ///
 /// # Errors
-/// The kernel has no descriptor left.
+/// No file descriptor is left, or the kernel refuses.
 pub fn as_input(out: BorrowedFd<'_>, error: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     let (sender, input) =
         socketpair(AddressFamily::UNIX, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
@@ -30,7 +30,7 @@ pub fn as_input(out: BorrowedFd<'_>, error: BorrowedFd<'_>) -> io::Result<OwnedF
     Ok(input)
 }
 
-/// The two pipes in `input`.
+/// Receives the two pipes from `input`.
 pub(crate) fn in_input(input: BorrowedFd<'_>) -> io::Result<[OwnedFd; 2]> {
     let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(2))];
     let mut control = RecvAncillaryBuffer::new(&mut space);

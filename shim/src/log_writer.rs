@@ -1,8 +1,8 @@
-//! Writes the log of a container that a service manager supervises.
+//! Writes the log of a container under a service manager.
 //!
-//! Its standard input holds the container's [two pipes](crate::log_pipes). Lines go into the log file, and to
-//! standard error, which is the journal. Ends when all writers have closed their ends; on SIGTERM it first writes
-//! what there is to read.
+//! Its standard input holds the container's [two pipes](crate::log_pipes). Lines go to the log file and to standard
+//! error, which is the journal. It exits when all writers have closed their ends; on SIGTERM it first writes the
+//! remaining output.
 
 use std::ffi::OsString;
 use std::io::{self, Write as _};
@@ -20,8 +20,8 @@ use super::output::{LAST_CHUNKS, Output, Source};
 use crate::log_pipes::in_input;
 use crate::order::LogTarget;
 
-/// Writes the log `path` until there is nothing more to write. `rest` is the largest size in bytes and the
-/// number of files.
+/// Writes the log `path` until there is nothing more to write. `rest` is the maximum size in bytes and the number of
+/// files.
 pub(crate) fn run(
     path: PathBuf,
     rest: impl Iterator<Item = OsString>,
@@ -76,7 +76,7 @@ impl<'a> Writer<'a> {
     }
 }
 
-/// Lines without what the log format puts before each. A journal that is not there costs nothing.
+/// Writes the lines to the journal without the prefix of the log format. A missing journal is ignored.
 fn to_journal(text: &[u8]) {
     let mut plain = Vec::with_capacity(text.len());
     for line in text.split_inclusive(|&byte| byte == b'\n') {

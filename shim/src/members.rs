@@ -1,4 +1,4 @@
-//! The processes in cgroups: ending them, and what the kernel did to them.
+//! Kills the processes in cgroups, and detects OOM kills.
 
 use std::fs::{self, File};
 use std::io::{self, Write as _};
@@ -11,15 +11,15 @@ use winddown_shared::CgroupMemoryEvents;
 
 use crate::procfs::Process;
 
-/// The file of a cgroup that lists its processes, and takes one in.
+/// The file of a cgroup that lists its processes; writing a pid moves the process there.
 pub const PROCS: &str = "cgroup.procs";
 
-/// How often what was killed is looked for again, and how long all of it may take to be gone.
+/// How many times killed processes are searched for again, and how long all of them may take to exit.
 const ROUNDS: usize = 6;
 const WAIT: Duration = Duration::from_millis(500);
 
-/// SIGKILL to everything in cgroups of version 2, and below them, at once. Does nothing to those of
-/// version 1, whose processes are also in one of version 2 or are found by other means.
+/// Sends SIGKILL to all processes in v2 cgroups and below them at once. Does nothing for v1 cgroups, whose processes
+/// are also in a v2 cgroup or are found by other means.
 pub fn kill(dirs: &[PathBuf]) {
     for dir in dirs {
         if let Ok(mut file) = File::options().write(true).open(dir.join("cgroup.kill")) {
@@ -28,7 +28,7 @@ pub fn kill(dirs: &[PathBuf]) {
     }
 }
 
-/// Ends everything in these cgroups and below them, of either version. True if nothing is left. Blocks.
+/// Kills everything in these cgroups and below them, v1 or v2. Returns whether nothing is left. Blocks.
 pub fn end(dirs: &[PathBuf]) -> bool {
     for _ in 0..ROUNDS {
         let Ok(listed) = pids(dirs) else { return false };
@@ -38,11 +38,11 @@ pub fn end(dirs: &[PathBuf]) -> bool {
         kill(dirs);
         let hold = |pid: &i32| Process::open_any(*pid).ok().flatten();
         let held: Vec<Process> = listed.iter().filter_map(hold).collect();
-        // Who is still listed after it was held is who is held, and not a stranger with its number.
+        // A pid that is still listed after it was opened is ours, and not a reused one.
         let Ok(listed) = pids(dirs) else { return false };
         let ours: Vec<&Process> =
             held.iter().filter(|process| listed.contains(&process.pid())).collect();
-        // All of them first: they die side by side, however many there are.
+        // All of them first, so that they die at the same time, however many there are.
         for process in &ours {
             let _ = process.signal(Signal::KILL);
         }
@@ -56,10 +56,10 @@ pub fn end(dirs: &[PathBuf]) -> bool {
     pids(dirs).is_ok_and(|left| left.is_empty())
 }
 
-/// Removes a cgroup and those below it, of which none has a process.
+/// Removes a cgroup and those below it, which must not contain processes.
 ///
 /// # Errors
-/// One of them has.
+/// A cgroup contains processes, or cannot be removed.
 pub fn remove(dir: &Path) -> io::Result<()> {
     for below in below(dir)? {
         remove(&below)?;
@@ -70,15 +70,15 @@ pub fn remove(dir: &Path) -> io::Result<()> {
     }
 }
 
-/// Whether the kernel ended a process in one of these cgroups for want of memory.
+/// Whether the kernel killed a process in one of these cgroups because it ran out of memory.
 pub fn were_out_of_memory(dirs: &[PathBuf]) -> bool {
-    // Version 2, and version 1.
+    // Of version 2 and of version 1.
     let files = ["memory.events", "memory.oom_control"];
     let mut all = dirs.iter().flat_map(|dir| files.map(|file| dir.join(file)));
     all.any(|file| fs::read(file).is_ok_and(|text| CgroupMemoryEvents::parse(&text).oom_kill > 0))
 }
 
-/// The processes of the cgroups and of those below them.
+/// Lists the processes of the cgroups and of those below them.
 fn pids(dirs: &[PathBuf]) -> io::Result<Vec<i32>> {
     let mut found = Vec::new();
     let mut left = dirs.to_vec();
@@ -104,7 +104,7 @@ fn below(dir: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(entries.flatten().filter(is_dir).map(|entry| entry.path()).collect())
 }
 
-/// ENODEV: it was removed while it was open.
+/// Whether the cgroup is gone. ENODEV: it was removed while the file was open.
 fn is_gone(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(19)
 }

@@ -1,27 +1,27 @@
-//! What the agent tells a supervisor to run. It travels over a pipe and is never written to disk:
-//! it holds the container's environment.
+//! What the agent orders a supervisor to run. An order is sent through a pipe and never written to disk, because it
+//! holds the container's environment.
 
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-/// Everything a supervisor needs, complete or not at all: a pipe that ends early runs nothing.
+/// Everything that a supervisor needs. It is complete or ignored: if the pipe ends early, nothing runs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Order {
-    /// Program and leading arguments of the launcher (this binary's hidden subcommand).
+    /// The program and leading arguments of the launcher (a hidden subcommand of this binary).
     pub launcher: Vec<String>,
     /// What to run.
     pub command: Command,
-    /// Where its output goes; with none it has the supervisor's own.
+    /// Where its output goes; with `None` it inherits the supervisor's.
     pub log: Option<LogTarget>,
-    /// Where the termination message comes from; none takes none.
+    /// The source of the termination message; with `None` there is no message.
     pub message: Option<MessageSource>,
-    /// Where `/proc` is.
+    /// The path of `/proc`.
     pub proc_root: PathBuf,
 }
 
-/// The process to become.
+/// The program to execute, and the attributes of its process.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Command {
@@ -31,31 +31,31 @@ pub struct Command {
     pub env: Vec<(String, String)>,
     /// Working directory; `/` if none.
     pub cwd: Option<PathBuf>,
-    /// User to become; none stays the agent's.
+    /// The user to switch to; `None` keeps the agent's.
     pub uid: Option<u32>,
-    /// Group to become; none is the user's own, and without a user the agent's.
+    /// The group to switch to; `None` means the user's primary group, or without a user the agent's.
     pub gid: Option<u32>,
     /// Supplemental groups.
     pub groups: Vec<u32>,
-    /// Whether a set-user-ID program may still gain rights.
+    /// Whether set-user-ID programs are kept from gaining privileges.
     pub no_new_privs: bool,
-    /// `-1000..=1000`; none leaves it.
+    /// From -1000 to 1000; `None` leaves it unchanged.
     pub oom_score_adj: Option<i16>,
-    /// What it reads; none reads nothing.
+    /// Its standard input; `None` means `/dev/null`.
     pub input: Option<Input>,
-    /// Directories of cgroups to enter first, one in each hierarchy.
+    /// The directories of the cgroups to enter, one in each hierarchy.
     pub cgroups: Vec<PathBuf>,
-    /// Where the launcher says why it could not start the program.
+    /// The file where the launcher reports why it could not start the program.
     pub error_file: Option<PathBuf>,
 }
 
-/// What a command reads, by a path that its launcher can open before it becomes another user.
+/// The standard input of a command, as a path that the launcher can open before it switches to another user.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Input {
     /// A pipe.
     Pipe(PathBuf),
-    /// A terminal, which also gets its output, and controls it.
+    /// A terminal, which also gets the output and becomes the controlling terminal.
     Terminal(PathBuf),
 }
 
@@ -65,18 +65,18 @@ pub enum Input {
 pub struct LogTarget {
     /// The current file.
     pub path: PathBuf,
-    /// Bytes after which a new file is begun.
+    /// The size in bytes at which a new file is started.
     pub max_bytes: u64,
-    /// Files kept, the current one included; at least 1.
+    /// The number of files kept, including the current one; at least 1.
     pub max_files: u32,
 }
 
-/// Where the termination message comes from.
+/// The source of the termination message.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct MessageSource {
-    /// The file the container writes.
+    /// The file that the container writes.
     pub file: PathBuf,
-    /// `FallbackToLogsOnError`: the end of the log stands in for an empty file.
+    /// `FallbackToLogsOnError`: the end of the log replaces an empty file.
     pub fall_back_to_log: bool,
 }

@@ -1,4 +1,4 @@
-//! What a container writes, from its pipes into its log.
+//! Copies a container's output from its pipes to its log.
 
 use std::fs::File;
 use std::io::{self, Read as _};
@@ -10,14 +10,14 @@ use winddown_shared::WallClock;
 use super::log::{Lines, LogFile, Stream};
 use crate::order::LogTarget;
 
-/// Output read at once, in bytes.
+/// The number of bytes read at once.
 const CHUNK: usize = 16 * 1024;
-/// Chunks read of each pipe after the end: the most that a pipe can be made to hold, 1 MiB.
+/// The number of chunks read from each pipe after the end: the maximum capacity of a pipe, 1 MiB.
 pub(crate) const LAST_CHUNKS: usize = 64;
 
 /// The output of a container and its log.
 pub(crate) struct Output<'a> {
-    /// Those that are still open.
+    /// The pipes that are still open.
     pub(crate) sources: Vec<Source>,
     log: LogFile,
     wall: &'a WallClock,
@@ -39,8 +39,8 @@ impl<'a> Output<'a> {
         Self { sources, log, wall, chunk: vec![0; CHUNK], text: Vec::new() }
     }
 
-    /// Reads what the pipes hold, at most `rounds` chunks of each. Closed pipes are let go. `also` gets what
-    /// goes into the log.
+    /// Reads what the pipes hold, at most `rounds` chunks of each. Closed pipes are removed. `also` gets everything
+    /// that is written to the log.
     pub(crate) fn copy(&mut self, rounds: usize, mut also: impl FnMut(&[u8])) {
         let Self { sources, log, wall, chunk, text } = self;
         sources.retain_mut(|source| {

@@ -1,4 +1,4 @@
-//! Other processes, as `/proc` and pidfds show them.
+//! Inspects and signals other processes through `/proc` and pidfds.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -17,43 +17,43 @@ pub const POD_MARK: &str = "WINDDOWN_POD_UID";
 /// Environment variable that marks every process of a container.
 pub const CONTAINER_MARK: &str = "WINDDOWN_CONTAINER";
 
-/// One process, held by a pidfd: a pid that is used again is never mistaken for it.
+/// A process, held by a pidfd, so that a process with a reused pid is never mistaken for it.
 #[derive(Debug)]
 pub struct Process {
     pid: i32,
     fd: OwnedFd,
 }
 
-/// What `/proc/PID/stat` says of a process.
+/// The fields of `/proc/PID/stat` that are used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stat {
     /// `R`, `S`, `D`, `Z`, …
     pub state: char,
     /// The parent's pid.
     pub parent: i32,
-    /// Threads that have not ended, and the first one whether it has or not.
+    /// The number of threads that have not exited; the first one counts even if it has.
     pub threads: u64,
-    /// In clock ticks since boot. Together with the pid it names one process of one boot.
+    /// The start time in clock ticks since boot. Together with the pid it identifies one process of a boot.
     pub start_time: u64,
-    /// Whether it is in the middle of loading a program: for that moment it has no environment.
+    /// Whether it is just loading a program: for that moment it has no environment.
     pub is_loading: bool,
 }
 
 /// Flag of a kernel thread, which never has an environment.
 const PF_KTHREAD: u64 = 0x0020_0000;
 
-/// How often a process that is loading a program is looked at again, a millisecond apart.
+/// How many times a process that is loading a program is checked again, 1 ms apart.
 const LOADING_ROUNDS: usize = 200;
 
-/// How often processes are listed again for those that came in the meantime: a machine on which
-/// something always starts must not keep the search going.
+/// How many times processes are listed again to find new ones: on a machine that starts processes all the time, the
+/// search must still end.
 const NEWCOMER_ROUNDS: usize = 16;
 
 impl Process {
-    /// Takes hold of the process that was seen; none if it is gone, also where its pid is another's now.
+    /// Opens the process that was seen; none if it is gone, even if its pid was reused.
     ///
     /// # Errors
-    /// The kernel refused for another reason than that there is no such process.
+    /// The kernel refuses for another reason than that the process does not exist.
     pub fn open(proc_root: &Path, seen: Identity) -> io::Result<Option<Self>> {
         let Some(process) = Self::open_any(seen.pid)? else { return Ok(None) };
         // Read after opening: the pidfd pins the process whose start time this is.
@@ -61,16 +61,16 @@ impl Process {
         Ok(stat.filter(|stat| stat.start_time == seen.start_time).map(|_| process))
     }
 
-    /// Takes hold of whatever process has this pid now.
+    /// Opens whatever process has this pid now.
     ///
     /// # Errors
-    /// The kernel refused for another reason than that there is no such process.
+    /// The kernel refuses for another reason than that the process does not exist.
     pub fn open_any(pid: i32) -> io::Result<Option<Self>> {
         let Some(raw) = Pid::from_raw(pid) else { return Ok(None) };
         match pidfd_open(raw, PidfdFlags::NONBLOCK) {
             Ok(fd) => Ok(Some(Self { pid, fd })),
-            // The last two say that the number is a thread's by now, later and earlier kernels: the
-            // process is gone.
+            // The last two (from newer and older kernels) mean that the number now belongs to a thread: the process is
+            // gone.
             Err(Errno::SRCH | Errno::NOENT | Errno::INVAL) => Ok(None),
             Err(errno) => Err(errno.into()),
         }
@@ -81,10 +81,10 @@ impl Process {
         self.pid
     }
 
-    /// A second descriptor of the same process, to wait on.
+    /// Duplicates the file descriptor, to wait on it.
     ///
     /// # Errors
-    /// The agent is out of descriptors.
+    /// No file descriptor is left.
     pub fn duplicate(&self) -> io::Result<OwnedFd> {
         self.fd.try_clone()
     }
@@ -92,7 +92,7 @@ impl Process {
     /// Sends `signal`; false if the process is gone.
     ///
     /// # Errors
-    /// The kernel refused for another reason.
+    /// The kernel refuses for another reason.
     pub fn signal(&self, signal: Signal) -> io::Result<bool> {
         match pidfd_send_signal(&self.fd, signal) {
             Ok(()) => Ok(true),
@@ -101,15 +101,15 @@ impl Process {
         }
     }
 
-    /// Takes the exit status of a process that is our child and has ended, so that no zombie stays.
+    /// Reaps a child of ours that has exited, so that no zombie remains.
     pub fn reap(&self) {
         use rustix::process::{WaitId, WaitIdOptions, waitid};
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
-        // ECHILD: it is not ours (adopted after a restart); its parent reaps it.
+        // ECHILD: not our child (adopted after a restart); its parent reaps it.
         let _ = waitid(WaitId::PidFd(self.fd.as_fd()), options);
     }
 
-    /// Blocks until the process has ended, at most `for_ms` milliseconds; false if it still runs.
+    /// Blocks until the process has exited, for at most `for_ms` milliseconds. Returns false if it still runs.
     pub fn ended_within(&self, for_ms: u16) -> bool {
         use rustix::event::{PollFd, PollFlags, Timespec, poll};
         let timeout = Timespec {
@@ -122,8 +122,8 @@ impl Process {
 }
 
 impl Stat {
-    /// Whether nothing of the process runs. One whose first thread alone has ended looks like a zombie
-    /// and goes on.
+    /// Whether no thread of the process runs. A process whose first thread alone has exited looks like a zombie but
+    /// still runs.
     pub fn has_ended(&self) -> bool {
         matches!(self.state, 'Z' | 'X') && self.threads < 2
     }
@@ -132,7 +132,7 @@ impl Stat {
 /// Reads `/proc/PID/stat`; none if there is no such process.
 ///
 /// # Errors
-/// The file is there and cannot be read.
+/// The file exists but cannot be read.
 pub fn stat(proc_root: &Path, pid: i32) -> io::Result<Option<Stat>> {
     match std::fs::read_to_string(proc_root.join(pid.to_string()).join("stat")) {
         Ok(text) => Ok(parse_stat(&text)),
@@ -148,10 +148,10 @@ pub fn boot_id(proc_root: &Path) -> String {
         .unwrap_or_default()
 }
 
-/// All living processes whose environment carries the container's marks.
+/// Finds all running processes whose environment carries the container's marks.
 ///
-/// Only for when the supervisor is gone: a process that wiped its environment is not found here,
-/// which the supervisor, its subreaper, does not depend on.
+/// Only for use when the supervisor is gone: a process that cleared its environment is not found here, whereas the
+/// supervisor, as its subreaper, finds it.
 ///
 /// # Errors
 /// The processes cannot be listed.
@@ -164,8 +164,8 @@ pub fn marked(proc_root: &Path, pod_uid: &str, container: &str) -> io::Result<Ve
         has(&pod) && has(&container)
     };
     let (mut looked_at, mut found) = (BTreeSet::new(), Vec::new());
-    // Those that came while the others were looked at, too: one of them may be the child of one that
-    // was gone before its turn came.
+    // Includes processes that started during the search: one of them may be the child of a process that was gone before
+    // it was checked.
     for _ in 0..NEWCOMER_ROUNDS {
         let new: Vec<i32> = pids(proc_root)?.filter(|pid| looked_at.insert(*pid)).collect();
         if new.is_empty() {
@@ -177,7 +177,7 @@ pub fn marked(proc_root: &Path, pod_uid: &str, container: &str) -> io::Result<Ve
     Ok(found)
 }
 
-/// The process one of whose arguments is `argument`, byte for byte.
+/// Finds the process that has exactly this argument.
 ///
 /// # Errors
 /// The processes cannot be listed.
@@ -189,7 +189,7 @@ pub fn with_argument(proc_root: &Path, argument: &str) -> io::Result<Option<Iden
     Ok(pids(proc_root)?.filter(has_it).find_map(|pid| Some(living(proc_root, pid)?.0)))
 }
 
-/// All living processes below `root`, which is not among them.
+/// Finds all running descendants of `root`, without `root` itself.
 ///
 /// # Errors
 /// The processes cannot be listed.
@@ -210,28 +210,28 @@ pub fn descendants(proc_root: &Path, root: i32) -> io::Result<Vec<Identity>> {
     Ok(found)
 }
 
-/// A process that is more than a zombie, and its parent.
+/// Returns a process and its parent, unless it is a zombie.
 fn living(proc_root: &Path, pid: i32) -> Option<(Identity, i32)> {
     let stat = stat(proc_root, pid).ok()??;
     let seen = Identity { pid, start_time: stat.start_time };
     (!stat.has_ended()).then_some((seen, stat.parent))
 }
 
-/// Pids of all processes there are.
+/// Lists the pids of all processes.
 ///
 /// # Errors
-/// They cannot be listed: that is not "none".
+/// The processes cannot be listed, which does not mean that there are none.
 pub fn pids(proc_root: &Path) -> io::Result<impl Iterator<Item = i32>> {
     let entries = std::fs::read_dir(proc_root)?;
     Ok(entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()))
 }
 
-/// The environment of a process, once it has loaded its program; of one whose first thread has ended, as
-/// another thread has it. May block for as long as a program takes to load.
+/// Reads the environment of a process, once it has loaded its program; if its first thread has exited, from another
+/// thread. May block for as long as a program takes to load.
 fn environ(proc_root: &Path, pid: i32) -> Option<Vec<u8>> {
     let dir = proc_root.join(pid.to_string());
     for _ in 0..LOADING_ROUNDS {
-        // Before the environment: a program that is loaded by now has the one that is read next.
+        // Before the environment: if the program is loaded by now, the environment read next is its own.
         let before = stat(proc_root, pid).ok()??;
         let environ = std::fs::read(dir.join("environ"));
         if environ.as_ref().is_ok_and(|environ| !environ.is_empty()) {
@@ -256,7 +256,7 @@ fn environ(proc_root: &Path, pid: i32) -> Option<Vec<u8>> {
     None
 }
 
-/// Reads what is in `/proc/PID/stat`.
+/// Parses the content of `/proc/PID/stat`.
 pub fn parse_stat(text: &str) -> Option<Stat> {
     let stat = ProcStat::new(text)?;
     let (state, flags) = (stat.field(3)?, stat.field::<u64>(9)?);
@@ -272,7 +272,7 @@ pub fn parse_stat(text: &str) -> Option<Stat> {
 }
 
 fn is_gone(error: &io::Error) -> bool {
-    // ESRCH: it went between opening and reading.
+    // ESRCH: the process exited between opening and reading the file.
     error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(3)
 }
 
@@ -303,12 +303,12 @@ mod tests {
     /// The environment of a process of the container.
     const MARKS: &str = "WINDDOWN_POD_UID=u\0WINDDOWN_CONTAINER=main\0";
 
-    /// Process 42 of a `/proc` made by hand. `end_of_environ` is 0 while a program is loaded.
+    /// Creates process 42 in a hand-made `/proc`. `end_of_environ` is 0 while a program is being loaded.
     fn enter(proc_root: &Path, environ: &str, state: char, flags: u64, end_of_environ: u64) {
         let dir = proc_root.join("42");
         std::fs::create_dir_all(&dir).unwrap();
         std::fs::write(dir.join("environ"), environ).unwrap();
-        // Written whole, as the kernel does.
+        // Replaced atomically, as in the kernel.
         let zeros = "0 ".repeat(28);
         let text = format!(
             "42 (sh) {state} 1 0 0 0 -1 {flags} 0 0 0 0 0 0 0 0 20 0 1 0 7 {zeros}{end_of_environ} 0\n"

@@ -1,19 +1,19 @@
-//! What the process runtime keeps on disk, and where.
+//! The files that the process runtime keeps on disk.
 //!
 //! ```text
-//! STATE/lock                                       held by the one agent that uses STATE
+//! STATE/lock                                       locked by the one agent that uses STATE
 //! STATE/pods/UID/pod.json                          the pod as it was first started, without its values
-//! VOLATILE/UID.json                                the same, whole
-//! STATE/pods/UID/NAME/ATTEMPT/supervisor           held by the supervisor while it lives; its stderr
+//! VOLATILE/UID.json                                the same, complete
+//! STATE/pods/UID/NAME/ATTEMPT/supervisor           locked by the supervisor while it runs; its stderr
 //! STATE/pods/UID/NAME/ATTEMPT/attempt.json         written by the agent before anything is started
 //! STATE/pods/UID/NAME/ATTEMPT/started.json         written by the supervisor before the command runs
-//! STATE/pods/UID/NAME/ATTEMPT/exit.json            written by the supervisor when the command ended
-//! STATE/pods/UID/NAME/ATTEMPT/asked                there if the agent has asked the command to end
+//! STATE/pods/UID/NAME/ATTEMPT/exit.json            written by the supervisor when the command exited
+//! STATE/pods/UID/NAME/ATTEMPT/asked                exists if the agent has sent the stop signal
 //! STATE/pods/UID/NAME/ATTEMPT/termination-log      for the container to write
 //! ```
 //!
-//! A record is complete or absent: it is written beside its place and renamed. One that does not
-//! parse (a crash of the machine can leave zeros) counts as absent.
+//! A record is complete or absent: it is written to a temporary file, which is renamed. A record that does not parse (a
+//! crash of the machine can leave zeros) counts as absent.
 
 use std::fs::{DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, Write as _};
@@ -26,7 +26,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use winddown_shared::{WallTime, error_chain};
 
-/// See the [module](self), as for the others.
+/// The pod's record. For this and the following names see the [module](self).
 pub const POD: &str = "pod.json";
 /// An [`AttemptRecord`].
 pub const ATTEMPT: &str = "attempt.json";
@@ -34,35 +34,35 @@ pub const ATTEMPT: &str = "attempt.json";
 pub const STARTED: &str = "started.json";
 /// An [`ExitRecord`].
 pub const EXIT: &str = "exit.json";
-/// Room for the exit record, taken before the command runs so that a full disk cannot refuse it.
+/// Space for the exit record, reserved before the command runs so that a full disk cannot prevent it.
 pub const EXIT_RESERVE: &str = "exit.reserve";
-/// Locked by the supervisor for as long as it lives.
+/// Locked by the supervisor for as long as it runs.
 pub const SUPERVISOR: &str = "supervisor";
-/// What the supervisor writes into its own file once nothing of the container is left.
+/// The text that the supervisor writes to its own file once nothing of the container is left.
 pub const ENDED: &str = "ended";
 /// Why the program could not be started.
 pub const START_ERROR: &str = "start-error";
-/// Where a container may say why it ended.
+/// Where a container may write why it terminated.
 pub const TERMINATION_LOG: &str = "termination-log";
 
-/// Others pass through and see nothing.
+/// Mode of directories that other users can pass through but not list.
 const PASSAGE: u32 = 0o711;
 
-/// Numbers the files that records are written into before they have their names.
+/// Numbers the temporary files of records.
 static WRITES: AtomicU64 = AtomicU64::new(0);
 
-/// What the agent decided before it started an attempt.
+/// The agent's decisions before it starts an attempt.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AttemptRecord {
-    /// Wall time at which the agent began to start it.
+    /// Wall time at which the agent began to start the attempt.
     pub created_at: WallTime,
-    /// The back-off that was waited before this attempt; zero before the first.
+    /// The backoff that was waited before this attempt; zero before the first.
     #[serde(default)]
     pub backoff_ms: u64,
     /// The log file of this attempt.
     pub log: PathBuf,
-    /// Boot in which it was written. It is on disk before anything runs, which `started.json` is not.
+    /// The boot in which it was written. Unlike `started.json`, this record is on disk before anything runs.
     #[serde(default)]
     pub boot_id: String,
     /// The attempt's own cgroups, one in each hierarchy.
@@ -70,7 +70,7 @@ pub struct AttemptRecord {
     pub cgroups: Vec<PathBuf>,
 }
 
-/// Who runs.
+/// The processes of a started attempt.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct StartedRecord {
@@ -84,28 +84,28 @@ pub struct StartedRecord {
     pub started_at: WallTime,
 }
 
-/// A process of one boot.
+/// Identifies a process within one boot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Identity {
-    /// As in the host's process namespace.
+    /// The pid in the host's process namespace.
     pub pid: i32,
-    /// In clock ticks since boot.
+    /// The start time in clock ticks since boot.
     pub start_time: u64,
 }
 
-/// How the command ended.
+/// How the command exited.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ExitRecord {
-    /// 128 + signal for a signal's victim.
+    /// The exit code; 128 + signal if killed by a signal.
     pub exit_code: i32,
-    /// What killed it.
+    /// The signal that killed it, if any.
     #[serde(default)]
     pub signal: Option<i32>,
     /// `Completed`, `Error`, `OOMKilled`, `StartError`.
     pub reason: String,
-    /// What it said of its end.
+    /// The termination message.
     #[serde(default)]
     pub message: String,
     /// Wall time of the start.
@@ -114,7 +114,7 @@ pub struct ExitRecord {
     pub finished_at: WallTime,
     /// How long it ran, by a clock that does not jump.
     pub ran_ms: u64,
-    /// Boot in which it ended.
+    /// The boot in which it exited.
     #[serde(default)]
     pub boot_id: String,
 }
@@ -123,32 +123,32 @@ pub struct ExitRecord {
 #[derive(Debug, thiserror::Error)]
 #[error("{action} {}", .path.display())]
 pub struct RecordError {
-    /// What was tried: `cannot read`.
+    /// The action that failed, e.g. `cannot read`.
     pub action: &'static str,
-    /// With what.
+    /// The file or directory.
     pub path: PathBuf,
-    /// Why not.
+    /// The error of the system.
     #[source]
     pub source: io::Error,
 }
 
 impl RecordError {
-    /// What makes an error of the reason.
+    /// Returns a function that converts an [`io::Error`].
     pub fn new(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
         let path = path.to_owned();
         move |source| Self { action, path, source }
     }
 }
 
-/// Reads a record; none if it is absent, not a record, or cannot be read.
+/// Reads a record; none if it is absent, invalid, or cannot be read.
 pub fn read<T: DeserializeOwned>(path: &Path) -> Option<T> {
     look(path).ok().flatten()
 }
 
-/// Reads a record; none if it is absent or not a record.
+/// Reads a record; none if it is absent or invalid.
 ///
 /// # Errors
-/// It cannot be read: what it says is not known.
+/// The record cannot be read, so its content is unknown.
 pub fn look<T: DeserializeOwned>(path: &Path) -> io::Result<Option<T>> {
     let bytes = match std::fs::read(path) {
         Ok(bytes) => bytes,
@@ -166,13 +166,13 @@ pub fn look<T: DeserializeOwned>(path: &Path) -> io::Result<Option<T>> {
     }
 }
 
-/// Writes a record in one step: after a crash of this process it is there whole or not at all.
-/// `durable` makes that true of a crash of the machine too.
+/// Writes a record atomically: after a crash of this process it exists completely or not at all. With `durable` that
+/// also holds after a crash of the machine.
 ///
 /// # Errors
-/// No room, or the directory is gone or read-only.
+/// The disk is full, or the directory is gone or read-only.
 pub fn write<T: Serialize>(path: &Path, record: &T, durable: bool) -> Result<(), RecordError> {
-    // Of its own: two containers of a pod may write the pod's record at once.
+    // A temporary file of its own: two containers of a pod may write the pod's record at the same time.
     let number = WRITES.fetch_add(1, Ordering::Relaxed);
     let beside = path.with_extension(format!("{number}.tmp"));
     let written = (|| {
@@ -190,27 +190,27 @@ pub fn write<T: Serialize>(path: &Path, record: &T, durable: bool) -> Result<(),
     })
 }
 
-/// Whether the supervisor of this attempt ended everything before it ended itself. If not, it was
-/// killed, and processes may be left although the exit is recorded.
+/// Whether the supervisor of this attempt killed all other processes before it exited. If not, it was killed itself,
+/// and processes may be left even though the exit is recorded.
 pub fn is_cleaned_up(dir: &Path) -> bool {
     std::fs::read_to_string(dir.join(SUPERVISOR))
         .is_ok_and(|said| said.ends_with(&format!("{ENDED}\n")))
 }
 
-/// Makes a directory, and those above it.
+/// Creates a directory and its parents.
 ///
 /// # Errors
-/// The disk refused, or something else is there.
+/// The directory cannot be created, or something else has its path.
 pub fn make_dirs(path: &Path) -> Result<(), RecordError> {
     let made = DirBuilder::new().recursive(true).mode(PASSAGE).create(path);
     made.map_err(RecordError::new("create", path))
 }
 
-/// Makes a directory that containers of other users pass through, to their termination log, and cannot
-/// list. Whatever the umask of the agent is.
+/// Creates a directory that containers of other users can pass through, to their termination log, but not list,
+/// regardless of the agent's umask.
 ///
 /// # Errors
-/// As [`make_dirs`].
+/// See [`make_dirs`].
 pub fn make_passage(path: &Path) -> Result<(), RecordError> {
     make_dirs(path)?;
     let made = std::fs::set_permissions(path, Permissions::from_mode(PASSAGE));
@@ -225,7 +225,7 @@ pub fn sync_dir(path: &Path) -> Result<(), RecordError> {
     File::open(path).and_then(|dir| dir.sync_all()).map_err(RecordError::new("sync", path))
 }
 
-/// Creates (or empties) a file that only its owner reads.
+/// Creates (or truncates) a file that only its owner can read.
 pub fn create(path: &Path) -> io::Result<File> {
     OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)
 }

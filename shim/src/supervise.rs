@@ -1,4 +1,4 @@
-//! The supervisor's life.
+//! Supervises one command.
 
 use std::fs::File;
 use std::io::{self, Read as _, Write as _};
@@ -39,8 +39,8 @@ pub(crate) fn container(dir: &Path, wall: &WallClock) -> ExitCode {
     }
 }
 
-/// Runs one command for the agent, which holds the other end of stdin: when that closes, the command
-/// and its descendants are killed. Exits as the command did.
+/// Runs one command for the agent, which holds the other end of stdin: when that closes, the command and its
+/// descendants are killed. Exits with the command's exit code.
 pub(crate) fn hook(wall: &WallClock) -> ExitCode {
     let started = isolate().and_then(|signals| {
         let order = read_line_order()?;
@@ -68,7 +68,7 @@ struct Running<'a> {
     started_at: WallTime,
     started: Instant,
     signals: SignalFd,
-    /// None where nothing it writes is kept.
+    /// None if its output is not kept.
     output: Option<Output<'a>>,
     wall: &'a WallClock,
 }
@@ -91,7 +91,7 @@ fn start_container<'a>(dir: &Path, wall: &'a WallClock) -> Result<(Order, Runnin
         main: running.main,
         started_at: running.started_at,
     };
-    // From here on the directory tells the pid to its readers; only then may the command run.
+    // From here on readers of the directory know the pid; only then may the command run.
     record::write(&dir.join(record::STARTED), &started, false)
         .map_err(|e| format!("{e}: {}", e.source))?;
     fault::point("supervisor-before-handover");
@@ -100,7 +100,7 @@ fn start_container<'a>(dir: &Path, wall: &'a WallClock) -> Result<(Order, Runnin
     Ok((order, running))
 }
 
-/// Makes this process a supervisor: unreachable by stray signals, parent of every orphan below it.
+/// Isolates this process: immune to stray signals, and the parent of every orphan below it.
 fn isolate() -> Result<SignalFd, String> {
     let mut blocked = SigSet::all();
     for fault in [Signal::SIGSEGV, Signal::SIGBUS, Signal::SIGFPE, Signal::SIGILL] {
@@ -109,7 +109,7 @@ fn isolate() -> Result<SignalFd, String> {
     let step = |what: &'static str| move |e: nix::Error| format!("{what}: {e}");
     blocked.thread_block().map_err(step("cannot block signals"))?;
     nix::sys::prctl::set_child_subreaper(true).map_err(step("cannot become subreaper"))?;
-    // EPERM: it leads its process group already, which is as good.
+    // EPERM: it is a process group leader already, which is just as good.
     let _ = nix::unistd::setsid();
     let _ = std::env::set_current_dir("/");
     let mut heard = SigSet::empty();
@@ -119,13 +119,13 @@ fn isolate() -> Result<SignalFd, String> {
         .map_err(step("cannot listen for SIGCHLD"))
 }
 
-/// Whether process 1 sent SIGTERM: the machine goes down, and no agent is there to end the pods. SIGTERM of any
-/// other process is ignored.
+/// Whether process 1 sent SIGTERM: the machine goes down, and there is no agent to stop the pods. SIGTERM from other
+/// processes is ignored.
 fn is_farewell(signal: u32, sender: u32) -> bool {
     i32::try_from(signal) == Ok(Signal::SIGTERM as i32) && sender == 1
 }
 
-/// A hook's order is one line, since its pipe stays open.
+/// Reads a hook's order, which is one line because the pipe stays open.
 fn read_line_order() -> Result<Order, String> {
     let mut line = String::new();
     io::stdin().read_line(&mut line).map_err(|e| e.to_string())?;
@@ -137,7 +137,7 @@ fn spawn_launcher(order: &Order) -> Result<(Child, Vec<Source>), String> {
         return Err("the order names no launcher".to_owned());
     };
     let mut command = Command::new(program);
-    // It must be found as the container's and must know whose child it is from its first moment on.
+    // From its first moment on, it must be found as the container's and know its parent.
     let marks = order.command.env.iter().filter(|(n, _)| n == POD_MARK || n == CONTAINER_MARK);
     command.args(args).arg(std::process::id().to_string());
     command.env_clear().envs(marks.map(|(n, v)| (n, v))).stdin(Stdio::piped());
@@ -150,8 +150,8 @@ fn spawn_launcher(order: &Order) -> Result<(Child, Vec<Source>), String> {
         sources.push(Source::new(err_read.into(), Stream::Err)?);
     }
     let child = command.spawn().map_err(|e| format!("cannot start {program}: {e}"))?;
-    // Before anything says that it was started: systemd removes empty cgroups of a unit whose process was
-    // killed, and what was not started is tried again without counting.
+    // Before the start is recorded: systemd removes empty cgroups of a unit whose process was killed, and an attempt
+    // that was not started is retried without counting.
     for cgroup in &order.command.cgroups {
         let procs = cgroup.join(PROCS);
         std::fs::write(&procs, child.id().to_string())
@@ -168,7 +168,7 @@ fn start_time(proc_root: &Path, pid: i32) -> Result<u64, String> {
     }
 }
 
-/// One line to the agent. It may be gone, which changes nothing.
+/// Writes one line to the agent, which may be gone.
 fn announce(line: &str) {
     let mut out = io::stdout().lock();
     let _ = writeln!(out, "{line}");
@@ -195,7 +195,7 @@ impl<'a> Running<'a> {
         })
     }
 
-    /// Sends the launcher what to become. Its stdin ends with it.
+    /// Sends the launcher its command, and closes its stdin.
     fn hand_over(&mut self, order: &Order) -> Result<(), String> {
         let json = serde_json::to_vec(&order.command).map_err(|e| e.to_string())?;
         let Some(mut pipe) = self.child.stdin.take() else {
@@ -204,7 +204,7 @@ impl<'a> Running<'a> {
         pipe.write_all(&json).map_err(|e| format!("the launcher did not read its order: {e}"))
     }
 
-    /// Copies output until the main process has ended, or until `leash` closes, which kills it.
+    /// Copies output until the main process has exited, or until `leash` closes, which kills it.
     fn supervise(&mut self, leash: Option<std::os::fd::BorrowedFd<'_>>) -> Option<WaitStatus> {
         let main = Pid::from_raw(self.main.pid);
         loop {
@@ -242,7 +242,7 @@ impl<'a> Running<'a> {
 
     fn end_container(mut self, dir: &Path, order: &Order, status: Option<WaitStatus>) {
         let (finished_at, ran) = (self.wall.now(), self.started.elapsed());
-        // What it wrote before it ended, bounded: a descendant may write forever.
+        // The output before the exit, bounded: a descendant may write forever.
         let log_tail = self.output.as_mut().map(|output| {
             output.copy(LAST_CHUNKS, |_| {});
             output.tail()
@@ -252,7 +252,7 @@ impl<'a> Running<'a> {
         let seen = exit::Seen { status, started_at, finished_at, ran, log_tail };
         let record = exit::describe(dir, order, seen);
         fault::point("supervisor-before-exit-record");
-        // If even the reserved room does not do, the agent reports an unknown exit.
+        // If even the reserved space is not enough, the agent reports an unknown exit.
         let written = exit::write(dir, record);
         fault::point("supervisor-before-end-all");
         tree::end_all(&order.proc_root, &order.command.cgroups);
@@ -260,8 +260,8 @@ impl<'a> Running<'a> {
             output.copy(LAST_CHUNKS, |_| {});
             output.finish(|_| {});
         }
-        // Nothing of the container runs any more: the agent may go on while the disk works. If this
-        // cannot be written, the agent looks for leftovers and finds none.
+        // Nothing of the container runs any more: the agent may continue while the disk is busy. If this cannot be
+        // written, the agent searches for leftovers and finds none.
         let _ = writeln!(io::stderr(), "{}", record::ENDED);
         if let Ok(null) = File::open("/dev/null") {
             let _ = rustix::stdio::dup2_stdout(&null);

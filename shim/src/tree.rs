@@ -1,4 +1,4 @@
-//! Ends everything a command left behind.
+//! Kills everything that a command left behind.
 
 use std::path::{Path, PathBuf};
 
@@ -10,31 +10,31 @@ use rustix::process::Signal;
 use crate::members;
 use crate::procfs::{self, Process};
 
-/// Kills every descendant of this process and takes their exit statuses, until none is left.
+/// Kills every descendant of this process and reaps it, until none is left.
 ///
-/// A process whose parent dies becomes a child of ours (subreaper), so killing until there are no
-/// children misses none, in whatever session it is. Blocks on a process that even SIGKILL does not
-/// end; the agent sees that the supervisor still lives and names it.
+/// A process whose parent dies becomes a child of this one (a subreaper), so killing until there are no children misses
+/// none, whatever its session. Blocks while a process survives even SIGKILL; the agent notices that the supervisor
+/// still runs and reports it.
 pub(crate) fn end_all(proc_root: &Path, cgroups: &[PathBuf]) {
     let me = nix::unistd::getpid();
-    // Without children there is nothing to look for, and /proc need not be read: the usual case.
+    // Usually there are no children, and /proc need not be read.
     while has_children() {
-        // One write ends the whole group, faster than it can fork.
+        // One write kills the whole group, faster than it can fork.
         members::kill(cgroups);
         let mut found = 0;
         for seen in procfs::descendants(proc_root, me.as_raw()).into_iter().flatten() {
-            // Held by what was seen of it: its pid may be a stranger's by now.
+            // Opened by its identity: its pid may have been reused.
             let Ok(Some(process)) = Process::open(proc_root, seen) else { continue };
             found += usize::from(process.signal(Signal::KILL).is_ok_and(|sent| sent));
         }
         if found > 0 {
-            // They are dying: at least one of our children or of theirs ends, so this returns.
+            // They are dying: at least one child, or a child of theirs, exits, so this returns.
             let _ = waitpid(None, None);
         }
     }
 }
 
-/// Takes the status of every child that has ended; `main`'s, if it was among them.
+/// Reaps every child that has exited. Returns the status of `main` if it was among them.
 pub(crate) fn reap(main: Pid) -> Option<WaitStatus> {
     let mut status = None;
     loop {
@@ -51,7 +51,7 @@ pub(crate) fn reap(main: Pid) -> Option<WaitStatus> {
     }
 }
 
-/// Takes the statuses of dead children and says whether a living one is left.
+/// Reaps exited children. Returns whether a running one is left.
 fn has_children() -> bool {
     loop {
         match waitpid(None, Some(WaitPidFlag::WNOHANG)) {

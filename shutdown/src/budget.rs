@@ -1,4 +1,4 @@
-//! How the time between the signal and the node's end is divided.
+//! Divides the time between the signal and the moment the node goes down.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use crate::{BudgetReport, Policy};
 #[cfg(test)]
 mod tests;
 
-/// One deadline, counted from the signal, and what comes after it.
+/// The pods' deadline, counted from the signal, and the reserve after it.
 ///
 /// ```text
 /// signal            pods            kills_until   abandon   report_until   delay
@@ -16,18 +16,18 @@ mod tests;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Budget {
-    /// What the policy asks for: the sum of all groups.
+    /// The time that the policy asks for: the endpoint drain and all groups.
     pub requested: Duration,
-    /// What the pods get: `requested`, or less when the login manager waits for less.
+    /// The time that the pods get: `requested`, or less if the login manager waits for less.
     pub pods: Duration,
-    /// What is kept back after that.
+    /// The time kept back after that.
     pub reserve: Duration,
-    /// The login manager's limit (`InhibitDelayMaxSec`), where known.
+    /// The login manager's limit (`InhibitDelayMaxSec`), if known.
     pub delay: Option<Duration>,
 }
 
 impl Budget {
-    /// Divides what the login manager gives. An unknown `delay` is taken to be enough.
+    /// Divides the login manager's `delay`. An unknown delay is assumed to be enough.
     ///
     /// The reserve is never more than a tenth of the delay, so that a short delay still goes to
     /// the pods.
@@ -38,50 +38,51 @@ impl Budget {
         Self { requested, pods: requested.min(given), reserve, delay }
     }
 
-    /// The time until the end that a notice names, `total` after the run's start. All of it but the
-    /// reserve goes to the pods, also when that is more than the policy asks for: a node that is
-    /// lost anyway has no use for it.
+    /// Divides the time until the deadline of a notice, `total` after the run's start. All of it except
+    /// the reserve goes to the pods, even if that is more than the policy asks for: a node that is lost
+    /// anyway has no use for it.
     pub fn of_notice(policy: &Policy, total: Duration) -> Self {
         let reserve = policy.reserve().min(total / 10);
         Self { requested: policy.requested(), pods: total - reserve, reserve, delay: None }
     }
 
-    /// The same when the node is gone `total` after the run's start. Only ever less.
+    /// Reduces the budget to a node that goes down `total` after the run's start. Never increases it.
     pub fn within(self, total: Duration) -> Self {
         let reserve = self.reserve.min(total / 10);
         Self { pods: self.pods.min(total - reserve), reserve, ..self }
     }
 
-    /// The budget of a run without an outside limit: the pods get `time`.
+    /// Returns the budget of a run without an external limit: the pods get `time`.
     pub fn of_drain(policy: &Policy, time: Duration) -> Self {
         Self { requested: time, pods: time, reserve: policy.reserve(), delay: None }
     }
 
-    /// How long an answer is awaited: a pod that got SIGKILL at the deadline is seen to be gone.
+    /// How long to wait for the results of stops, so that pods that get SIGKILL at the deadline are still
+    /// seen to exit.
     pub fn kills_until(&self) -> Duration {
         self.pods + self.reserve / 2
     }
 
-    /// When a killer that does not even answer at its own deadline is given up.
+    /// When to give up on a killer that does not answer even at its own deadline.
     pub fn abandon_at(&self) -> Duration {
         self.kills_until() + self.reserve / 8
     }
 
-    /// When the report must be on disk; after that the node goes without it.
+    /// When the report must be on disk. After that, the node is released without it.
     pub fn report_until(&self) -> Duration {
         self.pods + self.reserve / 8 * 7
     }
 }
 
 impl BudgetReport {
-    /// What it is the report of.
+    /// Returns the budget that this reports.
     pub(crate) fn budget(&self) -> Budget {
         let Self { requested, pods, reserve, delay, .. } = *self;
         Budget { requested, pods, reserve, delay }
     }
 }
 
-/// `duration` without its fraction of a second.
+/// Truncates `duration` to whole seconds.
 pub(crate) fn whole_seconds(duration: Duration) -> Duration {
     Duration::from_secs(duration.as_secs())
 }

@@ -1,4 +1,4 @@
-//! The driver: from the login manager's word, or a notice, to the node being let go.
+//! The shutdown controller: from the login manager's signal, or a notice, to the release of the node.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -27,55 +27,55 @@ mod tests;
 
 pub(crate) use shutdown_run::status_of_ended;
 
-/// What a [`ShutdownController`] works with.
+/// The dependencies of a [`ShutdownController`].
 pub struct ShutdownParts<K> {
-    /// Ends the pods.
+    /// Stops the pods.
     pub killer: Arc<K>,
-    /// Announces the shutdown and waits for us.
+    /// Announces the shutdown, and delays it until the lock is released.
     pub inhibitor: Arc<dyn Inhibitor>,
-    /// Announces that the node ends at a certain time, which nothing can prevent.
+    /// Announces that the node goes down at a certain time, which nothing can prevent.
     pub notices: Notices,
-    /// Shut during a shutdown. The controller shuts it for a shutdown or a notice, and lifts these
-    /// reasons alone: what others keep shut stays shut.
+    /// The admission gate. The controller closes it for a shutdown or a notice, and lifts only these
+    /// reasons: if it is also closed for another reason, it stays closed.
     pub gate: AdmissionGate,
-    /// Read at the start of each run; a change during a run waits for the next.
+    /// The policy. Read at the start of each run; a change during a run applies to the next.
     pub policy: watch::Receiver<Arc<Policy>>,
-    /// Keeps the report.
+    /// Stores the report.
     pub reports: Arc<dyn ReportSink>,
-    /// Keep the record of the run, the best place first: one that is slow or refuses is left for
-    /// the next. With one that is memory ([`RecordPlace::is_volatile`]) most of the run waits for no
-    /// other. None keeps no record, and an agent that is killed in the middle is not replaced.
+    /// The places for the run's record, best first: if one is slow or fails, the next is used. With a place
+    /// in memory ([`RecordPlace::is_volatile`]), most of the run waits for no other. Without any place there
+    /// is no record, and if the agent is killed in the middle of a run, the next one cannot resume it.
     pub records: Vec<Arc<dyn RecordPlace>>,
-    /// The record of this boot that was found at the start ([`RunRecord::of_boot`]). Shut the gate
-    /// with [`ShutdownController::hold_admission`] before any pod is admitted.
+    /// The record of this boot that was found at the start ([`RunRecord::of_boot`]). Close the gate with
+    /// [`ShutdownController::hold_admission`] before any pod is admitted.
     pub carried: Option<RunRecord>,
     /// The kubelet's state file, if wanted.
     pub state_file: Option<StateFile>,
-    /// Which pods hold shutdowns: the report names those that one went past.
+    /// The pods that hold shutdowns. If a shutdown happens anyway, its report names them.
     pub guard: watch::Receiver<Guard>,
-    /// What plug-ins do at certain points.
+    /// The work of plug-ins at certain points of a shutdown.
     pub work: Vec<ShutdownWork>,
-    /// Takes the events.
+    /// Receives the events.
     pub recorder: Arc<dyn Recorder>,
-    /// Takes every step.
+    /// Receives the progress at every step.
     pub progress: ProgressSender,
-    /// Labels the report.
+    /// The clock for the times in the report.
     pub clock: WallClock,
-    /// What the agents of one boot have in common.
+    /// The clock that all agents of one boot share.
     pub boot_clock: BootClock,
     /// The kernel's boot id, for the report and the record.
     pub boot_id: String,
-    /// What reports name where the login manager began the run: [`Trigger::LoginManager`], or
+    /// The trigger in reports of runs that the login manager began: [`Trigger::LoginManager`], or
     /// [`Trigger::Drill`] for a rehearsal.
     pub trigger: Trigger,
 }
 
-/// Ends the node's pods in order when the login manager says that the node goes down, or a notice
-/// says when it will.
+/// Stops the node's pods in order when the login manager announces that the node goes down, or when a
+/// notice says that it will.
 ///
-/// It reads states, so it also acts on a shutdown that began before it was started. Each step is
-/// persisted before it takes effect: if the agent is killed in the middle, the next one continues
-/// with the time that is left.
+/// It reads states rather than events, so it also acts on a shutdown that began before it was started. Each
+/// step is persisted before it takes effect: if the agent is killed in the middle, the next one continues
+/// with the time left.
 pub struct ShutdownController<K> {
     parts: ShutdownParts<K>,
 }
@@ -83,57 +83,57 @@ pub struct ShutdownController<K> {
 /// How a run ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Left {
-    /// It went to its end.
+    /// It was completed.
     Finished,
-    /// It was called off, or the login manager began another.
+    /// It was called off, or the login manager began another shutdown.
     CalledOff,
-    /// The controller was told to stop.
+    /// The controller was requested to stop.
     Stopped,
 }
 
 /// The state between two signals.
 enum Stage {
-    /// No run.
+    /// There is no run.
     Idle,
-    /// An earlier agent was in the middle of a run or had finished. Its signal has not been
+    /// An earlier agent was in the middle of a run or had completed it. Its signal has not been
     /// received yet.
     Carried(Box<RunRecord>),
-    /// The run is over, and the node still ends.
+    /// The run is over, and the node is still going down.
     Done {
-        /// The login manager's shutdown that was released, if any.
+        /// The epoch of the login manager's shutdown that was released, if any.
         epoch: Option<u64>,
-        /// Its record on disk, without pods.
+        /// The run's record on disk, without pods.
         record: Option<Box<RunRecord>>,
-        /// Its report, if this agent has made it.
+        /// The run's report, if this agent created it.
         report: Option<Box<ShutdownReport>>,
     },
 }
 
 /// The next transition of a [`ShutdownController`].
 enum Transition {
-    /// A step was done: check at once what follows.
+    /// A step is done. Check at once what follows.
     Done(Stage),
-    /// Nothing follows before the next signal, or before that moment.
+    /// Nothing follows before the next signal, or before this moment.
     Wait(Stage, Option<Instant>),
-    /// The controller was told to stop.
+    /// The controller was requested to stop.
     Stop,
 }
 
 /// What to do with an earlier agent's run.
 enum ResumeDecision {
-    /// The node still ends.
+    /// The node is still going down.
     Resume,
-    /// Not known yet; the run is over at this moment.
+    /// It is not known yet. The run's time is over at this moment.
     Undecided(Instant),
-    /// Nothing ends the node any more.
+    /// The node is not going down any more.
     Drop,
 }
 
 // === impl ShutdownParts ===
 
 impl<K: PodKiller> ShutdownParts<K> {
-    /// What every shutdown needs, and nothing else: no notices, records, report, state file, work or events, and
-    /// an admission gate and a progress of its own. Change the fields that are to be otherwise.
+    /// Creates parts with only what every shutdown needs: no notices, records, reports, state file, work or events,
+    /// and a new admission gate and progress. Set other fields as needed.
     pub fn new(
         killer: Arc<K>,
         inhibitor: Arc<impl Inhibitor>,
@@ -167,28 +167,28 @@ impl<K: PodKiller> ShutdownParts<K> {
 // === impl ShutdownController ===
 
 impl<K: PodKiller> ShutdownController<K> {
-    /// A controller that has not begun.
+    /// Creates a controller. It does nothing until [`run`](Self::run) is polled.
     pub fn new(parts: ShutdownParts<K>) -> Self {
         Self { parts }
     }
 
-    /// Follows the login manager and the notices until `stop` fires or the inhibitor is gone.
+    /// Follows the login manager and the notices until `stop` is cancelled or the inhibitor is gone.
     ///
-    /// For each shutdown, the admission gate is shut, pods turn not ready and are ended as planned,
-    /// the report is written, and the lock is released once. A failing disk, a failing kill or a
-    /// panic in between delays the release at most until the budget is spent. When the shutdown is
-    /// called off, groups not started are spared and the gate opens, unless something else (a
-    /// drain) keeps it shut; taking the lock again is the inhibitor's part. After a notice the gate
-    /// stays shut for as long as the notice is in force.
+    /// For each shutdown, it closes the admission gate, makes pods not ready, stops them as planned, writes
+    /// the report, and releases the lock once. A failing disk, a failing kill or a panic in between delays
+    /// the release at most until the budget is spent. If the shutdown is called off, groups that have not
+    /// started are spared and the gate is opened, unless something else (a drain) keeps it closed; the
+    /// inhibitor takes the lock again. After a notice, the gate stays closed while the notice is in force.
     ///
-    /// When `stop` fires during a run, no further pod is asked, and neither the gate nor the lock is
-    /// touched: the node still goes down, and the lock lives as long as its last holder. What was
-    /// done is in the record for the next agent, or in a report if there is no record.
+    /// If `stop` is cancelled during a run, no further pod is requested to stop, and neither the gate nor the
+    /// lock is touched: the node still goes down, and the lock is held as long as any process holds it. The
+    /// progress is in the record for the next agent, or in a report if there is no record.
     ///
     /// # Panics
-    /// After a panic in here that was not survived by asking all pods at once within the run. All pods
-    /// have been asked by then if that was possible, and the lock is given back if they are gone. The
-    /// process should end, so that another one goes on: see [`critical`](winddown_shared::critical).
+    /// Panics after a panic of the controller that stopping all pods at once within the run did not handle.
+    /// By then all pods have been requested to stop if that was possible, and the lock has been released if
+    /// they are gone or their time is over. The process should exit, so that another one continues: see
+    /// [`critical`](winddown_shared::critical).
     pub async fn run(mut self, stop: CancellationToken) {
         let mut signals =
             ShutdownSignals::new(self.parts.inhibitor.state(), self.parts.notices.clone());
@@ -216,7 +216,7 @@ impl<K: PodKiller> ShutdownController<K> {
         }
     }
 
-    /// Makes the next step that `signal` asks for.
+    /// Takes the next step for `signal`.
     async fn step(
         &self,
         stage: Stage,
@@ -243,13 +243,13 @@ impl<K: PodKiller> ShutdownController<K> {
             Stage::Idle if signal.ends_the_node() => {
                 self.shut_down(signal, signals, None, stop).await
             }
-            // A signal before the first step may be over by then.
+            // A signal from before the first step may be over by now.
             Stage::Idle => {
                 self.lift_all();
                 Transition::Wait(Stage::Idle, None)
             }
             Stage::Done { record, report, .. } if !signal.ends_the_node() => {
-                // Read before it is lifted: a gate that is not held was reported already.
+                // Read before it is lifted: if the gate is not held, the event has been recorded already.
                 let held = self.holds_admission();
                 self.lift_all();
                 self.beside(signals, self.called_off_afterwards(held, record, report)).await
@@ -257,7 +257,7 @@ impl<K: PodKiller> ShutdownController<K> {
             Stage::Done { epoch: None, record, report } if signal.login.preparing => {
                 self.let_go(signal, record, report).await
             }
-            // The login manager has begun another one.
+            // The login manager has begun another shutdown.
             Stage::Done { epoch: Some(epoch), .. }
                 if signal.login.preparing && signal.login.epoch != epoch =>
             {
@@ -270,7 +270,7 @@ impl<K: PodKiller> ShutdownController<K> {
         }
     }
 
-    /// Picks up where an earlier agent left off. Pods that it made not ready turn not ready again.
+    /// Picks up where an earlier agent left off: closes the gate and makes the pods not ready again.
     fn pick_up(&mut self, signals: &mut ShutdownSignals) -> Stage {
         let carried = self.parts.carried.take();
         let Some(record) = carried.filter(|record| record.phase != RunPhase::Cancelled) else {
@@ -282,14 +282,14 @@ impl<K: PodKiller> ShutdownController<K> {
         Stage::Carried(Box::new(record))
     }
 
-    /// When the run began, on the clock that decides.
+    /// Returns when the run began, on the monotonic clock.
     fn start_of(&self, record: &RunRecord) -> Instant {
         let started = Duration::from_millis(record.started_boot_ms);
         before_now(self.parts.boot_clock.now().saturating_sub(started))
     }
 
-    /// Waits for a silent login manager as long as the run would have lasted: it may be the first
-    /// to go down.
+    /// Decides what to do with an earlier agent's run. If the login manager does not answer, the decision
+    /// waits for as long as the run would have taken: the login manager may be the first to go down.
     fn resume_decision(&self, record: &RunRecord, signal: &SignalState) -> ResumeDecision {
         if signal.ends_the_node() {
             return ResumeDecision::Resume;
@@ -302,7 +302,7 @@ impl<K: PodKiller> ShutdownController<K> {
         }
     }
 
-    /// Releases the node without a run: the pods have ended already.
+    /// Releases the node without a run, because the pods have stopped already or shutdowns stop none.
     async fn let_go(
         &self,
         signal: &SignalState,
@@ -318,15 +318,15 @@ impl<K: PodKiller> ShutdownController<K> {
         Transition::Done(Stage::Done { epoch, record, report })
     }
 
-    /// The run of an earlier agent was called off while no agent was running.
+    /// Closes an earlier agent's run that was called off while no agent was running.
     async fn end_carried(&self, record: RunRecord) -> Transition {
         if record.phase.is_over() {
             tracing::info!(
                 "the shutdown that ended this boot's pods is over: pods are let in again"
             );
-            // Otherwise the node did go down: after a soft reboot, or the restart of a container,
-            // everything but the kernel was restarted. Neither the time nor the kind is always
-            // known.
+            // Report it only if the node did not go down. It did if this is after a soft reboot or the
+            // restart of a container: everything but the kernel was restarted. Check both the time and
+            // the kind, because either may be unknown.
             let begun = Duration::from_millis(record.started_boot_ms);
             let is_same_system = begun >= self.parts.boot_clock.system_start();
             if is_same_system && record.report.node_action.as_deref() != Some("softReboot") {
@@ -345,7 +345,7 @@ impl<K: PodKiller> ShutdownController<K> {
         Transition::Done(Stage::Idle)
     }
 
-    /// The node stays up. A run that was called off after its end spared no pod.
+    /// Handles a run that was called off after its end, so that no pod was spared but the node stays up.
     ///
     /// The report must not claim that the node went down, so it is stored again as called off.
     async fn called_off_afterwards(

@@ -1,4 +1,4 @@
-//! Ending all pods of a node that stays up.
+//! Drains a node: stops all pods while the node stays up.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,37 +20,37 @@ use crate::{
 #[cfg(test)]
 mod tests;
 
-/// The time of a drain where neither the policy nor the operator gives one.
+/// The time of a drain if neither the policy nor the operator gives one.
 const UNCONFIGURED: Duration = Duration::from_secs(60);
 
 const MESSAGE: &str = "Pod was ended because an operator drained the node.";
 
-/// What [`drain`] needs beside the pods.
+/// The parameters of [`drain`].
 pub struct DrainOrder {
-    /// Order and time of the groups, as in a shutdown.
+    /// The order and time of the groups, as in a shutdown.
     pub policy: Arc<Policy>,
-    /// The time for all pods; none takes the policy's. More than the policy's lets pods use more
-    /// of their own grace.
+    /// The time for all pods; the policy's if none. With more than that, pods can use more of their own
+    /// grace periods.
     pub time: Option<Duration>,
-    /// Who asked for it, for the report.
+    /// Who requested the drain, for the report.
     pub requested_by: Option<RequestReport>,
-    /// Takes an event when a group starts and ends.
+    /// Receives an event when a group starts and when it ends.
     pub recorder: Arc<dyn Recorder>,
-    /// Takes every step.
+    /// Receives the progress at every step.
     pub progress: ProgressSender,
-    /// Labels the report.
+    /// The clock for the times in the report.
     pub clock: WallClock,
     /// The kernel's boot id, for the report.
     pub boot_id: String,
 }
 
-/// Ends all active pods in shutdown order and tells how it went.
+/// Stops all active pods in shutdown order and returns a report.
 ///
-/// Touches neither a login manager nor the admission gate: shut it for [`GateReason::Drain`] first, or
-/// the drain follows pods that come back until its time is over. Pods turn not ready at once, and
-/// stay so after the drain: lift both when the drain is to end. With a disabled policy, ordinary and
-/// critical pods get half of the time each (of 60 s, if `time` is none). Firing `cancel` spares the
-/// pods not asked yet. The report is not kept anywhere.
+/// This touches neither a login manager nor the admission gate: close the gate for [`GateReason::Drain`]
+/// first, or the drain chases pods that come back until its time is over. Pods turn not ready at once
+/// and stay so afterwards; undo both to end the drain. With a disabled policy, ordinary and critical pods
+/// get half of the time each (of 60 s if `time` is none). Cancelling `cancel` spares the pods that have
+/// not been requested to stop yet. The report is not stored anywhere.
 pub async fn drain<K: PodKiller>(
     killer: &Arc<K>,
     order: DrainOrder,
@@ -103,7 +103,7 @@ pub async fn drain<K: PodKiller>(
 }
 
 impl DrainOrder {
-    /// What the drain will do with `pods`; its deadline is the time that the drain may take.
+    /// Returns the plan for draining `pods`. Its deadline is the time that the drain may take.
     pub fn plan(&self, pods: &[Pod]) -> Plan {
         let halved;
         let policy = if self.policy.is_enabled() {
@@ -119,7 +119,7 @@ impl DrainOrder {
     }
 }
 
-/// Half of the time for each, and no more than a policy can give.
+/// Returns a policy that gives ordinary and critical pods half of `time` each, within a policy's limits.
 fn halves(time: Duration) -> Policy {
     let seconds = i64::try_from(time.min(LONGEST).as_secs() / 2).unwrap_or(0);
     let group = |priority| GroupPeriod { priority, shutdown_grace_period_seconds: seconds };

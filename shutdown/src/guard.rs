@@ -1,4 +1,4 @@
-//! Which pods hold shutdowns, so that logind refuses them, and for how long.
+//! Shutdown guards: pods that hold shutdowns for a limited time, so that logind refuses them.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -9,20 +9,20 @@ use winddown_shared::{Pod, ShutdownBlock, WallTime};
 
 use crate::report::units::Seconds;
 
-/// A pod with the value `true` asks that no shutdown begins while it runs.
+/// The label with which a pod asks, by the value `true`, that no shutdown begins while it runs.
 pub const GUARD_LABEL: &str = "winddown.dev/shutdown-guard";
 
 /// The namespaces whose pods may hold shutdowns, each with the longest time for one pod.
 pub type GuardPolicy = BTreeMap<String, Duration>;
 
-/// The pods that hold shutdowns, or did. A pod has one hold: when it is over, it is over for as long as the pod runs.
+/// The pods that hold or have held shutdowns. A pod has one hold: once that is over, it gets no other while it runs.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Guard {
-    /// By UID.
+    /// The holds by pod UID.
     holds: BTreeMap<String, Hold>,
 }
 
-/// What one pod has of its time. The times count from the kernel's boot.
+/// The hold of one pod. The times count from the kernel's boot.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Hold {
@@ -31,35 +31,35 @@ pub struct Hold {
     /// `spec.priority`.
     #[serde(default)]
     pub priority: i32,
-    /// When it was first seen to ask.
+    /// When the pod was first seen to ask for a hold.
     #[serde(rename = "sinceSeconds", with = "Seconds")]
     pub since: Duration,
-    /// When its time is over.
+    /// When the hold expires.
     #[serde(rename = "untilSeconds", with = "Seconds")]
     pub until: Duration,
-    /// How it stands.
+    /// The state of the hold.
     pub state: HoldState,
 }
 
-/// How a hold stands.
+/// The state of a hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum HoldState {
     /// Shutdowns are refused.
     Holds,
-    /// The pod runs and does not ask, or may not. Its time goes on.
+    /// The pod is running but does not ask for the hold, or is not allowed it. Its time keeps running.
     Rests,
-    /// An operator has released it.
+    /// An operator released the hold.
     Released,
-    /// Its time is over.
+    /// The hold's time is over.
     Expired,
 }
 
 // === impl Guard ===
 
 impl Guard {
-    /// What becomes of it `now`, when these pods run and were not asked to end. `known`: no other pod runs; a hold of one
-    /// that is not listed goes on where that is not known.
+    /// Returns the next state at `now`, given the pods that are running and have not been requested to stop. `known`
+    /// means that `pods` is complete; otherwise holds of pods that are not listed continue.
     #[must_use]
     pub fn after(&self, pods: &[Pod], known: bool, policy: &GuardPolicy, now: Duration) -> Self {
         let mut holds = if known { BTreeMap::new() } else { self.holds.clone() };
@@ -89,25 +89,25 @@ impl Guard {
         Self { holds }
     }
 
-    /// Whether a change of this pod may be one of the guard: it asks, or has a hold.
+    /// Whether a change of this pod may change the guard: it asks for a hold, or has one.
     #[must_use]
     pub fn concerns(&self, pod: &Pod) -> bool {
         self.holds.contains_key(pod.uid().as_str()) || asks(pod)
     }
 
-    /// The UIDs of the pods that have a hold, however it stands.
+    /// The UIDs of the pods that have a hold in any state.
     pub fn uids(&self) -> impl Iterator<Item = &str> {
         self.holds.keys().map(String::as_str)
     }
 
-    /// Forgets what began before the system did: /run outlives a soft reboot.
+    /// Drops holds from before the system started, because /run outlives a soft reboot.
     #[must_use]
     pub fn since(mut self, system_start: Duration) -> Self {
         self.holds.retain(|_, hold| hold.since >= system_start);
         self
     }
 
-    /// The holds because of which shutdowns are refused, with the pods' UIDs; those of the highest priority first.
+    /// The holds that cause shutdowns to be refused, with the pods' UIDs, highest priority first.
     pub fn holding(&self) -> impl Iterator<Item = (&str, &Hold)> {
         let holds = self.holds.iter().filter(|(_, hold)| hold.state == HoldState::Holds);
         let mut holds: Vec<(&str, &Hold)> = holds.map(|(uid, hold)| (&**uid, hold)).collect();
@@ -115,24 +115,24 @@ impl Guard {
         holds.into_iter()
     }
 
-    /// The pods that ask in vain, because their time is over.
+    /// The holds whose time is over.
     pub fn expired(&self) -> impl Iterator<Item = &Hold> {
         self.holds.values().filter(|hold| hold.state == HoldState::Expired)
     }
 
-    /// When the next hold is over.
+    /// When the next active hold expires.
     pub fn next_end(&self) -> Option<Duration> {
         self.holding().map(|(_, hold)| hold.until).min()
     }
 
-    /// Ends the hold of a pod for good; false if it has none that lasts.
+    /// Releases a pod's hold for good. Returns false if the pod has no active hold.
     pub fn release(&mut self, uid: &str) -> bool {
         let hold = self.holds.get_mut(uid).filter(|hold| hold.state == HoldState::Holds);
         hold.map(|hold| hold.state = HoldState::Released).is_some()
     }
 
-    /// What those are told who ask for a shutdown; none while no pod holds it. `wall` is the wall time at an offset from
-    /// the boot.
+    /// Returns the block to show to users who request a shutdown; none if there is no active hold. `wall` converts a
+    /// time since boot to wall time.
     pub fn block(&self, wall: impl Fn(Duration) -> Option<WallTime>) -> Option<ShutdownBlock> {
         let last = self.holding().map(|(_, hold)| hold.until).max()?;
         let pods: Vec<&str> = self.holding().map(|(_, hold)| &*hold.pod).collect();

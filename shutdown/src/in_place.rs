@@ -1,4 +1,4 @@
-//! Which pods stay bound to the node while it reboots, and start again on it.
+//! Decides which pods stay bound to the node while it reboots, and start again on it.
 
 use std::collections::BTreeMap;
 
@@ -7,17 +7,17 @@ use winddown_shared::{OnReboot, Pod, ShutdownKind, StatusOverride};
 #[cfg(test)]
 mod tests;
 
-/// What a pod's `Ready` condition says meanwhile.
+/// The reason and message of a pod's `Ready` condition while the node reboots.
 const REASON: &str = "NodeReboot";
 const MESSAGE: &str = "The node reboots; the pod stays on it and starts again.";
 
-/// The namespaces whose pods may stay while the node reboots, and whether they may run on through a soft-reboot. None by
-/// default.
+/// The namespaces whose pods may stay while the node reboots, and whether they may keep running through a soft
+/// reboot. Empty by default.
 pub type InPlacePolicy = BTreeMap<String, bool>;
 
-/// Whether `pod` may stay and starts again when the node is back, however it goes down. The pod has to ask, its
-/// namespace has to be one of the `policy`, and its containers have to be such as are started whatever their exit code:
-/// with another restart policy a pod that was cut short would count as done, or as failed.
+/// Whether `pod` may stay on the node, and start again when the node is back, however it goes down. The pod has to ask
+/// for it, its namespace has to be in `policy`, and the restart policy of all of its containers has to be `Always`:
+/// otherwise a pod that was interrupted would count as succeeded or failed.
 pub fn may_stay(pod: &Pod, policy: &InPlacePolicy) -> bool {
     let restarts = pod.spec.as_ref().is_some_and(|spec| {
         let regular = spec.containers.iter();
@@ -31,15 +31,15 @@ pub fn may_stay(pod: &Pod, policy: &InPlacePolicy) -> bool {
         && policy.contains_key(&**pod.namespace())
 }
 
-/// Whether `pod` may run on through a soft-reboot, if its runtime can do that.
+/// Whether `pod` may keep running through a soft reboot, if its runtime supports that.
 pub fn may_survive(pod: &Pod, policy: &InPlacePolicy) -> bool {
     OnReboot::of(pod) == Some(OnReboot::Survive)
         && policy.get(&**pod.namespace()) == Some(&true)
         && may_stay(pod, policy)
 }
 
-/// Whether a node that goes down in this way comes back by itself. Where that was not said, or the node is lost by a
-/// notice (`noticed`), it does not.
+/// Whether a node that goes down in this way comes back by itself. It does not if the way is unknown, or if a notice
+/// says that the node is lost (`noticed`).
 pub(crate) fn comes_back(kind: ShutdownKind, noticed: bool) -> bool {
     match kind {
         ShutdownKind::Reboot | ShutdownKind::Kexec | ShutdownKind::SoftReboot => !noticed,
@@ -47,7 +47,7 @@ pub(crate) fn comes_back(kind: ShutdownKind, noticed: bool) -> bool {
     }
 }
 
-/// What the status of a pod says that stays.
+/// Returns the status override of a pod that stays.
 pub(crate) fn status_of_staying() -> StatusOverride {
     StatusOverride::staying(REASON, MESSAGE)
 }

@@ -1,4 +1,4 @@
-//! Keeps the record of a run up to date while the disk allows it.
+//! Keeps the record of a run up to date, as far as the disk allows it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,25 +19,25 @@ use writer::{Writer, Written};
 mod tests;
 mod writer;
 
-/// How long a run waits for one place, all writes together. After that, the place is not used again
-/// before the end of the run.
+/// How long a run waits for one place, over all writes. After that, the run no longer waits for the
+/// place before its end.
 const PATIENCE: Duration = Duration::from_millis(250);
 
-/// The record of one run: its head, and where it is kept.
+/// The writer of a run's record: the current header, and the places in which the record is stored.
 ///
-/// Where one of the places is memory ([`RecordPlace::is_volatile`]), each note waits for that one
-/// only, and the others follow behind: an agent that is killed is replaced by one that knows as much.
-/// What pods are promised first is awaited in the other places too, because it has to survive the
-/// machine. After a power cut in the middle of a run the disk's copy may be some notes behind.
+/// If one of the places is in memory ([`RecordPlace::is_volatile`]), each note waits for that one only, and
+/// the others follow in the background: that is enough for the next agent to continue if this one is killed.
+/// The first grace periods have to survive a crash of the machine, so they are awaited in the other places
+/// too. After a power cut in the middle of a run, the copy on disk may be some notes behind.
 ///
-/// A run never waits long for any place: one that is slow or refuses is left for the next one, which
-/// is noted in the report's warnings.
+/// A run never waits long for any place: if one is slow or fails, the next is used, and the report gets a
+/// warning.
 pub(crate) struct Journal {
     pub(crate) header: ReportHeader,
     pub(crate) first_group: Duration,
-    /// The runtime has not said what runs.
+    /// Whether the runtime has not listed its pods yet.
     pub(crate) pods_unknown: bool,
-    /// What plug-ins have done so far.
+    /// The reports of the plug-ins' work so far.
     pub(crate) work: Vec<WorkReport>,
     phase: RunPhase,
     login_since: Option<Duration>,
@@ -46,7 +46,7 @@ pub(crate) struct Journal {
     sequence: u64,
     clock: WallClock,
     places: Vec<Place>,
-    /// The graces of the first pods have been persisted.
+    /// Whether the grace periods of the first pods have been persisted.
     promised: bool,
     kept: bool,
 }
@@ -55,15 +55,16 @@ pub(crate) struct Journal {
 struct Place {
     writer: Writer,
     patience: Duration,
-    /// A write took too long and may still be in progress.
+    /// Whether a write took too long and may still be in progress.
     overdue: bool,
+    /// Whether a failure of this place has been reported.
     told: bool,
 }
 
 // === impl Journal ===
 
 impl Journal {
-    /// A journal without writes. `started` and `started_boot` are the same moment.
+    /// Creates a journal without any writes. `started` and `started_boot` are the same moment.
     pub(crate) fn new(
         header: ReportHeader,
         clock: WallClock,
@@ -94,7 +95,7 @@ impl Journal {
         self
     }
 
-    /// Takes the context over into the report and the record.
+    /// Copies the context into the report and the record.
     pub(crate) fn stand(&mut self, context: &RunContext) {
         self.login_since = context.login_since;
         self.header.node_action = context.kind;
@@ -102,48 +103,48 @@ impl Journal {
         if let Some(request) = &context.request {
             self.header.requested_by = RequestReport::of(request, self.clock.now());
         }
-        // A notice that was withdrawn after it shortened the run has still shortened it.
+        // If a notice is withdrawn after it shortened the run, the run stays shortened.
         if context.notice.is_some() {
             self.header.notice.clone_from(&context.notice);
         }
     }
 
-    /// The time there is.
+    /// The current budget.
     pub(crate) fn budget(&self) -> Budget {
         self.header.budget.budget()
     }
 
-    /// Whether the last note that was awaited is kept somewhere.
+    /// Whether the last note that was awaited is stored in any place.
     pub(crate) fn is_kept(&self) -> bool {
         self.kept
     }
 
-    /// The record without its pods; none if none is stored.
+    /// Returns the record without its pods; none if no record is kept.
     pub(crate) fn last(&self) -> Option<Box<RunRecord>> {
         (!self.places.is_empty()).then(|| Box::new(self.record(&[])))
     }
 
-    /// Persists that the run is in `phase` and the pods are as in `groups`. Returns when that
-    /// survives this agent (the first graces: the machine), or when the places had their time. Not
-    /// cancel-safe: the record may be the old or the new one.
+    /// Persists the `phase` of the run and the state of its `groups`. Returns once that survives this agent
+    /// (for the first grace periods: the machine), or when the places' time is up. Not cancel-safe: the
+    /// stored record may be the old or the new one.
     pub(crate) async fn note(&mut self, phase: RunPhase, groups: &[GroupReport]) {
         self.phase = phase;
         let first = phase == RunPhase::Ending && !std::mem::replace(&mut self.promised, true);
         self.write(groups, None, first).await;
     }
 
-    /// Shortens the wait before the first group by `less`.
+    /// Shortens the reported wait before the first group by `less`.
     pub(crate) fn start_sooner(&mut self, less: Duration) {
         let drain = self.header.endpoint_drain.map(|drain| drain.saturating_sub(less));
         self.header.endpoint_drain = drain;
     }
 
-    /// The same with the phase as it is, after something else has changed.
+    /// Like [`note`](Self::note), with the phase unchanged, after something else has changed.
     pub(crate) async fn note_again(&mut self, groups: &[GroupReport]) {
         self.note(self.phase, groups).await;
     }
 
-    /// Persists how pods have ended meanwhile. Returns at once: this is not worth a wait.
+    /// Persists in the background which pods have ended. Returns at once, because this is not worth a wait.
     pub(crate) fn note_ends(&mut self, groups: &[GroupReport]) {
         self.take_failures();
         let quick = self.has_memory();
@@ -157,8 +158,8 @@ impl Journal {
         }
     }
 
-    /// The last note of a run. A place that was slow before is tried once more, until `until`. With
-    /// `lasting`, what is not memory is awaited too.
+    /// Writes the last note of a run. Places that were slow before are tried once more, until `until`. With
+    /// `lasting`, places on disk are awaited too.
     pub(crate) async fn note_last(
         &mut self,
         phase: RunPhase,
@@ -211,7 +212,7 @@ impl Journal {
         }
     }
 
-    /// Whether a place is memory, and has not failed yet.
+    /// Whether there is a place in memory that has not failed yet.
     fn has_memory(&self) -> bool {
         self.places.iter().any(|place| place.is_volatile() && !place.told)
     }
@@ -259,7 +260,7 @@ impl Place {
         self.writer.place.is_volatile()
     }
 
-    /// Whether nothing speaks against a write.
+    /// Whether the place has neither failed nor hangs.
     fn fits(&self) -> bool {
         !self.told && !self.hangs()
     }
@@ -269,8 +270,10 @@ impl Place {
         self.overdue && self.writer.is_busy()
     }
 
+    /// Writes `record` and waits until it is stored.
+    ///
     /// # Errors
-    /// The record is not kept here; why, when it is said for the first time.
+    /// Fails if the record is not stored here. The text is the warning, the first time only.
     async fn write(
         &mut self,
         record: &Arc<RunRecord>,
@@ -286,10 +289,10 @@ impl Place {
         self.written(record, until).await
     }
 
-    /// Waits until `record`, which was put here, is kept.
+    /// Waits until `record`, which has been queued, is stored.
     ///
     /// # Errors
-    /// The record is not kept here; why, when it is said for the first time.
+    /// The same as for [`write`](Self::write).
     async fn written(
         &mut self,
         record: &RunRecord,
@@ -309,7 +312,7 @@ impl Place {
         }
     }
 
-    /// How long it is waited for now.
+    /// How much longer to wait for this place.
     fn left(&self, until: Option<Instant>) -> Duration {
         until.map_or(self.patience, |until| until.saturating_duration_since(Instant::now()))
     }
@@ -324,7 +327,7 @@ impl Place {
     }
 }
 
-/// A copy in which pods that were asked and have not ended are ending.
+/// Returns a copy in which pods that have been requested to stop, and have not stopped, are marked as ending.
 fn in_flight(groups: &[GroupReport]) -> Vec<GroupReport> {
     let mut groups = groups.to_vec();
     for pod in groups.iter_mut().flat_map(|group| &mut group.pods) {

@@ -1,4 +1,4 @@
-//! JSON files that outlive the agent: replaced whole, and read with suspicion.
+//! JSON files that outlive the agent: replaced atomically, and not trusted when read.
 
 use std::fs;
 use std::io;
@@ -12,29 +12,29 @@ use winddown_files::{Survives, replace};
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FileError {
-    /// The file system refused.
+    /// An operation on the file system failed.
     #[error("cannot {what} {}", .path.display())]
     Io {
-        /// What was attempted.
+        /// The operation that was attempted.
         what: &'static str,
         /// The file or directory.
         path: PathBuf,
-        /// What the system answered.
+        /// The error of the system.
         #[source]
         source: io::Error,
     },
-    /// The file holds something else.
+    /// The file's content is not what it should be.
     #[error("{} is not {what}; remove it", .path.display())]
     Syntax {
-        /// What it should be.
+        /// What the file should be.
         what: &'static str,
         /// The file.
         path: PathBuf,
-        /// Where it went wrong.
+        /// The parse error.
         #[source]
         source: serde_json::Error,
     },
-    /// The file is of a newer agent.
+    /// The file was written by a newer agent.
     #[error(
         "{} has version {version} of its shape, this agent knows {known}; remove it",
         .path.display()
@@ -42,34 +42,34 @@ pub enum FileError {
     Newer {
         /// The file.
         path: PathBuf,
-        /// Its version.
+        /// The file's version.
         version: u32,
-        /// The newest that this agent knows.
+        /// The newest version that this agent knows.
         known: u32,
     },
 }
 
 impl FileError {
-    /// The file system refused to do this.
+    /// Returns a constructor of [`FileError::Io`] for the operation `what`.
     pub(crate) fn io(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
         move |source| Self::Io { what, path: path.to_owned(), source }
     }
 }
 
-/// One kind of files.
+/// A kind of file.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct JsonFile {
-    /// What a file of this kind is, in words.
+    /// A description of such a file, for error messages.
     pub(crate) what: &'static str,
-    /// One that is larger is none of ours.
+    /// The largest size in bytes. A larger file cannot be one of ours.
     pub(crate) largest: u64,
 }
 
 impl JsonFile {
-    /// Reads what is at `path`; none if nothing is.
+    /// Reads the file at `path`, or returns `None` if it does not exist.
     ///
     /// # Errors
-    /// It cannot be read, or is something else.
+    /// Fails if the file cannot be read, or the content is something else.
     pub(crate) fn read<T: DeserializeOwned>(&self, path: &Path) -> Result<Option<T>, FileError> {
         let size = match fs::metadata(path) {
             Ok(meta) if !meta.is_file() => {
@@ -88,10 +88,10 @@ impl JsonFile {
         serde_json::from_slice(&bytes).map(Some).map_err(|source| self.syntax(path, source))
     }
 
-    /// Replaces what is at `path`, whole or not at all.
+    /// Replaces the file at `path` atomically.
     ///
     /// # Errors
-    /// The file system refused; what was there still is.
+    /// Fails if the file cannot be written. The old content is kept.
     pub(crate) fn write(
         &self,
         path: &Path,
@@ -102,7 +102,7 @@ impl JsonFile {
         replace(path, 0o644, survives, &bytes).map_err(FileError::io("write", path))
     }
 
-    /// It holds something else.
+    /// Returns a [`FileError::Syntax`] for `path`.
     pub(crate) fn syntax(&self, path: &Path, source: serde_json::Error) -> FileError {
         FileError::Syntax { what: self.what, path: path.to_owned(), source }
     }

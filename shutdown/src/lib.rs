@@ -1,38 +1,39 @@
-//! Graceful node shutdown: which pod ends when, with how much time, and the run that makes it so.
+//! Graceful node shutdown: the plan (which pod stops when, with how much time) and the run that
+//! carries it out.
 //!
 //! # Behaviour
 //! When the login manager announces that the node goes down, [`ShutdownController`] closes the
-//! [`AdmissionGate`], plans ([`plan`]) and ends the pods group by group in ascending priority
-//! ([`run_plan`]), writes a [`ShutdownReport`] and releases the node. A shutdown that is called off
-//! spares the groups not yet started and opens the gate again.
+//! [`AdmissionGate`], makes a plan ([`plan`]), stops the pods group by group in ascending priority
+//! ([`run_plan`]), writes a [`ShutdownReport`] and releases the node. If the shutdown is called off,
+//! groups that have not started are spared and the gate is opened again.
 //!
-//! A notice that the node ends at a certain time starts a run, as the login manager's signal does.
-//! Either can shorten a run that the other started.
+//! A notice that the node goes down at a certain time starts a run, just as the login manager's signal
+//! does. Either can shorten a run that the other started.
 //!
 //! # Restarts
 //! Each step is persisted ([`RunRecord`]) before it takes effect: before pods turn not ready,
-//! before a group is asked to end, before the lock is released. The graces of the first pods must
-//! survive the machine, so the run waits for the disk; later steps must only survive the agent, so
-//! the run waits for memory ([`RecordPlace::is_volatile`]) and the disk follows. After a power cut
-//! in the middle of a run the record may therefore be one group behind. Without a volatile place
-//! the run waits for the disk at each step. An agent that finds a record of its own boot shuts the
-//! gate first and resumes when it learns of the shutdown: same start, same deadline, the rest of
-//! each grace. A disk that fails or hangs costs a quarter of a second, once.
+//! before a group is requested to stop, before the inhibitor lock is released. The grace periods of the
+//! first pods must survive a crash of the machine, so the run waits for the disk. Later steps only need
+//! to survive a restart of the agent, so the run waits for memory ([`RecordPlace::is_volatile`]) and the
+//! disk follows: after a power cut in the middle of a run, the record may be one group behind. Without a
+//! volatile place the run waits for the disk at each step. An agent that finds a record of its own boot
+//! first closes the gate, and resumes when it learns of the shutdown: same start, same deadline, the
+//! rest of each grace period. A disk that fails or hangs costs a quarter of a second, once.
 //!
 //! # The end of a run
-//! When no container runs any more, the node is released as soon as everything that outlasts the
-//! machine is released: what was mounted for pods, and the network of pods that have one of their
-//! own. What disappears with the machine anyway (the sandboxes of pods on the host's network,
+//! When no container is running any more, the node is released as soon as everything that outlasts the
+//! machine is cleaned up: volumes mounted for pods, and the network of pods that have their own.
+//! Anything that disappears with the machine anyway (the sandboxes of pods on the host's network,
 //! cgroups, plain directories) is cleaned up in the background.
 //!
 //! # Time
-//! There is one deadline, counted from the signal. Each group is guaranteed the time its plan
-//! allows; a group that ends early passes the rest on, so a later group can honour more of its
-//! pods' own grace. A [`Budget`] keeps a reserve at the end for final statuses and the report.
+//! There is one deadline, counted from the signal. Each group is guaranteed the time that the plan
+//! allows it. A group that finishes early passes the rest on, so that a later group can honour more of
+//! its pods' own grace periods. A [`Budget`] keeps a reserve for final statuses and the report.
 //!
 //! # Design
-//! [`Policy`], [`Budget`] and [`plan`] are pure: no clock, no I/O. [`run_plan`] carries a plan out
-//! on tokio's clock and knows nothing of login managers, so that a drain runs on it too.
+//! [`Policy`], [`Budget`] and [`plan`] are pure: no clock, no I/O. [`run_plan`] carries out a plan on
+//! tokio's clock and knows nothing of login managers, so drains use it too.
 
 mod budget;
 mod controller;

@@ -1,4 +1,4 @@
-//! Which pod ends in which group, with how much time. Pure.
+//! The shutdown plan: which pod stops in which group, with how much time. Pure.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -10,10 +10,10 @@ use crate::policy::Groups;
 use crate::role::is_driver;
 use crate::{Budget, Policy, Role, may_stay, may_survive};
 
-/// Ordinary pods are at most so many groups: each of them takes a part of the time.
+/// The most groups that ordinary pods are divided into: each takes a part of the time.
 const ORDINARY_GROUPS: usize = 8;
 
-/// The grace of an unknown pod if the policy has none: the API server's default.
+/// The grace period of an unknown pod that has none of its own: the API server's default.
 const UNKNOWN_GRACE: Duration = Duration::from_secs(30);
 
 mod divide;
@@ -30,29 +30,30 @@ pub use warning::PlanWarning;
 pub use work::PlannedWork;
 pub(crate) use work::WorkPlace;
 
-/// A shutdown as it will go: groups in the order in which they end.
+/// The plan of a shutdown.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// In the order of their end, which is that of their priorities; groups without pods included.
+    /// The groups in the order in which they stop, which is that of their priorities. Includes groups
+    /// without pods.
     pub groups: Vec<Group>,
-    /// The endpoint drain and all configured periods.
+    /// The sum of the endpoint drain and all configured periods.
     pub requested: Duration,
     /// How long pods are not ready before the first group gets SIGTERM, counted from the signal.
-    /// Zero without pods, and the first thing to be shortened when time is.
+    /// Zero without pods. If time is short, this is cut before the time that pods ask for.
     pub endpoint_drain: Duration,
-    /// What the policy gives for it.
+    /// The endpoint drain that the policy asks for.
     pub(crate) endpoint_drain_wanted: Duration,
     /// When the last group's time is over, counted from the signal.
     pub deadline: Duration,
     /// Set when less time is available than the policy asks for.
     pub shrunk: Option<Shrink>,
-    /// What plug-ins do between the groups, in that order.
+    /// The work of plug-ins between the groups, in the order in which it is done.
     pub work: Vec<PlannedWork>,
-    /// The policy it was made by.
+    /// The policy that the plan was made by.
     policy: Policy,
 }
 
-/// The pods that end together.
+/// The pods that stop together.
 #[derive(Clone, Debug)]
 pub struct Group {
     /// The lowest priority in this group; the first group also takes lower ones. For a role,
@@ -60,15 +61,16 @@ pub struct Group {
     pub priority: i32,
     /// The role of its pods, if the group is a role.
     pub role: Option<Role>,
-    /// What the policy gives. Of a role, what it comes to with the pods there are.
+    /// The time that the policy gives it. For a role, computed from the pods that exist.
     pub configured: Duration,
-    /// What the group is guaranteed, in whole seconds. Less than `configured` only in a shrunk plan.
+    /// The time that the group is guaranteed, in whole seconds. Less than `configured` only if the plan is
+    /// short of time.
     pub allowed: Duration,
-    /// When the group's time is over at the latest, counted from the signal. A group that starts
-    /// early has the time until here: what earlier groups saved, and what later ones without pods
-    /// do not need.
+    /// When the group's time is over at the latest, counted from the signal. A group that starts early
+    /// has all the time until then: what earlier groups saved, and what later groups without pods do not
+    /// need.
     pub latest_end: Duration,
-    /// In the order of the snapshot.
+    /// The pods, in the order of the snapshot.
     pub pods: Vec<PlannedPod>,
 }
 
@@ -77,43 +79,42 @@ pub struct Group {
 pub struct PlannedPod {
     /// The pod.
     pub pod: Pod,
-    /// Its own `terminationGracePeriodSeconds`, at most what its group is allowed.
+    /// The pod's own `terminationGracePeriodSeconds`, limited to what its group is allowed.
     pub grace: Duration,
 }
 
 /// By how much a plan had to shrink.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shrink {
-    /// What the policy asks for.
+    /// The time that the policy asks for.
     pub requested: Duration,
-    /// What there is for the pods.
+    /// The time that is available for the pods.
     pub available: Duration,
 }
 
 /// Plans a shutdown of `pods`.
 ///
-/// With groups of priorities, a pod belongs to the last group whose priority is not above its own,
-/// or to the first group; a pod without a priority counts as 0. A driver ([`Role`]) belongs to the last
-/// group that has time: an order that ends it before those whose volumes it serves leaves these
-/// mounted. Otherwise the role decides, and among ordinary pods the priority: each one that they have
-/// makes a group, the lowest together where there are more than eight. In its group a driver ends after
-/// the others, which leave it the time that it asks for, at most a third of the group's. Pods
-/// that only the runtime knows ([`Pod::is_runtime_only`]) make one more group, the last: what they are
-/// for is not known, so nothing they may be needed for is left when they end. It shares the time there
-/// is with the others.
-/// With no groups the plan is empty: nothing is ended.
+/// With groups by priority, a pod belongs to the last group whose priority is not above its own, or else
+/// to the first group; a pod without a priority counts as 0. A driver ([`Role`]) belongs at least to the
+/// last group that has time: if it stopped before the pods whose volumes it serves, these would stay
+/// mounted. With groups by role, ordinary pods are further divided by priority: each distinct priority
+/// makes a group, and the lowest ones share a group if there are more than eight. Within a group, drivers
+/// stop after the other pods, which leave them the time that they ask for, at most a third of the
+/// group's. Pods that only the runtime knows ([`Pod::is_runtime_only`]) form an additional last group,
+/// because any other pod may depend on them. It shares the available time with the others. If the policy
+/// has no groups, the plan is empty and no pod is stopped.
 ///
-/// When `available` (counted from the signal) is less than the policy asks for, the plan shrinks.
-/// First goes the time of groups without pods and time that no pod of the group asks for; then the
-/// endpoint drain; then the longest groups are cut to a common length until the rest fits, so no
-/// group falls below an equal share. Left-over seconds go to the last groups. More time never
-/// shortens anyone's.
+/// If `available` (counted from the signal) is less than the policy asks for, the plan shrinks. The first
+/// to be cut is the time of groups without pods and time that no pod of its group asks for; then the
+/// endpoint drain; then the longest groups are cut to a common length until the rest fits, so that no
+/// group falls below an equal share. Left-over seconds go to the last groups. More available time never
+/// shortens any group's share.
 pub fn plan(pods: &[Pod], policy: &Policy, available: Option<Duration>) -> Plan {
     plan_with(pods, policy, &[], available)
 }
 
-/// The same with `work` of plug-ins, whose time is kept from what the pods get: a quarter of it at most,
-/// however long the work may take. What is done at one point goes on together, and counts once.
+/// Like [`plan`], with `work` of plug-ins, whose time is taken from the pods: at most a quarter of it,
+/// however long the work may take. Work at the same point runs concurrently and counts once.
 pub fn plan_with(
     pods: &[Pod],
     policy: &Policy,
@@ -123,8 +124,8 @@ pub fn plan_with(
     plan_on(pods, policy, work, available, &[])
 }
 
-/// The same for a node that is gone `total` after the notice of it. A node that is lost anyway has no use for
-/// time: the pods get all of it but the policy's reserve, also when they ask for less.
+/// Like [`plan_with`], for a node that goes down `total` after its notice. A node that is lost anyway has no use
+/// for spare time: the pods get all of it except the policy's reserve, even if they ask for less.
 pub fn plan_within(pods: &[Pod], policy: &Policy, work: &[ShutdownWork], total: Duration) -> Plan {
     let time = Budget::of_notice(policy, total).pods;
     let mut plan = plan_with(pods, policy, work, Some(time));
@@ -134,8 +135,8 @@ pub fn plan_within(pods: &[Pod], policy: &Policy, work: &[ShutdownWork], total: 
     plan
 }
 
-/// The same with groups for ordinary pods of `priorities` as well, whether there are such pods or not: the
-/// groups of a run stay when all pods of one have ended.
+/// Like [`plan_with`], with groups for ordinary pods of `priorities` even if there are no such pods: a run keeps
+/// its groups after all pods of one have stopped.
 pub(crate) fn plan_on(
     pods: &[Pod],
     policy: &Policy,
@@ -195,19 +196,19 @@ pub(crate) fn plan_on(
 // === impl Plan ===
 
 impl Plan {
-    /// Takes the pods out of their groups.
+    /// Moves the pods out of their groups.
     pub(crate) fn take_pods(&mut self) -> Vec<Vec<PlannedPod>> {
         self.groups.iter_mut().map(|group| std::mem::take(&mut group.pods)).collect()
     }
 
-    /// How many pods the plan ends.
+    /// The number of pods that the plan stops.
     pub fn pod_count(&self) -> usize {
         self.groups.iter().map(|group| group.pods.len()).sum()
     }
 
-    /// The time each group's pods are guaranteed, in whole seconds, however long earlier groups
-    /// take. The first group with pods may get more than it is allowed: it may use the time that no
-    /// other group needs.
+    /// Returns the time that each group's pods are guaranteed, in whole seconds, however long earlier
+    /// groups take. The first group with pods may get more than it is allowed, because it can use time
+    /// that no other group needs.
     pub fn guaranteed(&self) -> Vec<Duration> {
         let mut begun = self.endpoint_drain;
         let guaranteed = |(index, group): (usize, &Group)| {
@@ -222,8 +223,8 @@ impl Plan {
         self.groups.iter().enumerate().map(guaranteed).collect()
     }
 
-    /// When the pods of each group have had their graces, counted from the signal: at the latest end of the
-    /// group, or sooner where no pod asks for that much.
+    /// Returns when the grace periods of each group are over, counted from the signal: at the group's latest
+    /// end, or sooner if no pod asks for that much.
     pub fn gone_within(&self) -> Vec<Duration> {
         let mut begun = self.endpoint_drain;
         let gone = |(index, group): (usize, &Group)| {
@@ -237,32 +238,32 @@ impl Plan {
         self.groups.iter().enumerate().map(gone).collect()
     }
 
-    /// Moves the deadline to `deadline` if that is later: every group may use the added time.
-    /// For a drain, whose time the operator gives.
+    /// Moves the deadline to `deadline` if that is later. Every group may use the added time. For runs
+    /// that may take longer than the policy asks for: drains and notices.
     pub fn extend_to(&mut self, deadline: Duration) {
         self.deadline = self.deadline.max(deadline);
         self.set_latest_ends();
     }
 
-    /// The same plan for a run that begins this long after the signal.
+    /// Shifts the plan for a run that begins this long after the signal.
     pub(crate) fn begun_after(mut self, delay: Duration) -> Self {
         self.deadline += delay;
         self.set_latest_ends();
         self
     }
 
-    /// Whether this pod stays, and starts again, when the node reboots.
+    /// Whether this pod may stay on the node, and start again, when the node reboots.
     pub fn may_stay(&self, pod: &Pod) -> bool {
         may_stay(pod, self.policy.in_place())
     }
 
-    /// Whether this pod runs on through a soft-reboot, if its runtime can do that.
+    /// Whether this pod may keep running through a soft reboot, if its runtime supports that.
     pub fn may_survive(&self, pod: &Pod) -> bool {
         may_survive(pod, self.policy.in_place())
     }
 
-    /// A plan, by the same policy, for pods that were not known when this one was made: it begins
-    /// `now`, counted from the signal, and ends with this one.
+    /// Makes a plan by the same policy for pods that were not known when this one was made. It begins at
+    /// `now`, counted from the signal, and has the same deadline.
     pub(crate) fn anew(&self, pods: &[Pod], now: Duration) -> Self {
         let left = self.deadline.saturating_sub(now);
         let work: Vec<_> = self.work.iter().map(|planned| planned.work.clone()).collect();
@@ -271,14 +272,14 @@ impl Plan {
         plan
     }
 
-    /// The group that `pod` belongs to; none in an empty plan. The group of unknown pods is created
-    /// with the first of them.
+    /// Returns the group that `pod` belongs to; none in an empty plan. Creates the group of unknown pods
+    /// for the first of them.
     pub(crate) fn group_for(&mut self, pod: &Pod) -> Option<usize> {
         self.ensure_unknown(pod.is_runtime_only());
         group_index(&self.groups, pod)
     }
 
-    /// Adds a group of unknown pods if the plan `needs` one. It gets the time that the others
+    /// Adds a group of unknown pods if the plan `needs` one and has none. It gets the time that the others
     /// leave.
     pub(crate) fn ensure_unknown(&mut self, needs: bool) {
         let has = self.groups.last().is_none_or(Group::is_unknown);
@@ -306,7 +307,7 @@ impl Plan {
 // === impl Group ===
 
 impl Group {
-    /// The group's name for people, `ordinary pods`; none where a priority is all that is known.
+    /// The group's name for people, e.g. `ordinary pods`; none for a group that is defined only by priority.
     pub fn name(&self) -> Option<Cow<'static, str>> {
         let role = self.role?;
         Some(match role {
@@ -321,7 +322,8 @@ impl Group {
         self.role == Some(Role::Unknown)
     }
 
-    /// What its pods ask for: the longest grace, and after it that of drivers that wait for the others.
+    /// Returns the time that its pods ask for: the longest grace period, plus that of drivers which wait for
+    /// the others.
     fn asked_for(&self) -> Duration {
         let wait = !self.kept_for_drivers(self.allowed).is_zero();
         let longest = |drivers| {
@@ -332,7 +334,7 @@ impl Group {
         longest(false).unwrap_or_default().saturating_add(longest(true).unwrap_or_default())
     }
 
-    /// What of `time` the group's drivers have to themselves.
+    /// Returns the part of `time` that is kept for the group's drivers.
     fn kept_for_drivers(&self, time: Duration) -> Duration {
         kept_for_drivers(self.pods.iter().map(|planned| &planned.pod), time)
     }
@@ -341,7 +343,7 @@ impl Group {
 // === impl PlannedPod ===
 
 impl PlannedPod {
-    /// What of its group's `time` it may use, where so much is `kept` for drivers.
+    /// Returns the part of its group's `time` that the pod may use when `kept` of it is for drivers.
     fn part_of(&self, time: Duration, kept: Duration) -> Duration {
         match ends_with_drivers(&self.pod) {
             _ if kept.is_zero() => time,
@@ -351,14 +353,14 @@ impl PlannedPod {
     }
 }
 
-/// Whether the pod ends with its group's drivers, where there are any. A kubelet is there for drivers as
-/// long as no pod of a manifest has ended, which it does not end itself.
+/// Whether the pod stops together with its group's drivers, if there are any. Mirror pods do: a kubelet cannot
+/// stop them, so it is stopped itself before the first of them, and drivers need it until then.
 pub(crate) fn ends_with_drivers(pod: &Pod) -> bool {
     is_driver(pod) || pod.is_mirror()
 }
 
-/// What the drivers among `pods` ask for, at most a third of `time`; whole seconds. Zero if there are none, or
-/// no others that they have to wait for.
+/// Returns the time that the drivers among `pods` ask for, at most a third of `time`, in whole seconds. Zero if
+/// there are no drivers, or no other pods that they would have to wait for.
 pub(crate) fn kept_for_drivers<'a>(
     pods: impl Iterator<Item = &'a Pod> + Clone,
     time: Duration,
@@ -370,7 +372,7 @@ pub(crate) fn kept_for_drivers<'a>(
     whole_seconds(wishes.max().unwrap_or_default().max(Grace::SHORTEST).min(time / 3))
 }
 
-/// The group of unknown pods.
+/// Creates the group of unknown pods, without its pods.
 fn unknown_group(pods: &[Pod], policy: &Policy) -> Group {
     let unknown = pods.iter().filter(|pod| pod.is_runtime_only());
     let longest = unknown.map(|pod| pod.own_grace().unwrap_or(UNKNOWN_GRACE)).max();
@@ -410,7 +412,7 @@ fn empty_groups(pods: &[Pod], policy: &Policy, priorities: &[i32]) -> Vec<Group>
     }
 }
 
-/// What the groups of ordinary pods begin at, and at least one; ascending.
+/// Returns the lowest priority of each group of ordinary pods, ascending; at least one.
 fn ordinary_priorities(pods: &[Pod], priorities: &[i32]) -> Vec<i32> {
     let ordinary = pods.iter().filter(|pod| Role::of(pod) == Role::Ordinary);
     let mut all: Vec<i32> = ordinary.map(Pod::priority_or_zero).collect();
@@ -423,7 +425,7 @@ fn ordinary_priorities(pods: &[Pod], priorities: &[i32]) -> Vec<i32> {
     all.split_off(all.len().saturating_sub(ORDINARY_GROUPS))
 }
 
-/// `groups` ascend. Linear in pods over all, logarithmic in groups.
+/// Returns the index of the pod's group. `groups` must be in ascending order.
 fn group_index(groups: &[Group], pod: &Pod) -> Option<usize> {
     let first = groups.first()?;
     if pod.is_runtime_only() || first.role.is_some() {
@@ -440,7 +442,7 @@ fn group_index(groups: &[Group], pod: &Pod) -> Option<usize> {
     Some(last.map_or(by_priority, |last| last.max(by_priority)))
 }
 
-/// The group of that priority.
+/// Returns the index of the group for a priority.
 fn priority_index(groups: &[Group], priority: i32) -> usize {
     let not_above =
         groups.partition_point(|group| !group.is_unknown() && group.priority <= priority);

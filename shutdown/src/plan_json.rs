@@ -1,5 +1,5 @@
-//! Plans from JSON lines: a configuration and pods in, groups out. For checking a configuration
-//! without a node, and for comparing with other implementations.
+//! Plans as JSON lines: a configuration and pods in, groups out. For checking a configuration
+//! without a node, and for comparison with other implementations.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -15,45 +15,45 @@ use crate::{GroupPeriod, Plan, Policy, PolicyError, plan};
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PlanLineError {
-    /// Not JSON, or not of the expected shape.
+    /// The line is not JSON, or does not have the expected shape.
     #[error(
         "not a plan request; expected an object with \"config\" and \"pods\" as in \
          {{\"id\":\"a\",\"config\":{{\"shutdownGracePeriod\":\"30s\"}},\"pods\":[]}}"
     )]
     Syntax(#[source] serde_json::Error),
-    /// A period that is not a duration, or a negative one.
+    /// A period is negative, or is not a duration.
     #[error("config.{field}: {value:?} is not a duration of zero or more; write it like \"1m30s\"")]
     Period {
-        /// The field.
+        /// The field's name.
         field: &'static str,
-        /// What is there.
+        /// The field's value.
         value: String,
     },
     /// The configuration contradicts itself.
     #[error("config")]
     Policy(#[source] PolicyError),
-    /// A pod without an identity.
+    /// The identity of a pod is incomplete.
     #[error("pods[{index}]")]
     Pod {
-        /// Its place in the list, from 0.
+        /// The pod's index in the list, from 0.
         index: usize,
-        /// What it lacks.
+        /// The part that is missing.
         #[source]
         source: IdentityError,
     },
-    /// The answer could not be written; not expected to happen.
+    /// The answer could not be serialized. This is not expected to happen.
     #[error("the plan could not be written as JSON")]
     Output(#[source] serde_json::Error),
 }
 
 /// Plans one line: `{"id", "config", "pods"}` in, `{"id", "groups", "periodRequested"}` out.
 ///
-/// `config` holds the shutdown fields of the configuration file, `pods` full pod objects. Other
-/// fields are ignored. What `config` leaves out is off: the order of roles too has to be asked for. A pod without
-/// a namespace is in `default`; one without a UID is named by its place.
+/// `config` holds the shutdown fields of the configuration file, `pods` full pod objects. Other fields are
+/// ignored. Everything that `config` leaves out is off, including the order by roles. The default
+/// namespace is `default`; a pod without a UID is identified by its index.
 ///
 /// # Errors
-/// The line is not such a request, or its configuration is refused.
+/// Fails if the line is not such a request, or if its configuration is invalid.
 pub fn plan_json_line(line: &str) -> Result<String, PlanLineError> {
     let request: Request = serde_json::from_str(line).map_err(PlanLineError::Syntax)?;
     let policy = request.config.policy()?;
@@ -83,7 +83,7 @@ struct Config {
     shutdown_endpoint_drain_period: Option<String>,
 }
 
-/// `shutdownOrder`. In a line, what is not written is not there: the kubelet's order.
+/// The `shutdownOrder` field. Unlike in the configuration file, it defaults to the kubelet's order.
 #[derive(Clone, Copy, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 enum Order {

@@ -1,4 +1,4 @@
-//! What the operator configured: which pods form a group, and how long each group gets.
+//! The operator's policy: which pods form a group, and how long each group gets.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::budget::whole_seconds;
 #[cfg(test)]
 mod tests;
 
-/// Where the critical group of the two-field form begins: `system-cluster-critical`.
+/// The lowest priority of the critical group in the two-field form: `system-cluster-critical`.
 pub const CRITICAL_PRIORITY: i32 = 2_000_000_000;
 
 /// The most that all groups together may ask for.
@@ -29,7 +29,7 @@ pub struct GroupPeriod {
     pub shutdown_grace_period_seconds: i64,
 }
 
-/// Groups, the time before them and the time after them. Valid by construction.
+/// The groups, the time before them and the time after them. Valid by construction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Policy {
     groups: Groups,
@@ -38,30 +38,30 @@ pub struct Policy {
     in_place: InPlacePolicy,
 }
 
-/// What makes the groups of a [`Policy`].
+/// How a [`Policy`] forms groups.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Groups {
-    /// Ranges of priorities, ascending; none of them disables.
+    /// By ranges of priorities, ascending. An empty list disables the policy.
     ByPriority(Vec<GroupPolicy>),
-    /// What pods are for. Whole seconds; `later` is the part that ordinary pods cannot take from
-    /// the others.
+    /// By the pods' roles. In whole seconds; `later` is the part that is kept for pods other than
+    /// ordinary ones.
     ByRole { total: Duration, later: Duration },
 }
 
-/// One group of a [`Policy`]; whole seconds.
+/// One group of a [`Policy`]. The period is in whole seconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct GroupPolicy {
     pub(crate) priority: i32,
     pub(crate) period: Duration,
 }
 
-/// A shutdown configuration that contradicts itself.
+/// The error for a shutdown configuration that contradicts itself.
 ///
-/// The first two texts are the kubelet's, because they are what people search for.
+/// Where the kubelet has a message for the error, it is used, because people search for it.
 #[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PolicyError {
-    /// The critical pods' part is longer than the whole.
+    /// The critical pods' period is longer than the whole.
     #[error(
         "invalid configuration: shutdownGracePeriodCriticalPods {{{critical}}} must be <= \
          shutdownGracePeriod {{{total}}}"
@@ -72,10 +72,10 @@ pub enum PolicyError {
         /// `shutdownGracePeriodCriticalPods`, as Go writes it.
         critical: String,
     },
-    /// A period between zero and one second.
+    /// A period is between zero and one second.
     #[error("invalid configuration: {field} {{{value}}} must be either zero or otherwise >= 1 sec")]
     BelowOneSecond {
-        /// The field.
+        /// The field's name.
         field: &'static str,
         /// Its value, as Go writes it.
         value: String,
@@ -86,7 +86,7 @@ pub enum PolicyError {
          shutdownGracePeriod at the same time"
     )]
     BothForms,
-    /// A group would get less than no time.
+    /// A group's period is negative.
     #[error(
         "shutdownGracePeriodByPodPriority: priority {priority}: shutdownGracePeriodSeconds is \
          {seconds}; give 0 or more"
@@ -94,7 +94,7 @@ pub enum PolicyError {
     Negative {
         /// The group's priority.
         priority: i32,
-        /// What was configured.
+        /// The configured period.
         seconds: i64,
     },
     /// Two groups begin at the same priority.
@@ -109,7 +109,7 @@ pub enum PolicyError {
 }
 
 impl Policy {
-    /// A policy that ends no pods: a shutdown is not delayed.
+    /// Returns a policy that stops no pods: shutdowns are not delayed.
     pub fn disabled() -> Self {
         Self {
             groups: Groups::ByPriority(Vec::new()),
@@ -119,13 +119,14 @@ impl Policy {
         }
     }
 
-    /// The two-field form: `shutdownGracePeriod` and `shutdownGracePeriodCriticalPods`.
+    /// Creates a policy from `shutdownGracePeriod` and `shutdownGracePeriodCriticalPods`.
     ///
-    /// Two groups of whole seconds, each cut off separately: priority 0 gets `total - critical`,
-    /// priority 2000000000 gets `critical`. A total of zero disables.
+    /// There are two groups: priority 0 gets `total - critical`, priority 2000000000 gets `critical`,
+    /// each truncated to whole seconds. A total of zero disables the policy.
     ///
     /// # Errors
-    /// `critical` exceeds `total`, either is between zero and one second, or more than a year.
+    /// Fails if `critical` exceeds `total`, if either is between zero and one second, or if `total` is more
+    /// than a year.
     pub fn from_periods(total: Duration, critical: Duration) -> Result<Self, PolicyError> {
         let ordinary = check_periods(total, critical)?;
         if total.is_zero() {
@@ -141,12 +142,12 @@ impl Policy {
         })
     }
 
-    /// The two-field form in the order of roles ([`Role`](crate::Role)): ordinary pods get
-    /// `total - critical` and what the others do not ask for; the others share `critical` and what
-    /// ordinary pods do not ask for. A total of zero disables.
+    /// Creates a policy from the same two fields, with groups by [`Role`](crate::Role): ordinary pods get
+    /// `total - critical` plus what the others do not ask for; the others share `critical` plus what
+    /// ordinary pods do not ask for. A total of zero disables the policy.
     ///
     /// # Errors
-    /// As [`Policy::from_periods`].
+    /// The same as for [`Policy::from_periods`].
     pub fn by_role(total: Duration, critical: Duration) -> Result<Self, PolicyError> {
         check_periods(total, critical)?;
         let (total, later) = (whole_seconds(total), whole_seconds(critical));
@@ -156,10 +157,11 @@ impl Policy {
         }
     }
 
-    /// The list form: `shutdownGracePeriodByPodPriority`, in any order. An empty list disables.
+    /// Creates a policy from `shutdownGracePeriodByPodPriority`, in any order. An empty list disables the
+    /// policy.
     ///
     /// # Errors
-    /// A group's time is negative, a priority is listed twice, or the sum is more than a year.
+    /// Fails if a group's time is negative, a priority is listed twice, or the sum is more than a year.
     pub fn by_priority(groups: impl IntoIterator<Item = GroupPeriod>) -> Result<Self, PolicyError> {
         let mut sorted = Vec::new();
         let mut total = Duration::ZERO;
@@ -181,19 +183,19 @@ impl Policy {
         Ok(Self { groups: Groups::ByPriority(sorted), ..Self::disabled() })
     }
 
-    /// Keeps `reserve` back at the end of a shutdown for the report and the last status (2 s unless
-    /// changed). It is taken in full only when the login manager gives ten times as much.
+    /// Keeps `reserve` back at the end of a shutdown for the report and final statuses (2 s by default).
+    /// It is used in full only if the login manager gives at least ten times as much.
     pub fn with_reserve(self, reserve: Duration) -> Self {
         Self { reserve: reserve.min(LONGEST), ..self }
     }
 
-    /// Lets pods be not ready for `drain` before the first SIGTERM, so that load balancers turn
-    /// away from them (k8s#116965). This is in addition to the groups' time.
+    /// Makes pods not ready for `drain` before the first SIGTERM, so that load balancers stop sending
+    /// them traffic (k8s#116965). This is in addition to the groups' time.
     pub fn with_endpoint_drain(self, drain: Duration) -> Self {
         Self { endpoint_drain: drain.min(LONGEST), ..self }
     }
 
-    /// Lets pods of these namespaces that ask for it stay while the node reboots ([`may_stay`](crate::may_stay)).
+    /// Lets pods of these namespaces stay while the node reboots if they ask for it ([`may_stay`](crate::may_stay)).
     pub fn with_in_place(self, in_place: InPlacePolicy) -> Self {
         Self { in_place, ..self }
     }
@@ -203,7 +205,7 @@ impl Policy {
         &self.in_place
     }
 
-    /// Whether a shutdown ends pods at all.
+    /// Whether a shutdown stops pods at all.
     pub fn is_enabled(&self) -> bool {
         match &self.groups {
             Groups::ByPriority(groups) => !groups.is_empty(),
@@ -211,13 +213,13 @@ impl Policy {
         }
     }
 
-    /// The time from the signal to the last group's end: the endpoint drain and all groups,
+    /// The time from the signal to the end of the last group: the endpoint drain and all groups,
     /// populated or not.
     pub fn requested(&self) -> Duration {
         self.endpoint_drain() + self.periods()
     }
 
-    /// The time all groups ask for together, populated or not.
+    /// The total time of all groups, populated or not.
     pub(crate) fn periods(&self) -> Duration {
         match &self.groups {
             Groups::ByPriority(groups) => groups.iter().map(|group| group.period).sum(),
@@ -225,17 +227,17 @@ impl Policy {
         }
     }
 
-    /// How long pods are to be not ready before the first SIGTERM; zero if no pods are ended.
+    /// How long pods are not ready before the first SIGTERM; zero if the policy is disabled.
     pub fn endpoint_drain(&self) -> Duration {
         if self.is_enabled() { self.endpoint_drain } else { Duration::ZERO }
     }
 
-    /// The delay to ask the login manager for: the endpoint drain, the groups' time and the reserve.
+    /// The delay to request from the login manager: the endpoint drain, the groups' time and the reserve.
     pub fn delay_wanted(&self) -> Duration {
         if self.is_enabled() { self.requested() + self.reserve } else { Duration::ZERO }
     }
 
-    /// The time kept back at the end, as configured.
+    /// The configured reserve at the end of a shutdown.
     pub fn reserve(&self) -> Duration {
         self.reserve
     }
@@ -245,7 +247,7 @@ impl Policy {
     }
 }
 
-/// The ordinary pods' part of `total`.
+/// Validates the two periods and returns the ordinary pods' part of `total`.
 fn check_periods(total: Duration, critical: Duration) -> Result<Duration, PolicyError> {
     for (field, value) in
         [("shutdownGracePeriod", total), ("shutdownGracePeriodCriticalPods", critical)]
@@ -263,7 +265,7 @@ fn check_periods(total: Duration, critical: Duration) -> Result<Duration, Policy
     })
 }
 
-/// A duration as Go prints it, for texts that people search for.
+/// Formats a duration as Go does, for messages that people search for.
 pub(crate) fn go_text(duration: Duration) -> String {
     winddown_shared::GoDuration::try_from(duration)
         .map_or_else(|_| format!("{}s", duration.as_secs()), |go| go.to_string())

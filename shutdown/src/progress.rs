@@ -8,15 +8,15 @@ use tokio::time::Instant;
 
 use crate::{Group, Plan};
 
-/// The progress of a run. Published through a watch channel; updated in place, once per pod and
+/// The progress of a run. Published through a watch channel, and updated in place for each pod and
 /// step.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
     /// The current phase.
     pub phase: ProgressPhase,
-    /// When the signal came; none before the first run.
+    /// When the signal arrived; none before the first run.
     pub started: Option<Instant>,
-    /// The runtime has not listed its pods yet: there may be more than are counted.
+    /// Whether the runtime has not listed its pods yet, so that there may be more than are counted.
     pub pods_unknown: bool,
     /// When the last group's time is over.
     pub deadline: Option<Instant>,
@@ -24,15 +24,15 @@ pub struct Progress {
     pub groups: Vec<GroupProgress>,
 }
 
-/// The current phase.
+/// The phase of a run, as shown in its progress.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ProgressPhase {
-    /// No run yet.
+    /// There has been no run yet.
     #[default]
     Idle,
-    /// Groups are being ended.
+    /// Groups are being stopped.
     Ending,
-    /// The pods are ended or the time is over; what is left is the report.
+    /// The pods have stopped or the time is over. Only the report is left to do.
     Ended,
     /// The node may go down.
     Released,
@@ -45,19 +45,19 @@ pub enum ProgressPhase {
 pub struct GroupProgress {
     /// The group's priority.
     pub priority: i32,
-    /// Its name for people, if it has one.
+    /// The group's name for people, if it has one.
     pub name: Option<Cow<'static, str>>,
-    /// Its pods.
+    /// The number of pods.
     pub pods: usize,
-    /// Those whose containers are gone.
+    /// The number of pods whose containers have stopped.
     pub ended: usize,
-    /// Those of `ended` that needed SIGKILL.
+    /// The number of stopped pods that needed SIGKILL.
     pub forced: usize,
-    /// Those whose end could not be confirmed.
+    /// The number of pods whose stop could not be confirmed.
     pub failed: usize,
-    /// When it was asked to end.
+    /// When the group was requested to stop.
     pub started: Option<Instant>,
-    /// When its pods were gone or its time over.
+    /// When its pods had stopped or its time was over.
     pub finished: Option<Instant>,
 }
 
@@ -85,12 +85,12 @@ pub struct ProgressSender(Arc<watch::Sender<Progress>>);
 // === impl ProgressSender ===
 
 impl ProgressSender {
-    /// A channel without readers.
+    /// Creates a channel without readers.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The reading end: where things stand, and every change.
+    /// Returns a receiver of the current progress and every change.
     pub fn subscribe(&self) -> watch::Receiver<Progress> {
         self.0.subscribe()
     }
@@ -106,7 +106,7 @@ impl ProgressSender {
         });
     }
 
-    /// One more group, which is the last.
+    /// Appends a group.
     pub(crate) fn add_group(&self, group: &Group) {
         self.0.send_modify(|progress| progress.groups.push(GroupProgress::new(group)));
     }

@@ -1,4 +1,4 @@
-//! The record of a run, which survives an agent that is killed in the middle.
+//! The record of a run, which survives if the agent is killed in the middle.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -20,53 +20,53 @@ pub(crate) mod tests;
 
 pub use file::RecordFile;
 
-/// A time in a record that is longer than this was not put there by a run: its deadline is a notice's
-/// or the configuration's, and it may have begun some time after the boot.
+/// The longest plausible time in a record. A run's deadline comes from a notice or the configuration, and
+/// the run may have begun some time after the boot.
 const LONGEST: Duration = LONGEST_NOTICE.saturating_mul(2);
 
-/// The version of the record's shape; goes up when a reader of the old one would be misled.
+/// The version of the record's schema. It increases when a reader of the old one would be misled.
 pub(crate) const VERSION: u32 = 1;
 
 /// The progress of a run, persisted before any of it takes effect.
 ///
-/// It is written before the first pod is asked, again before each further group, within a tenth of a
-/// second when a pod needed SIGKILL, and at the end. A reader finds the newest one whole, or, after
-/// a power cut, an earlier one.
+/// It is written before the first pod is requested to stop, before each further group, within a tenth of
+/// a second after a pod needed SIGKILL, and at the end. A reader always finds a complete record: the
+/// newest one or, after a power cut, an earlier one.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RunRecord {
-    /// Version of this shape.
+    /// The version of this schema.
     pub version: u32,
-    /// Counts the writes of one run over all agents that took part in it: of two records of one run
-    /// the higher is the newer.
+    /// The number of writes of one run, over all agents that took part in it: of two records of a run, the
+    /// one with the higher number is newer.
     pub sequence: u64,
     /// The phase of the run.
     pub phase: RunPhase,
-    /// The kernel's time since boot, sleep included, when the run began; in milliseconds.
+    /// The time since the kernel's boot, including sleep, when the run began, in milliseconds.
     pub started_boot_ms: u64,
-    /// When the login manager announced the shutdown, counted from the run's start in milliseconds;
-    /// absent as long as it has not.
+    /// When the login manager announced the shutdown, in milliseconds since the run's start. Absent
+    /// until it does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub login_since_ms: Option<u64>,
-    /// When the first pod is asked to end, in milliseconds since the run's start. Pods are not
-    /// ready until then.
+    /// When the first pod is requested to stop, in milliseconds since the run's start. Until then, pods are
+    /// only not ready.
     #[serde(default)]
     pub first_group_ms: u64,
-    /// The report as it would be if the machine went down at the moment of writing. It names the
-    /// boot, the plan, and per pod when it was asked and how much time it was given.
+    /// The report as it would be if the machine went down at the moment of writing. It has the boot,
+    /// the plan, and for each pod when it was requested to stop and how much time it was given.
     pub report: ShutdownReport,
 }
 
-/// How far a run is.
+/// The phase of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub enum RunPhase {
-    /// Pods are no longer ready; none was asked to end yet.
+    /// Pods are no longer ready, but none has been requested to stop yet.
     LameDuck,
-    /// Groups are being ended; those with a start were asked.
+    /// Groups are being stopped. Those with a start have been requested to stop.
     Ending,
-    /// The pods are ended or the time is over; what is left is the report.
+    /// The pods have stopped or the time is over. Only the report is left to do.
     Reporting,
     /// The report is stored and nothing is left to do: the node may go down.
     Released,
@@ -74,25 +74,24 @@ pub enum RunPhase {
     Cancelled,
 }
 
-/// Stores a record in one place. Called on a thread that may block.
+/// A place that stores a record. Called on a thread that may block.
 pub trait RecordPlace: Send + Sync + 'static {
-    /// Replaces the stored record. When this returns, `record` survives whatever the place
-    /// survives.
+    /// Replaces the stored record. When this returns, `record` is as durable as the place is.
     ///
     /// # Errors
-    /// It could not be kept; the one before it is still there.
+    /// Fails if the record could not be stored. The previous one is kept.
     fn write(&self, record: &RunRecord) -> Result<(), FileError>;
 
-    /// The record that is kept, if any.
+    /// Returns the stored record, if any.
     ///
     /// # Errors
-    /// It cannot be read, or is something else.
+    /// Fails if the record cannot be read, or the content is something else.
     fn read(&self) -> Result<Option<RunRecord>, FileError>;
 
     /// The place's name for people.
     fn name(&self) -> String;
 
-    /// Whether the place is memory: a write takes no time, and outlives the agent but not the
+    /// Whether the place is in memory: a write takes no time, and outlives the agent but not the
     /// machine.
     fn is_volatile(&self) -> bool {
         false
@@ -102,8 +101,8 @@ pub trait RecordPlace: Send + Sync + 'static {
 // === impl RunRecord ===
 
 impl RunRecord {
-    /// The newest record of the boot `boot_id` in any of `places`. Unreadable records are logged
-    /// and skipped; an empty `boot_id` matches no record. Blocks on the disk.
+    /// Returns the newest record of the boot `boot_id` in any of `places`. Unreadable records are logged
+    /// and skipped. An empty `boot_id` matches no record. Blocks on the disk.
     pub fn of_boot(places: &[Arc<dyn RecordPlace>], boot_id: &str) -> Option<Self> {
         if boot_id.is_empty() {
             return None;
@@ -129,15 +128,15 @@ impl RunRecord {
         found.max_by_key(RunRecord::age)
     }
 
-    /// What was asked of the pods that had not ended when this was written, by UID, to be asked again
-    /// when the clock that the record was written by reads `now`: in what is left of their grace,
-    /// which is the nearest whole seconds, at least one, and not past their group's end.
+    /// Returns the kill requests, by pod UID, to repeat for the pods that had been requested to stop but had not
+    /// stopped when this was written. `now` is the current time of the record's clock. Each pod gets the rest
+    /// of its grace period, rounded to the nearest second, at least one second, and not past its group's end.
     ///
-    /// A pod that has ended and stays is among them too, so that it is not refused for good as long as the node is
-    /// on its way down.
+    /// Pods that have stopped but stay on the node are included, so that they are not refused for good while the node
+    /// is going down.
     ///
-    /// Of a run that was called off, these are the pods in the middle of their end: they go on with it,
-    /// as they do where an agent hears that the run is called off. A pod whose time is over stays.
+    /// For a run that was called off, these are the pods that are still stopping: they continue to stop, as they do
+    /// when a running agent learns that the run is called off. Pods whose time is over are left out.
     pub fn asked(
         &self,
         now: Duration,
@@ -161,10 +160,9 @@ impl RunRecord {
         })
     }
 
-    /// Whether the run may continue when the clock of the record reads `now`. It continues if
-    /// `ends_the_node`, and until the notice that began or shortened it expires, unless its source was `heard` again. It
-    /// may also continue while the login manager has `not_spoken` and the run has time left. Otherwise it was called
-    /// off.
+    /// Whether the run may continue at `now`, by the record's clock. It continues if something `ends_the_node`, and
+    /// until the notice that began or shortened it expires, unless that notice's source has been `heard` again. It may
+    /// also continue while the login manager has `not_spoken` and the run has time left. Otherwise it was called off.
     pub fn may_go_on(
         &self,
         now: Duration,
@@ -182,7 +180,7 @@ impl RunRecord {
         ends_the_node || is_noticed || (not_spoken && has_time)
     }
 
-    /// The longest time that is counted with.
+    /// The longest time in the record.
     fn longest(&self) -> Duration {
         let Self { report, .. } = self;
         let budget = &report.budget;
@@ -205,7 +203,7 @@ impl RunRecord {
         own.into_iter().chain(groups).chain(pods).chain(work).max().unwrap_or_default()
     }
 
-    /// Sorts records of one boot by their age, the newest last.
+    /// The sort key for records of one boot, newest last.
     fn age(&self) -> (u64, u64) {
         (self.started_boot_ms, self.sequence)
     }
@@ -227,7 +225,7 @@ impl RunRecord {
         }
     }
 
-    /// The report's header for an agent that resumes `late` after the run's start.
+    /// Returns the report's header for an agent that resumes the run `late` after its start.
     pub(crate) fn header(&self, late: Duration) -> ReportHeader {
         let report = &self.report;
         let mut resumed = report.resumed.clone();
@@ -267,7 +265,7 @@ impl RunPhase {
     }
 }
 
-/// `duration` in whole milliseconds.
+/// Returns `duration` in whole milliseconds.
 pub(crate) fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }

@@ -1,4 +1,4 @@
-//! How a shutdown or a drain went, pod by pod. Written before the node goes, read after it is back.
+//! The report of a shutdown or a drain, pod by pod. Written before the node goes down, read when it is back.
 
 use std::time::Duration;
 
@@ -25,59 +25,59 @@ use units::{ListOfMillis, OptionalSeconds, Seconds};
 pub(crate) use work::WorkEnd;
 pub use work::{WorkOutcome, WorkReport};
 
-/// The version of the report's shape; goes up when a reader of the old one would be misled.
+/// The version of the report's schema. It increases when a reader of the old one would be misled.
 const VERSION: u32 = 1;
 
-/// Stores a report. Called on a thread that may block; the run does not wait if it takes too long.
+/// A place that stores reports. Called on a thread that may block; the run does not wait if it takes too long.
 pub trait ReportSink: Send + Sync + 'static {
-    /// Stores `report`; when this returns it survives a power cut.
+    /// Stores `report`. When this returns, it survives a power cut.
     ///
     /// # Errors
-    /// It could not be stored. The run goes on.
+    /// Fails if the report could not be stored. The run continues.
     fn keep(&self, report: &ShutdownReport) -> Result<(), FileError>;
 }
 
-/// Keeps no report.
+/// Discards all reports.
 impl ReportSink for () {
     fn keep(&self, _: &ShutdownReport) -> Result<(), FileError> {
         Ok(())
     }
 }
 
-/// How a shutdown or a drain went.
+/// The report of a shutdown or a drain.
 ///
-/// Offsets count from the signal. Numbers ending in `Seconds` are seconds with three decimals,
+/// Offsets count from the signal. Fields whose names end in `Seconds` are seconds with three decimals;
 /// those ending in `Ms` are whole milliseconds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct ShutdownReport {
-    /// `winddown.dev/v1alpha1`.
+    /// Always `winddown.dev/v1alpha1`.
     pub api_version: String,
-    /// `ShutdownReport`.
+    /// Always `ShutdownReport`.
     pub kind: String,
-    /// Version of this shape.
+    /// The version of this schema.
     pub version: u32,
-    /// What began the run.
+    /// What triggered the run.
     pub trigger: Trigger,
-    /// How the node goes down: `powerOff`, `halt`, `reboot`, `kexec`, `softReboot`; absent if not said.
+    /// How the node goes down: `powerOff`, `halt`, `reboot`, `kexec`, `softReboot`; absent if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node_action: Option<String>,
     /// The kernel's boot id during the run.
     pub boot_id: String,
-    /// The node's name; absent where the one that kept the report did not know it.
+    /// The node's name; absent if it was not known when the report was stored.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<String>,
-    /// Wall time of the signal.
+    /// The wall time of the signal.
     pub started_at: WallTime,
-    /// Wall time of the end: everything but this report was done.
+    /// The wall time of the end, when everything except this report was done.
     pub ended_at: WallTime,
-    /// From the signal to the end, by a clock that does not jump.
+    /// The time from the signal to the end, by a monotonic clock.
     #[serde(rename = "tookSeconds", with = "Seconds")]
     pub took: Duration,
-    /// The time there was.
+    /// The time that was available.
     pub budget: BudgetReport,
-    /// Who asked for it, as far as it is known.
+    /// Who requested the shutdown or drain, as far as known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub requested_by: Option<RequestReport>,
     /// The notice that began the run or shortened it, if one did.
@@ -87,31 +87,31 @@ pub struct ShutdownReport {
     #[serde(rename = "endpointDrainSeconds", with = "OptionalSeconds")]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub endpoint_drain: Option<Duration>,
-    /// When an agent that was started in the middle of the run took it up again, each time.
+    /// The times at which an agent that was restarted in the middle of the run resumed it.
     #[serde(rename = "resumedMs", with = "ListOfMillis")]
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub resumed: Vec<Duration>,
-    /// In one word.
+    /// The outcome of the run.
     pub outcome: Outcome,
-    /// When the run ended, the container runtime had not said since the agent's start what runs: there
-    /// may have been pods that are not listed here.
+    /// Whether the container runtime had not listed its pods since the agent's start when the run ended:
+    /// there may have been pods that are not listed here.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub pods_unknown: bool,
-    /// In ascending priority, which is the order of their end.
+    /// The groups in ascending priority, which is the order in which they stop.
     pub groups: Vec<GroupReport>,
-    /// What plug-ins did before, between and after the groups.
+    /// The work of plug-ins before, between and after the groups.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub work: Vec<WorkReport>,
-    /// Pods, as `namespace/name`, whose last status the API server did not have when the node was let
-    /// go. The next agent sends it.
+    /// The pods, as `namespace/name`, whose final status had not reached the API server when the node was
+    /// released. The next agent sends it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub statuses_not_told: Vec<String>,
-    /// What went wrong with the run itself, for people.
+    /// Problems with the run itself, for people.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
 }
 
-/// What began a run.
+/// What triggered a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
@@ -119,73 +119,73 @@ pub enum Trigger {
     /// The login manager announced the node's shutdown.
     #[default]
     LoginManager,
-    /// A rehearsal with a stand-in for the login manager.
+    /// A rehearsal used a stand-in for the login manager.
     Drill,
-    /// An operator empties the node, which stays up.
+    /// An operator drained the node, which stays up.
     Drain,
     /// The unit was stopped while the machine went down without the login manager.
     UnitStop,
-    /// An outside party gave notice (spot instance, maintenance, battery).
+    /// A notice announced that the node goes down (spot instance, maintenance, battery).
     Notice,
 }
 
-/// An outside notice of the node's end.
+/// A notice that the node goes down at a certain time.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct NoticeReport {
-    /// Who: `file`, `operator`, `aws`, `azure`, `gcp`.
+    /// The source of the notice: `file`, `operator`, `aws`, `azure`, `gcp`.
     pub source: String,
-    /// What was said, for people.
+    /// The text of the notice, for people.
     pub text: String,
-    /// The node's end.
+    /// When the node goes down.
     #[serde(rename = "deadlineSeconds", with = "Seconds")]
     pub deadline: Duration,
 }
 
-/// How a run went, in one word. The worst that is true.
+/// The outcome of a run. If several apply, the worst.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub enum Outcome {
-    /// Every pod ended by itself in its grace.
+    /// Every pod stopped by itself within its grace period.
     Clean,
-    /// Every pod ended; at least one needed SIGKILL.
+    /// Every pod stopped, but at least one needed SIGKILL.
     Forced,
-    /// At least one pod was not seen to end, or it is not known which ran.
+    /// At least one pod was not seen to stop, or it is not known which pods were running.
     Left,
-    /// Called off; groups not started were spared.
+    /// The run was called off. Groups that had not started were spared.
     Cancelled,
     /// The agent itself was stopped in the middle.
     Interrupted,
-    /// The machine went down in the middle; the report was put together at the next start.
+    /// The machine went down in the middle. The report was reconstructed at the next start.
     CutOff,
 }
 
-/// The time a run had.
+/// The time that a run had.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct BudgetReport {
-    /// What the configured groups ask for.
+    /// The time asked for: by the policy for its endpoint drain and groups, or by a drain for its pods.
     #[serde(rename = "requestedSeconds", with = "Seconds")]
     pub requested: Duration,
-    /// What the pods got.
+    /// The time for the pods.
     #[serde(rename = "podsSeconds", with = "Seconds")]
     pub pods: Duration,
-    /// What was kept back for the end.
+    /// The time kept back for the end.
     #[serde(rename = "reserveSeconds", with = "Seconds")]
     pub reserve: Duration,
-    /// The login manager's limit, where known.
+    /// The login manager's limit, if known.
     #[serde(rename = "delaySeconds", with = "OptionalSeconds")]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delay: Option<Duration>,
-    /// The file that set that limit, when it is less than what was asked for.
+    /// The file that set that limit, if it is less than what was requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delay_set_by: Option<String>,
 }
 
-/// What is known about a run before it begins.
+/// The part of a report that is known before the pods are stopped.
 #[derive(Clone)]
 pub(crate) struct ReportHeader {
     pub(crate) trigger: Trigger,
@@ -210,22 +210,22 @@ pub(crate) struct Ended {
 // === impl ShutdownReport ===
 
 impl ShutdownReport {
-    /// Every pod with its group.
+    /// All pods, each with its group.
     pub fn pods(&self) -> impl Iterator<Item = (&GroupReport, &PodReport)> {
         self.groups.iter().flat_map(|group| group.pods.iter().map(move |pod| (group, pod)))
     }
 
-    /// How many pods ended as `end`.
+    /// The number of pods that ended as `end`.
     pub fn count(&self, end: PodEnd) -> usize {
         self.pods().filter(|(_, pod)| pod.end == end).count()
     }
 
-    /// The wall time of the signal, to the millisecond, as it stands in the file's name.
+    /// The report's id: the wall time of the signal to the millisecond, as in the file's name.
     pub fn id(&self) -> String {
         self.started_at.strftime("%Y%m%dT%H%M%S.%3fZ").to_string()
     }
 
-    /// Combines what a run did with what was known about it.
+    /// Combines the header with the results of the run.
     pub(crate) fn new(header: ReportHeader, run: RunReport, ended: Ended) -> Self {
         Self {
             api_version: "winddown.dev/v1alpha1".into(),
@@ -256,7 +256,7 @@ impl ShutdownReport {
 // === impl BudgetReport ===
 
 impl BudgetReport {
-    /// The report of `budget`.
+    /// Creates the report of `budget`.
     pub fn new(budget: Budget, delay_set_by: Option<&str>) -> Self {
         let Budget { requested, pods, reserve, delay } = budget;
         Self { requested, pods, reserve, delay, delay_set_by: delay_set_by.map(Into::into) }
@@ -271,7 +271,7 @@ impl BudgetReport {
 // === impl Trigger ===
 
 impl Trigger {
-    /// The reason given to the pod workers.
+    /// The reason that is given to the pod workers.
     pub fn kill_reason(self) -> KillReason {
         match self {
             Self::Drain => KillReason::Drain,
@@ -280,7 +280,7 @@ impl Trigger {
     }
 }
 
-/// The report's word for a way down.
+/// Returns the report's `nodeAction` for a kind of shutdown.
 fn node_action(kind: ShutdownKind) -> Option<String> {
     (kind != ShutdownKind::Unknown).then(|| kind.as_str().to_owned())
 }

@@ -1,4 +1,4 @@
-//! The role of a pod, which decides when it ends unless configured otherwise.
+//! The role of a pod, which decides when it stops unless configured otherwise.
 
 use std::fmt;
 
@@ -7,45 +7,45 @@ use winddown_shared::{Pod, SYSTEM_CRITICAL_PRIORITY, SYSTEM_NODE_CRITICAL_PRIORI
 #[cfg(test)]
 mod tests;
 
-/// The role of a pod, in the order in which pods end.
+/// The role of a pod, in the order in which pods stop.
 ///
 /// | role | pods |
 /// |---|---|
-/// | `Ordinary` | all others |
+/// | `Ordinary` | all other pods |
 /// | `System` | system pods: priority 2000000000 and above, or of a DaemonSet |
 /// | `Node` | priority 2000001000 and above; system pods on the host's network; static pods without a priority; drivers |
 /// | `ControlPlane` | static pods in `kube-system` labelled `tier: control-plane`, or `component:` with the name of a control plane component |
-/// | `Datastore` | of those, the ones labelled `component: etcd` |
-///
+/// | `Datastore` | static pods in `kube-system` labelled `component: etcd` |
 /// | `Unknown` | pods that only the runtime knows |
 ///
-/// A pod of several rows has the last of them. The host's network alone makes no system pod: where
-/// containers are processes of the host, every pod is on it.
+/// A pod that matches several rows has the last of these roles. Being on the host's network alone does not
+/// make a system pod: if containers are processes of the host, every pod is on it.
 ///
-/// Drivers are what other pods' volumes, devices and networks need: those that carry the label
-/// [`ROLE_LABEL`] with the value `driver`, and, where that label is absent, DaemonSet and static pods with
-/// a directory of the host that drivers register in. They end after all other pods of their group.
+/// Drivers are pods that other pods' volumes, devices or networks need: pods with the label [`ROLE_LABEL`]
+/// and the value `driver` and, if that label is absent, DaemonSet and static pods that mount a host
+/// directory in which drivers register. They stop after all other pods of their group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Role {
-    /// What the node is there for.
+    /// The workloads that the node exists for.
     Ordinary,
-    /// Serves other pods: name service, log shipping.
+    /// Pods that serve other pods: name service, log shipping.
     System,
-    /// The node itself relies on it: network, storage, devices.
+    /// Pods that the node itself relies on: network, storage, devices.
     Node,
-    /// The cluster relies on it: API server, controllers, scheduler.
+    /// Pods that the cluster relies on: API server, controllers, scheduler.
     ControlPlane,
-    /// The control plane relies on it.
+    /// Pods that the control plane relies on.
     Datastore,
-    /// It runs, and nothing tells what for: its manifest is gone or cannot be read.
+    /// Pods of unknown purpose: the manifest is gone or cannot be read.
     Unknown,
 }
 
-/// With the value `driver` a pod is a driver of volumes, devices or networks; with another value it is none.
+/// The label that marks a driver of volumes, devices or networks with the value `driver`. Any other value marks
+/// a pod that is not a driver.
 pub const ROLE_LABEL: &str = "winddown.dev/role";
 
-/// The directories in which drivers tell of themselves, by the end of their paths: distributions move the
-/// kubelet's and the network's folders. Below them is as good.
+/// The directories in which drivers register, as two consecutive path components: distributions move the folders
+/// of the kubelet and of CNI. Directories below them count too.
 const OF_DRIVERS: [[&str; 2]; 5] = [
     ["kubelet", "plugins"],
     ["kubelet", "plugins_registry"],
@@ -56,18 +56,18 @@ const OF_DRIVERS: [[&str; 2]; 5] = [
 
 /// The namespace of the control plane's static pods.
 const CONTROL_PLANE_NAMESPACE: &str = "kube-system";
-/// `component` labels of the control plane's static pods, the datastore's aside.
+/// The `component` labels of the control plane's static pods, except the datastore's.
 const CONTROL_PLANE_COMPONENTS: [&str; 4] =
     ["kube-apiserver", "kube-controller-manager", "kube-scheduler", "cloud-controller-manager"];
 /// The `component` label of the datastore.
 const DATASTORE_COMPONENT: &str = "etcd";
 
 impl Role {
-    /// The roles of pods that a source wants, in the order in which they end.
+    /// All roles except `Unknown`, in the order in which pods stop.
     pub const ALL: [Self; 5] =
         [Self::Ordinary, Self::System, Self::Node, Self::ControlPlane, Self::Datastore];
 
-    /// What `pod` is for.
+    /// Returns the role of `pod`.
     pub fn of(pod: &Pod) -> Self {
         if pod.is_runtime_only() {
             return Self::Unknown;
@@ -103,8 +103,8 @@ impl Role {
         }
     }
 
-    /// A number that sorts roles as their order does, for readers that know groups by a priority.
-    /// No pod has to have it.
+    /// A number that sorts like the roles, for readers that identify groups by priority. It need not be
+    /// the priority of any pod.
     pub fn priority(self) -> i32 {
         match self {
             Self::Ordinary => 0,
@@ -123,7 +123,7 @@ impl fmt::Display for Role {
     }
 }
 
-/// Control plane or datastore, if `pod` is either.
+/// Returns `ControlPlane` or `Datastore` if `pod` has that role.
 fn control_plane_part(pod: &Pod) -> Option<Role> {
     if &**pod.namespace() != CONTROL_PLANE_NAMESPACE || !is_static(pod) {
         return None;
@@ -139,7 +139,7 @@ fn control_plane_part(pod: &Pod) -> Option<Role> {
     }
 }
 
-/// Whether other pods' volumes, devices or networks need the pod until they have ended.
+/// Whether other pods need this one for their volumes, devices or networks until they have stopped.
 pub(crate) fn is_driver(pod: &Pod) -> bool {
     let labels = pod.metadata.labels.as_ref();
     if let Some(role) = labels.and_then(|labels| labels.get(ROLE_LABEL)) {
@@ -147,7 +147,7 @@ pub(crate) fn is_driver(pod: &Pod) -> bool {
     }
     let volumes = pod.spec.as_ref().and_then(|spec| spec.volumes.as_deref()).unwrap_or_default();
     let mut paths = volumes.iter().filter_map(|volume| volume.host_path.as_ref());
-    // Others look into these directories as well, but they come and go.
+    // Other kinds of pods may mount these directories as well, but they come and go.
     (is_of_daemon_set(pod) || is_static(pod)) && paths.any(|host| is_of_drivers(&host.path))
 }
 

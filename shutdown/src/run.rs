@@ -1,4 +1,4 @@
-//! Executes a plan: the pods of a group together, the groups one after another, one deadline.
+//! Executes a plan: stops the groups one after another, and the pods of a group together.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -33,85 +33,84 @@ mod tests;
 mod volumes;
 mod work;
 
-/// A group waits this much longer than its time, so that a pod that got SIGKILL on the last moment
-/// is seen to be gone before the next group starts.
+/// How much longer a group waits than its time, so that a pod that gets SIGKILL at the last moment is seen
+/// to exit before the next group starts.
 const REAPING: Duration = Duration::from_millis(100);
 
-/// What [`run_plan`] needs beside the plan.
+/// The parameters of [`run_plan`], in addition to the plan.
 #[derive(Clone)]
 pub struct RunOrder {
-    /// Given to the pod workers.
+    /// The reason given to the pod workers.
     pub reason: KillReason,
-    /// What becomes of the pods' status.
+    /// The status override for the pods.
     pub status: Option<StatusOverride>,
-    /// The signal: all times count from here.
+    /// When the signal arrived. All times count from here.
     pub started: Instant,
-    /// How long answers are awaited.
+    /// The time budget, which limits how long results are awaited.
     pub budget: Budget,
-    /// Takes an event when a group starts and ends.
+    /// Receives an event when a group starts and when it ends.
     pub recorder: Arc<dyn Recorder>,
-    /// Takes every step.
+    /// Receives the progress at every step.
     pub progress: ProgressSender,
 }
 
-/// What [`run_plan`] did.
+/// The result of [`run_plan`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct RunReport {
-    /// In the plan's order.
+    /// The groups, in the plan's order.
     pub groups: Vec<GroupReport>,
-    /// What plug-ins did. What comes before the release is left to the caller.
+    /// The work of plug-ins. Work before the release is left to the caller.
     pub work: Vec<WorkReport>,
     /// Why the run is over.
     pub stop: RunStop,
-    /// The runtime has not said what runs: there may have been more pods.
+    /// Whether the runtime has not listed its pods, so that there may have been more.
     pub pods_unknown: bool,
 }
 
 /// Why a run is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RunStop {
-    /// Every pod ended, or the time was over.
+    /// Every pod stopped, or the time was over.
     Finished,
-    /// It was called off.
+    /// The run was called off.
     Cancelled,
-    /// It hit a bug; the pods were asked all at once, without an order.
+    /// The run hit a bug. All pods were requested to stop at once, in no order.
     Panicked,
 }
 
-/// What the run of a shutdown has beside its order.
+/// The parameters of a shutdown's run, in addition to its order.
 #[derive(Default)]
 pub(crate) struct Driven<'a> {
-    /// The time there is; it can only become less.
+    /// The current context. The time that it leaves can only decrease.
     pub(crate) context: Option<watch::Receiver<RunContext>>,
-    /// Updated before any step takes effect.
+    /// The journal, which is updated before any step takes effect.
     pub(crate) journal: Option<&'a mut Journal>,
     /// The progress of an earlier agent.
     pub(crate) carried: Option<Vec<GroupReport>>,
-    /// What plug-ins did then.
+    /// The work of plug-ins under that agent.
     pub(crate) carried_work: Vec<WorkReport>,
-    /// When the first pod is asked to end, counted from the signal; none takes the plan's endpoint
-    /// drain.
+    /// When the first pod is requested to stop, counted from the signal; by default after the plan's
+    /// endpoint drain.
     pub(crate) first_group: Option<Duration>,
 }
 
-/// Ends the pods of `plan`, group by group.
+/// Stops the pods of `plan`, group by group.
 ///
-/// The first group waits for the plan's endpoint drain. All pods of a group are asked at once. The
-/// next group starts when the last of them is gone and what was mounted for it is released, or when
-/// the group's time ([`Group::latest_end`](crate::Group::latest_end)) is over; pods that are
-/// late are waited for until the end, beside the others. A group's drivers are asked when its other
-/// pods and what was mounted for them are gone. Between groups it is read again what runs:
-/// a pod that was let in just before the gate shut ends with its group, or with the current one. While
-/// it is not known what runs, more pods are waited for until the plan's deadline; the first that
-/// become known are planned into what is left. A pod gets its own grace, or its group's time if it has none, but never past its group's
-/// latest end. At the end what outlasts the machine is awaited, within the budget: mounts, and the
-/// network of pods that have one of their own.
+/// The first group waits for the plan's endpoint drain. All pods of a group are requested to stop at once,
+/// except its drivers, which follow when the other pods have stopped and their volumes are unmounted. The
+/// next group starts when the last pod has stopped and its volumes are unmounted, or when the group's time
+/// ([`Group::latest_end`](crate::Group::latest_end)) is over. Late pods are awaited until the end, along
+/// with the others. The running pods are listed again between groups: a pod that was admitted just before
+/// the gate closed stops with its group, or with the current one. While the runtime has not listed its
+/// pods, the run waits for them until the plan's deadline; the first that become known are planned into
+/// the time left. A pod gets its own grace period, or its group's time if it has none, but never past its
+/// group's latest end. At the end, the run waits, within the budget, for everything that outlasts the
+/// machine: mounts, and the network of pods that have their own.
 ///
-/// When `cancel` fires, no further pod is asked; pods already asked go on ending, unobserved.
-/// Errors and panics of a kill are part of the report and stop nothing.
+/// When `cancel` is cancelled, no further pod is requested to stop; pods that already were continue to stop,
+/// unobserved. Errors and panics of a kill become part of the report and do not stop the run.
 ///
-/// Dropping the future stops the run the hard way: groups not started are spared, and nothing is
-/// reported.
+/// Dropping the future aborts the run: groups that have not started are spared, and nothing is reported.
 pub async fn run_plan<K: PodKiller>(
     killer: &Arc<K>,
     plan: Plan,
@@ -121,7 +120,7 @@ pub async fn run_plan<K: PodKiller>(
     carry_out(killer, plan, order, Driven::default(), cancel).await
 }
 
-/// The same for a shutdown.
+/// Like [`run_plan`], for a shutdown.
 pub(crate) async fn carry_out<K: PodKiller>(
     killer: &Arc<K>,
     plan: Plan,
@@ -140,12 +139,12 @@ pub(crate) async fn carry_out<K: PodKiller>(
     RunReport { groups: run.groups, work: run.work.reports, stop, pods_unknown: !run.known }
 }
 
-/// Of a pod whose controller has another one in the report.
+/// The remark on a pod whose controller has another one in the report.
 const MADE_ANEW: &str = "its controller made it while pods were being ended";
 
 struct Cancelled;
 
-/// Where a pod stands in the report.
+/// A pod's position in the report.
 #[derive(Clone, Copy)]
 struct Place {
     group: usize,
@@ -157,51 +156,51 @@ struct Run<'a, K> {
     order: &'a RunOrder,
     driven: Driven<'a>,
     cancel: &'a CancellationToken,
-    /// As in the order, or less.
+    /// The order's budget, or less if the run was shortened.
     budget: Budget,
     first_group: Duration,
     plan: Plan,
     groups: Vec<GroupReport>,
-    /// Pods not asked yet by this agent, per group.
+    /// The pods that this agent has not requested to stop yet, per group.
     waiting: Vec<Vec<(Place, Pod)>>,
     seen: HashSet<PodUid>,
-    /// The controllers of those.
+    /// The controllers of the seen pods.
     controllers: HashSet<String>,
-    /// Pods of an earlier agent's run that are not listed, as long as that means nothing.
+    /// Pods of an earlier agent's run that are not listed, while the runtime has not listed its pods yet.
     missing: HashMap<PodUid, Place>,
-    /// What the runtime says of the end of those that are gone.
+    /// Queries to the runtime about how missing pods ended.
     unseen_ends: JoinSet<(Place, Option<PodStopped>)>,
-    /// The runtime has said what runs.
+    /// Whether the runtime has listed its pods.
     known: bool,
     more_known: watch::Receiver<u64>,
-    /// The record says that the run waits for more pods.
+    /// Whether the record shows that the run waits for more pods.
     has_waited: bool,
     kills: JoinSet<Result<Arc<PodStopped>, KillError>>,
     asked: HashMap<Id, Asked>,
-    /// Kills of earlier groups that were not answered in their group's time.
+    /// Kills of earlier groups that did not complete within their group's time.
     overdue: HashSet<Id>,
     /// Waits for stopped pods to release their resources.
     releases: JoinSet<Vec<String>>,
     releasing: HashMap<Id, Place>,
-    /// Those of the current round that the next group waits for.
+    /// The releases of the current round that the next group waits for.
     unmounting: HashSet<Id>,
     last_exit: Instant,
     work: Work,
-    /// The end of the pods' time is so much sooner than the budget has it, for work after them.
+    /// The part of the pods' budget that is kept for work after the pods.
     kept_after_pods: Duration,
-    /// The drivers that have their group's next round.
+    /// The drivers whose turn is the next round of their group.
     held_back: Option<HeldBack>,
-    /// When an earlier agent's run was taken over.
+    /// When an earlier agent's run was taken over, counted from the signal.
     taken_over: Option<Duration>,
-    /// When the next ends are persisted.
+    /// When to persist the ends seen since the last note.
     note_at: Option<Instant>,
     noted: Instant,
 }
 
-/// Drivers that end after the other pods of their group.
+/// Drivers that stop after the other pods of their group.
 struct HeldBack {
     group: usize,
-    /// What of the group's time is theirs.
+    /// The part of the group's time that is theirs.
     kept: Duration,
 }
 
@@ -261,7 +260,7 @@ impl<'a, K: PodKiller> Run<'a, K> {
         }
     }
 
-    /// Reports and waiting pods have a place for each group of the plan.
+    /// Adds reports and lists of waiting pods for new groups of the plan.
     fn add_groups(&mut self) {
         for group in &self.plan.groups[self.groups.len()..] {
             self.groups.push(GroupReport::unstarted(group));
@@ -304,8 +303,8 @@ impl<'a, K: PodKiller> Run<'a, K> {
         self.work(WorkPlace::AfterPods).await
     }
 
-    /// The next group to end, after the groups before `turn`. None if no pod is left to ask: pods
-    /// that came while the last group was ending are asked for as long as there is time.
+    /// Returns the next group to stop, at `turn` or later. None if there are no pods left, or if the
+    /// remaining ones appeared while the last group was stopping and there is no time left for them.
     fn next_group(&self, turn: usize) -> Option<usize> {
         let last = self.waiting.len().checked_sub(1)?;
         let lowest = self.waiting.iter().position(|waiting| !waiting.is_empty())?;
@@ -313,7 +312,7 @@ impl<'a, K: PodKiller> Run<'a, K> {
         (!is_late).then(|| lowest.max(turn).min(last))
     }
 
-    /// Waits until the first group may be asked to end. Does not wait if there are no pods.
+    /// Waits until the first group may be requested to stop. Does not wait if there are no pods.
     async fn wait_as_lame_duck(&mut self) -> Result<(), Cancelled> {
         let no_pods = self.waiting.iter().all(Vec::is_empty);
         if no_pods || self.elapsed() >= self.first_group {
@@ -323,7 +322,7 @@ impl<'a, K: PodKiller> Run<'a, K> {
         self.wait_until(|run| run.first_group).await
     }
 
-    /// Waits until so long after the signal. The time is asked for again after each news of the shutdown.
+    /// Waits until `time` after the signal. Evaluates `time` again after each change of the context.
     async fn wait_until(&mut self, time: impl Fn(&Self) -> Duration) -> Result<(), Cancelled> {
         loop {
             let time = time(self);
@@ -339,7 +338,7 @@ impl<'a, K: PodKiller> Run<'a, K> {
         }
     }
 
-    /// Leaves the drivers of `batch` for a round of their own, and keeps time for it.
+    /// Moves the drivers of `batch` to a round of their own, and keeps time for it.
     fn hold_drivers_back(&mut self, group: usize, batch: &mut Vec<(Place, Pod)>) {
         let left = self.plan.groups[group].latest_end.saturating_sub(self.elapsed());
         let time = left.min(self.plan.groups[group].allowed);
@@ -351,15 +350,14 @@ impl<'a, K: PodKiller> Run<'a, K> {
         }
     }
 
-    /// When pods of `group` that were asked have to be gone: sooner than the group, where its drivers come
-    /// after them.
+    /// When the current pods of `group` have to be gone: sooner than the group if its drivers come after them.
     fn latest_end(&self, group: usize) -> Duration {
         let drivers = self.held_back.as_ref().filter(|drivers| drivers.group == group);
         let kept = drivers.map_or(Duration::ZERO, |drivers| drivers.kept);
         self.plan.groups[group].latest_end.saturating_sub(kept)
     }
 
-    /// Ends `batch` as part of `group` and returns when it is gone or its time is over.
+    /// Stops `batch` as part of `group`. Returns when it has stopped or its time is over.
     async fn round(&mut self, group: usize, batch: Vec<(Place, Pod)>) -> Result<(), Cancelled> {
         if self.cancel.is_cancelled() {
             self.waiting[group].extend(batch);
@@ -413,7 +411,7 @@ impl<'a, K: PodKiller> Run<'a, K> {
         waited
     }
 
-    /// The pods of all groups up to `group` that were not asked yet.
+    /// Takes the pods of all groups up to `group` that have not been requested to stop yet.
     fn due(&mut self, group: usize) -> Vec<(Place, Pod)> {
         self.waiting[..=group].iter_mut().flat_map(std::mem::take).collect()
     }
@@ -435,7 +433,7 @@ impl<'a, K: PodKiller> Run<'a, K> {
         self.waiting[group].push((place, pod));
     }
 
-    /// The time there is for the pods, and what comes behind it.
+    /// The budget, without the time that is kept for work after the pods.
     fn budget_of_pods(&self) -> Budget {
         let pods = self.budget.pods.saturating_sub(self.kept_after_pods);
         Budget { pods, ..self.budget }
@@ -446,13 +444,13 @@ impl<'a, K: PodKiller> Run<'a, K> {
     }
 }
 
-/// The UID of what makes such pods anew.
+/// Returns the UID of the pod's controller.
 fn controller_of(pod: &Pod) -> Option<String> {
     let mut owners = pod.metadata.owner_references.iter().flatten();
     owners.find(|owner| owner.controller == Some(true)).map(|owner| owner.uid.clone())
 }
 
-/// Resolves when the time limit changes; never, once its sender is gone.
+/// Resolves when the context changes; never, once its sender is gone.
 async fn changed(context: &mut Option<watch::Receiver<RunContext>>) {
     if let Some(news) = context {
         if news.changed().await.is_ok() {
@@ -463,7 +461,7 @@ async fn changed(context: &mut Option<watch::Receiver<RunContext>>) {
     std::future::pending::<()>().await;
 }
 
-/// Resolves when more is known; never, once the sender is gone.
+/// Resolves when more pods may be known; never, once the sender is gone.
 async fn more(known: &mut watch::Receiver<u64>) {
     if known.changed().await.is_err() {
         std::future::pending::<()>().await;

@@ -1,4 +1,4 @@
-//! What is known of a shutdown apart from the pods.
+//! The facts of a shutdown other than its pods.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use winddown_shared::{ShutdownKind, ShutdownRequest};
 
 use crate::{Budget, NoticeReport};
 
-/// What has been announced so far about the node's end, and the time that leaves.
+/// What has been announced so far about the shutdown, and the time that it leaves.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct RunContext {
     pub(crate) budget: Budget,
@@ -20,7 +20,7 @@ pub(crate) struct RunContext {
 }
 
 impl RunContext {
-    /// When the node is gone, counted from the run's start, if that was announced.
+    /// When the node goes down, counted from the run's start, if that was announced.
     pub(crate) fn node_is_gone(&self) -> Option<Duration> {
         let login = self.login_since.zip(self.budget.delay).map(|(since, delay)| since + delay);
         let notice = self.notice.as_ref().map(|notice| notice.deadline);

@@ -1,9 +1,9 @@
-//! The ordered start of a node's pods: the reverse of a shutdown, with a bound for each group.
+//! The ordered start of a node's pods: the reverse of a shutdown, with a time limit for each group.
 //!
-//! A pod waits until the groups before its own are ready, or their time is over. Pods that run when the agent
-//! starts do not wait, and neither does a pod that comes when the turn of its group is over. The start is over when no
-//! pod waits and every source of pods has been read whole; from then on each pod starts at once, until the next boot.
-//! A shutdown or a drain ends it as well; one that an earlier agent began is waited for.
+//! A pod waits until the groups before its own are ready or their time is over. Pods that are running when the agent
+//! starts do not wait, and neither do pods that arrive after the turn of their group. The start is over when no pod is
+//! waiting and every source of pods has been read completely. From then on, until the next boot, each pod starts at
+//! once. A shutdown or a drain also ends the start, but a shutdown that an earlier agent began is waited for.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -26,55 +26,55 @@ mod tests;
 
 pub use report::{PodStart, StartOutcome, StartReport, StartedGroup, StartedPod};
 
-/// What is said of a pod until its place in the order is known.
+/// The waiting reason of a pod whose place in the order is not known yet.
 const NOT_SEEN: &str = "starts when all pods of the node are known";
 
-/// What an [`OrderedStart`] sees of the node.
+/// The inputs of an [`OrderedStart`].
 pub struct StartParts {
-    /// What all sources want; none while that is not known.
+    /// The pods that the sources want; none while that is not known.
     pub wanted: watch::Receiver<Option<Arc<DesiredPods>>>,
-    /// What becomes of the pods.
+    /// The statuses of the pods.
     pub statuses: StatusStore,
-    /// What keeps new pods out.
+    /// The reasons for which the admission gate is closed.
     pub gate: watch::Receiver<GateReasons>,
-    /// Makes the groups.
+    /// The policy that defines the groups.
     pub policy: watch::Receiver<Arc<Policy>>,
-    /// How long a group may take to be ready before the next one starts.
+    /// How long a group may take to become ready before the next one starts.
     pub group_timeout: Duration,
-    /// Labels the report.
+    /// The clock for the times in the report.
     pub wall: WallClock,
-    /// What the agents of one boot have in common.
+    /// The clock that all agents of one boot share.
     pub boot: BootClock,
     /// The kernel's boot id.
     pub boot_id: String,
 }
 
-/// Lets the pods of a node start in order. [`run`](Self::run) does; until it has seen the pods, none starts.
+/// Lets the pods of a node start in order, once [`run`](Self::run) is polled. No pod starts before it has seen them.
 pub struct OrderedStart {
     parts: StartParts,
     turn: watch::Sender<StartTurn>,
-    /// That of an earlier agent of this boot until the pods are known.
+    /// The report. Until the pods are known, that of an earlier agent of this boot, if any.
     report: watch::Sender<Option<StartReport>>,
 }
 
-/// What the report of a start on its way does not say. Pure: the time is an argument, counted from the beginning.
+/// The state of a start that is not in its report. Pure: the time, counted from the beginning, is an argument.
 #[derive(Default)]
 struct Start {
-    /// Whose turn has come.
+    /// The pods whose turn has come.
     released: HashSet<PodUid>,
-    /// Since when the others wait.
+    /// The waiting pods, and since when they wait.
     waiting: HashMap<PodUid, Duration>,
-    /// Those that the current group waits for, by their places in it.
+    /// The pods of the current group that are not ready yet, with their indices in it.
     starting: PodUidMap<usize>,
-    /// Of the pods that are wanted; none before they were seen.
+    /// The plan for the wanted pods; none before they are known.
     plan: Option<Arc<StartPlan>>,
-    /// Every source was read whole.
+    /// Whether every source has been read completely.
     is_complete: bool,
-    /// The last change of the statuses that was looked at.
+    /// The last change of the statuses that has been processed.
     seen: u64,
 }
 
-/// What a step has changed: everything up to this.
+/// What a step has changed. Each variant includes the ones before it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum News {
     Nothing,
@@ -87,9 +87,10 @@ enum News {
 // === impl OrderedStart ===
 
 impl OrderedStart {
-    /// Goes on where `earlier` stopped if that is of this boot. None: the start of this boot is over.
+    /// Creates a start that continues where `earlier` stopped, if that is of this boot. Returns `None` if the start of
+    /// this boot is over.
     pub fn new(parts: StartParts, earlier: Option<StartReport>) -> Option<Self> {
-        // After a soft reboot, and in a container, the boot id is that of before.
+        // The boot id stays the same over a soft reboot, and when a container is restarted.
         let earlier = earlier.filter(|report| {
             report.boot_id == parts.boot_id && report.boot >= parts.boot.system_start()
         });
@@ -98,18 +99,18 @@ impl OrderedStart {
         (!is_over).then(|| Self { parts, turn, report: watch::Sender::new(earlier) })
     }
 
-    /// For [`Intake::with_turns`](winddown_shared::Intake::with_turns).
+    /// Decides which pods may start, for [`Intake::with_turns`](winddown_shared::Intake::with_turns).
     pub fn turn(&self) -> watch::Receiver<StartTurn> {
         self.turn.subscribe()
     }
 
-    /// How far the start is; none before the pods are known. It is changed in place with every pod that is ready,
-    /// so a reader that keeps it copies it.
+    /// The report so far; none before the pods are known. It changes in place with every pod that becomes ready, so a
+    /// reader that keeps it must copy it.
     pub fn report(&self) -> watch::Receiver<Option<StartReport>> {
         self.report.subscribe()
     }
 
-    /// Goes on until the start is over. Dropping it leaves those that wait waiting.
+    /// Runs until the start is over. If the future is dropped, waiting pods keep waiting.
     pub async fn run(self) {
         let Self { mut parts, turn, report } = self;
         if parts.wanted.wait_for(Option::is_some).await.is_err() {
@@ -120,7 +121,7 @@ impl OrderedStart {
         let first = || StartReport::new(parts.boot_id.clone(), wall, boot, group_timeout);
         let earlier = report.borrow().clone().unwrap_or_else(first);
         let mut start = Start::of(&earlier);
-        // Of an earlier agent's start some time is gone.
+        // If an earlier agent began the start, some of its time has passed.
         let gone = boot.saturating_sub(earlier.boot);
         report.send_replace(Some(earlier));
         let mut statuses = parts.statuses.changes();
@@ -149,7 +150,7 @@ impl OrderedStart {
             };
             tokio::select! {
                 () = over => {}
-                // For the step to see.
+                // Marked again, so that the step sees the change.
                 Ok(()) = parts.wanted.changed() => parts.wanted.mark_changed(),
                 Ok(()) = parts.gate.changed() => {}
                 Ok(()) = statuses.changed(), if over_at.is_some() => {}
@@ -162,7 +163,7 @@ impl OrderedStart {
 // === impl Start ===
 
 impl Start {
-    /// One that goes on from `report`.
+    /// Restores the state from `report`.
     fn of(report: &StartReport) -> Self {
         let uid = |pod: &StartedPod| PodUid::new(&*pod.uid);
         let current = report.current().into_iter().flat_map(|group| group.pods.iter().enumerate());
@@ -174,7 +175,7 @@ impl Start {
         }
     }
 
-    /// Lets those start whose turn it is now.
+    /// Processes all changes, and lets the pods start whose turn it is at `now`.
     fn step(&mut self, parts: &mut StartParts, report: &mut StartReport, now: Duration) -> News {
         let mut news = News::Nothing;
         if parts.wanted.has_changed().unwrap_or(false) || self.plan.is_none() {
@@ -183,8 +184,8 @@ impl Start {
             news = self.see(report, start_plan(&wanted.pods, &parts.policy.borrow()), now);
         }
         let shut = *parts.gate.borrow_and_update();
-        // Before the first pod it is a shutdown that an earlier agent began. It is over if this is the start after a
-        // soft reboot, and the controller lifts it as soon as it knows.
+        // A shutdown before the first group was begun by an earlier agent. If this is the start after a soft reboot,
+        // it is over, and the controller lifts the reason as soon as it knows.
         let waits = |by| match by {
             GateReason::Startup => true,
             GateReason::Shutdown | GateReason::UnitStop => report.groups.is_empty(),
@@ -194,7 +195,7 @@ impl Start {
             self.call_off(report, now);
             return News::Over;
         }
-        // A pod whose turn came now would be refused, which is not waited for.
+        // While the gate is closed, a pod whose turn came would only be rejected.
         if shut.is_empty() {
             news = news.max(self.advance(report, &parts.statuses, parts.group_timeout, now));
             if self.waiting.is_empty() && report.current().is_none() && self.is_complete {
@@ -208,8 +209,8 @@ impl Start {
         news
     }
 
-    /// Takes in which pods are wanted now: those of the current group and of earlier ones do not wait. New ones are
-    /// another turn.
+    /// Adopts the set of wanted pods. Those of the current and earlier groups do not wait. New waiting pods count as a
+    /// new turn.
     fn see(&mut self, report: &mut StartReport, plan: StartPlan, now: Duration) -> News {
         let wanted = || plan.groups.iter().flat_map(|group| &group.pods);
         let uids: HashSet<&PodUid> = wanted().map(Pod::uid).collect();
@@ -236,8 +237,8 @@ impl Start {
         news
     }
 
-    /// Goes as far as it may at this time. Takes time with the statuses that changed, and with all pods when a turn
-    /// has come.
+    /// Advances as far as possible at `now`. The cost is linear in the changed statuses and, if a group starts, in all
+    /// pods.
     fn advance(
         &mut self,
         report: &mut StartReport,
@@ -278,7 +279,7 @@ impl Start {
         news
     }
 
-    /// Notes what has become of a pod, if the current group waits for it.
+    /// Records the state of a pod if the current group is waiting for it.
     fn note(
         &mut self,
         report: &mut StartReport,
@@ -296,7 +297,7 @@ impl Start {
         News::Report
     }
 
-    /// It is the turn of those of `group` that wait. A group that is over is not listed again.
+    /// Lets the waiting pods of `group` start. Lists them only if it is the current group.
     fn release(&mut self, report: &mut StartReport, group: &StartGroup, now: Duration) {
         for pod in &group.pods {
             let Some(since) = self.waiting.remove(pod.uid()) else { continue };
@@ -305,7 +306,7 @@ impl Start {
             if let Some(current) = current {
                 self.starting.insert(pod.uid().clone(), current.pods.len());
                 current.pods.push(StartedPod::new(pod, now.saturating_sub(since)));
-                // What became of it may be known already.
+                // Its state may be known already, so read all statuses again.
                 self.seen = 0;
             }
         }
@@ -325,7 +326,7 @@ impl Start {
         report.end(now, true);
     }
 
-    /// What the intake goes by: a pod that was not seen yet waits until it has been.
+    /// Returns the decision function for the intake. A pod that has not been seen yet waits until it has.
     fn turn(&self, report: &StartReport) -> StartTurn {
         let (released, plan) = (self.released.clone(), self.plan.clone());
         let current = report
@@ -340,7 +341,7 @@ impl Start {
     }
 }
 
-/// What has become of a pod; none while it starts.
+/// Returns the state of a pod; none while it is still starting.
 fn became(status: &api::PodStatus) -> Option<PodStart> {
     let ready = |c: &api::PodCondition| c.type_ == "Ready" && c.status == "True";
     match status.phase.as_deref() {
@@ -350,7 +351,7 @@ fn became(status: &api::PodStatus) -> Option<PodStart> {
     }
 }
 
-/// Says why the next group starts.
+/// Logs why the next group starts.
 fn tell(group: &StartedGroup) {
     let late: Vec<String> = group.not_ready().collect();
     let took = winddown_shared::display::duration(group.took.unwrap_or_default());

@@ -11,7 +11,7 @@ use crate::json_file::{FileError, JsonFile};
 #[cfg(test)]
 mod tests;
 
-/// The name the kubelet gives the file.
+/// The kubelet's name for the file.
 const NAME: &str = "graceful_node_shutdown_state";
 
 const FILE: JsonFile = JsonFile { what: "a shutdown state file", largest: 64 << 10 };
@@ -19,8 +19,8 @@ const FILE: JsonFile = JsonFile { what: "a shutdown state file", largest: 64 << 
 /// Go's zero time, which stands for "not yet".
 const UNSET: &str = "0001-01-01T00:00:00Z";
 
-/// `graceful_node_shutdown_state`, byte for byte as the kubelet writes it on a node whose local
-/// time is UTC. A start without an end after a boot means that the last shutdown was cut off.
+/// The file `graceful_node_shutdown_state`, byte for byte as the kubelet writes it on a node whose local
+/// time is UTC. If it has a start but no end after a boot, the last shutdown was cut off.
 #[derive(Clone, Debug)]
 pub struct StateFile {
     path: PathBuf,
@@ -29,9 +29,9 @@ pub struct StateFile {
 /// When the last shutdown began and ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StateTimes {
-    /// When the signal came.
+    /// When the signal arrived.
     pub start: Option<WallTime>,
-    /// When the pods were ended.
+    /// When all pods had stopped or their time was over.
     pub end: Option<WallTime>,
 }
 
@@ -45,30 +45,30 @@ struct Raw {
 // === impl StateFile ===
 
 impl StateFile {
-    /// The file in `directory`.
+    /// Uses the file in `directory`.
     pub fn in_directory(directory: impl AsRef<Path>) -> Self {
         Self { path: directory.as_ref().join(NAME) }
     }
 
-    /// Where it is.
+    /// The file's path.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Replaces the file; when this returns it survives a power cut. Blocks on the disk.
+    /// Replaces the file. When this returns, the content survives a power cut. Blocks on the disk.
     ///
     /// # Errors
-    /// The file system refused; the old content is still there.
+    /// Fails if the file cannot be written. The old content is kept.
     pub fn store(&self, times: StateTimes) -> Result<(), FileError> {
         let text = |time: Option<WallTime>| time.map_or(UNSET.into(), |time| time.to_string());
         let raw = Raw { start_time: text(times.start), end_time: text(times.end) };
         FILE.write(&self.path, Survives::PowerCut, &raw)
     }
 
-    /// Reads the file. A file that does not exist holds no times.
+    /// Reads the file. If it does not exist, there are no times.
     ///
     /// # Errors
-    /// The file cannot be read or is something else.
+    /// Fails if the file cannot be read, or the content is something else.
     pub fn load(&self) -> Result<StateTimes, FileError> {
         let Some(raw) = FILE.read::<Raw>(&self.path)? else { return Ok(StateTimes::default()) };
         let time = |text: &str| match text {

@@ -26,7 +26,7 @@ pub(crate) fn pod(name: &str, priority: Option<i32>, grace: Option<i64>) -> Pod 
     Pod::new(object).unwrap()
 }
 
-/// The same with this label of a role, and with a volume that is mounted.
+/// Adds a role label and a mounted volume to `pod`.
 pub(crate) fn with_role(pod: &Pod, role: &str) -> Pod {
     let mut object = pod.object().clone();
     object.metadata.labels = Some([(crate::ROLE_LABEL.to_owned(), role.to_owned())].into());
@@ -36,7 +36,7 @@ pub(crate) fn with_role(pod: &Pod, role: &str) -> Pod {
     Pod::new(object).unwrap()
 }
 
-/// So many seconds.
+/// A duration of this many seconds.
 pub(crate) fn secs(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }

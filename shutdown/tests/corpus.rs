@@ -1,4 +1,4 @@
-//! Every row of the reference's shutdown corpus: same groups, same grace, same period requested.
+//! Every row of the reference's shutdown corpus: the same groups, grace periods and requested period.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};

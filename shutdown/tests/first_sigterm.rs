@@ -1,4 +1,4 @@
-//! How soon the first pod is asked, with the record of the run on a real disk before it.
+//! How soon the first pod is requested to stop, with the run's record written to a real disk before that.
 
 #![allow(clippy::unwrap_used, reason = "a failed step is a failed test")]
 
@@ -16,10 +16,10 @@ use winddown_shutdown::{
     RecordPlace, ReportStore, RunRecord, ShutdownController, ShutdownParts, Trigger,
 };
 
-/// How long a run waits for a disk before it asks the first pod without a record.
+/// How long a run waits for a disk before it requests the first pod to stop without a record.
 const PATIENCE: Duration = Duration::from_millis(250);
 
-/// A file on a real disk, and when the first record was kept there with how many pods.
+/// A file on a real disk, with when the first record was stored there and how many pods it had.
 struct Watched(RecordFile, OnceLock<(Instant, usize)>);
 
 impl RecordPlace for Watched {
@@ -86,13 +86,13 @@ async fn first_request(pods: usize) -> Duration {
     let first = calls.iter().map(|call| call.at).min().unwrap();
     match file.1.get() {
         Some((kept, of)) if *kept <= first => assert_eq!(*of, pods),
-        // A busy disk may be slower than a run waits for it.
+        // A busy disk may take longer than a run waits for it.
         kept => assert!(first - signal >= PATIENCE, "{kept:?}, and {first:?} the first is asked"),
     }
     first - signal
 }
 
-// How soon is printed, not asserted: the machine may be busy.
+// The time is printed, not asserted, because the machine may be busy.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_record_is_on_disk_before_the_first_pod_is_asked() {
     for pods in [10, 100, 1000] {

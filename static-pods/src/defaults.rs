@@ -1,11 +1,11 @@
-//! The API's defaults, which no API server fills in for a pod that comes from a file.
+//! The API's defaults, which must be filled in here because no API server does so for a pod from a file.
 
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1 as api;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
-/// Fills in what `spec` leaves out, with the values the API server would.
+/// Fills in the values that `spec` omits, as the API server would.
 pub(super) fn fill(spec: &mut api::PodSpec) {
     or(&mut spec.restart_policy, "Always");
     or(&mut spec.dns_policy, "ClusterFirst");
@@ -25,7 +25,7 @@ pub(super) fn fill(spec: &mut api::PodSpec) {
     }
 }
 
-/// The priority of the two classes that every cluster has.
+/// The priorities of the two classes that exist in every cluster.
 pub(super) fn class_priority(class: &str) -> Option<i32> {
     match class {
         "system-node-critical" => Some(2_000_001_000),
@@ -98,7 +98,7 @@ fn request_what_is_limited(resources: &mut api::ResourceRequirements) {
     }
 }
 
-/// `Always` for `latest`, written or not; otherwise what is there is good enough.
+/// `Always` for `latest`, explicit or implied; otherwise `IfNotPresent`.
 fn pull_policy(image: &str) -> &'static str {
     if image.contains('@') {
         return "IfNotPresent";

@@ -1,4 +1,4 @@
-//! The directory as a source of pods: waits, looks, publishes.
+//! The directory as a source of pods: waits for changes, scans, publishes.
 
 use std::collections::HashSet;
 use std::ffi::OsString;
@@ -17,20 +17,19 @@ use super::watch::{self as events, DirectoryWatch};
 use super::writers::{OthersMayWrite, others_may_write};
 use super::{DesiredManifests, ManifestProblem};
 
-/// Between an event and the look: what is written together is seen together.
+/// Delay between an event and the scan, so that files written together are seen together.
 const DEBOUNCE: Duration = Duration::from_millis(50);
-/// Between two looks, however many events there are.
+/// Minimum delay between two scans, however many events there are.
 const PAUSE: Duration = Duration::from_millis(200);
 /// A file system that takes longer than this to answer is reported.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// The first state waits for files that have yet to settle, for at most this many looks. A file
-/// that is written to all the time does not hold up the others for ever.
+/// The first state waits for files that have yet to settle, for at most this many scans. A file that is written to all
+/// the time does not delay the others forever.
 const FIRST_LOOKS: u32 = 4;
 
-/// Watches a directory of manifests and publishes what it asks for.
+/// Watches a directory of manifests and publishes the pods that it defines.
 ///
-/// Made with its receiver by [`ManifestDirectory::new`]; works while [`ManifestDirectory::run`] is
-/// polled.
+/// Created together with its receiver by [`ManifestDirectory::new`]; works while [`ManifestDirectory::run`] is polled.
 pub struct ManifestDirectory {
     directory: PathBuf,
     scanner: Arc<Mutex<Scanner>>,
@@ -42,10 +41,10 @@ pub struct ManifestDirectory {
 }
 
 impl ManifestDirectory {
-    /// A source for the manifests in `directory`, which need not exist yet.
+    /// Creates a source for the manifests in `directory`, which need not exist yet.
     ///
-    /// `rescan` is how often it is looked through although nothing told that it changed; files that
-    /// did not change are not read again. The receiver starts with generation 0: nothing known yet.
+    /// `rescan` is the interval between scans without a reported change; unchanged files are not read again. The
+    /// receiver starts with generation 0: nothing is known yet.
     pub fn new(
         directory: PathBuf,
         node_name: &str,
@@ -62,10 +61,10 @@ impl ManifestDirectory {
         )
     }
 
-    /// Looks at once, then whenever something changes, until `stop` is cancelled.
+    /// Scans at once, then whenever something changes, until `stop` is cancelled.
     ///
-    /// Needs a tokio runtime with I/O and time. A file system that hangs holds up a thread of the
-    /// blocking pool, not this future.
+    /// Needs a tokio runtime with I/O and time. A file system that hangs blocks a thread of the blocking pool, not this
+    /// future.
     pub async fn run(mut self, stop: CancellationToken) {
         let mut watch = DirectoryWatch::open();
         let mut closed = HashSet::new();
@@ -95,10 +94,10 @@ impl ManifestDirectory {
         }
     }
 
-    /// One look, and its publication. Says whether another one is due soon.
+    /// Scans once and publishes the result. Returns whether another scan is due soon.
     ///
-    /// `may_hold` allows to publish nothing yet, when this would be the first state and files have
-    /// yet to settle: their pods may run already, and would seem unwanted.
+    /// With `may_hold`, nothing is published if this would be the first state and files have yet to settle: their pods
+    /// may run already, and would seem unwanted.
     async fn look(
         &mut self,
         watch: &mut DirectoryWatch,
@@ -109,11 +108,11 @@ impl ManifestDirectory {
         let wall = self.wall.now();
         let now = Instant::now();
         let mut work = tokio::task::spawn_blocking(move || {
-            // A look that panicked leaves nothing half-done that the next one would not redo.
+            // A scan that panicked leaves nothing half-done that the next one would not redo.
             let mut scanner = scanner.lock().unwrap_or_else(PoisonError::into_inner);
             let attached = watcher.map(|watcher| events::attach(watcher, scanner.directory()));
             let unsettled = scanner.scan(&closed, now, wall);
-            // A directory that cannot be listed is among the problems.
+            // A directory that cannot be listed is reported as a problem anyway.
             let others = others_may_write(scanner.directory()).unwrap_or_default();
             (attached, unsettled, scanner.desired(wall), others)
         });
@@ -144,7 +143,7 @@ impl ManifestDirectory {
         }
     }
 
-    /// Says who else may write, when that has changed.
+    /// Warns about other users who may write, when that has changed.
     fn warn_of(&mut self, others: Vec<OthersMayWrite>) {
         if let Some(first) = others.first()
             && others != self.others
@@ -162,7 +161,7 @@ impl ManifestDirectory {
     }
 
     fn publish(&mut self, mut desired: DesiredManifests) {
-        // There is no other writer: what is read here is still so when it is replaced.
+        // There is no other writer, so the current value cannot change before it is replaced.
         let current = Arc::clone(&self.desired.borrow());
         self.problem_log.log(&current.errors, &desired.errors, Instant::now());
         if current.generation == 0 || !is_same(&current, &desired) {
@@ -171,7 +170,7 @@ impl ManifestDirectory {
         }
     }
 
-    /// Everything stays as it was, but is no longer certain.
+    /// Reports that the file system does not answer: everything stays as it was, but is no longer certain.
     fn report_silence(&mut self) {
         let current = Arc::clone(&self.desired.borrow());
         let mut desired = DesiredManifests { complete: false, ..(*current).clone() };

@@ -1,4 +1,4 @@
-//! Files as they lie in the directory.
+//! The files in the directory.
 
 use std::ffi::OsStr;
 use std::fs::{self, File, Metadata};
@@ -12,28 +12,28 @@ use winddown_shared::WallTime;
 
 use super::ManifestError;
 
-/// What an entry's name says about it.
+/// The role of a directory entry according to its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Role {
-    /// To be read.
+    /// A manifest, to be read.
     Manifest,
-    /// Hidden, or left by an editor while it works: not meant for us.
+    /// Hidden, or an editor's temporary file: ignored silently.
     Hidden,
-    /// Neither; people want to know that it is not read.
+    /// Neither; reported as ignored.
     Other,
 }
 
-/// What lies behind a name.
+/// The state of the file with a given name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
     Missing,
     Regular(Stamp),
-    /// Cannot be read, and why.
+    /// Not a regular file; says what it is instead.
     Special(&'static str),
     Unreadable(io::ErrorKind),
 }
 
-/// Tells one version of a file from another without reading it.
+/// Distinguishes versions of a file without reading it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Stamp {
     device: u64,
@@ -49,7 +49,7 @@ impl Role {
     pub(super) fn of(name: &OsStr) -> Self {
         let bytes = name.as_bytes();
         let ends = |endings: &[&[u8]]| endings.iter().any(|ending| bytes.ends_with(ending));
-        // `4913` is what vim tries a directory with.
+        // `4913` is the file that vim creates to test a directory.
         if bytes.starts_with(b".")
             || bytes.starts_with(b"#")
             || ends(&[b"~", b".swp", b".swx", b".tmp"])
@@ -67,7 +67,7 @@ impl Role {
 // === impl State ===
 
 impl State {
-    /// Looks at `path`, through links, without opening it.
+    /// Checks `path`, following links, without opening it.
     pub(super) fn of(path: &Path) -> Self {
         match fs::metadata(path) {
             Ok(meta) => match special(&meta) {
@@ -109,7 +109,7 @@ impl Stamp {
         }
     }
 
-    /// Whether the file was not written to in the second before `now`. A clock that was set back says no.
+    /// Whether the file was not changed for at least a second before `now`. False if the clock was set back.
     pub(super) fn rests(&self, now: WallTime) -> bool {
         let last = self.modified.0.max(self.changed.0);
         now.as_second().saturating_sub(last) >= 2
@@ -119,8 +119,7 @@ impl Stamp {
 /// Reads a manifest without ever waiting for a writer.
 ///
 /// # Errors
-/// It cannot be read, or is no regular file. A file that is too large is read only as far as it
-/// takes to know that.
+/// The file cannot be read, or is not a regular file. A file that is too large is only read far enough to know that.
 pub(super) fn read(path: &Path) -> Result<Vec<u8>, ManifestError> {
     let failed =
         |source: io::Error| ManifestError::Read { path: path.to_owned(), source: Arc::new(source) };

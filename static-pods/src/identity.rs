@@ -1,4 +1,4 @@
-//! What tells a pod from a file apart: name, UID, annotations, node.
+//! The identity of a pod from a file: name, UID, annotations, node.
 
 use std::fmt::Write;
 use std::os::unix::ffi::OsStrExt;
@@ -7,32 +7,32 @@ use std::path::Path;
 use k8s_openapi::api::core::v1 as api;
 use sha2::{Digest, Sha256};
 
-/// The annotations the kubelet puts on a pod from a file.
+/// The annotations that the kubelet puts on a pod from a file.
 const SOURCE: &str = "kubernetes.io/config.source";
 const HASH: &str = "kubernetes.io/config.hash";
 
-/// The pod's own UID, or a hash of the pod, the node and the path.
+/// Returns the pod's own UID, or a hash of the pod, the node and the path.
 ///
-/// The pod as it was read is hashed, not its text: a comment or a blank does not end a pod.
+/// The parsed pod is hashed, not its text: a change of comments or whitespace does not restart a pod.
 pub(super) fn uid(pod: &api::Pod, path: &Path, node_name: &str) -> String {
     if let Some(uid) = pod.metadata.uid.as_ref().filter(|uid| !uid.is_empty()) {
         return uid.clone();
     }
     let mut hash = Sha256::new();
-    // A pod that was read from text has nothing in it that JSON cannot hold.
+    // A pod that was read from text holds nothing that JSON cannot represent.
     hash.update(serde_json::to_vec(pod).unwrap_or_default());
     hash.update(b"\nhost:");
     hash.update(node_name.as_bytes());
     hash.update(b"\nfile:");
     hash.update(path.as_os_str().as_bytes());
-    // As long as the kubelet's, which is an MD5: 32 hexadecimal digits.
+    // As long as the kubelet's UID, which is an MD5: 32 hexadecimal digits.
     hash.finalize().iter().take(16).fold(String::with_capacity(32), |mut uid, byte| {
         let _ = write!(uid, "{byte:02x}");
         uid
     })
 }
 
-/// Makes the pod one of this node's, as the kubelet does with a file's.
+/// Binds the pod to this node, as the kubelet does for a pod from a file.
 pub(super) fn bind(pod: &mut api::Pod, uid: String, node_name: &str) {
     let meta = &mut pod.metadata;
     meta.name = Some(full_name(meta.name.as_deref().unwrap_or_default(), node_name));
@@ -50,12 +50,13 @@ pub(super) fn bind(pod: &mut api::Pod, uid: String, node_name: &str) {
     pod.status = Some(api::PodStatus { phase: Some("Pending".to_owned()), ..Default::default() });
 }
 
-/// The name the pod gets from the one in the file.
+/// The name of the pod, derived from the one in the file.
 pub(super) fn full_name(name: &str, node_name: &str) -> String {
     format!("{name}-{}", node_name.to_ascii_lowercase())
 }
 
-/// A pod from a file is not ended because its node has problems: it would not start elsewhere.
+/// Tolerates all `NoExecute` taints: a pod from a file is not evicted because its node has problems, as it would not
+/// start elsewhere.
 fn tolerate_no_execute(spec: &mut api::PodSpec) {
     let tolerations = spec.tolerations.get_or_insert_default();
     let all = api::Toleration {

@@ -1,8 +1,7 @@
 //! Pods from a directory of manifests.
 //!
-//! [`read_manifest`] turns one file into a pod, strictly. [`ManifestDirectory`] watches a directory
-//! and publishes what it asks for as a state, [`DesiredManifests`]: a late reader misses
-//! nothing but the steps in between.
+//! [`read_manifest`] turns one file into a pod, strictly. [`ManifestDirectory`] watches a directory and publishes the
+//! desired pods as a state, [`DesiredManifests`]: a late reader only misses intermediate states.
 
 mod defaults;
 mod directory;
@@ -31,15 +30,15 @@ pub use writers::{OthersMayWrite, Writers, others_may_write};
 
 use winddown_yaml::Problems;
 
-/// Reads the manifest in a file, which is never waited for.
+/// Reads a manifest file, without ever waiting for its writer.
 ///
 /// # Errors
-/// The file cannot be read, or is no manifest of a pod.
+/// The file cannot be read, or is not a manifest of a pod.
 pub fn load_manifest(path: &Path, node_name: &str) -> Result<Pod, ManifestError> {
     read_manifest(path, &file::read(path)?, node_name)
 }
 
-/// What `directory` asks for now, at `wall`; files that are being written are read as they are.
+/// Returns what `directory` defines now, at `wall`; files that are being written are read as they are.
 ///
 /// # Errors
 /// The directory cannot be listed.
@@ -51,53 +50,50 @@ pub fn load_directory(
     Scanner::new(directory.to_owned(), node_name.to_owned()).once(wall)
 }
 
-/// What the manifests directory asks for.
+/// The desired state according to the manifests directory.
 #[derive(Clone, Debug, Default)]
 pub struct DesiredManifests {
-    /// Counts the changes. 0: the directory has not been looked at yet, nothing is known. The first
-    /// state has every file that was there and can be read.
+    /// Counts the changes. 0 means that the directory has not been scanned yet and nothing is known. The first state
+    /// has every existing file that can be read.
     pub generation: u64,
-    /// Every manifest is known. While it is false, some could not be read yet, or are wrong and were
-    /// so when the agent started: a pod that was found running and is not in `pods` may be theirs,
-    /// and is better left alone.
+    /// Whether every manifest is known. While it is false, some could not be read yet, or have been invalid since the
+    /// agent started: a running pod that is not in `pods` may belong to one of them, and is better left alone.
     ///
-    /// A pod that was in `pods` and is not any more is not wanted, whatever this says: what cannot
-    /// be read any more is kept.
+    /// A pod that was in `pods` and is not any more is not wanted, even while this is false: the pods of files that
+    /// cannot be read any more are kept.
     pub complete: bool,
-    /// The pods, in the order of their files' names. No two have the same UID or full name.
+    /// The pods, in the order of their file names. No two have the same UID or full name.
     ///
-    /// A changed manifest has a new UID, and its old pod is not here any more. An unchanged one is
-    /// the same object as before.
+    /// A changed manifest has a new UID, and its old pod is removed. An unchanged one is the same object as before.
     pub pods: Vec<Pod>,
-    /// What is wrong, in the order of the files' names. The last good pod of a file that is wrong
-    /// stays in `pods`.
+    /// The problems, in the order of the file names. If a file is invalid, its last valid pod stays in `pods`.
     pub errors: Vec<ManifestProblem>,
-    /// Entries that are no manifests by their names (`.yaml`, `.yml` and `.json` are), apart from
-    /// hidden files and editors' backups.
+    /// Entries whose names are not those of manifests (`.yaml`, `.yml` and `.json`), except hidden files and editors'
+    /// backups.
     pub ignored: Vec<PathBuf>,
 }
 
-/// One thing that is wrong with a manifest, or with the directory.
+/// A problem with a manifest, or with the directory.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, serde::Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ManifestProblem {
     /// The file, or the directory.
     pub file: PathBuf,
-    /// Line, counted from 1, where there is one.
+    /// The line, counted from 1, if known.
     pub line: Option<usize>,
-    /// Column in characters, counted from 1, where there is one.
+    /// The column in characters, counted from 1, if known.
     pub column: Option<usize>,
-    /// The field, as `spec.containers[0].name`; may be empty.
+    /// The field, e.g. `spec.containers[0].name`; may be empty.
     pub field: String,
-    /// What is wrong and what to write instead.
+    /// What is wrong, and what to write instead.
     pub message: String,
-    /// The last good version of this file's pod is kept.
+    /// Whether the last valid version of this file's pod is kept.
     pub kept: bool,
-    /// When the file was first seen to be wrong in this way.
+    /// When the file was first found to have this problem.
     pub since: WallTime,
 }
 
-/// Why a manifest gives no pod.
+/// Why a manifest cannot be turned into a pod.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ManifestError {
@@ -106,19 +102,19 @@ pub enum ManifestError {
     Read {
         /// The file.
         path: PathBuf,
-        /// Why not.
+        /// The error of the system.
         #[source]
         source: Arc<io::Error>,
     },
-    /// Not a file that can be read without waiting for someone.
+    /// Not a regular file, so reading it might block.
     #[error("{}: is {kind}: only regular files and links to them are manifests", path.display())]
     NotRegular {
         /// The file.
         path: PathBuf,
-        /// What it is.
+        /// What it is instead.
         kind: &'static str,
     },
-    /// The file is read, and wrong. Shows every problem on a line of its own.
+    /// The content is invalid. Displays every problem on a line of its own.
     #[error("{0}")]
     Invalid(Problems),
 }
@@ -126,7 +122,7 @@ pub enum ManifestError {
 // === impl ManifestProblem ===
 
 impl ManifestProblem {
-    /// One of the file or directory as a whole. What `message` quotes is made harmless.
+    /// A problem of the file or directory as a whole. Text that `message` quotes is sanitized.
     fn of_file(file: impl Into<PathBuf>, message: &str, kept: bool, since: WallTime) -> Self {
         Self {
             file: file.into(),
@@ -156,7 +152,7 @@ impl std::fmt::Display for ManifestProblem {
 // === impl ManifestError ===
 
 impl ManifestError {
-    /// The problems to show for it, at `since`.
+    /// Converts the error to problems, first seen at `since`.
     fn problems(&self, file: &Path, kept: bool, since: WallTime) -> Vec<ManifestProblem> {
         let whole = |message: &str| ManifestProblem::of_file(file, message, kept, since);
         match self {

@@ -1,4 +1,4 @@
-//! What is wrong with the manifests, said once and never as a flood.
+//! Logs the problems of manifests, each once and with a limit on the rate.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -7,31 +7,31 @@ use tokio::time::Instant;
 
 use super::ManifestProblem;
 
-/// So many problems are named in a minute. Of more, how many they are is said.
+/// The maximum number of problems that are logged in a minute. Any others are only counted.
 pub(super) const MOST: usize = 50;
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// Tells the log.
+/// Logs problems.
 #[derive(Debug, Default)]
 pub(super) struct ProblemLog {
     minute: Option<Minute>,
-    /// Problems that were not named and of which nothing has been said yet.
+    /// Problems that were not logged individually and have not been counted in the log yet.
     unnamed: HashSet<ManifestProblem>,
 }
 
-/// The minute that began with the first problem after a quiet one.
+/// The minute that began with the first problem after a quiet period.
 #[derive(Debug)]
 struct Minute {
     began: Instant,
     named: usize,
-    /// How many there are beside those that were named was said.
+    /// Whether the number of further problems was logged.
     counted: bool,
 }
 
 impl ProblemLog {
-    /// Says at `at` what is wrong `now` that was not wrong `before`, what was held back a minute ago, and
-    /// when nothing is wrong any more.
+    /// Logs at `at` the problems that exist `now` but not `before`, those held back a minute ago, and when there are no
+    /// problems any more.
     pub(super) fn log(&mut self, before: &[ManifestProblem], now: &[ManifestProblem], at: Instant) {
         self.minute.take_if(|minute| at.duration_since(minute.began) >= MINUTE);
         if before != now {

@@ -1,4 +1,4 @@
-//! One file to one pod.
+//! Turns one file into one pod.
 
 use std::path::Path;
 
@@ -10,14 +10,13 @@ use winddown_yaml::{Check, Fields, Node, Problem, Problems};
 
 /// Reads a manifest: YAML or JSON, one `v1` `Pod`.
 ///
-/// The pod comes back as the kubelet makes it of a file: defaults filled in, name ended with
-/// `-<node_name>`, bound to the node, marked as coming from a file, with a UID that is a hash of the
-/// pod, the node's name and `path` unless the manifest gives one. `path` also names the file in
-/// errors.
+/// The pod is completed as the kubelet does for a file: defaults filled in, `-<node_name>` appended to its name, bound
+/// to the node, marked as coming from a file, with a UID that is a hash of the pod, the node's name and `path` unless
+/// the manifest sets one. `path` also names the file in errors.
 ///
 /// # Errors
-/// [`ManifestError::Invalid`] with everything that is wrong: syntax, unknown fields, wrong types,
-/// values Kubernetes would refuse, and fields that only an API server could serve.
+/// [`ManifestError::Invalid`] with all problems: syntax, unknown fields, wrong types, values that Kubernetes would
+/// refuse, and fields that need an API server.
 pub fn read_manifest(path: &Path, bytes: &[u8], node_name: &str) -> Result<Pod, ManifestError> {
     let wrong = |list| ManifestError::Invalid(Problems::new(path, list));
     let text = winddown_yaml::text(bytes).map_err(|problem| wrong(vec![problem]))?;
@@ -31,7 +30,7 @@ pub fn read_manifest(path: &Path, bytes: &[u8], node_name: &str) -> Result<Pod, 
     if let Some(pod) = &read.value {
         let mut check = Check::new(&root);
         validate::pod(&mut check, pod, node_name);
-        // What could not be read is reported once; that it is missing then is no news.
+        // A field that could not be read is already reported: do not report it as missing, too.
         let news = |problem: &Problem| {
             let field = problem.field.as_str();
             !read.left_out.iter().any(|out| is_within(field, out) || is_within(out, field))
@@ -49,12 +48,12 @@ pub fn read_manifest(path: &Path, bytes: &[u8], node_name: &str) -> Result<Pod, 
     Pod::new(pod).map_err(|error| wrong(vec![Problem::of_file(error)]))
 }
 
-/// Whether `field` is `around`, or a part of it.
+/// Whether `field` is `around` or a part of it.
 fn is_within(field: &str, around: &str) -> bool {
     field.strip_prefix(around).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
 }
 
-/// Whether this is a Pod at all; of anything else the fields are of no interest.
+/// Whether this is a Pod at all; the fields of anything else are not checked.
 fn is_pod(root: &Node, problems: &mut Vec<Problem>) -> bool {
     let mut fields = Fields::new(root, winddown_yaml::Path::ROOT, problems);
     if !fields.is_mapping() {
@@ -71,7 +70,7 @@ fn is_pod(root: &Node, problems: &mut Vec<Problem>) -> bool {
                     winddown_yaml::Shortened(found.value)
                 );
                 fields.fail(key, found.at, what);
-                // The version is that of another kind.
+                // The version belongs to another kind.
                 return false;
             }
             Some(found) => {

@@ -1,4 +1,4 @@
-//! One look through the directory, and what is known from those before.
+//! Scans the directory, and keeps what earlier scans found.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ffi::OsString;
@@ -13,11 +13,11 @@ use winddown_shared::{Pod, WallTime};
 use super::file::{self, Role, State};
 use super::{DesiredManifests, ManifestError, ManifestProblem, read_manifest};
 
-/// How long a file has to stay as it is before it is read, or taken for removed, unless its writer
-/// is known to have closed it. Editors remove a file and write it anew.
+/// How long a file has to stay unchanged before it is read, or counts as removed, unless its writer is known to have
+/// closed it. Editors remove a file and write it again.
 pub(super) const SETTLE: Duration = Duration::from_millis(500);
 
-/// Knows the directory as it last was.
+/// The last known state of the directory.
 pub(super) struct Scanner {
     directory: PathBuf,
     node_name: String,
@@ -25,20 +25,20 @@ pub(super) struct Scanner {
     ignored: Vec<PathBuf>,
     /// Why the directory could not be listed, and since when.
     failure: Option<(String, WallTime)>,
-    /// Files whose pod another file has already, and since when.
+    /// Files whose pod is already defined by another file, and since when.
     doubles: BTreeMap<OsString, WallTime>,
 }
 
-/// What is known of one file.
+/// The known state of one file.
 #[derive(Default)]
 struct Entry {
-    /// The version that `pod` or `error` comes from; none when it has to be read again.
+    /// The version that `pod` or `error` comes from; none if it has to be read again.
     taken: Option<State>,
-    /// A version that may still be on its way, and since when it is there.
+    /// A version that may still be being written, and since when it exists.
     pending: Option<(State, Instant)>,
-    /// The last good version's pod.
+    /// The pod of the last valid version.
     pod: Option<Pod>,
-    /// What is wrong with the version taken, and since when.
+    /// The error of the version in `taken`, and since when.
     error: Option<(ManifestError, WallTime)>,
 }
 
@@ -54,7 +54,7 @@ impl Scanner {
         }
     }
 
-    /// A single look at a directory that is not watched.
+    /// Scans once, for a directory that is not watched.
     pub(super) fn once(mut self, wall: WallTime) -> io::Result<DesiredManifests> {
         let closed = self.list()?.into_iter().collect();
         self.scan(&closed, Instant::now(), wall);
@@ -65,10 +65,10 @@ impl Scanner {
         &self.directory
     }
 
-    /// Looks through the directory. `closed` are files that a writer has just closed or moved here.
+    /// Scans the directory. `closed` are files that a writer has just closed or moved here.
     ///
-    /// Says whether something has yet to settle, so that another look is due after [`SETTLE`].
-    /// Reads only files that are not as they were.
+    /// Returns whether a file has yet to settle, so that another scan is due after [`SETTLE`]. Reads only files that
+    /// have changed.
     pub(super) fn scan(
         &mut self,
         closed: &HashSet<OsString>,
@@ -105,7 +105,7 @@ impl Scanner {
         unsettled
     }
 
-    /// What the directory asks for, as far as it is known. The generation is the caller's.
+    /// Returns the desired state, as far as it is known. The caller sets the generation.
     pub(super) fn desired(&mut self, wall: WallTime) -> DesiredManifests {
         let mut desired = DesiredManifests {
             complete: self.failure.is_none() && self.files.values().all(|e| e.pod.is_some()),
@@ -146,7 +146,7 @@ impl Scanner {
         desired
     }
 
-    /// The names of the manifests; what else there is goes to `ignored`.
+    /// Lists the names of the manifests; stores other entries in `ignored`.
     fn list(&mut self) -> io::Result<Vec<OsString>> {
         let (mut names, mut ignored) = (Vec::new(), Vec::new());
         for entry in std::fs::read_dir(&self.directory)? {
@@ -176,20 +176,20 @@ fn reason(error: &io::Error) -> String {
     }
 }
 
-/// The circumstances of a look at one file.
+/// The context for checking one file.
 struct Look<'a> {
     path: &'a Path,
     node_name: &'a str,
     now: Instant,
     wall: WallTime,
-    /// Its writer has just closed it.
+    /// Whether its writer has just closed it.
     closed: bool,
 }
 
 // === impl Entry ===
 
 impl Entry {
-    /// Looks at the file, and takes it if it has settled. Says whether there still is one.
+    /// Checks the file, and reads it if it has settled. Returns whether the file still exists.
     fn look(&mut self, look: &Look<'_>) -> bool {
         let state = State::of(look.path);
         if self.taken == Some(state) && !look.closed {
@@ -208,7 +208,7 @@ impl Entry {
                 self.fail(ManifestError::NotRegular { path: look.path.to_owned(), kind }, look);
             }
             State::Unreadable(kind) => {
-                // Nothing tells when that gets better, so it is tried at every look.
+                // No event reports when the file becomes readable, so every scan tries again.
                 self.taken = None;
                 let source = Arc::new(io::Error::from(kind));
                 self.fail(ManifestError::Read { path: look.path.to_owned(), source }, look);
@@ -244,7 +244,7 @@ impl Entry {
             }
         };
         if State::of(look.path) != state {
-            // It changed while it was read: what was read may be half of each.
+            // It changed while it was read, so the content may be a mixture.
             self.pending = Some((state, look.now));
             return;
         }
@@ -252,7 +252,7 @@ impl Entry {
         match read_manifest(look.path, &bytes, look.node_name) {
             Ok(pod) => {
                 self.error = None;
-                // The same pod stays the same object, so that readers see that nothing changed.
+                // An unchanged pod stays the same object, so that readers notice that nothing changed.
                 if self.pod.as_ref().is_none_or(|old| old.object() != pod.object()) {
                     self.pod = Some(pod);
                 }
@@ -261,7 +261,7 @@ impl Entry {
         }
     }
 
-    /// Notes the error; the last good pod stays.
+    /// Records the error; the last valid pod stays.
     fn fail(&mut self, error: ManifestError, look: &Look<'_>) {
         let since = match &self.error {
             Some((same, since)) if same.to_string() == error.to_string() => *since,

@@ -13,7 +13,7 @@ fn manifest(name: &str, command: &str) -> String {
     )
 }
 
-/// Writes a file as a careful writer does: beside it, then renamed over it.
+/// Writes a file as a careful writer does: to a temporary file that is renamed.
 fn put(directory: &Path, name: &str, text: &str) {
     let temporary = directory.join(format!(".{name}.new"));
     std::fs::write(&temporary, text).unwrap();

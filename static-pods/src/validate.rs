@@ -1,7 +1,7 @@
-//! What the API server would refuse, and what only it could serve.
+//! Finds what the API server would refuse, and what only it could provide.
 //!
-//! A pod from a file passes no API server, so its checks are made here: those whose failure would
-//! otherwise surface later, as a container that cannot start or a limit that is not kept.
+//! A pod from a file does not pass through an API server, so these checks are made here: those whose failure would
+//! otherwise show later, as a container that cannot start or a limit that is not enforced.
 
 mod container;
 mod handler;
@@ -20,10 +20,10 @@ const SUBDOMAIN_RULE: &str = "use lower-case letters, digits, `-`, `.`; at most 
 const NEEDS_API_SERVER: &str =
     "needs an API server; manifest pods have none: use a hostPath volume or plain values";
 
-/// Notes what is wrong with `pod`.
+/// Reports all problems of `pod`.
 pub(super) fn pod(check: &mut Check<'_>, pod: &api::Pod, node_name: &str) {
     check.key("metadata", |check| metadata(check, pod, node_name));
-    // `kubectl create --dry-run -o yaml` writes an empty one.
+    // `kubectl create --dry-run -o yaml` writes an empty status.
     if pod.status.as_ref().is_some_and(|status| *status != api::PodStatus::default()) {
         check.fail_at("status", "is what the agent reports: remove it");
     }
@@ -33,7 +33,7 @@ pub(super) fn pod(check: &mut Check<'_>, pod: &api::Pod, node_name: &str) {
     }
 }
 
-/// Reports text that is there and not one of `allowed`.
+/// Reports a non-empty text that is not one of `allowed`.
 fn one_of(check: &mut Check<'_>, key: &str, value: Option<&String>, allowed: &[&str]) {
     let wrong = |text: &&String| !text.is_empty() && !allowed.contains(&text.as_str());
     if let Some(text) = value.filter(wrong) {
@@ -87,7 +87,7 @@ fn metadata(check: &mut Check<'_>, pod: &api::Pod, node_name: &str) {
         uid.len() > 64 || !uid.bytes().all(valid)
     };
     if let Some(uid) = meta.uid.as_deref().filter(uid_rule) {
-        // It becomes the name of a directory.
+        // The UID becomes the name of a directory.
         let what = format!(
             "`{}` is no UID: remove it, or write letters, digits and `-`, at most 64",
             Shortened(uid)
@@ -184,7 +184,7 @@ fn priority(check: &mut Check<'_>, spec: &api::PodSpec) {
     }
 }
 
-/// The kubelet refuses these in a pod from a file too.
+/// Reports fields that need an API server. The kubelet refuses them in a pod from a file too.
 fn needs_api_server(check: &mut Check<'_>, spec: &api::PodSpec) {
     let set = |text: &Option<String>| text.as_ref().is_some_and(|text| !text.is_empty());
     let filled = |length: Option<usize>| length.is_some_and(|length| length > 0);

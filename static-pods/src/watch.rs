@@ -1,4 +1,4 @@
-//! Being told when the directory changes.
+//! Watches the directory for changes.
 
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
@@ -8,17 +8,17 @@ use winddown_shared::error_chain;
 
 use super::file::Role;
 
-/// The directory among what is watched; the other is its parent, in which it comes and goes.
+/// Index of the directory among the watched ones; the other is its parent, where it may appear and disappear.
 const DIRECTORY: usize = 0;
 
 /// Events of the directory and of its parent.
 pub(super) struct DirectoryWatch(Watch);
 
-/// What is watched, as it was found by [`attach`].
+/// The watched directories, as found by [`attach`].
 #[derive(Default)]
 pub(super) struct Attached(Vec<Option<Watched>>);
 
-/// Watches the directory that has this path now. Blocks on the file system.
+/// Watches the directory that has this path now, and its parent. Blocks on the file system.
 pub(super) fn attach(mut watcher: Watcher, directory: &Path) -> Attached {
     let parent = directory.parent().and_then(|parent| watcher.add(parent));
     Attached(vec![watcher.add(directory), parent])
@@ -27,7 +27,7 @@ pub(super) fn attach(mut watcher: Watcher, directory: &Path) -> Attached {
 // === impl DirectoryWatch ===
 
 impl DirectoryWatch {
-    /// Needs a tokio runtime with I/O. Without inotify it stays silent.
+    /// Opens the watch. Needs a tokio runtime with I/O. Without inotify it never reports anything.
     pub(super) fn open() -> Self {
         let (watch, opened) = Watch::open();
         if let Err(error) = opened {
@@ -44,19 +44,19 @@ impl DirectoryWatch {
         self.0.watcher()
     }
 
-    /// Takes what [`attach`] found. A directory that had our path before is no longer watched.
+    /// Applies the result of [`attach`]. A directory that had this path before is no longer watched.
     pub(super) fn attached(&mut self, attached: Attached) {
         self.0.follow(attached.0);
     }
 
-    /// Waits for the next change of `directory`. A file that is complete now, because a writer closed it or
-    /// moved it here, is named. Cancel-safe. Waits for ever when there is no inotify.
+    /// Waits for the next change of `directory`. Returns the name of a file that is now complete, because a writer
+    /// closed it or moved it here. Cancel-safe. Waits forever if there is no inotify.
     pub(super) async fn next(&mut self, directory: &Path) -> Option<OsString> {
         loop {
             match self.0.next().await {
                 Hint::Lost => return None,
                 Hint::Change(change) if change.at == DIRECTORY => {
-                    // `..data` is the link that Kubernetes' tools swap to change all files at once.
+                    // `..data` is the link that Kubernetes' tools replace to change all files at once.
                     let is_hidden =
                         |name: &OsStr| Role::of(name) == Role::Hidden && name != "..data";
                     let Change { name, is_complete, .. } = change;

@@ -1,4 +1,4 @@
-//! Who else may write what the agent runs with root's rights.
+//! Finds users other than root who may write what the agent runs as root.
 
 use std::fmt;
 use std::fs::{self, Metadata};
@@ -8,28 +8,28 @@ use std::path::{Path, PathBuf};
 
 use super::file::Role;
 
-/// A file or directory by which others than root decide what runs on the node.
+/// A file or directory through which users other than root can decide what runs on the node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OthersMayWrite {
-    /// The manifest, the directory of manifests, or one above it.
+    /// A manifest, the directory of manifests, or an ancestor of it.
     pub path: PathBuf,
-    /// Who may write to it beside root.
+    /// Who may write to it besides root.
     pub who: Writers,
 }
 
-/// Users beside root.
+/// Users other than root.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Writers {
     /// Every user of the node.
     Everybody,
-    /// A group: also root's own, which processes have that were given no group.
+    /// A group. That includes group 0, which processes without a group of their own have.
     Group(u32),
     /// The owner.
     User(u32),
 }
 
-/// What in and above `directory` others than root, and than the agent's own user, may write. Links are
-/// followed. What cannot be looked at is left out: reading it says so. Blocking.
+/// Finds what users other than root and the agent's own may write in and above `directory`. Symbolic links are
+/// followed. Files that cannot be checked are left out: reading them reports that. Blocking.
 ///
 /// # Errors
 /// The directory cannot be listed.
@@ -52,7 +52,7 @@ pub fn others_may_write(directory: &Path) -> io::Result<Vec<OthersMayWrite>> {
     Ok(found)
 }
 
-/// Who beside root and `own` may write. In a sticky directory above, users replace only their own files.
+/// Returns who besides root and `own` may write. In a sticky directory above, users can replace only their own files.
 fn writers(facts: &Metadata, own: u32, is_above: bool) -> Option<Writers> {
     let mode = facts.mode();
     let is_sticky = is_above && mode & 0o1000 != 0;
@@ -108,7 +108,7 @@ mod tests {
     fn what_only_root_and_the_agent_may_write_is_fine() {
         let (_dir, pods) = directory();
         assert_eq!(said(&pods), [""; 0]);
-        // /tmp is above, everybody's and sticky; what is no manifest is not run.
+        // /tmp is above, world-writable and sticky; a file that is not a manifest is not run.
         mode(&pods.join("notes.txt"), 0o666);
         assert_eq!(said(&pods), [""; 0]);
         assert!(others_may_write(&pods.join("none")).is_err());

@@ -1,6 +1,6 @@
-//! Holds logind's delay lock, tells what happens, and lets the node go down two seconds after it
-//! wants to. As a service with `Type=notify` and `FileDescriptorStoreMax=1` the lock survives its
-//! death.
+//! Holds logind's delay lock, prints what happens, and lets the node go down two seconds after a
+//! shutdown begins. As a service with `Type=notify` and `FileDescriptorStoreMax=1`, its lock
+//! survives a crash.
 //!
 //! ```text
 //! cargo run -p winddown-systemd --example hold

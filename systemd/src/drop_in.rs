@@ -1,10 +1,10 @@
 //! logind's configuration files: which file sets `InhibitDelayMaxSec`, and winddown's own drop-in.
 //!
-//! logind waits for a delay lock at most `InhibitDelayMaxSec` (5 s unless configured). The value is
-//! merged over the main file and drop-ins in four directories, by file *name*, the last name wins.
-//! Other packages set it too (`unattended-upgrades-logind-maxdelay.conf` for one), so raising it
-//! means having the last name, and when that fails the file that won must be told
-//! (kubernetes/kubernetes#102818).
+//! logind waits at most `InhibitDelayMaxSec` (5 s unless configured) for a delay lock. The value is
+//! merged from the main file and the drop-ins of four directories: drop-ins are ordered by file
+//! *name*, and the last name wins. Other packages set it too (e.g.
+//! `unattended-upgrades-logind-maxdelay.conf`), so winddown's file needs the last name, and if
+//! another file wins, winddown must report which one (kubernetes/kubernetes#102818).
 
 mod merge;
 mod ours;
@@ -23,18 +23,18 @@ pub use write::{WriteError, Written, content, remove, write};
 /// file that sorts after it wins, on purpose.
 pub const NAME: &str = "zz-winddown.conf";
 
-/// Where systemd looks, the strongest first: a name found in one hides the same name in the later
-/// ones. The order does not decide between different names.
+/// The directories that systemd searches, highest precedence first: a file hides files of the same
+/// name in later directories. The order does not decide between different names.
 pub const DIRECTORIES: [&str; 4] = ["/etc", "/run", "/usr/local/lib", "/usr/lib"];
 
-/// logind's default, without a file that sets it.
+/// logind's delay if no file sets it.
 pub const DEFAULT: Duration = Duration::from_secs(5);
 
 /// The value of `infinity`: 584 thousand years, systemd's largest time span. Unlike
 /// [`Duration::MAX`] it can be added to any instant.
 pub const INFINITY: Duration = Duration::from_micros(u64::MAX);
 
-/// The assignment that holds.
+/// The assignment that takes effect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Setting {
     /// The file's path on the node (without the root that was searched).
@@ -45,8 +45,8 @@ pub struct Setting {
 
 /// Finds the assignment of `InhibitDelayMaxSec` that logind uses, in the tree below `root`.
 ///
-/// `None`: no file sets it, so logind's own [`DEFAULT`] holds. Unreadable files set nothing, for
-/// logind as for us. Blocks on the file system.
+/// Returns `None` if no file sets it, so that logind's own [`DEFAULT`] applies. Unreadable files
+/// set nothing, in logind as here. Blocks on the file system.
 pub fn find(root: &Path) -> Option<Setting> {
     let (main, drop_ins) = merge::scan(root);
     effective(&main, &drop_ins)

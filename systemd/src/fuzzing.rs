@@ -1,4 +1,4 @@
-//! What must hold of what arrives on the bus, whatever it is. Called by tests/fuzz.
+//! Properties that must hold for any bytes that arrive on the bus. Called by tests/fuzz.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -11,15 +11,15 @@ use zbus::export::async_trait::async_trait;
 use crate::logind::bus_fuzzing;
 use crate::{inspect, units};
 
-/// Takes the bytes from a socket as zbus does, and hands what arrives as messages to all who listen. Panics
-/// if a law is broken.
+/// Reads the bytes as zbus reads a socket, and passes each message to every listener of this crate. Panics if a
+/// property does not hold.
 pub fn wire(bytes: &[u8]) {
     let mut socket = Received(bytes.to_vec());
     let (mut early, mut fds) = (Vec::new(), Vec::new());
     let mut number = 0;
     while socket.has_message() {
         number += 1;
-        // Nothing here ever waits.
+        // The socket never waits, so this future is ready at once.
         let message = socket.receive_message(number, &mut early, &mut fds).now_or_never();
         let Some(Ok(message)) = message else { return };
         laws(&message);
@@ -32,13 +32,13 @@ fn laws(message: &Message) {
     inspect::fuzzing::laws(message);
 }
 
-/// A socket from which these bytes come, and then no more.
+/// A socket that delivers these bytes and then nothing.
 #[derive(Debug)]
 struct Received(Vec<u8>);
 
 impl Received {
-    /// Whether a whole message is left. Half of one would only be waited for, after room for all of it was
-    /// made: up to 128 MiB, for a peer that says so.
+    /// Whether a whole message is left. For a partial one zbus would allocate the announced length, up to 128 MiB, and
+    /// then wait for the rest.
     fn has_message(&self) -> bool {
         let number = |at: usize| {
             let bytes: [u8; 4] = self.0.get(at..at + 4)?.try_into().ok()?;

@@ -1,7 +1,7 @@
 //! Read-only queries to logind and the service manager.
 //!
-//! For diagnosis, not for operation: each call queries anew, has a timeout, and its error tells
-//! "not allowed" from "hangs".
+//! For diagnosis, not for operation: each call queries again, has a timeout, and its error distinguishes "not allowed"
+//! from "hangs".
 
 mod error;
 #[cfg(debug_assertions)]
@@ -34,7 +34,7 @@ const SLICE: InterfaceName<'static> =
 const SERVICE: InterfaceName<'static> =
     InterfaceName::from_static_str_unchecked("org.freedesktop.systemd1.Service");
 
-/// A connection to look through. Dropping it closes it.
+/// A connection for queries. Dropping it closes the connection.
 #[derive(Clone, Debug)]
 pub struct Inspector {
     connection: Connection,
@@ -47,14 +47,14 @@ impl Inspector {
     /// Cancel-safe, as are all calls here.
     ///
     /// # Errors
-    /// There is no bus, it refuses, or it does not answer in time.
+    /// There is no bus, it refuses the connection, or it does not answer in time.
     pub async fn connect(bus: &Bus, patience: Duration) -> Result<Self, InspectError> {
         let builder = bus.builder().map_err(|error| InspectError::of("the bus", error))?;
         let connection = within("the bus", patience, builder.build()).await?;
         Ok(Self { connection, patience })
     }
 
-    /// logind's delay and the locks it lists. Starts logind where the bus can.
+    /// Queries logind's delay, its locks and whether a shutdown is under way. Starts logind if the bus can.
     ///
     /// # Errors
     /// See [`InspectError`].
@@ -76,7 +76,7 @@ impl Inspector {
         .await
     }
 
-    /// The service manager itself.
+    /// Queries the version and state of the service manager.
     ///
     /// # Errors
     /// See [`InspectError`].
@@ -91,8 +91,8 @@ impl Inspector {
         .await
     }
 
-    /// When user space was last started anew under the running kernel (`systemctl soft-reboot`), by the
-    /// monotonic clock; none if it never was, as with a systemd that is older than 254.
+    /// Returns when user space was last restarted under the running kernel (`systemctl soft-reboot`), by the monotonic
+    /// clock; `None` if it never was, or if systemd is older than 254.
     ///
     /// # Errors
     /// See [`InspectError`].
@@ -116,8 +116,7 @@ impl Inspector {
         .await
     }
 
-    /// A service as the service manager knows it, also one that is not installed: its load state
-    /// says so then.
+    /// Queries the state of a service. A service that is not installed is no error: its load state says so.
     ///
     /// # Errors
     /// See [`InspectError`].
@@ -131,7 +130,7 @@ impl Inspector {
         .await
     }
 
-    /// What the units of a slice may use together; a slice without configuration has no limits.
+    /// Queries the limits that the units of a slice share; a slice without configuration has none.
     ///
     /// # Errors
     /// See [`InspectError`].
@@ -144,7 +143,7 @@ impl Inspector {
         .await
     }
 
-    /// Whether a unit is stopped whenever the system goes down, as units are by default.
+    /// Whether systemd stops the unit at every shutdown, as it does by default (`DefaultDependencies`).
     ///
     /// # Errors
     /// See [`InspectError`].
@@ -157,8 +156,8 @@ impl Inspector {
         .await
     }
 
-    /// Scopes whose names match any of `patterns` (shell wildcards): how many there are, and the
-    /// first `limit` of them with what they wait for.
+    /// Queries the active scopes whose names match any of `patterns` (shell wildcards): how many there are, and the
+    /// first `limit` of them with their ordering.
     ///
     /// # Errors
     /// See [`InspectError`].
@@ -172,7 +171,7 @@ impl Inspector {
             let count = all.len();
             let mut seen = Vec::new();
             for listed in all.into_iter().take(limit) {
-                // A scope that has ended since is skipped.
+                // Skip a scope that has stopped since it was listed.
                 if let Ok(unit) = self.properties(listed.6.as_ref(), UNIT).await {
                     seen.push(ScopeView {
                         name: listed.0,
@@ -185,8 +184,7 @@ impl Inspector {
         .await
     }
 
-    /// Whether the kernel's clock is kept in step with others. Starts systemd-timedated where the
-    /// bus can; it ends by itself.
+    /// Whether the system clock is synchronised (NTP). Starts systemd-timedated if the bus can; it exits by itself.
     ///
     /// # Errors
     /// See [`InspectError`].

@@ -1,14 +1,14 @@
-//! systemd, seen from an agent that must end its pods before the node goes down.
+//! Access to systemd for an agent that must stop its pods before the node goes down.
 //!
-//! * [`LogindInhibitor`]: holds logind's delay lock, learns that the node goes down, and survives
-//!   restarts of the bus, of logind and of the agent itself.
-//! * [`hold_block`]: has logind refuse shutdowns.
+//! * [`LogindInhibitor`]: holds logind's delay lock, reports shutdowns, and survives restarts of
+//!   the bus, of logind and of the agent itself.
+//! * [`hold_block`]: makes logind refuse shutdowns.
 //! * [`drop_in`]: which file sets logind's `InhibitDelayMaxSec`, and the one winddown writes.
 //! * [`Notifier`]: readiness, status, watchdog and the file descriptor store of the service manager.
-//! * [`inspect`]: a look at logind and the service manager that changes nothing.
+//! * [`inspect`]: read-only queries to logind and the service manager.
 //! * [`units`]: transient services.
 //! * [`InhibitorSocket`]: lets other programs of the node delay its shutdown.
-//! * [`way_down`]: whether the machine goes down on a way that bypasses logind, and which.
+//! * [`way_down`]: whether and how the machine goes down, also where that bypasses logind.
 //! * `stand_in` (feature `stand-in`): a logind for rehearsals and tests.
 //!
 //! No other crate of the workspace speaks D-Bus.

@@ -34,42 +34,38 @@ use self::socket::SocketLogin;
 use self::supervisor::{Keeper, supervise};
 use crate::notify::{LockStore, NoStore};
 
-/// How to hold the lock.
+/// The settings of a [`LogindInhibitor`].
 pub struct InhibitorConfig {
-    /// The delay that the shutdown plan needs. If logind's delay is shorter, a drop-in asks for
-    /// this much; it is removed when no longer needed. Zero takes the lock without a drop-in.
+    /// The delay that the shutdown plan needs. If logind's delay is shorter, a drop-in raises it to this value; the
+    /// drop-in is removed when no longer needed. Zero takes the lock without a drop-in.
     pub wanted_delay: Duration,
-    /// What stands for `/` when logind's configuration is read and written. None: `/`, if [`bus`](Self::bus)
-    /// is the machine's; the configuration of any other logind is then left alone, and its delay as it is.
+    /// The root directory for reading and writing logind's configuration. `None` means `/` if [`bus`](Self::bus) is the
+    /// system bus; for any other logind, the configuration and the delay are then left alone.
     pub root: Option<PathBuf>,
-    /// Who holds the lock, as `systemd-inhibit --list` shows it.
+    /// The name of the lock's holder, as `systemd-inhibit --list` shows it.
     pub who: String,
-    /// Why, in the same place.
+    /// The reason, as `systemd-inhibit --list` shows it.
     pub why: String,
-    /// How long one call may take; also bounds the connecting. After a timeout the connection is
-    /// reopened.
+    /// The timeout of one call and of connecting. After a timeout the connection is reopened.
     pub method_timeout: Duration,
-    /// How often to check that the lock is still listed, and logind's delay, without a signal of a
-    /// change.
+    /// How often to check the delay, and that the lock is still listed, without a signal.
     pub recheck: Duration,
-    /// Where logind is.
+    /// The bus on which logind is reached.
     pub bus: Bus,
-    /// The unix socket on which a program of the node's owner announces shutdowns, in place of logind; `bus` and
-    /// `root` are not used then. Its server runs as root or as this user, or is not believed. The protocol is in
+    /// The unix socket on which another program announces shutdowns in place of logind; `bus` and `root` are then
+    /// unused. Its server is trusted only if it runs as root or as this user. The protocol is in
     /// examples/shutdown-socket.
     pub socket: Option<PathBuf>,
-    /// A lock taken by an earlier process of this agent. It is used until a new one is granted, and
-    /// dropped then.
+    /// A lock that an earlier process of this agent took. It is used until a new one is granted, then dropped.
     pub inherited_lock: Option<OwnedFd>,
-    /// Keeps a copy of the lock across a crash.
+    /// The store that keeps a copy of the lock across a crash.
     pub store: Arc<dyn LockStore>,
 }
 
-/// Holds logind's delay lock for shutdown and tells when the node goes down.
+/// Holds logind's delay lock for shutdown and reports when the node goes down.
 ///
-/// Its own task does the work; dropping the last clone ends it and closes the lock (a copy in the
-/// [`LockStore`] stays). Nothing of what logind or the bus do ends it: it connects again, with
-/// pauses of 100 ms to 5 s, for as long as it lives.
+/// A task of its own does the work; dropping the last clone aborts it and closes the lock (a copy in the [`LockStore`]
+/// stays). No failure of logind or the bus stops the task: it reconnects with a backoff of 100 ms to 5 s.
 #[derive(Clone)]
 pub struct LogindInhibitor(Arc<Handle>);
 
@@ -80,19 +76,19 @@ struct Handle {
     supervisor: JoinHandle<()>,
 }
 
-/// What the owner of the inhibitor asks of the supervisor.
+/// A request from the owner of the inhibitor to the supervisor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Request {
-    /// Close the lock, if the shutdown of this epoch is still under way.
+    /// Release the lock, if the shutdown of this epoch is still under way.
     Release { epoch: u64 },
-    /// The plan needs another delay.
+    /// Change the delay that the plan needs.
     WantDelay(Duration),
 }
 
 // === impl InhibitorConfig ===
 
 impl InhibitorConfig {
-    /// The node's own logind, with everything else as a service would have it.
+    /// Returns the settings for the node's own logind, with the defaults of a service.
     pub fn new(wanted_delay: Duration) -> Self {
         Self {
             wanted_delay,
@@ -108,7 +104,7 @@ impl InhibitorConfig {
         }
     }
 
-    /// Where the configuration of this logind is; none when that is not known.
+    /// Returns the root directory of this logind's configuration; `None` when it is unknown.
     fn configuration_root(&self) -> Option<&Path> {
         if self.socket.is_some() {
             return None;
@@ -164,14 +160,14 @@ impl LogindInhibitor {
         Self(Arc::new(Handle { state, requests, refused, supervisor }))
     }
 
-    /// Asks for another delay, as after a reload of the configuration. Applied as soon as logind
-    /// can be reached and no shutdown is under way.
+    /// Changes the wanted delay, e.g. after a reload of the configuration. Applied as soon as logind can be reached and
+    /// no shutdown is under way.
     pub fn set_wanted_delay(&self, wanted: Duration) {
-        // The supervisor is gone only when this handle is.
+        // The supervisor stops only when this handle is dropped.
         let _ = self.0.requests.send(Request::WantDelay(wanted));
     }
 
-    /// How many shutdown signals were rejected so far: the sender was not logind, the body was
+    /// Returns how many shutdown signals were rejected so far because the sender was not logind, the body was
     /// malformed, or logind's own state disagreed.
     pub fn refused_signals(&self) -> u64 {
         self.0.refused.load(Ordering::Relaxed)
@@ -196,8 +192,8 @@ impl Inhibitor for LogindInhibitor {
             if self.0.requests.send(Request::Release { epoch }).is_err() {
                 return;
             }
-            // The supervisor answers each release of a running shutdown with `Released`. An error:
-            // the supervisor is gone, and the lock with it.
+            // The supervisor answers each release of a running shutdown with `Released`. An error means that the
+            // supervisor has stopped, and closed the lock.
             let _ = state
                 .wait_for(|now| {
                     !now.preparing || now.epoch != epoch || now.lock == LockState::Released

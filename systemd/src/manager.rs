@@ -1,4 +1,4 @@
-//! The methods and properties we use of the service manager, written by hand.
+//! The service manager's methods and properties that we use, written by hand.
 
 use zbus::OwnedObjectPath;
 
@@ -7,7 +7,7 @@ use zbus::OwnedObjectPath;
 pub(crate) type Listed =
     (String, String, String, String, String, String, OwnedObjectPath, u32, String, OwnedObjectPath);
 
-/// One job of `ListJobs`: its number, its unit, what it does to that, how far it is, its object and that of the unit.
+/// One row of `ListJobs`: job ID, unit, job type, job state, path of the job, path of the unit.
 pub(crate) type Job = (u32, String, String, String, OwnedObjectPath, OwnedObjectPath);
 
 #[zbus::proxy(

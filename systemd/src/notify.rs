@@ -1,4 +1,4 @@
-//! The protocol between a service and its manager.
+//! The notification protocol of the service manager (sd_notify(3)).
 //!
 //! Everything is a no-op without `NOTIFY_SOCKET`, so the agent runs the same from a shell.
 
@@ -19,19 +19,19 @@ use winddown_shared::error_chain;
 /// The lock's name in the service manager's file descriptor store (`FDNAME=`).
 pub const LOCK_NAME: &str = "winddown-inhibitor";
 
-/// How long the service manager may take to let go of a stored descriptor.
+/// The timeout for the service manager to close a stored descriptor.
 const BARRIER: Duration = Duration::from_secs(2);
 
 /// Stores a copy of the delay lock that survives a crash of the agent.
 pub trait LockStore: Send + Sync + 'static {
-    /// Keeps a copy of `lock`, beside what is kept already.
+    /// Stores a copy of `lock`, in addition to those stored already.
     ///
     /// # Errors
-    /// It could not be handed over; the lock then lives as long as this process only.
+    /// The lock could not be handed over; it then lives only as long as this process.
     fn put(&self, lock: BorrowedFd<'_>) -> io::Result<()>;
 
-    /// Drops every stored copy. Resolves when they are closed, or after its own timeout. Dropping
-    /// the future abandons the wait only.
+    /// Drops every stored copy. Resolves when they are closed, or after a timeout of its own.
+    /// Dropping the future only abandons the wait.
     fn clear(&self) -> Pin<Box<dyn Future<Output = io::Result<()>> + Send + '_>>;
 }
 
@@ -52,10 +52,10 @@ pub struct Notifier {
 /// Why a lock handed down by the service manager cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum InheritedError {
-    /// The environment does not describe what was handed down.
+    /// `LISTEN_FDS` and related variables are malformed.
     #[error("LISTEN_FDS, LISTEN_FDNAMES: not as sd_listen_fds(3) describes them")]
     Environment {
-        /// What is wrong.
+        /// The problem.
         #[source]
         source: io::Error,
     },
@@ -64,7 +64,7 @@ pub enum InheritedError {
     Descriptor {
         /// Its number.
         fd: i32,
-        /// What the system said.
+        /// The system's error.
         #[source]
         source: io::Error,
     },
@@ -91,22 +91,22 @@ impl Notifier {
         Self { enabled, watchdog: sd_notify::watchdog_enabled().filter(|_| enabled) }
     }
 
-    /// A notifier without a service manager.
+    /// Returns a notifier without a service manager, which sends nothing.
     pub fn disabled() -> Self {
         Self { enabled: false, watchdog: None }
     }
 
-    /// Whether a service manager listens.
+    /// Whether there is a service manager to notify.
     pub fn is_enabled(&self) -> bool {
         self.enabled
     }
 
-    /// The service is up (`READY=1`), also after [`reloading`](Self::reloading).
+    /// Reports that the service is up (`READY=1`), also after [`reloading`](Self::reloading).
     pub fn ready(&self) {
         self.send("READY=1", &[NotifyState::Ready]);
     }
 
-    /// One line for `systemctl status` (`STATUS=`). Line breaks become spaces.
+    /// Reports one line for `systemctl status` (`STATUS=`). Line breaks become spaces.
     pub fn status(&self, text: &str) {
         if self.enabled {
             let line = text.replace(['\n', '\r'], " ");
@@ -114,13 +114,13 @@ impl Notifier {
         }
     }
 
-    /// The service goes down (`STOPPING=1`).
+    /// Reports that the service is stopping (`STOPPING=1`).
     pub fn stopping(&self) {
         self.send("STOPPING=1", &[NotifyState::Stopping]);
     }
 
-    /// The configuration is being read again (`RELOADING=1`, with the time that systemd 253 and
-    /// newer ask for). [`ready`](Self::ready) must follow.
+    /// Reports that the configuration is being reloaded (`RELOADING=1`, with the timestamp that
+    /// systemd 253 and later require). [`ready`](Self::ready) must follow.
     pub fn reloading(&self) {
         match NotifyState::monotonic_usec_now() {
             Ok(now) => self.send("RELOADING=1", &[NotifyState::Reloading, now]),
@@ -130,18 +130,18 @@ impl Notifier {
         }
     }
 
-    /// The watchdog interval: half of `WATCHDOG_USEC`. `None` if it is off.
+    /// Returns the interval for watchdog pings: half of `WATCHDOG_USEC`. `None` if the watchdog is off.
     pub fn watchdog_interval(&self) -> Option<Duration> {
         self.watchdog.map(|limit| limit / 2)
     }
 
-    /// The control loop is alive (`WATCHDOG=1`).
+    /// Reports that the control loop is alive (`WATCHDOG=1`).
     pub fn watchdog_ping(&self) {
         self.send("WATCHDOG=1", &[NotifyState::Watchdog]);
     }
 
-    /// Asks for `time` more, counted from now, to start, reload or stop (`EXTEND_TIMEOUT_USEC=`).
-    /// Must be repeated within that time. At most 71 minutes are asked for at once.
+    /// Requests `time` more, counted from now, to start, reload or stop (`EXTEND_TIMEOUT_USEC=`).
+    /// Must be repeated within that time. One request is capped at 71 minutes.
     pub fn extend_timeout(&self, time: Duration) {
         let micros = u32::try_from(time.as_micros()).unwrap_or(u32::MAX);
         self.send("EXTEND_TIMEOUT_USEC=", &[NotifyState::ExtendTimeoutUsec(micros)]);
@@ -149,11 +149,12 @@ impl Notifier {
 
     /// Takes the lock that an earlier process of this service left in the store.
     ///
-    /// `None`: there is none, or it was taken before: the numbers that systemd gave are good once.
+    /// Returns `None` if there is none, or if this was called before: the descriptor numbers that
+    /// systemd passed are valid only once.
     ///
     /// # Errors
     /// [`InheritedError`]. A descriptor that could not be taken over stays open, so that the lock
-    /// holds until the process ends: too late is better than too early here.
+    /// is held until the process exits: here, too late is better than too early.
     pub fn take_inherited_lock(&self) -> Result<Option<OwnedFd>, InheritedError> {
         static TAKEN: AtomicBool = AtomicBool::new(false);
         if TAKEN.swap(true, Ordering::Relaxed) {
@@ -167,7 +168,7 @@ impl Notifier {
                 continue;
             }
             let lock = reopen(fd).map_err(|source| InheritedError::Descriptor { fd, source })?;
-            // The lock is taken over; systemd's descriptor must not keep a second copy open.
+            // The lock is reopened; the inherited descriptor must not keep a second copy open.
             nix::unistd::close(fd)
                 .map_err(|errno| InheritedError::Descriptor { fd, source: errno.into() })?;
             taken = lock.or(taken);
@@ -189,7 +190,7 @@ impl LockStore for Notifier {
         if !self.enabled {
             return Ok(());
         }
-        // Without FDPOLL=0 systemd drops the copy as soon as logind, restarting, closes its end.
+        // Without FDPOLL=0 systemd drops the copy as soon as a restarting logind closes its end.
         let states =
             [NotifyState::FdStore, NotifyState::FdName(LOCK_NAME), NotifyState::Custom("FDPOLL=0")];
         sd_notify::notify_with_fds(&states, &[lock])
@@ -206,8 +207,8 @@ impl LockStore for Notifier {
     }
 }
 
-/// Waits until the service manager has taken everything sent before: it closes the descriptor that
-/// comes with `BARRIER=1` when it gets there.
+/// Waits until the service manager has processed everything sent before: it closes the descriptor
+/// sent with `BARRIER=1` when it gets there.
 async fn barrier() -> io::Result<()> {
     let (ours, theirs) = io::pipe()?;
     sd_notify::notify_with_fds(&[NotifyState::Custom("BARRIER=1")], &[theirs.as_fd()])?;
@@ -228,16 +229,16 @@ async fn barrier() -> io::Result<()> {
         .map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?
 }
 
-/// Opens again the fifo behind descriptor `fd`: the lock lives while any writer does. `None`: it is
-/// not a fifo, so it is no lock.
+/// Reopens the FIFO behind descriptor `fd`: the lock is held while any writer is open. Returns
+/// `None` if it is not a FIFO, and so no lock.
 ///
-/// A descriptor known only by number cannot be adopted safely; opening what it refers to can.
+/// A descriptor known only by number cannot be adopted safely, but what it refers to can be reopened.
 fn reopen(fd: i32) -> io::Result<Option<OwnedFd>> {
     let path = PathBuf::from(format!("/proc/self/fd/{fd}"));
     if !std::fs::metadata(&path)?.file_type().is_fifo() {
         return Ok(None);
     }
-    // Read-write, because opening a fifo for writing fails while logind, restarting, has no reader.
+    // Read-write, because opening a FIFO for writing fails while a restarting logind has no reader.
     let flags = OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;
     let file = OpenOptions::new().read(true).write(true).custom_flags(flags.bits()).open(path)?;
     Ok(Some(file.into()))

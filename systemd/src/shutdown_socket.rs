@@ -1,5 +1,5 @@
-//! A unix socket on which locks are handed out and shutdowns announced, without logind: lines of JSON, and a lock that
-//! is an open connection. `examples/shutdown-socket` is the protocol.
+//! The protocol of a unix socket that grants locks and announces shutdowns, without logind: lines of JSON, and an open
+//! connection as the lock. `examples/shutdown-socket` documents it.
 
 mod lines;
 mod server;
@@ -16,7 +16,7 @@ pub use server::{Accept, InhibitorSocket};
 
 const VERSION: &str = "winddown.dev/v1alpha1";
 
-/// A line with its version.
+/// A line with its API version.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Versioned<T> {
@@ -25,14 +25,14 @@ struct Versioned<T> {
     line: T,
 }
 
-/// The first line of a connection, and the only one of the side that connects. Fields of later versions are passed
-/// over, here and below.
+/// A request: the first line of a connection, and the only one that the client sends. Unknown fields are ignored, here
+/// and below, for later versions.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(tag = "kind")]
 pub(crate) enum Request {
-    /// How do things stand, and what changes?
+    /// Requests the current state and its changes.
     Watch,
-    /// A lock.
+    /// Requests a lock.
     Inhibit(Inhibit),
 }
 
@@ -41,58 +41,58 @@ pub(crate) struct Inhibit {
     pub(crate) who: String,
     #[serde(default)]
     pub(crate) why: String,
-    /// Whose turn it shares, where the other side ends pods.
+    /// The turn at which a server that stops pods waits for the holder.
     #[serde(default, skip_serializing_if = "Turn::is_last")]
     pub(crate) turn: Turn,
 }
 
-/// When the holder of a lock is waited for.
+/// The point of a shutdown that waits for the holder of a lock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[allow(clippy::enum_variant_names, reason = "these are the protocol's words")]
 pub(crate) enum Turn {
-    /// Before the first pod ends.
+    /// Before the first pod is stopped.
     BeforePods,
-    /// When ordinary pods have ended.
+    /// After ordinary pods have terminated.
     BeforeSystemPods,
-    /// When all pods have ended.
+    /// After all pods have terminated.
     #[default]
     AfterPods,
 }
 
-/// A line of the side that listens.
+/// A line that the server sends.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(tag = "kind")]
 pub(crate) enum Answer {
-    /// How things stand: the first line to who watches, and another at each change.
+    /// The current state: the first line to a watching client, and another one at each change.
     Shutdown(Shutdown),
-    /// The connection is a lock from now on.
+    /// The lock was granted: the connection is the lock from now on.
     Granted { id: u64 },
-    /// There is no lock to be had.
+    /// No lock is granted.
     Refused { reason: String },
-    /// To who holds a lock: it is waited for now, for so long.
+    /// The holder's turn has begun: the shutdown waits for the lock this long.
     Turn { seconds: f64 },
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Shutdown {
-    /// A shutdown is under way.
+    /// Whether a shutdown is under way.
     pub(crate) preparing: bool,
-    /// The longest time that a lock is waited for once a shutdown has begun.
+    /// The longest time that a shutdown waits for a lock.
     pub(crate) delay_seconds: f64,
-    /// As reports have it: `powerOff`, `reboot`.
+    /// The kind of shutdown as in reports, e.g. `powerOff` or `reboot`.
     #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
     pub(crate) kind: Option<String>,
-    /// What people are told.
+    /// The message to users.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) message: Option<String>,
-    /// The locks that are held; left out, it is not told.
+    /// The held locks; left out if the server does not report them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) inhibitors: Option<Vec<Holder>>,
 }
 
-/// A lock that is held.
+/// A held lock.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Holder {
     pub(crate) id: u64,
@@ -110,7 +110,8 @@ impl Turn {
 // === impl Shutdown ===
 
 impl Shutdown {
-    /// None if it is no length of time. A very long one is [`INFINITY`], which clocks can still count.
+    /// Returns the delay, at most [`INFINITY`], which can still be added to an instant; `None` if it is not a valid
+    /// duration.
     pub(crate) fn delay(&self) -> Option<Duration> {
         Duration::try_from_secs_f64(self.delay_seconds).ok().map(|delay| delay.min(INFINITY))
     }

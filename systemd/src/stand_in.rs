@@ -1,10 +1,9 @@
 //! A stand-in for logind, for rehearsals and tests. It never takes a machine down.
 //!
-//! It answers what this crate asks of logind and systemd, the way the real ones do where that
-//! matters: a lock is a pipe and is given back when its last writer closes it; no lock is granted
-//! while a shutdown is under way; the delay follows the drop-ins on a reload, and late. Reached
-//! over a socket pair without any bus ([`StandIn::peer`]), or under logind's and systemd's names
-//! on a bus of one's own ([`StandIn::serve_on`]).
+//! It answers this crate's calls to logind and systemd, and behaves like the real ones where that matters: a lock is a
+//! pipe and is released when its last writer closes it; no lock is granted while a shutdown is under way; a reload
+//! applies the drop-ins to the delay, with a lag. It is reached over a socket pair without any bus ([`StandIn::peer`]),
+//! or under logind's and systemd's names on a private bus ([`StandIn::serve_on`]).
 //!
 //! ```no_run
 //! # async fn rehearse() {
@@ -49,14 +48,14 @@ const INTERFACE: &str = "org.freedesktop.login1.Manager";
 const PROPERTIES: &str = "org.freedesktop.DBus.Properties";
 const CHANGED: &str = "PropertiesChanged";
 
-/// A scripted logind. Clones share it.
+/// A scripted logind. Clones share its state.
 #[derive(Clone)]
 pub struct StandIn(Arc<Shared>);
 
-/// What a method of the stand-in does when it is called.
+/// The behaviour of a method of the stand-in.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Behaviour {
-    /// What logind does.
+    /// It behaves as logind does.
     #[default]
     Answer,
     /// It never answers.
@@ -65,39 +64,39 @@ pub enum Behaviour {
     Refuse,
 }
 
-/// How a shutdown of the stand-in went.
+/// The outcome of a shutdown of the stand-in.
 #[derive(Clone, Debug)]
 pub struct ShutdownOutcome {
-    /// From the signal to the moment at which a real node would have begun to stop its units.
+    /// The time from the signal until a real node would have begun to stop its units.
     pub took: Duration,
-    /// The locks that were given back, in no particular order.
+    /// The locks that were released, in no particular order.
     pub released: Vec<LockRecord>,
-    /// The locks that were still held when the delay was over: a real node would not have waited.
+    /// The locks still held after the delay: a real node would not have waited for them.
     pub late: Vec<LockRecord>,
-    /// It was called off.
+    /// Whether it was cancelled.
     pub cancelled: bool,
 }
 
 struct Shared {
     inner: Mutex<Inner>,
-    /// Goes up with every change that [`StandIn::shutdown`] waits for.
+    /// Counts the changes of the state, for everything that waits for one.
     changes: watch::Sender<u64>,
 }
 
 struct Inner {
     delay: Duration,
     default_delay: Duration,
-    /// Where the drop-ins are, and how long a reload takes.
+    /// The root directory of the drop-ins, and how long a reload takes.
     reload: Option<(PathBuf, Duration)>,
     metadata: bool,
-    /// What changes is told by `PropertiesChanged`, and a cancel by nothing else.
+    /// Whether changes are reported by `PropertiesChanged`, and a cancellation by nothing else.
     quiet_cancel: bool,
     preparing: bool,
-    /// systemd's own idea: the units are being stopped.
+    /// Whether systemd's `SystemState` is `stopping`.
     stopping: bool,
     locks: Vec<LockRecord>,
     connections: Vec<Connection>,
-    /// One task for each inhibitor without a bus; none when it has left.
+    /// A task for each peer without a bus; `None` after [`StandIn::leave`].
     peers: Option<JoinSet<()>>,
     behaviour: HashMap<&'static str, Behaviour>,
     calls: Vec<String>,
@@ -106,7 +105,7 @@ struct Inner {
 // === impl StandIn ===
 
 impl StandIn {
-    /// A logind whose `InhibitDelayMaxSec` is `delay`.
+    /// Creates a logind whose `InhibitDelayMaxSec` is `delay`.
     pub fn new(delay: Duration) -> Self {
         let inner = Inner {
             delay,
@@ -137,17 +136,16 @@ impl StandIn {
         self
     }
 
-    /// Calls a shutdown off without a signal, as logind does for `shutdown -c` since systemd 256: the
-    /// property `ScheduledShutdown` changes, and `PreparingForShutdown` is no longer true. When a
-    /// shutdown begins the change is told as well, before the signals.
+    /// Cancels a shutdown without a signal, as logind does for `shutdown -c` since systemd 256: the property
+    /// `ScheduledShutdown` changes, and `PreparingForShutdown` becomes false. When a shutdown begins, the change is
+    /// reported too, before the signals.
     pub fn cancelling_without_a_signal(self) -> Self {
         self.lock().quiet_cancel = true;
         self
     }
 
-    /// How an inhibitor of the same process reaches it, without a bus. Each attempt to connect gets
-    /// a connection of its own, and is refused after [`StandIn::leave`]. Must be used inside a tokio
-    /// runtime.
+    /// Returns a way for an inhibitor of the same process to reach it, without a bus. Each attempt to connect gets a
+    /// new connection, and is refused after [`StandIn::leave`]. Must be used inside a tokio runtime.
     pub fn peer(&self) -> Bus {
         let stand_in = self.clone();
         Bus::Peer(Arc::new(move || {
@@ -160,8 +158,8 @@ impl StandIn {
         }))
     }
 
-    /// Hangs up on every peer and accepts no more; resolves when nothing of it runs. zbus panics when a
-    /// runtime ends while a server accepts a peer, so whoever ends the runtime calls this first.
+    /// Disconnects every peer and accepts no more; resolves when all its tasks have stopped. Call this before the
+    /// runtime shuts down: zbus panics if that happens while a server accepts a peer.
     pub async fn leave(&self) {
         let peers = self.lock().peers.take();
         if let Some(mut peers) = peers {
@@ -169,8 +167,8 @@ impl StandIn {
         }
     }
 
-    /// Serves on the bus at `address` under the names of logind and systemd, until the result is
-    /// dropped. Locks and settings outlive it, as logind's outlive its restart.
+    /// Serves on the bus at `address` under the names of logind and systemd, until the result is dropped. Locks and
+    /// settings outlive it, as logind's locks outlive its restart.
     ///
     /// # Errors
     /// The bus cannot be reached or does not give us the names.
@@ -178,8 +176,8 @@ impl StandIn {
         service::serve_on(self.clone(), address).await
     }
 
-    /// Goes down as logind does: announces the shutdown, waits until every delay lock for it is
-    /// given back or `InhibitDelayMaxSec` is over, and says which it was.
+    /// Shuts down as logind does: announces the shutdown, and waits until every delay lock for it is released or
+    /// `InhibitDelayMaxSec` has passed. Returns the outcome.
     ///
     /// Without any lock, or with a delay of zero, it does not wait.
     pub async fn shutdown(&self, kind: ShutdownKind) -> ShutdownOutcome {
@@ -198,7 +196,7 @@ impl StandIn {
             let mut awaited = inner.locks.iter().filter(|lock| waited_for.contains(&lock.id));
             !inner.preparing || awaited.all(|lock| lock.released_at.is_some())
         });
-        // Either is an answer: what matters is how things stand now.
+        // The state below tells whether this timed out.
         let _ = tokio::time::timeout(delay, all_gone).await;
         let took = began.elapsed();
         let inner = self.lock();
@@ -212,13 +210,13 @@ impl StandIn {
         ShutdownOutcome { took, released, late, cancelled }
     }
 
-    /// Calls the shutdown off, as logind does when its job fails or, if it is
-    /// [`cancelling_without_a_signal`](Self::cancelling_without_a_signal), on `shutdown -c`.
+    /// Cancels the shutdown, as logind does when its job fails or, if
+    /// [`cancelling_without_a_signal`](Self::cancelling_without_a_signal) is set, on `shutdown -c`.
     pub async fn cancel(&self) {
         self.prepare_for_shutdown(false).await;
     }
 
-    /// Sets `PreparingForShutdown` and tells of it; waits for nothing.
+    /// Sets `PreparingForShutdown` and announces it, without waiting for locks.
     pub async fn prepare_for_shutdown(&self, begins: bool) {
         self.set_preparing(begins);
         self.announce(begins, ShutdownKind::PowerOff).await;
@@ -234,7 +232,7 @@ impl StandIn {
         }
     }
 
-    /// Tells that `ScheduledShutdown` changed, whatever `PreparingForShutdown` is.
+    /// Reports that `ScheduledShutdown` changed, whatever `PreparingForShutdown` is.
     pub async fn emit_change(&self) {
         let none_is_scheduled = Variant::from(Structure::from(("", u64::MAX)));
         let changed = HashMap::from([("ScheduledShutdown", none_is_scheduled)]);
@@ -245,19 +243,19 @@ impl StandIn {
         }
     }
 
-    /// Sets `PreparingForShutdown` without a signal: what a receiver sees that was not connected.
+    /// Sets `PreparingForShutdown` without a signal, as seen by a receiver that was not connected.
     pub fn set_preparing(&self, preparing: bool) {
         self.lock().preparing = preparing;
         self.changed();
     }
 
-    /// Makes systemd's `SystemState` be `stopping` or `running`. logind knows nothing of it, as when
-    /// a machine is taken down by starting `poweroff.target`.
+    /// Sets systemd's `SystemState` to `stopping` or `running`. logind does not know of it, as when a machine is shut
+    /// down by starting `poweroff.target`.
     pub fn set_stopping(&self, stopping: bool) {
         self.lock().stopping = stopping;
     }
 
-    /// Sends the signal without setting the property. Connections that broke are forgotten.
+    /// Sends the signal without setting the property. Broken connections are removed.
     pub async fn emit(&self, begins: bool, kind: ShutdownKind) {
         let metadata = self.lock().metadata;
         for connection in self.connections() {
@@ -273,48 +271,48 @@ impl StandIn {
         }
     }
 
-    /// Every lock ever granted, the oldest first.
+    /// Returns every lock ever granted, oldest first.
     pub fn locks(&self) -> Vec<LockRecord> {
         self.lock().locks.clone()
     }
 
-    /// How many locks are held now.
+    /// Returns the number of locks held now.
     pub fn held(&self) -> usize {
         self.lock().locks.iter().filter(|lock| lock.released_at.is_none()).count()
     }
 
-    /// Resolves when `wanted` is true of the locks. Cancel-safe.
+    /// Resolves when `wanted` returns true for the locks. Cancel-safe.
     pub async fn until_locks(&self, mut wanted: impl FnMut(&[LockRecord]) -> bool) {
         let mut changes = self.0.changes.subscribe();
         // The sender lives as long as `self`.
         let _ = changes.wait_for(|_| wanted(&self.lock().locks)).await;
     }
 
-    /// Leaves the locks granted so far out of `ListInhibitors`, as a logind that lost them.
+    /// Leaves the locks granted so far out of `ListInhibitors`, like a logind that lost them.
     pub fn forget_locks(&self) {
         for lock in &mut self.lock().locks {
             lock.listed = false;
         }
     }
 
-    /// `InhibitDelayMaxSec` as it is now.
+    /// Returns the current `InhibitDelayMaxSec`.
     pub fn delay(&self) -> Duration {
         self.lock().delay
     }
 
-    /// Changes `InhibitDelayMaxSec`, also what holds when no drop-in sets it.
+    /// Changes `InhibitDelayMaxSec`, and also its default for when no drop-in sets it.
     pub fn set_delay(&self, delay: Duration) {
         let mut inner = self.lock();
         inner.delay = delay;
         inner.default_delay = delay;
     }
 
-    /// Makes a method or property (by its D-Bus name) behave in another way from now on.
+    /// Sets the behaviour of a method or property (by its D-Bus name) from now on.
     pub fn set_behaviour(&self, member: &'static str, behaviour: Behaviour) {
         self.lock().behaviour.insert(member, behaviour);
     }
 
-    /// The calls so far, with their arguments, in the order of arrival.
+    /// Returns the calls so far, with their arguments, in the order of arrival.
     pub fn calls(&self) -> Vec<String> {
         self.lock().calls.clone()
     }
@@ -333,7 +331,7 @@ impl StandIn {
         self.0.changes.send_modify(|count| *count += 1);
     }
 
-    /// Takes SIGHUP: the drop-ins are read again, a little later.
+    /// Handles SIGHUP: reloads the drop-ins after the configured time.
     fn reload(&self) {
         let Some((root, takes)) = self.lock().reload.clone() else { return };
         let stand_in = self.clone();

@@ -11,19 +11,19 @@ use crate::manager::ManagerProxy;
 /// The service manager's state while the machine goes down.
 const STOPPING: &str = "stopping";
 
-/// Why the service manager could not be asked.
+/// The service manager could not be queried.
 #[derive(Debug, thiserror::Error)]
 #[error("the service manager does not say whether the machine is going down")]
 pub struct SystemStateError(#[source] zbus::Error);
 
-/// Which way the machine is going down, and nothing if it is not: systemd's `SystemState` property is
-/// `stopping`. It turns so on every way down that systemd carries out, also those of which logind
-/// knows nothing (`systemctl start poweroff.target`).
+/// Returns how the machine is going down, or `None` if it is not. The machine is going down if systemd's `SystemState`
+/// property is `stopping`, which covers every shutdown that systemd carries out, also those unknown to logind
+/// (`systemctl start poweroff.target`).
 ///
-/// Asks on the system bus and waits at most `patience` for each answer. Cancel-safe.
+/// Queries the system bus, and waits at most `patience` for each reply. Cancel-safe.
 ///
 /// # Errors
-/// There is no bus, no systemd on it, or no answer in time.
+/// There is no bus, no systemd on it, or no reply in time.
 pub async fn way_down(patience: Duration) -> Result<Option<ShutdownKind>, SystemStateError> {
     let connection =
         Builder::system().method_timeout(patience).build().await.map_err(SystemStateError)?;
@@ -36,12 +36,12 @@ pub async fn way_down(patience: Duration) -> Result<Option<ShutdownKind>, System
     if state != STOPPING {
         return Ok(None);
     }
-    // The kind makes no difference for the pods.
+    // A failure only hides the kind, which makes no difference for the pods.
     let jobs = manager.list_jobs().await.unwrap_or_default();
     Ok(Some(kind(jobs.iter().map(|(_, unit, what, ..)| (unit.as_str(), what.as_str())))))
 }
 
-/// The way down that these jobs, a unit and what is done to it each, lead to.
+/// Derives the kind of shutdown from the queued jobs, each a unit and a job type.
 fn kind<'a>(jobs: impl Iterator<Item = (&'a str, &'a str)>) -> ShutdownKind {
     let mut started = jobs.filter(|(_, what)| *what == "start").map(|(unit, _)| unit);
     let kind = started.find_map(|unit| match unit {

@@ -1,15 +1,15 @@
-//! Transient services, through the service manager.
+//! Transient services, run by the service manager.
 //!
 //! # Behaviour
-//! * One connection, kept up: when it breaks, a new one is made, and followers learn that they may
-//!   have missed changes. A call waits for a connection as long as for an answer.
-//! * A service's state is put together from the signals that carry it, so learning of an end costs
-//!   no call. Signals are believed of the owner of systemd's name alone.
-//! * The reader of signals never waits for anyone: however many services change at once, answers to calls
-//!   are not held up behind them.
+//! * One connection, which is reopened when it breaks; subscribers are then notified that they may have missed changes.
+//!   A call waits for a connection as long as for an answer.
+//! * A service's state is assembled from the signals that carry it, so noticing an exit costs no call. Only signals
+//!   from the owner of systemd's name are trusted.
+//! * The reader of signals never waits: however many services change at once, replies to calls are not held up behind
+//!   them.
 //!
 //! # Limits
-//! * Signals of other services wake the reader; they are dropped by their path, unread.
+//! * Signals of other services wake the reader, which drops them by their path, unread.
 
 mod client;
 mod error;

@@ -1,4 +1,4 @@
-//! Descriptors of the whole process, counted; alone in its binary so that nothing else opens any.
+//! Counts the file descriptors of the whole process; alone in its binary so that nothing else opens any.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "the helpers of tests are tests too")]
 
@@ -27,7 +27,7 @@ async fn fifty_shutdowns_and_cancels_open_as_much_as_they_close() {
         let mut before = 0;
         for round in 0..=50_u64 {
             state.wait_for(|s| !s.preparing && s.lock == LockState::Held).await.expect("alive");
-            // Every shutdown but the first takes a lock after its cancel.
+            // After every cancellation but the first, a new lock is taken.
             let granted = usize::try_from(round + 1).expect("few");
             logind
                 .until_locks(|locks| {

@@ -1,4 +1,4 @@
-//! Programs that delay a shutdown of the node by way of the agent's own socket.
+//! Programs that delay a shutdown of the node through the agent's own socket.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "the helpers of tests are tests too")]
 
@@ -20,7 +20,7 @@ use winddown_shared::{
 };
 use winddown_systemd::{InhibitorConfig, InhibitorSocket, LogindInhibitor};
 
-/// Longer than anything here takes; only a failure waits for it.
+/// A timeout longer than anything here takes; only a failure reaches it.
 const LIMIT: Duration = Duration::from_secs(20);
 
 struct Node {
@@ -30,7 +30,7 @@ struct Node {
     work: Vec<ShutdownWork>,
 }
 
-/// A program on the socket.
+/// A program connected to the socket.
 struct Program(BufReader<UnixStream>);
 
 impl Node {
@@ -89,7 +89,7 @@ impl Node {
         self.gate.send_replace(reasons);
     }
 
-    /// Begins the work of a point.
+    /// Starts the work of one point of the shutdown.
     fn begin(
         &self,
         point: ShutdownPoint,

@@ -1,5 +1,5 @@
-//! What the service manager is told, heard by a socket in its place. The environment belongs to a
-//! process, so the talking is done by this binary, started again.
+//! The messages to the service manager, received by a socket in its place. The environment belongs
+//! to a process, so this binary runs itself again to send them.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "the helpers of tests are tests too")]
 
@@ -15,7 +15,7 @@ use nix::sys::socket::{ControlMessageOwned, MsgFlags, UnixAddr, recvmsg};
 use winddown_systemd::{LOCK_NAME, LockStore as _, Notifier};
 
 const LIMIT: Duration = Duration::from_secs(20);
-/// Set for the second process; tells it what to do.
+/// Set for the second process, to select its part.
 const PART: &str = "WINDDOWN_TEST_PART";
 
 /// Whether this is the second process, started to play `part`.
@@ -23,7 +23,7 @@ fn plays(part: &str) -> bool {
     std::env::var(PART).is_ok_and(|played| played == part)
 }
 
-/// This binary again, to run the test `name` as `part`, by way of a shell that ends in `exec`.
+/// Runs this binary again for the test `name` as `part`, through a shell that ends in `exec`.
 fn again(name: &str, part: &str, shell: &str) -> Command {
     let mut command = Command::new("sh");
     command
@@ -41,7 +41,7 @@ fn finish(child: Child) {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
 }
 
-/// One datagram, with the numbers of the descriptors that came with it.
+/// Receives one datagram, and the numbers of the descriptors sent with it.
 fn receive(socket: &UnixDatagram) -> (String, Vec<RawFd>) {
     let mut text = [0; 4096];
     let mut parts = [IoSliceMut::new(&mut text)];

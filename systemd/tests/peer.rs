@@ -1,4 +1,4 @@
-//! The inhibitor against the stand-in over a socket pair: real D-Bus messages, no bus.
+//! The inhibitor against the stand-in over a socket pair: real D-Bus messages without a bus.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "the helpers of tests are tests too")]
 
@@ -10,7 +10,7 @@ use winddown_shared::{Inhibitor as _, InhibitorState, LockState, ShutdownBlock, 
 use winddown_systemd::stand_in::{Behaviour, StandIn};
 use winddown_systemd::{Bus, InhibitorConfig, LogindInhibitor, drop_in, hold_block};
 
-/// Longer than anything here takes; only a failure waits for it.
+/// A timeout longer than anything here takes; only a failure reaches it.
 const LIMIT: Duration = Duration::from_secs(20);
 
 fn start(logind: &StandIn, wanted: Duration, root: &Path) -> LogindInhibitor {
@@ -134,7 +134,7 @@ async fn a_login_manager_that_hangs_never_hides_the_state() {
     assert_eq!(logind.held(), 1, "late grants to dropped calls were closed");
 }
 
-/// Takes no part in the shutdown: only the stand-in's own conduct is looked at.
+/// Takes no part in the shutdown: only the stand-in's own behaviour is tested.
 async fn holding(logind: &StandIn, root: &Path) -> LogindInhibitor {
     let inhibitor = start(logind, Duration::from_secs(1), root);
     until(&mut inhibitor.state(), "held", |s| s.lock == LockState::Held).await;
@@ -243,7 +243,7 @@ async fn shutdowns_are_blocked_while_that_is_wanted_and_without_a_gap_when_the_r
     let first = logind.locks().remove(0);
     assert_eq!((&*first.what, &*first.who, &*first.mode), ("shutdown", "one", "block"));
 
-    // A logind that refuses the next keeps the one that is held.
+    // If logind refuses the next lock, the held one is kept.
     logind.set_behaviour("Inhibit", Behaviour::Refuse);
     wanted.send_replace(block("two"));
     let called = async || {

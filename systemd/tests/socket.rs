@@ -15,10 +15,10 @@ use tokio::task::{AbortHandle, JoinSet};
 use winddown_shared::{Inhibitor as _, InhibitorState, LockState, ShutdownKind};
 use winddown_systemd::{InhibitorConfig, LogindInhibitor};
 
-/// Longer than anything here takes; only a failure waits for it.
+/// A timeout longer than anything here takes; only a failure reaches it.
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// A node's own agent that hands out locks.
+/// A server that grants locks, like another agent on the node.
 struct Server {
     folder: tempfile::TempDir,
     told: watch::Sender<Told>,
@@ -27,7 +27,7 @@ struct Server {
 
 #[derive(Clone, Default)]
 struct Told {
-    /// What else the line says.
+    /// Additional fields of the line.
     more: BTreeMap<&'static str, Value>,
     held: BTreeMap<u64, String>,
     granted: u64,
@@ -51,7 +51,7 @@ impl Server {
         self.folder.path().join("shutdown.sock")
     }
 
-    /// Begins anew: earlier connections are gone.
+    /// Restarts the server: earlier connections are closed.
     fn serve(&mut self) {
         if let Some(serving) = self.serving.take() {
             serving.abort();
@@ -199,7 +199,7 @@ async fn a_server_that_is_started_again_gets_the_lock_taken_anew() {
     server.holds(1).await;
 }
 
-/// Its list of locks is optional: without it, whether the lock is still there cannot be asked.
+/// The list of locks is optional: without it, the inhibitor cannot check that its lock is still held.
 #[tokio::test]
 async fn a_server_that_lists_no_locks_gets_the_lock_taken_anew_too() {
     let mut server = Server::start();

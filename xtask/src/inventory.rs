@@ -1,7 +1,7 @@
-//! What a package of winddown is made of: every crate that is linked into the program, as a bill of
-//! materials for machines and as licences for people.
+//! The contents of a winddown package: every crate that is linked into the program, as a bill of materials for machines
+//! and as licences for people.
 //!
-//! Nothing here is drawn from the network or the clock, so that the same sources give the same files.
+//! Nothing depends on the network or the clock, so the same sources produce the same files.
 
 mod bill;
 mod crates;
@@ -14,8 +14,7 @@ use std::path::Path;
 
 use anyhow::{Context as _, Result};
 
-/// Writes `licences.txt` and `winddown.cdx.json` into `out`. `made_at` is what the bill is dated
-/// with, in seconds since 1970.
+/// Writes `licences.txt` and `winddown.cdx.json` into `out`. `made_at` is the date of the bill, in seconds since 1970.
 pub(crate) fn write(repository: &Path, out: &Path, made_at: i64) -> Result<()> {
     let linked = crates::linked(repository)?;
     let licences = licences::text(repository, &linked)?;

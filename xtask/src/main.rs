@@ -1,4 +1,4 @@
-//! Chores of this repository that are more than one command.
+//! Maintenance tasks of this repository that take more than one command.
 
 mod inventory;
 mod plugins;
@@ -40,13 +40,13 @@ fn main() -> Result<()> {
     }
 }
 
-/// The page that says why a test went.
+/// The page with the reasons why tests were removed.
 fn testing_page() -> Result<String> {
     let path = repository().join("tests/README.md");
     std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))
 }
 
-/// The date of what is made, in seconds since 1970: what the environment says, and never the clock.
+/// The date of generated files, in seconds since 1970: taken from the environment, never from the clock.
 fn made_at() -> Result<i64> {
     match std::env::var("SOURCE_DATE_EPOCH") {
         Ok(text) => text.parse().with_context(|| format!("SOURCE_DATE_EPOCH is {text:?}")),
@@ -54,19 +54,19 @@ fn made_at() -> Result<i64> {
     }
 }
 
-/// Which side of the calls a folder of generated files has.
+/// The side of the calls that generated files implement.
 #[derive(Clone, Copy, PartialEq)]
 enum Side {
     Client,
     Server,
 }
 
-/// The folders of generated files, from the repository's root: what the product asks, and what the scripted
-/// runtime of the tests answers.
+/// The folders of generated files, relative to the repository's root: the client for the product, and the server for
+/// the scripted runtime of the tests.
 const GENERATED: [(&str, Side); 2] =
     [("cri/src/generated", Side::Client), ("tests/runtimes/src/generated", Side::Server)];
 
-/// Compiles the `.proto` files. No protoc: the compiler is a crate.
+/// Compiles the `.proto` files. Needs no protoc, because the compiler is a crate.
 fn generate(out: &Path, side: Side) -> Result<()> {
     let protos = repository().join("cri/proto");
     let files = protox::compile(["cri.proto", "health.proto"], [&protos])

@@ -1,12 +1,11 @@
-//! A node without some of its plug-ins: each list that makes sense is compiled, without the crates of those that are
-//! left out.
+//! Compiles a node with each sensible list of plug-ins, and checks that the crates of the others are left out.
 
 use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context as _, Result, bail, ensure};
 
-/// The plug-ins, each a feature of the node, and the crate that nothing else of it needs.
+/// The plug-ins, each a feature of the node, and the crate that only this plug-in needs.
 const PLUGINS: [(&str, &str); 4] = [
     ("shutdown", "winddown-shutdown"),
     ("preemption", "winddown-preemption"),
@@ -14,14 +13,14 @@ const PLUGINS: [(&str, &str); 4] = [
     ("cluster", "winddown-cluster"),
 ];
 
-/// None, each alone, and all but one.
+/// The lists of plug-ins: none, each alone, and all but one.
 fn lists() -> impl Iterator<Item = Vec<&'static str>> {
     let names = || PLUGINS.into_iter().map(|(name, _)| name);
     let but_one = names().map(move |out| names().filter(|name| *name != out).collect());
     std::iter::once(Vec::new()).chain(names().map(|name| vec![name])).chain(but_one)
 }
 
-/// Builds each, and looks at what that needs.
+/// Builds a node with each list, and checks its dependencies.
 pub(crate) fn build(repository: &Path) -> Result<()> {
     for list in lists() {
         let with = list.join(",");
@@ -43,12 +42,12 @@ pub(crate) fn build(repository: &Path) -> Result<()> {
     Ok(())
 }
 
-/// What cargo says of a node with these features.
+/// Runs cargo for a node with these features, and returns its output.
 fn cargo(repository: &Path, command: &[&str], with: &str) -> Result<String> {
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     cargo.current_dir(repository).args(command);
     cargo.args(["--package", "winddown-node", "--no-default-features", "--features", with]);
-    // A library alone is built by the version that a program would choose.
+    // A library that is built alone needs the version that a program would choose.
     cargo.env("K8S_OPENAPI_ENABLED_VERSION", "1.37");
     if command.first() == Some(&"clippy") {
         cargo.args(["--", "--deny", "warnings"]);

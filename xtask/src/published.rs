@@ -1,5 +1,5 @@
-//! What a registry and the reader of its page need of each crate that can be published. That the packages
-//! build is for `make crates`.
+//! Checks that each publishable crate has what a registry and the reader of its page need. `make crates` checks that
+//! the packages build.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::repository;
 
-/// The categories of crates.io that are used here. It refuses others.
+/// The crates.io categories in use. The registry refuses unknown ones.
 const CATEGORIES: [&str; 10] = [
     "algorithms",
     "api-bindings",
@@ -22,7 +22,7 @@ const CATEGORIES: [&str; 10] = [
     "parser-implementations",
 ];
 
-/// The crates that are not kept from being published, by name.
+/// The publishable crates, by name.
 fn published() -> BTreeMap<String, Value> {
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap());
     cargo.args(["metadata", "--no-deps", "--offline", "--format-version=1"]);
@@ -82,7 +82,7 @@ fn a_published_crate_needs_only_crates_that_are_published_in_this_version() {
     for (name, one) in &published {
         for other in one["dependencies"].as_array().unwrap() {
             let other_name = other["name"].as_str().unwrap();
-            // What is only needed for tests and has no version is left out of the package.
+            // Unversioned dev-dependencies are left out of the package.
             let stays = other["kind"].is_null() || other["req"] != "*";
             if other["path"].is_null() || !stays {
                 continue;
@@ -95,7 +95,7 @@ fn a_published_crate_needs_only_crates_that_are_published_in_this_version() {
     }
 }
 
-/// Whether a program that links this crate links the Kubernetes API, by way of others or not.
+/// Whether a program that links this crate links the Kubernetes API, directly or indirectly.
 fn links_api(all: &BTreeMap<String, Value>, one: &Value) -> bool {
     let needs =
         one["dependencies"].as_array().unwrap().iter().filter(|other| other["kind"].is_null());

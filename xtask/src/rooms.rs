@@ -1,7 +1,7 @@
-//! How large each crate is without its tests, and which files depend on each other in a circle.
+//! The size of each crate without its tests, and dependency cycles among the files of a crate.
 //!
-//! A crate that has grown too large to keep in mind is split; of two files that need each other, neither can be
-//! read, tested or moved alone.
+//! A crate that has grown too large to keep in mind is split. Of two files that need each other, neither can be read,
+//! tested or moved alone.
 
 mod cycles;
 mod paths;
@@ -13,19 +13,19 @@ use anyhow::{Context as _, Result, ensure};
 
 pub(crate) use cycles::Edge;
 
-/// Lines that a crate may have.
+/// The largest allowed number of lines of a crate.
 const MOST_LINES: usize = 12_000;
 
-/// Folders with code that runs on no node.
+/// Folders with code that does not run on nodes.
 const NOT_PRODUCT: [&str; 2] = ["benches", "xtask"];
 
 /// A crate of the product.
 pub(crate) struct Crate {
     /// Its folder.
     pub(crate) name: String,
-    /// Of its sources, without tests, laws for tests/fuzz and generated code.
+    /// The number of lines of its sources, without tests, fuzzing properties and generated code.
     pub(crate) lines: usize,
-    /// Each file that needs another one which, by way of others perhaps, needs it.
+    /// Each dependency between files that is part of a cycle.
     pub(crate) cycles: Vec<Edge>,
 }
 
@@ -36,7 +36,7 @@ struct Source {
     text: String,
 }
 
-/// Prints a line for each crate, the largest first.
+/// Prints one line per crate, largest first.
 ///
 /// # Errors
 /// A source cannot be read, a crate is too large, or there is a cycle.
@@ -53,7 +53,7 @@ pub(crate) fn show(repository: &Path) -> Result<()> {
     Ok(())
 }
 
-/// What is not as it should be, a line for each.
+/// The violations, one line each.
 pub(crate) fn wrong(crates: &[Crate]) -> Vec<String> {
     let mut wrong = Vec::new();
     for Crate { name, lines, cycles } in crates {
@@ -87,10 +87,10 @@ pub(crate) fn look(repository: &Path) -> Result<Vec<Crate>> {
     Ok(crates)
 }
 
-/// The lines of a file but for the tests that stand at its end.
+/// The number of lines of a file without the tests at its end.
 fn without_tests(text: &str) -> usize {
     let product = text.split_once("\nmod tests {").map_or(text, |(product, _)| product);
-    // The attribute above the module.
+    // Without the attribute above the test module.
     product.lines().filter(|line| !line.starts_with("#[cfg(test)]")).count()
 }
 
@@ -115,7 +115,7 @@ fn read(folder: &Path, module: &[String], sources: &mut Vec<Source>) -> Result<(
     Ok(())
 }
 
-/// What is in a folder, sorted.
+/// The entries of a folder, sorted.
 fn children(folder: &Path) -> Result<Vec<PathBuf>> {
     let cannot = || format!("cannot read {}", folder.display());
     let mut found = Vec::new();

@@ -1,4 +1,4 @@
-//! The tests of one commit that another does not have, to see whether coverage was lost.
+//! Lists the tests of one commit that another does not have, to check whether coverage was lost.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -7,7 +7,7 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result, bail};
 
-/// How much of a test must be the same for it to count as renamed: words of its name, or lines of its body.
+/// The share of common words in the name, or of common lines in the body, from which a test counts as renamed.
 const ALIKE: f64 = 0.5;
 
 /// A test function.
@@ -17,11 +17,11 @@ struct Test {
     lines: Vec<String>,
 }
 
-/// The tests of `before` that `after` does not have, as a table. A test that has another name now counts as
-/// there. Why one went is taken from the same table in `page`.
+/// Prints a table of the tests of `before` that `after` does not have. Renamed tests are not listed. The reasons are
+/// taken from the same table in `page`.
 ///
 /// # Errors
-/// When git does not know a commit, or a row has no reason yet; the table is printed first.
+/// Git does not know a commit, or a row has no reason yet; the table is printed before that.
 pub(crate) fn show(repository: &Path, before: &str, after: &str, page: &str) -> Result<()> {
     let (old, new) = (tests_at(repository, before)?, tests_at(repository, after)?);
     let mut free: Vec<(&String, &Test)> =
@@ -56,14 +56,14 @@ pub(crate) fn show(repository: &Path, before: &str, after: &str, page: &str) -> 
     }
 }
 
-/// The last cell of the row of the page that begins with this test.
+/// The last cell of the page's row about this test, unless it is `?`.
 fn reason<'a>(page: &'a str, name: &str) -> Option<&'a str> {
     let row = page.lines().find(|line| line.starts_with(&format!("| `{name}` |")))?;
     let reason = row.trim_end_matches('|').rsplit('|').next()?.trim();
     (reason != "?").then_some(reason)
 }
 
-/// How many of the pieces of both are in common.
+/// The share of pieces that both have in common.
 fn share<T: Ord>(one: impl IntoIterator<Item = T>, other: impl IntoIterator<Item = T>) -> f64 {
     let mut counts: BTreeMap<T, (u32, u32)> = BTreeMap::new();
     one.into_iter().for_each(|piece| counts.entry(piece).or_default().0 += 1);
@@ -75,7 +75,7 @@ fn share<T: Ord>(one: impl IntoIterator<Item = T>, other: impl IntoIterator<Item
 
 /// The tests of every Rust file at a commit, by name.
 fn tests_at(repository: &Path, commit: &str) -> Result<BTreeMap<String, Test>> {
-    // One line for each line of a file: commit, file, text.
+    // One line for each line of each file: commit, file, text.
     let text =
         git(repository, &["grep", "--no-color", "-I", "--null", "-e", "", commit, "--", "*.rs"])?;
     let mut files: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
@@ -93,7 +93,7 @@ fn tests_at(repository: &Path, commit: &str) -> Result<BTreeMap<String, Test>> {
     Ok(all)
 }
 
-/// The tests among these lines, each with the lines of its body.
+/// The tests in these lines, with the lines of their bodies.
 fn tests_of(lines: &[&str]) -> Vec<(String, Vec<String>)> {
     let mut found = Vec::new();
     let mut is_test = false;

@@ -1,4 +1,4 @@
-//! How long the documentation is, and how long it was.
+//! Counts the words of the documentation at two commits.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -10,15 +10,15 @@ use crate::scenarios::git;
 
 mod by_hand;
 
-/// Where the sums are kept.
+/// The file that contains the sums.
 const NOTEBOOK: &str = "benches/notebook.md";
 const START: &str = "<!-- Written by `cargo run -p xtask -- words`. -->";
 const END: &str = "<!-- End of it. -->";
 
-/// Prints the words of each page of docs/ at two commits, and writes the sums into the notebook.
+/// Prints the number of words of each page of docs/ at two commits, and writes the sums into the notebook.
 ///
 /// # Errors
-/// A commit is not there, or the notebook has no place for the sums.
+/// A commit does not exist, or the notebook has no place for the sums.
 pub(crate) fn show(repository: &Path, before: &str, after: &str) -> Result<()> {
     let counted = [before, after].map(|commit| count(repository, commit));
     let [old, new] = counted;
@@ -40,7 +40,7 @@ pub(crate) fn show(repository: &Path, before: &str, after: &str) -> Result<()> {
     std::fs::write(&path, text).with_context(|| format!("cannot write {NOTEBOOK}"))
 }
 
-/// The words of each page of docs/ that people write.
+/// The number of words of each page of docs/ that people write.
 fn count(repository: &Path, commit: &str) -> Result<BTreeMap<String, usize>> {
     let listed = git(repository, &["ls-tree", "-r", "--name-only", commit, "docs/"])?;
     let pages = listed.lines().filter(|name| name.ends_with(".md") && !by_hand::is_generated(name));

@@ -1,11 +1,11 @@
-//! Collects what is wrong with a value that was read, with the place it came from.
+//! Collects the problems of a value that was read, with the positions in its file.
 
 use std::fmt;
 
 use super::problem::MOST_PROBLEMS;
 use super::{Node, Path, Position, Problem, Value};
 
-/// Knows which field is looked at and notes what is wrong with it.
+/// Tracks the current field and records its problems.
 pub struct Check<'n> {
     root: &'n Node,
     steps: Vec<OwnedStep>,
@@ -18,12 +18,12 @@ enum OwnedStep {
 }
 
 impl<'n> Check<'n> {
-    /// A check of the file that was read as `root`, without a problem so far.
+    /// Creates a check of the file that was read as `root`, without problems so far.
     pub fn new(root: &'n Node) -> Self {
         Self { root, steps: Vec::new(), problems: Vec::new() }
     }
 
-    /// Looks at the field `key` of where we are.
+    /// Checks the field `key` of the current value.
     pub fn key<T>(&mut self, key: &str, look: impl FnOnce(&mut Self) -> T) -> T {
         self.steps.push(OwnedStep::Key(key.to_owned()));
         let result = look(self);
@@ -31,7 +31,7 @@ impl<'n> Check<'n> {
         result
     }
 
-    /// Looks at the item `index` of where we are.
+    /// Checks the item `index` of the current list.
     pub fn index<T>(&mut self, index: usize, look: impl FnOnce(&mut Self) -> T) -> T {
         self.steps.push(OwnedStep::Index(index));
         let result = look(self);
@@ -39,7 +39,7 @@ impl<'n> Check<'n> {
         result
     }
 
-    /// Looks at each item of the list `key`.
+    /// Checks each item of the list `key`.
     pub fn each<I: IntoIterator>(
         &mut self,
         key: &str,
@@ -53,10 +53,10 @@ impl<'n> Check<'n> {
         });
     }
 
-    /// Notes that something is wrong here.
+    /// Records a problem of the current field.
     pub fn fail(&mut self, message: impl fmt::Display) {
-        // One more than is shown, so that it can be said that there is more. Finding a place takes
-        // time in a long file; a file that is wrong everywhere must not take all day.
+        // One more than is shown, to know that there are more. Finding a position takes time in a long file, which must
+        // not add up in a file that is wrong everywhere.
         if self.problems.len() > MOST_PROBLEMS {
             return;
         }
@@ -65,12 +65,12 @@ impl<'n> Check<'n> {
         self.problems.push(problem);
     }
 
-    /// Notes that something is wrong with the field `key` of where we are.
+    /// Records a problem of the field `key` of the current value.
     pub fn fail_at(&mut self, key: &str, message: impl fmt::Display) {
         self.key(key, |check| check.fail(message));
     }
 
-    /// Everything that was found.
+    /// Returns all problems.
     pub fn into_problems(self) -> Vec<Problem> {
         self.problems
     }
@@ -87,7 +87,7 @@ impl<'n> Check<'n> {
             };
             match next {
                 Some(next) => (node, at) = next,
-                // The field is missing: its parent's place is the best there is.
+                // The field is missing: its parent's position is the best there is.
                 None => break,
             }
         }

@@ -1,4 +1,4 @@
-//! Tree to serde types, with every unknown field and every wrong type found.
+//! Decodes a tree into serde types, and finds every unknown field and every wrong type.
 
 mod access;
 mod error;
@@ -15,9 +15,9 @@ use super::path::Path;
 use super::problem::MOST_PROBLEMS;
 use super::{Meaning, Node, Position, Problem, Scalar, Value};
 
-/// What could be read from a tree, and what is wrong with the rest.
+/// The value that was decoded from a tree, and the problems of the rest.
 pub struct Decoded<T> {
-    /// The value, without what is wrong; none when too much is.
+    /// The value without the invalid parts; none if there are too many.
     pub value: Option<T>,
     /// Every field that `T` does not know and every value of the wrong type.
     pub problems: Vec<Problem>,
@@ -36,14 +36,14 @@ pub fn decode<T: DeserializeOwned>(root: &Node) -> Decoded<T> {
         let value = match read {
             Ok(value) => {
                 problems.extend(run.unknown.into_inner());
-                // Without a list's item the indexes of those behind it are wrong.
+                // If an item of a list was left out, the indexes of the items after it are wrong.
                 Some(value).filter(|_| !left_out.iter().any(|field| field.ends_with(']')))
             }
             Err(error) => {
                 let (field, problem) = error.into_problem(root.at);
                 problems.push(problem);
-                // Read again without the wrong value, to find what else is wrong. A file can have
-                // as many wrong values as it likes; a person wants to see the first few.
+                // Decode again without the wrong value, to find other problems. A file may have any number of wrong
+                // values; people want to see the first few.
                 if problems.len() < MOST_WRONG_VALUES && left_out.insert(field) {
                     continue;
                 }
@@ -56,7 +56,7 @@ pub fn decode<T: DeserializeOwned>(root: &Node) -> Decoded<T> {
 
 const MOST_WRONG_VALUES: usize = 20;
 
-/// What one pass over the tree shares.
+/// The state that is shared during one pass over the tree.
 struct Run<'a> {
     unknown: RefCell<Vec<Problem>>,
     left_out: &'a BTreeSet<String>,
@@ -66,17 +66,17 @@ struct Run<'a> {
 #[derive(Clone, Copy)]
 struct Decoder<'a> {
     node: &'a Node,
-    /// Where the key of this value stands.
+    /// The position of this value's key.
     key_at: Position,
     path: Path<'a>,
-    /// The fields that the struct around this value has.
+    /// The fields of the surrounding struct.
     known: &'static [&'static str],
     run: &'a Run<'a>,
 }
 
 impl<'a> Decoder<'a> {
-    /// Where a number or a bool is wanted, what stands there instead. Any other value may be a secret (a
-    /// variable, a header, an argument, an annotation), and what is said here is logged.
+    /// The error for a value of the wrong type. The value is quoted only where a number, bool or quantity is expected.
+    /// Any other value may be a secret (a variable, a header, an argument, an annotation), and errors are logged.
     fn wrong(&self, wanted: &str) -> DecodeError {
         let hint = match &self.node.value {
             Value::Scalar(scalar) => scalar.hint(wanted == TEXT, true),
@@ -133,7 +133,7 @@ impl<'a> Decoder<'a> {
     }
 }
 
-/// What is wanted of a value, in the words of an error message.
+/// The expected types, in the words of an error message.
 const TEXT: &str = "a text";
 const NUMBER: &str = "a whole number";
 const BOOL: &str = "true or false";
@@ -185,7 +185,7 @@ impl<'de> serde::Deserializer<'de> for Decoder<'_> {
         }
     }
 
-    /// A Kubernetes quantity may be written as a number; its digits are taken as they stand.
+    /// A Kubernetes quantity may be written as a number, which is taken as written.
     fn deserialize_newtype_struct<V: Visitor<'de>>(
         self,
         name: &'static str,
@@ -239,7 +239,7 @@ impl<'de> serde::Deserializer<'de> for Decoder<'_> {
         self.located(result)
     }
 
-    /// A type that does not know a field skips its value: that is how unknown fields are found.
+    /// A type skips the value of a field that it does not know: that is how unknown fields are found.
     fn deserialize_ignored_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeError> {
         let mut unknown = self.run.unknown.borrow_mut();
         if unknown.len() <= MOST_PROBLEMS {

@@ -1,4 +1,4 @@
-//! Reads a mapping field by field and goes on after each mistake.
+//! Reads a mapping field by field, and continues after each mistake.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use winddown_shared::parse_duration;
 use super::problem::MOST_PROBLEMS;
 use super::{Meaning, Node, Path, Position, Problem, Value};
 
-/// A mapping that is being read. What was not asked for by the end is unknown.
+/// A mapping that is being read. Keys that were never requested are unknown.
 pub struct Fields<'n, 'p> {
     node: &'n Node,
     path: Path<'p>,
@@ -16,16 +16,16 @@ pub struct Fields<'n, 'p> {
     problems: &'p mut Vec<Problem>,
 }
 
-/// A value and the place of its key.
+/// A value and the position of its key.
 #[derive(Clone, Debug)]
 pub struct Located<T> {
     /// The value.
     pub value: T,
-    /// Where the value starts.
+    /// The position of its key.
     pub at: Position,
 }
 
-/// `, did you mean ...?` when a known name is close to `key`.
+/// `: did you mean …?` if a known name is similar to `key`, else `: remove it`.
 pub(crate) fn suggestion(key: &str, known: &[&str]) -> String {
     let close = |name: &&&str| distance(key, name) <= 1 + name.len() / 5;
     match known.iter().filter(close).min_by_key(|name| distance(key, name)) {
@@ -34,9 +34,9 @@ pub(crate) fn suggestion(key: &str, known: &[&str]) -> String {
     }
 }
 
-/// How many letters differ, case ignored; two that changed places count as one.
+/// How many letters differ, ignoring case; two transposed letters count as one.
 fn distance(a: &str, b: &str) -> usize {
-    // Names are short; text that is not is no misspelt name.
+    // Names are short; a long text is not a misspelt name.
     if a.len() > 64 {
         return usize::MAX;
     }
@@ -46,18 +46,17 @@ fn distance(a: &str, b: &str) -> usize {
 // === impl Fields ===
 
 impl<'n, 'p> Fields<'n, 'p> {
-    /// Starts to read the mapping `node`; what is no mapping is a problem and reads as empty.
+    /// Starts to read the mapping `node`; anything else is a problem and reads as empty.
     pub fn new(node: &'n Node, path: Path<'p>, problems: &'p mut Vec<Problem>) -> Self {
         if !matches!(node.value, Value::Map(_)) {
-            // Not what it says: a whole file that is no mapping is another one than was meant, and may hold
-            // anything.
+            // The value is not quoted: a whole file that is not a mapping is the wrong file, and may hold anything.
             let what = format!("needs a mapping, this is {}", node.kind());
             problems.push(Problem::new(node.at, path, what));
         }
         Self { node, path, known: Vec::new(), zero_is_unset: Vec::new(), problems }
     }
 
-    /// From here on, 0 and an empty text of one of `keys` are as if the key were absent.
+    /// From now on, 0 and an empty text count as absent for `keys`.
     pub fn take_zero_for_unset(&mut self, keys: Vec<&'static str>) {
         self.zero_is_unset = keys;
     }
@@ -81,7 +80,7 @@ impl<'n, 'p> Fields<'n, 'p> {
         })
     }
 
-    /// The truth value of `key`; anything else is a problem.
+    /// The bool of `key`; anything else is a problem.
     pub fn bool(&mut self, key: &'static str) -> Option<bool> {
         let found = self.node(key)?;
         let read = self.scalar(key, &found, "true or false", |meaning, _| match meaning {
@@ -91,7 +90,7 @@ impl<'n, 'p> Fields<'n, 'p> {
         read.map(|found| found.value)
     }
 
-    /// A whole number from `least` to `most`.
+    /// The integer of `key`, from `least` to `most`.
     pub fn integer(&mut self, key: &'static str, least: i64, most: i64) -> Option<i64> {
         let found = self.node(key)?;
         let wanted = format!("a whole number from {least} to {most}");
@@ -104,7 +103,7 @@ impl<'n, 'p> Fields<'n, 'p> {
         read.map(|found| found.value)
     }
 
-    /// A duration with a unit, `30s`, `1m30s` or `1min 30s`; a bare `0` is none.
+    /// The duration of `key`, with a unit: `30s`, `1m30s` or `1min 30s`; a bare `0` is zero.
     pub fn duration(&mut self, key: &'static str) -> Option<Located<Duration>> {
         let Located { value: text, at } = self.raw(key, "a duration, for example 30s")?;
         match parse_duration(text) {
@@ -116,7 +115,7 @@ impl<'n, 'p> Fields<'n, 'p> {
         }
     }
 
-    /// The scalar as it is written, numbers included.
+    /// The scalar of `key` as it is written, including numbers.
     pub fn raw(&mut self, key: &'static str, wanted: &str) -> Option<Located<&'n str>> {
         let found = self.node(key)?;
         self.scalar(key, &found, wanted, |meaning, text| match meaning {
@@ -125,12 +124,12 @@ impl<'n, 'p> Fields<'n, 'p> {
         })
     }
 
-    /// Notes a problem of the field `key`.
+    /// Records a problem of the field `key`.
     pub fn fail(&mut self, key: &str, at: Position, message: impl std::fmt::Display) {
         self.problems.push(Problem::new(at, self.path.key(key), message));
     }
 
-    /// The keys that were not asked for.
+    /// The keys that were never requested.
     pub fn unknown(&self) -> impl Iterator<Item = &'n super::Key> {
         let entries = match &self.node.value {
             Value::Map(entries) => entries.as_slice(),
@@ -139,7 +138,7 @@ impl<'n, 'p> Fields<'n, 'p> {
         entries.iter().map(|(key, _)| key).filter(|key| !self.known.contains(&&*key.text))
     }
 
-    /// Ends the reading: unknown keys are problems.
+    /// Finishes reading: unknown keys are problems.
     pub fn finish(self) {
         let problem = |key: &super::Key| {
             let what = format!("unknown field{}", suggestion(&key.text, &self.known));
@@ -173,7 +172,7 @@ impl<'n, 'p> Fields<'n, 'p> {
 }
 
 impl<'n> Fields<'n, '_> {
-    /// Reads the mapping `key`, if it is there; unknown keys are problems.
+    /// Reads the mapping `key`, if it exists; unknown keys are problems.
     pub fn below<T>(
         &mut self,
         key: &'static str,
@@ -196,7 +195,7 @@ impl<'n> Fields<'n, '_> {
         mapping(path.index(index), item, item.at, self.problems, read)
     }
 
-    /// Notes a problem of item `index` of the list `key`.
+    /// Records a problem of item `index` of the list `key`.
     pub fn fail_index(
         &mut self,
         key: &str,
@@ -208,7 +207,7 @@ impl<'n> Fields<'n, '_> {
         self.problems.push(Problem::new(at, path.index(index), message));
     }
 
-    /// Notes a problem of the entry `entry` of the mapping `key`.
+    /// Records a problem of the entry `entry` of the mapping `key`.
     pub fn fail_below(
         &mut self,
         key: &str,
@@ -220,17 +219,17 @@ impl<'n> Fields<'n, '_> {
         self.problems.push(Problem::new(at, path.key(entry), message));
     }
 
-    /// Where the entry `entry` of the mapping `key` stands, if it does.
+    /// The position of the entry `entry` of the mapping `key`, if it exists.
     pub fn entry_at(&self, key: &str, entry: &str) -> Option<Position> {
         self.node.get(key)?.entry(entry).map(|(key, _)| key.at)
     }
 
-    /// Whether `key` is there, right or wrong.
+    /// Whether `key` exists and is not null, valid or not.
     pub fn has(&self, key: &str) -> bool {
         self.node.get(key).is_some_and(|node| !node.is_null())
     }
 
-    /// Where `key` stands, if it does.
+    /// The position of `key`, if it exists.
     pub fn key_at(&self, key: &str) -> Option<Position> {
         self.node.entry(key).map(|(key, _)| key.at)
     }
@@ -240,7 +239,7 @@ impl<'n> Fields<'n, '_> {
         matches!(self.node.value, Value::Map(_))
     }
 
-    /// Where the mapping itself stands.
+    /// The position of the mapping itself.
     pub fn at(&self) -> Position {
         self.node.at
     }

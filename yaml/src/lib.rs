@@ -1,9 +1,8 @@
-//! A YAML or JSON file as a tree that remembers where everything stood.
+//! A YAML or JSON file as a tree that remembers all positions.
 //!
-//! A file that people write has to be answered with the line and the field that are wrong, and
-//! with all of them at once. serde's derived readers know neither, and the Kubernetes types drop
-//! what they do not know. So a file is first read into a [`Node`] tree, and both the configuration
-//! and the pod manifests are read from that.
+//! The author of a file needs the line and the field of each mistake, and all mistakes at once. serde's derived readers
+//! know neither position nor field, and the Kubernetes types drop unknown fields. So a file is first read into a
+//! [`Node`] tree, from which both the configuration and the pod manifests are read.
 //!
 //! YAML is read as the kubelet reads it where manifests rely on it (`yes` is a bool, `0644` is
 //! octal, `<<` merges) and more strictly where it guesses: duplicate keys, tags, a second document
@@ -31,17 +30,18 @@ pub use path::{Path, Shortened};
 pub use problem::{Problem, Problems};
 pub use scalar::{Meaning, Scalar};
 
-/// The largest file that is read, in bytes. etcd refuses API objects above 1.5 MiB; a pod needs a few KiB.
+/// The maximum size of a file, in bytes. etcd refuses API objects above 1.5 MiB; a pod needs a few KiB.
 pub const MAX_BYTES: usize = 1024 * 1024;
 /// How deep lists and mappings may be nested.
 pub const MAX_DEPTH: usize = 64;
-/// How many values a file may have once its aliases are followed.
+/// How many values a file may have after following its aliases.
 pub const MAX_NODES: usize = 100_000;
 
-/// What is in a file that was opened, up to the byte that tells [`text`] that it is too large. Blocks on `file`.
+/// Reads an open file, at most one byte more than [`MAX_BYTES`], so that [`text`] can tell that it is too large. Blocks
+/// on `file`.
 ///
 /// # Errors
-/// It cannot be read.
+/// The file cannot be read.
 pub fn read(file: impl Read) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     let limit = u64::try_from(MAX_BYTES).unwrap_or(u64::MAX).saturating_add(1);
@@ -49,10 +49,10 @@ pub fn read(file: impl Read) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// The text of a file of at most [`MAX_BYTES`].
+/// Returns the text of a file of at most [`MAX_BYTES`].
 ///
 /// # Errors
-/// It is larger, or not UTF-8.
+/// The file is larger, or not UTF-8.
 pub fn text(bytes: &[u8]) -> Result<&str, Problem> {
     if bytes.len() > MAX_BYTES {
         return Err(Problem::of_file(format!("the file is larger than {MAX_BYTES} bytes")));
@@ -69,12 +69,12 @@ pub fn text(bytes: &[u8]) -> Result<&str, Problem> {
     })
 }
 
-/// A place in a file, counted from 1 as editors do.
+/// A position in a file, counted from 1 as editors do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Position {
-    /// Counted from 1.
+    /// The line, counted from 1.
     pub line: usize,
-    /// In characters, counted from 1.
+    /// The column in characters, counted from 1.
     pub column: usize,
 }
 
@@ -85,20 +85,20 @@ pub struct Node {
     pub at: Position,
     /// The value itself.
     pub value: Value,
-    /// Values in here with every alias followed, this one included.
+    /// The number of values in here after following all aliases, including this one.
     weight: usize,
-    /// Levels of nesting below this value.
+    /// The number of nesting levels, including this one; 0 for a scalar.
     height: usize,
 }
 
 /// What a [`Node`] holds.
 #[derive(Debug)]
 pub enum Value {
-    /// Text, a number, a truth value or nothing.
+    /// A text, a number, a bool or null.
     Scalar(Scalar),
     /// A sequence.
     List(Vec<Rc<Node>>),
-    /// A mapping, in the order of the file; no key stands in it twice.
+    /// A mapping, in the order of the file; no key occurs twice.
     Map(Vec<(Key, Rc<Node>)>),
 }
 
@@ -112,12 +112,12 @@ pub struct Key {
 }
 
 impl Node {
-    /// The value of `key`, when this is a mapping that has it.
+    /// The value of `key`, if this is a mapping that has it.
     pub fn get(&self, key: &str) -> Option<&Node> {
         self.entry(key).map(|(_, node)| node)
     }
 
-    /// The key and the value of `key`, when this is a mapping that has it.
+    /// The key and the value of `key`, if this is a mapping that has it.
     pub fn entry(&self, key: &str) -> Option<(&Key, &Node)> {
         match &self.value {
             Value::Map(entries) => {
@@ -127,12 +127,12 @@ impl Node {
         }
     }
 
-    /// Whether nothing is here: an empty value, `null` or `~`.
+    /// Whether the value is null: empty, `null` or `~`.
     pub fn is_null(&self) -> bool {
         matches!(&self.value, Value::Scalar(scalar) if scalar.meaning() == Meaning::Null)
     }
 
-    /// What is written here, when it is neither a list nor a mapping.
+    /// The text of a scalar; none for a list or a mapping.
     pub fn text(&self) -> Option<&str> {
         match &self.value {
             Value::Scalar(scalar) => Some(&scalar.text),
@@ -140,7 +140,7 @@ impl Node {
         }
     }
 
-    /// What is here, in the words of an error message.
+    /// Describes the value, in the words of an error message.
     pub fn describe(&self) -> String {
         match &self.value {
             Value::Scalar(scalar) => scalar.describe(),
@@ -148,7 +148,7 @@ impl Node {
         }
     }
 
-    /// The same without what it says, for what may be a secret.
+    /// Describes the kind of the value without quoting it, because it may be a secret.
     pub fn kind(&self) -> &'static str {
         match &self.value {
             Value::Scalar(scalar) => scalar.kind(),

@@ -1,4 +1,4 @@
-//! Text to tree.
+//! Parses text into a tree.
 
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
@@ -7,14 +7,14 @@ use granit_parser::{Event, Marker, Options, Parser, ScalarStyle, Span, Tag};
 
 use super::{Key, MAX_DEPTH, MAX_NODES, Node, Position, Problem, Scalar, Value};
 
-/// Reads the one document in `text`.
+/// Parses the only document in `text`.
 ///
-/// Documents without content (comments between two `---`) are skipped. The size of `text` is the
-/// caller's to limit; depth and the number of values are limited here, aliases followed.
+/// Documents without content (comments between two `---`) are skipped. The caller limits the size of `text`; the depth
+/// and the number of values, with aliases followed, are limited here.
 ///
 /// # Errors
-/// The first thing that is not YAML, no document, a second one, a duplicate key, a tag other than
-/// `!!str`, or a limit that is exceeded.
+/// The first syntax error, no document, a second one, a duplicate key, a tag that is not understood, or a limit that is
+/// exceeded.
 pub fn parse(text: &str) -> Result<Rc<Node>, Problem> {
     let mut options = Options::default();
     options.emit_comments = false;
@@ -42,7 +42,7 @@ fn position(mark: &Marker) -> Position {
     Position { line: mark.line().max(1), column: mark.col() + 1 }
 }
 
-/// The tree as far as it is read.
+/// The tree as far as it has been built.
 #[derive(Default)]
 struct Tree {
     open: Vec<Open>,
@@ -50,7 +50,7 @@ struct Tree {
     nodes: usize,
 }
 
-/// A list or mapping whose end has not come yet.
+/// A list or mapping that is not complete yet.
 struct Open {
     at: Position,
     anchor: usize,
@@ -70,7 +70,7 @@ enum Holds {
 // === impl Tree ===
 
 impl Tree {
-    /// Takes one event; gives the root once it is complete.
+    /// Processes one event; returns the root once it is complete.
     fn take(&mut self, event: Event<'_>, span: Span) -> Result<Option<Rc<Node>>, Problem> {
         let at = position(&span.start);
         match event {
@@ -130,9 +130,9 @@ impl Tree {
         self.place(node, at)
     }
 
-    /// Hands a complete value to what holds it.
+    /// Adds a complete value to its container, or returns it if it is the root.
     fn place(&mut self, node: Rc<Node>, at: Position) -> Result<Option<Rc<Node>>, Problem> {
-        // Containers were counted value by value; only what an alias repeats is new.
+        // The values inside were counted already; only those that an alias repeats are new.
         let added = if node.at == at { 1 } else { node.weight };
         self.nodes = self.nodes.saturating_add(added);
         if self.nodes > MAX_NODES {
@@ -194,7 +194,7 @@ fn measure<'a>(nodes: impl Iterator<Item = &'a Rc<Node>>) -> (usize, usize) {
     })
 }
 
-/// `<<: *other` gives the keys that are not written beside it.
+/// Merges `<<: *other`: adds the keys that the mapping does not have itself.
 fn merge_into(
     entries: &mut Vec<(Key, Rc<Node>)>,
     seen: &mut HashSet<Rc<str>>,
@@ -234,7 +234,7 @@ fn is_text_tag(tag: Option<&Tag>, at: Position) -> Result<bool, Problem> {
         None => Ok(false),
         Some(tag) if tag.is_yaml_core_schema_tag("str") => Ok(true),
         Some(tag) if ["map", "seq"].iter().any(|t| tag.is_yaml_core_schema_tag(t)) => Ok(false),
-        // Neither is quoted: a secret that begins with `!` is a tag, and what is said here is logged.
+        // The tag is not quoted: an unquoted secret that begins with `!` is a tag, and errors are logged.
         Some(_) => Err(Problem::new(at, "", "this tag is not understood: remove it")),
     }
 }

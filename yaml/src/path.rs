@@ -27,7 +27,7 @@ impl<'a> Path<'a> {
         Path { parent: Some(self), step: Some(Step::Key(key)) }
     }
 
-    /// The key this path ends in, if it does not end in an index.
+    /// The last key of this path, unless it ends with an index.
     pub fn last_key(&self) -> Option<&'a str> {
         match self.step {
             Some(Step::Key(key)) => Some(key),
@@ -35,7 +35,7 @@ impl<'a> Path<'a> {
         }
     }
 
-    /// The item of this list with that index, from 0.
+    /// The item of this list with this index, from 0.
     pub fn index(&'a self, index: usize) -> Path<'a> {
         Path { parent: Some(self), step: Some(Step::Index(index)) }
     }
@@ -62,7 +62,7 @@ impl fmt::Display for Path<'_> {
     }
 }
 
-/// Text from a file, on one line and not longer than a line.
+/// Text from a file, displayed on one line and truncated to 80 characters.
 pub struct Shortened<'a>(pub &'a str);
 
 impl fmt::Display for Shortened<'_> {

@@ -1,4 +1,4 @@
-//! What is wrong with a file, in words for the person who wrote it.
+//! The problems of a file, described for the person who wrote it.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -8,26 +8,26 @@ use winddown_shared::display::clean;
 
 use super::Position;
 
-/// As many problems of one file are shown.
+/// The maximum number of problems that are shown for one file.
 pub(crate) const MOST_PROBLEMS: usize = 50;
 
-/// One thing that is wrong with a file.
+/// A problem of a file.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Problem {
-    /// Line, counted from 1; none when the whole file is meant.
+    /// The line, counted from 1; none if the problem concerns the whole file.
     pub line: Option<usize>,
-    /// Column in characters, counted from 1; none when the whole file is meant.
+    /// The column in characters, counted from 1; none if the problem concerns the whole file.
     pub column: Option<usize>,
-    /// The field, as `spec.containers[0].name`; empty when none is meant.
+    /// The field, e.g. `spec.containers[0].name`; empty if the problem concerns no field.
     pub field: String,
-    /// What is wrong and what to write instead.
+    /// What is wrong, and what to write instead.
     pub message: String,
 }
 
-/// Everything that is wrong with one file, in the order of its lines.
+/// All problems of one file, in the order of its lines.
 ///
-/// Shows one problem per line, each as `file:line:column: field: message`.
+/// Displays one problem per line, each as `file:line:column: field: message`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problems {
     file: Arc<Path>,
@@ -37,7 +37,7 @@ pub struct Problems {
 // === impl Problem ===
 
 impl Problem {
-    /// A problem of a field, at a place of the file.
+    /// A problem of a field, at a position in the file.
     pub fn new(at: Position, field: impl fmt::Display, message: impl fmt::Display) -> Self {
         Self {
             line: Some(at.line),
@@ -53,7 +53,7 @@ impl Problem {
     }
 }
 
-/// What is quoted comes from the file: on a terminal it must be read, not obeyed.
+/// Sanitizes text. Quotes come from the file and may hold terminal control sequences.
 fn harmless(text: &impl fmt::Display) -> String {
     clean(&text.to_string()).into_owned()
 }
@@ -72,7 +72,7 @@ impl fmt::Display for Problem {
 // === impl Problems ===
 
 impl Problems {
-    /// The problems of `file`, sorted by place.
+    /// The problems of `file`, sorted by position.
     pub fn new(file: impl Into<PathBuf>, mut list: Vec<Problem>) -> Self {
         list.sort_by_key(|p| (p.line, p.column));
         list.dedup();
@@ -86,7 +86,7 @@ impl Problems {
         Self { file: file.into().into(), list }
     }
 
-    /// The problems, never none.
+    /// The problems; never empty.
     pub fn list(&self) -> &[Problem] {
         &self.list
     }

@@ -1,33 +1,33 @@
-//! What a scalar means.
+//! Scalars and their meaning.
 
 use super::path::Shortened;
 
-/// A scalar as it stands in the file.
+/// A scalar as it is written in the file.
 #[derive(Debug)]
 pub struct Scalar {
-    /// The text as it stands in the file, without its quotes.
+    /// The text as it is written in the file, without its quotes.
     pub text: String,
-    /// Written without quotes, so that YAML may see more than text in it.
+    /// Whether it is written without quotes, so that YAML may read it as something else than text.
     pub plain: bool,
 }
 
-/// What YAML sees in a scalar.
+/// The value of a scalar according to YAML.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Meaning<'a> {
-    /// Nothing: empty, `null` or `~`.
+    /// Null: empty, `null` or `~`.
     Null,
-    /// A truth value; YAML 1.1 knows `yes` and `off` too.
+    /// A bool; YAML 1.1 also knows `yes` and `off`.
     Bool(bool),
-    /// A whole number, in any of YAML's bases.
+    /// An integer, in any of YAML's bases.
     Int(i128),
     /// A number with a fraction or an exponent.
     Float(f64),
-    /// Anything else, and whatever is quoted.
+    /// Anything else, and everything in quotes.
     Text(&'a str),
 }
 
 impl Scalar {
-    /// What YAML 1.1, which Kubernetes' tools speak, sees in this scalar.
+    /// The value of this scalar in YAML 1.1, which Kubernetes' tools use.
     pub fn meaning(&self) -> Meaning<'_> {
         let text = self.text.as_str();
         if !self.plain {
@@ -48,8 +48,7 @@ impl Scalar {
         }
     }
 
-    /// What to do about the quotes, when they are all that is wrong. What stands in them is shown unless it
-    /// may be a secret.
+    /// Says what to do about the quotes, if they are the only mistake. The text is quoted unless it may be a secret.
     pub fn hint(&self, text_is_wanted: bool, is_secret: bool) -> String {
         let unquoted = Scalar { text: self.text.clone(), plain: true };
         match (text_is_wanted, self.meaning(), unquoted.meaning()) {
@@ -75,7 +74,7 @@ impl Scalar {
         }
     }
 
-    /// What this is, in the words of an error message.
+    /// Describes the value, in the words of an error message.
     pub fn describe(&self) -> String {
         let text = Shortened(&self.text);
         match self.meaning() {
@@ -98,11 +97,11 @@ fn int(text: &str) -> Option<i128> {
         [b'0', b'x', ..] => (16, &digits[2..]),
         [b'0', b'o', ..] => (8, &digits[2..]),
         [b'0', b'b', ..] => (2, &digits[2..]),
-        // Octal in YAML 1.1: file modes are written so.
+        // Octal in YAML 1.1, as file modes are written.
         [b'0', _, ..] => (8, &digits[1..]),
         _ => (10, digits),
     };
-    // from_str_radix would take a second sign.
+    // from_str_radix would accept a second sign.
     if !digits.bytes().all(|b| b.is_ascii_alphanumeric()) {
         return None;
     }

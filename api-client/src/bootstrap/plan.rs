@@ -1,4 +1,4 @@
-//! When a certificate is asked for, and with what.
+//! Decides when a certificate is requested, and with which credentials.
 
 use std::time::Duration;
 
@@ -6,26 +6,26 @@ use jiff::Timestamp;
 
 use crate::CertificateFacts;
 
-/// The wall clock can be set and a machine can sleep, so it is looked at now and then.
+/// The longest wait between two checks, because the wall clock can be set and the machine can sleep.
 const LONGEST_SLEEP: Duration = Duration::from_secs(3600);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum BootstrapStep {
-    /// Ask for a certificate now.
+    /// Request a certificate now.
     Ask(With),
-    /// Look again after this.
+    /// Check again after this duration.
     Wait(Duration),
 }
 
-/// The credentials a certificate is asked for with.
+/// The credentials with which a certificate is requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum With {
     Bootstrap,
     Own,
 }
 
-/// `share` of the lifetime is used before a certificate is renewed. `made`: when it was, if that is
-/// known.
+/// Decides what to do next. A certificate is renewed after `share` of its lifetime. `made` is when
+/// it was issued, if known.
 pub(super) fn next(
     facts: Option<&CertificateFacts>,
     node: &str,

@@ -1,4 +1,4 @@
-//! Asking the cluster for a certificate.
+//! Requests a certificate from the cluster.
 
 use futures_util::{StreamExt, TryStreamExt};
 use k8s_openapi::ByteString;
@@ -13,7 +13,7 @@ use sha2::{Digest, Sha256};
 use crate::refusal::Refusal;
 use crate::{CertificateFacts, CredentialsError};
 
-/// Shorter than the servers' own limit of ten minutes, in seconds.
+/// The timeout of one watch, in seconds: shorter than the servers' own limit of ten minutes.
 const WATCH_FOR: u32 = 290;
 
 /// Why there is no certificate.
@@ -44,14 +44,14 @@ pub(super) enum AskError {
     Useless,
 }
 
-/// What is said of a request, for as long as it has no answer.
+/// The message about a request that has not been decided yet.
 pub(super) fn waits(name: &str) -> String {
     format!(
         "certificate signing request {name} waits to be approved: kubectl certificate approve {name}"
     )
 }
 
-/// What became of a request.
+/// The state of a request.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Decision {
     Pending,
@@ -64,26 +64,26 @@ pub(super) enum Decision {
 pub(super) struct Purpose<'a> {
     signer: &'static str,
     usage: &'static str,
-    /// The names and addresses that it is good for.
+    /// The host names and addresses that it is valid for.
     names: &'a [String],
 }
 
 impl<'a> Purpose<'a> {
-    /// API servers take who shows it for the node.
+    /// A client certificate, with which API servers accept the client as the node.
     pub(super) const CLIENT: Self = Self {
         signer: "kubernetes.io/kube-apiserver-client-kubelet",
         usage: "client auth",
         names: &[],
     };
 
-    /// API servers take what shows it for the node's own server.
+    /// A serving certificate, with which API servers accept the node's own server.
     pub(super) fn serving(names: &'a [String]) -> Self {
         Self { signer: "kubernetes.io/kubelet-serving", usage: "server auth", names }
     }
 }
 
-/// Asks, waits for the decision, and returns the chain in PEM. Made to be repeated: the same key
-/// leads to the same request. `waiting` is called when a decision has to be waited for.
+/// Creates the request, waits for the decision, and returns the chain in PEM. Can be repeated: the
+/// same key leads to the same request. `waiting` is called if the decision is pending.
 pub(super) async fn ask(
     client: &kube::Client,
     key: &KeyPair,
@@ -131,7 +131,7 @@ pub(super) async fn ask(
     }
 }
 
-/// The next decision, or `Pending` when the watch ended without one.
+/// Returns the next decision, or `Pending` if the watch ended without one.
 async fn watch(
     api: &Api<CertificateSigningRequest>,
     name: &str,
@@ -150,7 +150,7 @@ async fn watch(
             WatchEvent::Error(_) => break,
         }
     }
-    // A server that ends each watch at once is not asked in a circle.
+    // Avoids a busy loop if the server ends each watch immediately.
     tokio::time::sleep(std::time::Duration::from_secs(1)).await;
     Ok(Decision::Pending)
 }
@@ -175,7 +175,7 @@ pub(super) fn decision_of(request: &CertificateSigningRequest) -> Decision {
     }
 }
 
-/// The same for the same key, so that an agent that was restarted finds its request again.
+/// The same name for the same key, so that a restarted agent finds its request again.
 fn name_of(key: &KeyPair, subject: &str, names: &[String]) -> String {
     let mut hash = Sha256::new();
     hash.update(key.public_key_raw());
@@ -199,7 +199,7 @@ fn object(
     let spec = CertificateSigningRequestSpec {
         request: ByteString(request.map_err(AskError::Key)?.into_bytes()),
         signer_name: purpose.signer.into(),
-        // What these signers want of a key that is not RSA, no more and no less.
+        // Exactly what these signers require for a key that is not RSA.
         usages: Some(vec!["digital signature".to_owned(), purpose.usage.to_owned()]),
         ..Default::default()
     };
@@ -210,7 +210,7 @@ fn object(
 // === impl AskError ===
 
 impl AskError {
-    /// It was denied.
+    /// Whether the request was refused, or answered with the wrong certificate.
     pub(super) fn is_refusal(&self) -> bool {
         matches!(self, Self::Refused { .. } | Self::Wrong { .. })
     }

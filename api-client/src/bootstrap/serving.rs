@@ -1,4 +1,4 @@
-//! The certificate that the node shows to who connects to it.
+//! The certificate that the node's own server presents to clients.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -13,28 +13,28 @@ use super::store::Store;
 use super::{EARLIEST, LATEST};
 use crate::CertificateFacts;
 
-/// A certificate for the node's own server: asked for, kept in one file with its key, and renewed.
+/// A certificate for the node's own server: requested, kept in one file with its key, and renewed.
 ///
-/// The signer `kubernetes.io/kubelet-serving` makes it for who asks as the node itself. Kubernetes approves no such
-/// request by itself.
+/// The signer `kubernetes.io/kubelet-serving` issues it only to a client that authenticates as the
+/// node itself. Kubernetes does not approve such requests by itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServingCertificate {
-    /// Where it is kept; made if it is not there, and only its owner may read it.
+    /// The folder that it is kept in. Created if it does not exist, readable only by its owner.
     pub folder: PathBuf,
     /// The node's name.
     pub node_name: String,
-    /// The host names and addresses that the node is reached at. A certificate for others is replaced.
+    /// The host names and addresses of the node. A certificate for other ones is replaced.
     pub names: Vec<String>,
 }
 
 impl ServingCertificate {
-    /// The file: the chain, then its key, PEM.
+    /// The file with the chain and then its key, in PEM.
     pub fn file(&self) -> PathBuf {
         self.store().identity()
     }
 
-    /// Asks and renews for as long as it is polled. `told` has why there is no certificate; nothing while there is
-    /// one. Dropping the future leaves nothing half done on disk.
+    /// Requests and renews the certificate for as long as it is polled. `told` receives the reason that there is no
+    /// certificate, or an empty string while there is one. Dropping the future leaves nothing half done on disk.
     pub async fn run(self, client: kube::Client, wall: WallClock, told: watch::Sender<String>) {
         let mut backoff = Backoff::new(Duration::from_millis(500), Duration::from_secs(60));
         let mut share = EARLIEST + (LATEST - EARLIEST) * fraction();
@@ -83,7 +83,7 @@ impl ServingCertificate {
         let purpose = Purpose::serving(&self.names);
         let chain = match ask(client, &key, &self.node_name, purpose, waiting).await {
             Err(error) if error.is_refusal() => {
-                // Its name is made from the key, and so would be refused for ever.
+                // The request's name is derived from the key, so it would be refused forever.
                 store.forget_pending().await?;
                 return Err(error);
             }
@@ -98,14 +98,14 @@ impl ServingCertificate {
         Ok(())
     }
 
-    /// The certificate that is there, if it is for these names.
+    /// The stored certificate, if it is for these names.
     async fn kept(&self) -> Option<CertificateFacts> {
         let (file, note) = (self.file(), self.note());
         let read = move || read(&file, &note);
         tokio::task::spawn_blocking(read).await.ok().flatten()
     }
 
-    /// What a file says first that is for these names.
+    /// The first line of the file, which states the names that the certificate is for.
     fn note(&self) -> String {
         format!("for {}\n", self.names.join(", "))
     }
@@ -120,7 +120,7 @@ fn read(file: &Path, note: &str) -> Option<CertificateFacts> {
     CertificateFacts::of_pem(text.strip_prefix(note.as_bytes())?)
 }
 
-/// Whether it is something new.
+/// Publishes the reason. Returns whether it is a new one.
 fn tell(told: &watch::Sender<String>, why: String) -> bool {
     told.send_if_modified(move |now| {
         let is_new = *now != why;

@@ -1,4 +1,4 @@
-//! What is kept of a signed certificate.
+//! Keeps a signed certificate on disk.
 
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
@@ -11,13 +11,13 @@ use winddown_files::Survives;
 
 use crate::CredentialsError;
 
-/// Names the certificate and the API server.
+/// The kubeconfig that refers to the certificate and the API server.
 pub(super) const KUBECONFIG: &str = "kubeconfig";
 
-/// The folder. Every call blocks off the async threads and replaces files as a whole.
+/// The folder. Methods run on blocking threads and replace files atomically.
 pub(super) struct Store {
     folder: PathBuf,
-    /// `client` or `server`, as its files are called.
+    /// `client` or `server`, the prefix of its files' names.
     role: &'static str,
 }
 
@@ -26,17 +26,17 @@ impl Store {
         Self { folder: folder.to_path_buf(), role }
     }
 
-    /// The certificate and its key, in one file, so that they can never be of different ages.
+    /// The file with both the certificate and its key, so that the two always match.
     pub(super) fn identity(&self) -> PathBuf {
         self.folder.join(format!("{}.pem", self.role))
     }
 
-    /// A key whose certificate has been asked for.
+    /// The key for which a certificate has been requested.
     fn pending(&self) -> PathBuf {
         self.folder.join(format!("{}-key.pending.pem", self.role))
     }
 
-    /// The key that a certificate has been asked for with, or a new one, which is on disk already.
+    /// Returns the key for which a certificate has been requested, or a new one, which is already on disk.
     pub(super) async fn pending_key(&self) -> Result<KeyPair, CredentialsError> {
         let path = self.pending();
         aside(move || {
@@ -54,7 +54,7 @@ impl Store {
         .await
     }
 
-    /// Forgets that key. That there is none is no error.
+    /// Deletes that key. It need not exist.
     pub(super) async fn forget_pending(&self) -> Result<(), CredentialsError> {
         let path = self.pending();
         aside(move || match std::fs::remove_file(&path) {
@@ -66,7 +66,7 @@ impl Store {
         .await
     }
 
-    /// Keeps a signed certificate, and a kubeconfig for it with the server that `bootstrap` names.
+    /// Stores a signed certificate, and a kubeconfig for it with the server that `bootstrap` names.
     pub(super) async fn keep(
         &self,
         chain: &[u8],
@@ -84,7 +84,7 @@ impl Store {
         .await
     }
 
-    /// Keeps a signed certificate alone. `note` goes before it, where readers of PEM pass it over.
+    /// Stores only a signed certificate. `note` precedes it, where PEM readers skip it.
     pub(super) async fn keep_identity(
         &self,
         chain: &[u8],
@@ -98,7 +98,7 @@ impl Store {
     }
 }
 
-/// A kubeconfig is YAML, and JSON is YAML.
+/// Returns the kubeconfig as JSON, which is valid YAML.
 fn kubeconfig(cluster: Cluster, identity: &Path) -> String {
     let identity = Some(identity.display().to_string());
     let (name, user) = ("cluster".to_owned(), "node".to_owned());
@@ -148,7 +148,7 @@ fn cluster_of(bootstrap: &Path) -> Result<Cluster, CredentialsError> {
     })
 }
 
-/// Replaces a file, so that a crash leaves the old one or the new one. Only its owner may read it.
+/// Replaces a file so that a crash leaves either the old or the new one. Only its owner can read it.
 fn replace(path: &Path, what: &'static str, contents: &[u8]) -> Result<(), CredentialsError> {
     let write = || {
         let folder = path.parent().unwrap_or(Path::new("."));

@@ -35,7 +35,7 @@ fn a_certificate_is_renewed_with_itself_and_replaced_when_it_is_of_no_use() {
         (Some(&ours), "2026-01-09T00:00:00Z", BootstrapStep::Ask(With::Own)),
         (Some(&ours), "2026-01-10T23:59:59Z", BootstrapStep::Ask(With::Own)),
         (Some(&ours), "2026-01-11T00:00:00Z", BootstrapStep::Ask(With::Bootstrap)),
-        // A clock that is wrong now is right later.
+        // A clock that is wrong now may be corrected later.
         (Some(&ours), "1970-01-01T00:00:00Z", BootstrapStep::Wait(hour)),
     ];
     for (facts, now, step) in table {
@@ -135,7 +135,7 @@ async fn what_is_kept_can_be_read_by_its_owner_only_and_names_the_same_server() 
     let mut params = CertificateParams::default();
     params.distinguished_name.push(DnType::CommonName, "system:node:n1");
     let chain = params.self_signed(&key).unwrap().pem();
-    // What a crash in the middle of an earlier write left is no hindrance.
+    // Files that a crash left in the middle of an earlier write do no harm.
     std::fs::write(folder.join("client.pem.new"), "half").unwrap();
     store.keep(chain.as_bytes(), &key, &bootstrap).await.unwrap();
 

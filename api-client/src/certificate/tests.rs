@@ -37,7 +37,7 @@ fn every_organization_is_a_group() {
     let mut params = CertificateParams::default();
     params.distinguished_name.push(DnType::CommonName, "someone");
     params.distinguished_name.push(DnType::OrganizationName, "a");
-    // rcgen has one of each kind, so the second one is of a kind of our own.
+    // rcgen allows one attribute of each type, so the second one has a custom type.
     params.distinguished_name.push(DnType::CustomDnType(vec![2, 5, 4, 10]), "b");
     let certificate = params.self_signed(&KeyPair::generate().unwrap()).unwrap();
     let facts = CertificateFacts::of_der(certificate.der()).unwrap();

@@ -65,7 +65,7 @@ async fn the_clocks_are_compared_once_a_minute() {
     assert_eq!(health.skew(), Some(SignedDuration::from_hours(-1)));
 }
 
-/// A step of this node's clock between two comparisons would end the graces of deleted pods at once.
+/// A step of this node's clock between two comparisons would end the grace periods of deleted pods.
 #[tokio::test(start_paused = true)]
 async fn the_servers_time_goes_on_from_the_comparison_whatever_this_node_s_clock_does() {
     let health = Health::new(Instant::now());

@@ -46,7 +46,7 @@ impl Folder {
         material(&self.dir.path().join("kubeconfig"), None)
     }
 
-    /// What is wrong with it, the folder's path written as `DIR`.
+    /// The error, with the folder's path written as `DIR`.
     fn error(&self, result: Result<Material, CredentialsError>) -> String {
         let error = result.map(drop).expect_err("this kubeconfig cannot be used");
         error_chain(&error).replace(&self.dir.path().display().to_string(), "DIR")

@@ -1,4 +1,4 @@
-//! What can be typed behind `doctor`.
+//! The arguments of `winddown doctor`.
 
 use std::path::PathBuf;
 

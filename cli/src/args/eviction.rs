@@ -1,4 +1,4 @@
-//! `winddown plan eviction`.
+//! The arguments of `winddown plan eviction`.
 
 use std::path::PathBuf;
 
@@ -44,7 +44,7 @@ pub enum EvictionFormat {
 }
 
 impl EvictionFormat {
-    /// The form of the text; none for a picture.
+    /// Returns the text format; `None` for a picture.
     pub(crate) fn text(self) -> Option<TextFormat> {
         match self {
             Self::Text => Some(TextFormat::Text),

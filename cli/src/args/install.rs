@@ -1,4 +1,4 @@
-//! What can be typed behind `install` and `uninstall`.
+//! The arguments of `winddown install` and `winddown uninstall`.
 
 use std::path::PathBuf;
 

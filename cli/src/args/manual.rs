@@ -1,4 +1,4 @@
-//! What can be typed behind `schema`, `man` and `completions`.
+//! The arguments of `winddown schema`, `winddown man` and `winddown completions`.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! `winddown plan preemption`.
+//! The arguments of `winddown plan preemption`.
 
 use std::path::PathBuf;
 

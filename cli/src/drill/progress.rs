@@ -1,4 +1,4 @@
-//! The run, live: a bar per group on a terminal, a line per step elsewhere.
+//! Shows the progress of the run: a bar per group on a terminal, a line per step elsewhere.
 
 use std::time::Duration;
 
@@ -13,13 +13,13 @@ use super::DrillError;
 use crate::Output;
 use winddown_render::group_title;
 
-/// Columns of a bar.
+/// The columns of a bar.
 const WIDTH: usize = 24;
 
-/// How often the bars are drawn while nothing happens, so that the clock in them runs.
+/// How often the bars are redrawn while nothing happens, to update their clock.
 const REDRAW: Duration = Duration::from_millis(250);
 
-/// Shows the run until the stand-in has done with it, and says what it saw.
+/// Shows the run until the stand-in's shutdown is over, and returns its outcome.
 pub(super) async fn follow(
     mut progress: watch::Receiver<Progress>,
     mut shutdown: JoinHandle<ShutdownOutcome>,
@@ -48,9 +48,9 @@ pub(super) async fn follow(
 
 #[derive(Default)]
 struct Screen {
-    /// Lines that the next drawing goes over.
+    /// The lines that the next redraw overwrites.
     drawn: usize,
-    /// Groups whose start and end were told, where there are no bars.
+    /// Whether the start and the end of each group were printed; used without bars.
     printed: Vec<(bool, bool)>,
 }
 
@@ -110,12 +110,11 @@ fn bar(group: &GroupProgress, color: bool) -> String {
     format!("  {:>29}  {paint}{bar}{plain}  {}", title(group), result(group))
 }
 
-/// What a group is called.
 fn title(group: &GroupProgress) -> String {
     group_title(group.name.as_deref(), group.priority)
 }
 
-/// Where a group stands, in words.
+/// Describes the progress of a group.
 fn result(group: &GroupProgress) -> String {
     let Some(started) = group.started else { return format!("{} waiting", pod_count(group.pods)) };
     let took = group.finished.unwrap_or_else(Instant::now).duration_since(started);

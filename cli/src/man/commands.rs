@@ -1,4 +1,4 @@
-//! winddown(1) and a page for each command, from what `--help` shows.
+//! winddown(1) and a page for each command, generated from `--help`.
 
 use clap_mangen::Man;
 
@@ -71,12 +71,12 @@ fn page(command: &clap::Command, name: &str, beside: &[String]) -> String {
     page.finish()
 }
 
-/// A section that clap's generator makes.
+/// Adds a section that clap's generator renders.
 fn rendered(page: &mut Writer, make: impl FnOnce(&mut Vec<u8>) -> std::io::Result<()>) {
     let mut bytes = Vec::new();
     // Writing to memory cannot fail.
     let _ = make(&mut bytes);
-    // Each section comes with a definition of the apostrophe, which ours do without.
+    // Drop the definition of the apostrophe in each section; our sections do not need it.
     for line in String::from_utf8_lossy(&bytes).lines() {
         if !line.starts_with(".ie ") && !line.starts_with(".el ") {
             page.raw(&line.replace("\\*(Aq", "\\(aq"));
@@ -84,8 +84,8 @@ fn rendered(page: &mut Writer, make: impl FnOnce(&mut Vec<u8>) -> std::io::Resul
     }
 }
 
-/// Paragraphs, of which those with a title get a section, and those that are indented stay as they
-/// are.
+/// Adds the text after the options. Examples and exit codes get sections of their own, examples
+/// verbatim; other paragraphs become notes.
 fn after_help(page: &mut Writer, text: &str) {
     let text = text.replace("\nExit codes: ", "\n\nExit codes: ");
     let mut in_notes = false;

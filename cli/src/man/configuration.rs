@@ -1,4 +1,4 @@
-//! winddown.yaml(5), from the table of the configuration's fields.
+//! winddown.yaml(5), generated from the table of the configuration's fields.
 
 use serde_json::Value;
 
@@ -102,7 +102,7 @@ fn facts(field: &Field) -> Vec<String> {
     vec![what]
 }
 
-/// A value in one line.
+/// Formats a value in one line.
 fn shown(value: &Value) -> String {
     match value {
         Value::String(text) if text.is_empty() => "the empty text".to_owned(),

@@ -1,4 +1,4 @@
-//! winddownd(8) and winddown-shim(8): the programs that people do not type.
+//! winddownd(8) and winddown-shim(8), the programs that users do not run themselves.
 
 use super::Page;
 use super::roff::Writer;
@@ -10,7 +10,7 @@ order when the node shuts down. `winddown.service`(8) runs it, and says what its
 
 Under systemd it logs to the journal, elsewhere to standard error.";
 
-/// As `winddownd --help` says them; the programs' tests hold the two together.
+/// The options in `winddownd --help`; a test in `programs` compares the two.
 const OPTIONS: [(&str, &str); 5] = [
     (
         "--config FILE",

@@ -1,14 +1,14 @@
-//! Text in man(7)'s language.
+//! Writes man(7) markup.
 
 /// A page that is being written.
 pub(super) struct Writer(String);
 
 impl Writer {
-    /// Begins the page `name` of `section`; `about` is its one line in an index.
+    /// Starts the page `name` of `section`; `about` is its one-line description.
     pub(super) fn new(name: &str, section: u8, about: &str) -> Self {
         let mut page = Self(String::new());
         let version = env!("CARGO_PKG_VERSION");
-        // Without a date: the same program writes the same page.
+        // Without a date, so that the output is reproducible.
         page.line(&format!(
             ".TH {} {section} \"\" \"winddown {version}\" \"winddown manual\"",
             escaped(name)
@@ -26,7 +26,7 @@ impl Writer {
         self.line(&format!(".SS \"{}\"", escaped(title)));
     }
 
-    /// Filled paragraphs, parted by empty lines. What stands in `backquotes` is bold.
+    /// Adds filled paragraphs, separated by empty lines in `text`. Text in `backquotes` becomes bold.
     pub(super) fn text(&mut self, text: &str) {
         for paragraph in text.split("\n\n") {
             self.line(".PP");
@@ -34,7 +34,7 @@ impl Writer {
         }
     }
 
-    /// A term and what it is.
+    /// Adds a term and its definition.
     pub(super) fn term(&mut self, term: &str, text: &str) {
         self.line(".TP");
         self.line(&format!("\\fB{}\\fR", escaped(term)));
@@ -46,7 +46,7 @@ impl Writer {
         }
     }
 
-    /// Indents what comes until [`outdent`](Self::outdent).
+    /// Indents everything until [`outdent`](Self::outdent).
     pub(super) fn indent(&mut self) {
         self.line(".RS");
     }
@@ -55,7 +55,7 @@ impl Writer {
         self.line(".RE");
     }
 
-    /// Lines that stay as they are.
+    /// Adds preformatted lines.
     pub(super) fn verbatim(&mut self, text: &str) {
         self.line(".PP");
         self.line(".EX");
@@ -65,7 +65,7 @@ impl Writer {
         self.line(".EE");
     }
 
-    /// Markup that is right already.
+    /// Adds text that is already markup.
     pub(super) fn raw(&mut self, markup: &str) {
         for c in markup.chars() {
             push(&mut self.0, c);
@@ -101,7 +101,7 @@ impl Writer {
     }
 }
 
-/// `text` so that each of its characters is shown as it is, and can be searched and copied.
+/// Escapes `text` so that each character is shown literally, and can be searched and copied.
 pub(super) fn escaped(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for c in text.chars() {
@@ -119,7 +119,7 @@ pub(super) fn escaped(text: &str) -> String {
     safe
 }
 
-/// Not every roff reads UTF-8.
+/// Appends a character, escaped unless it is ASCII, because not every roff reads UTF-8.
 fn push(text: &mut String, c: char) {
     match c.is_ascii() {
         true => text.push(c),
@@ -127,7 +127,7 @@ fn push(text: &mut String, c: char) {
     }
 }
 
-/// A line that begins with a dot would be a command.
+/// Protects a line that begins with a dot, which would be a command.
 fn protected(line: String) -> String {
     if line.starts_with('.') { format!("\\&{line}") } else { line }
 }

@@ -1,4 +1,4 @@
-//! Pods to plan with, as the agent would read and admit them.
+//! Reads the pods to plan with, as the agent would read and admit them.
 
 use std::path::Path;
 
@@ -8,23 +8,23 @@ use crate::{CommandError, Exit};
 use winddown_config::{Config, Mode, RuntimeKind};
 use winddown_static_pods::{ManifestError, load_directory, load_manifest, read_manifest};
 
-/// What manifests come to.
+/// The result of reading manifests.
 #[derive(Debug, Default)]
 pub(super) struct Given {
     /// The pods that the agent would run.
     pub(super) pods: Vec<Pod>,
-    /// The others, and the manifests that are wrong: why.
+    /// Why the other pods would be refused, and the errors of invalid manifests.
     pub(super) left_out: Vec<String>,
 }
 
 impl Given {
-    /// What the command ends with.
+    /// Returns the exit code.
     pub(super) fn exit(&self) -> Exit {
         if self.left_out.is_empty() { Exit::Success } else { Exit::ConfigInvalid }
     }
 }
 
-/// The pods of a manifest, of all in a directory, or of standard input (`-`).
+/// Reads the pods of a manifest, of a directory, or of standard input (`-`).
 pub(super) fn read(path: &Path, config: &Config) -> Result<Given, CommandError> {
     let node = config.node_name_or(&winddown_machine::host::node_name());
     let mut given = match path {
@@ -45,12 +45,12 @@ pub(super) fn read(path: &Path, config: &Config) -> Result<Given, CommandError> 
     Ok(given)
 }
 
-/// The pod of a manifest that was read from `path`.
+/// Parses a manifest that was read from `path`.
 pub(crate) fn checked(path: &Path, bytes: &[u8], node: &str) -> Result<Pod, CommandError> {
     read_manifest(path, bytes, node).map_err(refused)
 }
 
-/// A manifest on standard input.
+/// Reads a manifest from standard input.
 pub(crate) fn of_input(path: &Path) -> Result<Vec<u8>, CommandError> {
     let read = winddown_yaml::read(std::io::stdin().lock());
     read.map_err(|error| CommandError::unreadable(path, error))
@@ -75,7 +75,8 @@ fn in_directory(path: &Path, node: &str) -> Result<Given, CommandError> {
     Ok(Given { pods: read.pods, left_out: read.errors.iter().map(ToString::to_string).collect() })
 }
 
-/// What the configured runtime does not do, for which it refuses the pod. A kubelet is asked nothing.
+/// Returns the fields for which the configured runtime refuses the pod; none in companion mode, where the kubelet runs
+/// the pods.
 fn unsupported(config: &Config, pod: &Pod) -> Vec<UnsupportedField> {
     match config.runtime {
         _ if config.mode == Mode::Companion => Vec::new(),

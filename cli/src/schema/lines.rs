@@ -1,12 +1,12 @@
-//! Answers of `winddown plan … -f FILE -o json`: one object per case. They are written by the policy
-//! crates, in the form in which other implementations of the kubelet's rules are compared.
+//! The schemas of the answers of `winddown plan … -f FILE -o json`, one object per case. The policy crates write these
+//! answers, in the format that is used to compare them with other implementations of the kubelet's rules.
 
 use serde_json::{Value, json};
 
 use super::id;
 use crate::SchemaName;
 
-/// `plan shutdown -f`.
+/// Returns the schema of `plan shutdown -f`.
 pub(super) fn shutdown() -> Value {
     let pod = object(
         "One pod.",
@@ -38,7 +38,7 @@ pub(super) fn shutdown() -> Value {
     )
 }
 
-/// `plan preemption -f`.
+/// Returns the schema of `plan preemption -f`.
 pub(super) fn preemption() -> Value {
     let candidate = object(
         "One pod that was considered.",
@@ -106,7 +106,7 @@ pub(super) fn preemption() -> Value {
     )
 }
 
-/// `plan eviction -f`.
+/// Returns the schema of `plan eviction -f`.
 pub(super) fn eviction() -> Value {
     let pod = object(
         "One pod of the ranking.",

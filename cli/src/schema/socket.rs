@@ -1,11 +1,11 @@
-//! Lines of the shutdown socket, of both sides. `winddown-systemd` reads and writes them.
+//! The schema of the lines of the shutdown socket, in both directions. `winddown-systemd` implements the protocol.
 
 use serde_json::{Value, json};
 
 use super::lines::{field, object};
 use super::{SchemaName, id};
 
-/// Any one line, by its `kind`.
+/// Returns the schema of any line, selected by its `kind`.
 pub(super) fn lines() -> Value {
     let number = |least: u32, description: &str| json!({"type": "number", "minimum": least, "description": description});
     let holder = object(

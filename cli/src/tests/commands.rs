@@ -1,4 +1,4 @@
-//! Commands from what is typed to what is printed.
+//! Commands, from the command line to the output.
 
 use std::io;
 use std::sync::Arc;
@@ -148,7 +148,7 @@ fn reports_are_read_from_disk_when_no_agent_answers() {
     for (minute, boot) in [(1, "b0"), (2, "b1"), (3, "b2"), (4, "b2")] {
         world.keep(minute, boot, "loginManager", if minute == 4 { "forced" } else { "clean" });
     }
-    // By the minute at which they began.
+    // Reports are identified by the minute at which they began.
     let shown = |line: &str| {
         let ran = world.run(&format!("report -o json {line}"));
         let report: serde_json::Value = serde_json::from_str(&ran.out).expect(&ran.err);

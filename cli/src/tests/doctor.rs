@@ -1,4 +1,4 @@
-//! `winddown doctor`: what is printed of findings.
+//! `winddown doctor`: the output for findings.
 
 use super::world::{Ran, printing};
 use crate::{Exit, TextFormat, doctor};

@@ -1,4 +1,4 @@
-//! `plan eviction`, of cases and asked of an agent.
+//! `plan eviction`, for cases and from an agent.
 
 use std::io::Write;
 
@@ -10,7 +10,7 @@ use winddown_control::api::{
     ThresholdStatus,
 };
 
-/// What an agent says that is short of memory.
+/// Returns the plan of an agent that is short of memory.
 pub(super) fn asked(signal: Option<&str>) -> EvictionPlan {
     let pod = |name: &str, usage, verdict: &str| RankedPodStatus {
         namespace: "default".to_owned(),

@@ -1,11 +1,11 @@
-//! `plan preemption` of cases.
+//! `plan preemption` for cases.
 
 use std::io::Write;
 
 use super::world::run;
 use crate::Exit;
 
-/// A node whose one pod has to make room.
+/// Returns a case whose single pod has to make room.
 fn case(id: &str) -> String {
     let pod = |name: &str, priority: i32| {
         format!(

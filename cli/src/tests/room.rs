@@ -1,4 +1,4 @@
-//! `winddown plan preemption`, asked of an agent.
+//! `winddown plan preemption`, answered by an agent.
 
 use super::commands::with_agent;
 use super::world::run;

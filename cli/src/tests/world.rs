@@ -1,4 +1,4 @@
-//! Commands without a process around them: what they print, and what they find.
+//! Runs commands inside the test process: their output, and the files that they find.
 
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex};
@@ -10,7 +10,7 @@ use winddown_shutdown::{ReportStore, ShutdownReport};
 
 use crate::{Cli, CommandError, Exit, Output, dispatch};
 
-/// What a command printed and how it ended.
+/// The output and the exit code of a command.
 pub(super) struct Ran {
     pub(super) out: String,
     pub(super) err: String,
@@ -22,7 +22,7 @@ pub(super) fn run(line: &str) -> Ran {
     printing(|output| dispatch(&cli, output))
 }
 
-/// What a command prints.
+/// Runs a command and captures its output.
 pub(super) fn printing(command: impl FnOnce(&mut Output) -> Result<Exit, CommandError>) -> Ran {
     let (out, err) = (Sink::default(), Sink::default());
     let mut output = Output::plain(out.clone(), err.clone());
@@ -51,11 +51,11 @@ impl Write for Sink {
     }
 }
 
-/// A node without an agent: a configuration, and the reports that were kept.
+/// A node without an agent: a configuration, and stored reports.
 pub(super) struct World(TempDir);
 
 impl World {
-    /// `config` is what the configuration says besides where reports are.
+    /// `config` is the content of the configuration, except for the directories.
     pub(super) fn new(config: &str) -> Self {
         let world = Self(TempDir::new().unwrap());
         let kind = "apiVersion: winddown.dev/v1alpha1\nkind: Configuration\n";
@@ -71,7 +71,7 @@ impl World {
         run(&format!("winddown --socket /nonexistent --config {} {line}", config.display()))
     }
 
-    /// Keeps the report of a run that began `minute` minutes after noon, and says which that is.
+    /// Stores the report of a run that began `minute` minutes after noon, and returns its ID.
     pub(super) fn keep(&self, minute: u32, boot: &str, trigger: &str, outcome: &str) -> String {
         self.keep_with(minute, boot, trigger, outcome, &json!([]))
     }
@@ -106,7 +106,7 @@ impl World {
         report.id()
     }
 
-    /// Where reports are kept.
+    /// Returns the directory of the reports.
     pub(super) fn reports(&self) -> std::path::PathBuf {
         winddown_node::reports::directory(&self.0.path().join("state"))
     }

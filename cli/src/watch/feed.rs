@@ -1,4 +1,4 @@
-//! The agent's pictures, one after the other, whatever becomes of the agent.
+//! A stream of the agent's statuses that survives restarts of the agent.
 
 use tokio::sync::mpsc;
 use tokio::time::sleep;
@@ -7,20 +7,20 @@ use super::RETRY;
 use winddown_control::api::Status;
 use winddown_control::{Client, ClientError, Lines};
 
-/// Pictures that may wait to be drawn; the agent waits when there are more.
+/// The statuses that may wait to be drawn; the agent waits when there are more.
 const WAITING: usize = 4;
 
-/// What is heard of the agent.
+/// An event from the agent.
 pub(super) enum FeedEvent {
-    /// The node as it is now.
+    /// The current status of the node.
     Status(Box<Status>),
-    /// It does not answer; it is asked again.
+    /// The agent does not answer; the request is repeated.
     Gone(ClientError),
-    /// It answers what cannot be used, and asking again will not help.
+    /// The agent's answer cannot be used, and a retry will not help.
     Failed(ClientError),
 }
 
-/// Listens until the receiver goes away. `first` is what the first question came to.
+/// Forwards events until the receiver is dropped. `first` is the result of the first request.
 pub(super) fn listen(
     client: &Client,
     first: Result<Lines, ClientError>,
@@ -49,7 +49,7 @@ pub(super) fn listen(
     receiver
 }
 
-/// Tells every picture; why there are no more, or none when the receiver is gone.
+/// Forwards every status. Returns why there are no more; `None` when the receiver was dropped.
 async fn follow(mut lines: Lines, events: &mpsc::Sender<FeedEvent>) -> Option<ClientError> {
     loop {
         match lines.next::<Status>().await {

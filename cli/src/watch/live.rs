@@ -1,4 +1,4 @@
-//! The live view: what is heard of the agent, and the keys, onto the whole screen.
+//! The live view: draws the agent's status on the whole screen, and handles keys.
 
 use std::time::Duration;
 
@@ -16,11 +16,11 @@ use winddown_render::{Scene, counts_down, live};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Shows the node until `q` or Ctrl-C is typed or the process is asked to end. Nothing is drawn
-/// while nothing changes and nothing is counted down.
+/// Shows the node until the user types `q` or Ctrl-C, or a signal requests the process to stop.
+/// Nothing is drawn while nothing changes and nothing counts down.
 pub(super) async fn run(client: &Client, out: &Output) -> Result<Exit, CommandError> {
     let first = client.watch().await;
-    // An error that a retry cannot fix is reported before the screen is taken.
+    // Report an error that a retry cannot fix before taking over the screen.
     let first = match first {
         Err(error) if !error.may_come_back() => return Err(error.into()),
         other => other,
@@ -45,14 +45,14 @@ pub(super) async fn run(client: &Client, out: &Output) -> Result<Exit, CommandEr
             Act::Stop => terminal.stop_here()?,
             Act::Quit => return Ok(view.exit()),
         }
-        // Pictures that came meanwhile are drawn as one.
+        // Draw only the latest of the statuses that arrived in the meantime.
         while let Ok(printer) = heard.try_recv() {
             view.handle(Some(printer))?;
         }
     }
 }
 
-/// What is to be done next.
+/// The next action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Act {
     Draw,
@@ -60,7 +60,7 @@ enum Act {
     Quit,
 }
 
-/// The signals that ask a process to end.
+/// The signals that request the process to stop.
 struct Ends {
     signals: [Signal; 4],
 }
@@ -89,7 +89,7 @@ impl Ends {
     }
 }
 
-/// The next event; where there is no terminal to type at, never one.
+/// Returns the next event; never resolves without a terminal for input.
 async fn next_key(keys: &mut Option<EventStream>) -> Event {
     loop {
         let Some(stream) = keys else { return std::future::pending().await };
@@ -100,13 +100,13 @@ async fn next_key(keys: &mut Option<EventStream>) -> Event {
     }
 }
 
-/// What is on the screen.
+/// The state of the screen.
 struct View {
     blocks: bool,
     status: Option<Status>,
-    /// When that was heard.
+    /// When `status` was received.
     at: Instant,
-    /// Why the agent does not answer, what to do next, and since when.
+    /// Why the agent does not answer, the hint, and since when.
     gone: Option<(String, String, Instant)>,
     skipped: usize,
     page: usize,
@@ -171,7 +171,7 @@ impl View {
         })
     }
 
-    /// The age of the picture; it stops when the agent does, of which nothing more is known.
+    /// Returns the age of the status. It stops growing when the agent goes away, because its later state is unknown.
     fn older(&self) -> Duration {
         match &self.gone {
             Some((.., since)) => since.saturating_duration_since(self.at),
@@ -179,7 +179,7 @@ impl View {
         }
     }
 
-    /// Resolves when a number that is counted down changes; never while there is none.
+    /// Resolves at the next change of a countdown; never without one.
     async fn second(&self) {
         let older = self.older();
         let counting = self.status.as_ref().is_some_and(|status| counts_down(status, older));
@@ -189,13 +189,13 @@ impl View {
         sleep_until(self.at + Duration::from_secs(older.as_secs()) + SECOND).await;
     }
 
-    /// The exit code tells that the agent never answered.
+    /// Returns the exit code, which is an error if the agent never answered.
     fn exit(&self) -> Exit {
         if self.status.is_some() { Exit::Success } else { Exit::AgentUnreachable }
     }
 }
 
-/// Whether the locale says that the terminal knows more than ASCII.
+/// Whether the locale says that the terminal supports UTF-8.
 fn speaks_utf8() -> bool {
     let set = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().filter_map(std::env::var_os);
     let first = set.into_iter().find(|value| !value.is_empty());

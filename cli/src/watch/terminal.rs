@@ -1,4 +1,4 @@
-//! The terminal as a whole screen, and given back as it was whatever happens.
+//! Takes over the whole terminal, and restores it whatever happens.
 
 use std::io::{self, BufWriter, Write};
 use std::sync::Once;
@@ -14,20 +14,20 @@ use crossterm::{execute, queue};
 use nix::sys::signal::{Signal, raise};
 use winddown_render::{Line, painted};
 
-/// The terminal is ours.
+/// Whether the terminal is taken over.
 static TAKEN: AtomicBool = AtomicBool::new(false);
 static HOOK: Once = Once::new();
 
-/// The terminal while it is taken. Dropping it gives it back; so does a panic.
+/// The terminal while it is taken over. Dropping this restores the terminal; so does a panic.
 pub(super) struct Terminal {
     color: bool,
     size: (u16, u16),
-    /// The lines that are on the screen.
+    /// The lines on the screen.
     shown: Vec<String>,
 }
 
 impl Terminal {
-    /// Takes the terminal: its other screen, without a cursor, keys as they are typed.
+    /// Takes over the terminal: the alternate screen, no cursor, raw mode.
     pub(super) fn take(color: bool) -> io::Result<Self> {
         HOOK.call_once(|| {
             let before = std::panic::take_hook();
@@ -40,8 +40,8 @@ impl Terminal {
         Ok(Self { color, size: (0, 0), shown: Vec::new() })
     }
 
-    /// Draws what `lines` gives for the columns and rows there are, no line wider than that; only lines that are
-    /// different are sent.
+    /// Draws the result of `lines` for the terminal's columns and rows, none wider than that; only changed lines are
+    /// written.
     pub(super) fn draw(&mut self, lines: impl FnOnce(usize, usize) -> Vec<Line>) -> io::Result<()> {
         if !TAKEN.load(Ordering::Relaxed) {
             return Err(io::Error::other("the terminal was given back after a panic"));
@@ -57,7 +57,7 @@ impl Terminal {
         let lines: Vec<String> = lines.iter().map(|line| painted(line, self.color)).collect();
         for (row, line) in (0..).zip(&lines) {
             if self.shown.get(usize::from(row)) != Some(line) {
-                // Cleared first: behind a full line there is nothing to clear but its last character.
+                // Clear first: after a full line, the cursor is on its last character, which would be cleared.
                 queue!(out, MoveTo(0, row), Clear(ClearType::UntilNewLine), Print(line))?;
             }
         }
@@ -70,7 +70,7 @@ impl Terminal {
         execute!(out, EndSynchronizedUpdate)
     }
 
-    /// Stops this process as Ctrl-Z does; returns when it is told to go on.
+    /// Stops this process as Ctrl-Z does; returns when it is continued.
     pub(super) fn stop_here(&mut self) -> io::Result<()> {
         give_back();
         raise(Signal::SIGTSTP)?;
@@ -95,10 +95,10 @@ fn enter() -> io::Result<()> {
     entered
 }
 
-/// Leaves the terminal as it was found; does nothing where it is not taken.
+/// Restores the terminal; does nothing if it is not taken over.
 fn give_back() {
     if TAKEN.swap(false, Ordering::Relaxed) {
-        // An error could not be told any more.
+        // Ignore errors: they could not be reported any more.
         let _ = execute!(io::stdout(), EndSynchronizedUpdate, Show, LeaveAlternateScreen);
         let _ = disable_raw_mode();
         let _ = io::stdout().flush();

@@ -67,7 +67,7 @@ fn a_panic_gives_the_terminal_back_before_it_is_told() {
     let mut reader = std::fs::File::from(master);
     let printer = std::thread::spawn(move || {
         let (mut all, mut bytes) = (Vec::new(), [0; 4096]);
-        // The end of a terminal is an error, not an end of file.
+        // A closed terminal is an error, not an end of file.
         while let Ok(read @ 1..) = reader.read(&mut bytes) {
             all.extend_from_slice(&bytes[..read]);
         }

@@ -1,4 +1,4 @@
-//! Whether a pod that this node ended is to be removed from the API. Pure.
+//! Decides whether a pod that this node terminated is removed from the API. Pure.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use winddown_shared::WallTime;
 use super::Ended;
 use crate::status::{BY_NODE, DISRUPTION_TARGET};
 
-/// What happens to the pods that this node ended.
+/// What happens to the pods that this node terminated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AfterBootPolicy {
     /// They are removed after the next boot.
@@ -16,26 +16,26 @@ pub enum AfterBootPolicy {
     /// They stay until another party removes them.
     #[default]
     Keep,
-    /// They are removed so long after they were ended.
+    /// They are removed this long after they were terminated.
     After(Duration),
 }
 
-/// What is to be done about one of them.
+/// What to do about one of these pods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It is no longer ours: it is dropped from the list.
+    /// It is not this node's business any more: drop it from the list.
     Forget,
-    /// It is checked again after that time, or on a change.
+    /// Check it again after this time, or on a change.
     Wait(Option<Duration>),
-    /// It is removed from the API.
+    /// Remove it from the API.
     Delete,
 }
 
-/// Decides what to do about `ended`. `in_api` is the pod of that name there. `boot` identifies this
-/// boot.
+/// Decides what to do about `ended`. `in_api` is the pod with its name in the API. `boot`
+/// identifies the current boot.
 ///
-/// A pod is removed only if it is the same one, has failed, and bears the mark that this node ended it
-/// (`DisruptionTarget`, reason `TerminationByKubelet`).
+/// A pod is removed only if it has the same UID, has failed, and has the condition that this node
+/// sets when it terminates a pod (`DisruptionTarget`, reason `TerminationByKubelet`).
 pub fn decide(
     ended: &Ended,
     in_api: Option<&api::Pod>,
@@ -53,9 +53,9 @@ pub fn decide(
     let status = pod.status.as_ref();
     match status.and_then(|status| status.phase.as_deref()) {
         Some("Failed") => {}
-        // The owner of a Job reads its finished pods.
+        // The Job controller reads finished pods.
         Some("Succeeded") => return Verdict::Forget,
-        // Its last status is still on its way.
+        // Its final status has not reached the API yet.
         _ => return Verdict::Wait(None),
     }
     let marks = status.and_then(|status| status.conditions.as_ref());
@@ -65,7 +65,7 @@ pub fn decide(
     if ours { by_time(ended, policy, boot, now) } else { Verdict::Forget }
 }
 
-/// The same without the pod's state: `Delete` means that the pod must be checked.
+/// Decides by time alone. `Delete` means that the pod's state in the API must be checked.
 pub(super) fn by_time(
     ended: &Ended,
     policy: AfterBootPolicy,
@@ -74,13 +74,13 @@ pub(super) fn by_time(
 ) -> Verdict {
     match policy {
         AfterBootPolicy::Keep => Verdict::Forget,
-        // In the boot in which it ended, people may still want to inspect it.
+        // In the boot in which it was terminated, people may still want to inspect it.
         AfterBootPolicy::Delete if boot.is_some() && ended.boot.as_deref() == boot => {
             Verdict::Wait(None)
         }
         AfterBootPolicy::Delete => Verdict::Delete,
         AfterBootPolicy::After(ttl) => {
-            // A clock that went back makes no pod old.
+            // If the clock was set back, the age is zero.
             let age = Duration::try_from(now.duration_since(ended.at)).unwrap_or_default();
             match ttl.checked_sub(age) {
                 Some(left) if !left.is_zero() => Verdict::Wait(Some(left)),

@@ -1,4 +1,4 @@
-//! What removes the pods that this node ended.
+//! Removes the pods that this node terminated from the API.
 
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
@@ -15,24 +15,24 @@ use winddown_shared::{Backoff, PodLabel, PodUid, WallClock, error_chain};
 use super::decide::by_time;
 use super::{AfterBootPolicy, Ended, EndedByUs, Verdict, decide};
 
-/// How long one request may take.
+/// The timeout of one request.
 const DEADLINE: Duration = Duration::from_secs(10);
-/// Requests under way at a time.
+/// The number of concurrent requests.
 const CONCURRENCY: usize = 4;
 /// The interval between checks of a pod without a due time.
 const LOOK: Backoff = Backoff::new(Duration::from_secs(5), Duration::from_secs(300));
 
-/// Removes from the API the pods that this node ended, as the policy says.
+/// Removes the pods that this node terminated from the API, according to the policy.
 #[derive(Debug)]
 pub struct AfterBoot {
     ended: EndedByUs,
     policy: AfterBootPolicy,
     wall: WallClock,
-    /// When each pod is looked at next.
+    /// When each pod is checked next.
     next: HashMap<PodUid, (Instant, Backoff)>,
 }
 
-/// What a look at a pod came to.
+/// The result of checking a pod.
 enum Looked {
     Verdict(Verdict),
     Removed,
@@ -42,12 +42,12 @@ enum Looked {
 // === impl AfterBoot ===
 
 impl AfterBoot {
-    /// Goes through `ended` by `policy`.
+    /// Creates the task that applies `policy` to `ended`.
     pub fn new(ended: EndedByUs, policy: AfterBootPolicy, wall: WallClock) -> Self {
         Self { ended, policy, wall, next: HashMap::new() }
     }
 
-    /// Begins once `ready` is true, and goes on until `cancel`led.
+    /// Starts once `ready` is true, and runs until `cancel`led.
     pub async fn run(
         mut self,
         pods: impl PodApi,
@@ -113,7 +113,7 @@ impl AfterBoot {
         }
     }
 
-    /// Those that are to be looked at in the API now. For the others no request is made.
+    /// Returns the pods whose state in the API must be checked now. The others need no request.
     fn due(&mut self, all: Vec<Ended>, now: Instant) -> Vec<Ended> {
         let (boot, wall_now) = (self.ended.0.boot.clone(), self.wall.now());
         let mut due = Vec::new();
@@ -127,7 +127,7 @@ impl AfterBoot {
                 Verdict::Wait(Some(left)) => {
                     self.next.insert(ended.uid, (now + left, LOOK));
                 }
-                // Not in this boot.
+                // Not due in this boot.
                 Verdict::Wait(None) => {}
             }
         }

@@ -1,4 +1,4 @@
-//! How a wait went: which node ended when.
+//! The progress of a wait: which node went down when.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,10 +9,10 @@ use winddown_shared::display::in_seconds;
 
 use super::{Seen, Stage};
 
-/// So many nodes are named.
+/// The number of nodes that are named.
 const NAMED: usize = 10;
 
-/// What was seen since a wait began.
+/// The progress since a wait began.
 pub(super) struct Course {
     begun: Instant,
     nodes: BTreeMap<Arc<str>, Where>,
@@ -30,7 +30,7 @@ impl Course {
         Self { begun, nodes: BTreeMap::new() }
     }
 
-    /// Takes what is seen `now`.
+    /// Updates the progress with what is seen `now`.
     pub(super) fn see(&mut self, seen: &Seen, now: Instant) {
         let Some(all) = &seen.nodes else { return };
         let after = now.saturating_duration_since(self.begun);
@@ -49,7 +49,7 @@ impl Course {
         }
     }
 
-    /// In words for people: what is missing comes first.
+    /// The progress in words for people. Nodes that are still awaited come first.
     pub(super) fn told(&self, seen: &Seen) -> String {
         let mut said = Vec::new();
         if let Some(why) = &seen.trouble {

@@ -1,4 +1,4 @@
-//! Whether to wait, and for whom.
+//! Decides whether to wait, and for which nodes.
 
 use std::sync::Arc;
 
@@ -11,30 +11,30 @@ use super::{Seen, Stage};
 pub enum Decision {
     /// It waits.
     Wait {
-        /// For these nodes, by name; for the API server's answer if there are none.
+        /// The names of the awaited nodes; empty if the API server's answer is awaited.
         nodes: Vec<Arc<str>>,
-        /// No longer than that.
+        /// The deadline of the wait.
         until: Instant,
     },
-    /// It goes on.
+    /// It continues.
     GoOn(Reason),
 }
 
-/// Why it goes on.
+/// Why it continues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
     /// No other node goes first.
     NoneMatches,
-    /// All that go first are down or gone.
+    /// All nodes that go first are down or gone.
     AllDown,
-    /// Its own time is over.
+    /// The deadline has passed.
     TimeOver,
 }
 
-/// Whether the nodes in `seen` are waited for `now`, `until` then at most.
+/// Decides whether to wait, at `now`, for the nodes in `seen`, at most until `until`.
 ///
-/// An empty list counts only while the watch works: before that there may be nodes that are not known. That a node is
-/// down counts until its object says otherwise, because the API server may go with the nodes.
+/// An empty list counts only while the watch works: otherwise there may be unknown nodes. A node that was
+/// down counts as down until its object says otherwise, because the API server may go down with the nodes.
 pub fn decide(seen: &Seen, until: Instant, now: Instant) -> Decision {
     if now >= until {
         return Decision::GoOn(Reason::TimeOver);

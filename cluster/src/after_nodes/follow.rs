@@ -1,4 +1,4 @@
-//! What the API server says of the nodes that go first.
+//! Watches the nodes that go down first.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ pub struct Follower {
 }
 
 impl Follower {
-    /// Of the nodes that `selector` selects, but the one of `own_name`. Nothing is asked before [`run`](Self::run).
+    /// Watches the nodes that `selector` selects, except `own_name`. Makes no request before [`run`](Self::run).
     pub fn new(client: Client, selector: &str, own_name: &str) -> Self {
         Self {
             api: Api::all(client),
@@ -35,12 +35,12 @@ impl Follower {
         }
     }
 
-    /// What is known, and every change.
+    /// The current state, and every change of it.
     pub fn seen(&self) -> watch::Receiver<Seen> {
         self.seen.subscribe()
     }
 
-    /// Follows the API server until `cancel`. Never gives up; what was last known stays.
+    /// Follows the API server until `cancel`. Never gives up; the last known state stays.
     pub async fn run(self, cancel: CancellationToken) {
         cancel.run_until_cancelled(self.follow()).await;
     }
@@ -54,7 +54,7 @@ impl Follower {
         loop {
             let error = match stream.next().await {
                 Some(Ok(event)) => {
-                    // The mark before a list says nothing about the connection.
+                    // The start of a list says nothing about the connection.
                     if !matches!(event, Event::Init) {
                         outage.worked();
                         backoff.reset();
@@ -72,7 +72,7 @@ impl Follower {
             let why: Arc<str> = refusal::watch_text(&error).into();
             self.seen.send_if_modified(|seen| seen.trouble.replace(Arc::clone(&why)) != Some(why));
             let refusal = refusal::of_watch(&error);
-            // Asked for what is too long ago: it would ask for the same again.
+            // The old watcher would ask for the expired version again.
             if refusal == Some(Refusal::Expired) {
                 stream = watcher(self.api.clone(), config()).boxed();
             }
@@ -80,7 +80,7 @@ impl Follower {
         }
     }
 
-    /// Takes one event. A list counts when it was read whole.
+    /// Handles one event. A list counts once it has been read completely.
     fn take(&self, event: Event<Node>, listed: &mut BTreeMap<Arc<str>, Stage>) {
         match event {
             Event::Init => listed.clear(),
@@ -97,7 +97,7 @@ impl Follower {
         }
     }
 
-    /// The API server has answered with this. Heartbeats change nothing.
+    /// Applies an answer of the API server. Heartbeats change nothing, so receivers are not notified.
     fn change(&self, change: impl FnOnce(&mut BTreeMap<Arc<str>, Stage>)) {
         self.seen.send_if_modified(|seen| {
             let before = seen.clone();
@@ -107,7 +107,7 @@ impl Follower {
         });
     }
 
-    /// The name of a node that is not this one.
+    /// The name of the node, unless it is this one.
     fn other(&self, node: &Node) -> Option<Arc<str>> {
         node.metadata.name.as_deref().filter(|name| *name != self.own_name).map(Arc::from)
     }

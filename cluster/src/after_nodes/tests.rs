@@ -75,7 +75,7 @@ fn any_seen() -> impl Strategy<Value = Seen> {
 }
 
 proptest! {
-    /// It waits for exactly those that are not down, and no longer than it may.
+    /// Waits for exactly the nodes that are not down, and no longer than allowed.
     #[test]
     fn no_decision_outlasts_its_time_or_leaves_a_node_behind(seen in any_seen(), left in 0_u64..9) {
         let now = Instant::now();
@@ -124,7 +124,7 @@ impl Waiting {
         tokio::task::yield_now().await;
     }
 
-    /// Why it ended and when, unless its time was over; and what it said.
+    /// The reason and time of its end, unless it timed out, and what it reported.
     async fn ended(self) -> (Option<(Reason, Duration)>, String) {
         let ended = self.wait.await.unwrap();
         (ended, self.said.lock().unwrap().clone())

@@ -1,4 +1,4 @@
-//! The event object as the API takes it. Pure.
+//! Builds the event object for the API. Pure.
 
 use std::collections::BTreeMap;
 
@@ -7,16 +7,16 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
 
 use super::queue::Queued;
 
-/// Who reports, in every event.
+/// The reporter of every event.
 pub(super) const CONTROLLER: &str = "winddown";
-/// What the API takes of a message and of the shorter texts, in bytes.
+/// The API's limits for a message and for shorter texts, in bytes.
 const NOTE: usize = 1024;
 const WORD: usize = 128;
-/// What it takes of a name, less what makes it unique.
+/// The API's limit for a name, less the suffix that makes it unique.
 const NAME: usize = 253 - 17;
 
-/// The name of the event: the same for each attempt to write it, so that an attempt whose answer was
-/// lost is not written twice.
+/// The name of the event: the same for each attempt, so that an event is not written twice if an
+/// answer was lost.
 pub(super) fn name(queued: &Queued) -> String {
     let nanos = queued.at.as_nanosecond().wrapping_add(i128::from(queued.number));
     let nanos = u64::try_from(nanos).unwrap_or(queued.number);
@@ -39,7 +39,7 @@ pub(super) fn body(queued: &Queued, name: &str, message: &str, instance: &str) -
         event_time: Some(MicroTime(queued.at)),
         regarding: Some(draft.about.reference()),
         type_: Some(draft.kind.as_str().to_owned()),
-        // The kubelet names no action, and the API wants one.
+        // The kubelet sets no action, but the API requires one.
         action: Some(reason.clone()),
         reason: Some(reason),
         note: Some(shortened(message)),
@@ -49,7 +49,7 @@ pub(super) fn body(queued: &Queued, name: &str, message: &str, instance: &str) -
     }
 }
 
-/// The patch that makes the event a series.
+/// The patch that turns the event into a series.
 pub(super) fn series(queued: &Queued, count: i32) -> serde_json::Value {
     serde_json::json!({"series": {"count": count, "lastObservedTime": MicroTime(queued.at)}})
 }

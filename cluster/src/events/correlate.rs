@@ -1,4 +1,4 @@
-//! Aggregates events that are alike. Pure.
+//! Aggregates similar events. Pure.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,32 +9,32 @@ use tokio::time::Instant;
 use super::queue::Queued;
 use super::{EventDraft, EventKind, Subject, Weight};
 
-/// How long a series goes on after its last event, and how long messages count as similar.
+/// How long a series continues after its last event, and how long messages are compared.
 const WINDOW: Duration = Duration::from_secs(600);
-/// From this many different messages for one reason and object on, they are one series.
+/// If there are more different messages than this for one reason and object, the rest are one series.
 const SIMILAR: usize = 10;
-/// How many events of one object may be written at once, and how long until there may be one more.
+/// The burst of events of one object, and the time until one more is allowed.
 const BURST: f64 = 25.0;
 const REFILL: Duration = Duration::from_secs(300);
-/// How much is remembered before the first look at what can be forgotten.
+/// The number of entries from which on old ones are removed.
 const REMEMBERED: usize = 1024;
 
-/// What is to be done with one event.
+/// What to do with one event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Step {
-    /// Write it as an event of its own, with this message.
+    /// Write it as a separate event with this message.
     Create { key: SeriesKey, message: Arc<str> },
-    /// Write that the event of this name has happened so often by now.
+    /// Update the event with this name to this number of occurrences.
     Repeat { key: SeriesKey, name: Arc<str>, count: i32 },
     /// Its object had too many. It counts when the series is written next.
     HoldBack,
 }
 
-/// What makes two events the same.
+/// The identity of a series.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct SeriesKey {
     class: Class,
-    /// None for those whose messages are too many to tell apart.
+    /// `None` for events with too many different messages to distinguish.
     message: Option<Arc<str>>,
 }
 
@@ -45,7 +45,7 @@ struct Class {
     reason: Arc<str>,
 }
 
-/// Remembers what was written. Its memory is bounded by what happens within ten minutes.
+/// Remembers what was written. Its memory is bounded by the events of ten minutes.
 #[derive(Debug)]
 pub(super) struct Correlator {
     series: HashMap<SeriesKey, Series>,
@@ -85,7 +85,7 @@ impl Correlator {
         }
     }
 
-    /// What is to be done with the event.
+    /// Decides what to do with the event.
     pub(super) fn observe(&mut self, queued: &Queued) -> Step {
         let now = queued.since;
         self.forget_old(now);
@@ -114,14 +114,14 @@ impl Correlator {
         Step::Create { key, message }
     }
 
-    /// The event was written under this name.
+    /// Records that the event was written under this name.
     pub(super) fn written(&mut self, key: &SeriesKey, name: Arc<str>) {
         if let Some(series) = self.series.get_mut(key) {
             series.name = Some(name);
         }
     }
 
-    /// There is no such event any more.
+    /// Forgets a series whose event does not exist.
     pub(super) fn forget(&mut self, key: &SeriesKey) {
         self.series.remove(key);
     }
@@ -160,7 +160,7 @@ impl Correlator {
         may
     }
 
-    /// Looks only when twice as much is remembered as the last look left.
+    /// Removes old entries, but only once there are twice as many as the last removal left.
     fn forget_old(&mut self, now: Instant) {
         if self.series.len() + self.buckets.len() < self.look_at {
             return;

@@ -1,4 +1,4 @@
-//! An event before it has a name and a time.
+//! An event before it gets a name and a time.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -6,38 +6,38 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::ObjectReference;
 use winddown_shared::PodLabel;
 
-/// One thing to say of one object.
+/// A statement about one object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EventDraft {
-    /// What it is about.
+    /// The object that the event is about.
     pub about: Subject,
-    /// Whether it is a warning.
+    /// The type of the event.
     pub kind: EventKind,
-    /// One word for programs, at most 128 bytes: `Killing`.
+    /// The reason, one word for programs, at most 128 bytes: `Killing`.
     pub reason: Cow<'static, str>,
-    /// For people. What is longer than the API takes (1024 bytes) is cut.
+    /// The message for people. It is cut at the API's limit of 1024 bytes.
     pub message: Arc<str>,
     /// Annotations of the event object.
     pub annotations: Vec<(&'static str, String)>,
-    /// What goes first when there is too much.
+    /// How important the event is.
     pub weight: Weight,
 }
 
-/// `type` of an event.
+/// The `type` of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum EventKind {
-    /// It is as it should be.
+    /// Everything is as expected.
     Normal,
-    /// It deserves attention.
+    /// Something deserves attention.
     Warning,
 }
 
-/// How much an event is missed.
+/// How important an event is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Weight {
-    /// May be counted instead of written when one object has many, and is dropped first.
+    /// May be counted instead of written if its object has many, and is dropped first.
     Routine,
-    /// Why a pod ended or was refused, what became of the node: written before anything else.
+    /// Why a pod was stopped or refused, or what happens to the node. Never held back, and flushed first.
     Decision,
 }
 
@@ -51,7 +51,7 @@ pub struct Subject {
     field_path: Option<Arc<str>>,
 }
 
-/// The node that speaks, as events name it.
+/// This agent's node, as events name it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct NodeRef {
     /// `metadata.name` of the Node.
@@ -61,7 +61,7 @@ pub struct NodeRef {
 // === impl EventDraft ===
 
 impl EventDraft {
-    /// A routine event that all is well.
+    /// A routine event of type Normal.
     pub fn normal(
         about: Subject,
         reason: impl Into<Cow<'static, str>>,
@@ -86,7 +86,7 @@ impl EventDraft {
         Self { kind: EventKind::Warning, ..Self::normal(about, reason, message) }
     }
 
-    /// The same, as a decision.
+    /// Turns the event into a decision.
     #[must_use]
     pub fn decided(self) -> Self {
         Self { weight: Weight::Decision, ..self }
@@ -96,7 +96,7 @@ impl EventDraft {
 // === impl EventKind ===
 
 impl EventKind {
-    /// The API's word.
+    /// The API's spelling.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Normal => "Normal",
@@ -130,13 +130,13 @@ impl Subject {
         }
     }
 
-    /// The same object, this part of it: `spec.containers{main}`.
+    /// A part of the same object, such as `spec.containers{main}`.
     #[must_use]
     pub fn at(self, field_path: impl Into<Arc<str>>) -> Self {
         Self { field_path: Some(field_path.into()), ..self }
     }
 
-    /// The whole object.
+    /// The whole object, without a field path.
     pub(super) fn whole(&self) -> Self {
         Self { field_path: None, ..self.clone() }
     }
@@ -146,12 +146,12 @@ impl Subject {
         &self.name
     }
 
-    /// Where its events live: those of cluster-wide objects are in `default`.
+    /// The namespace of its events: those of cluster-wide objects are in `default`.
     pub fn events_namespace(&self) -> &str {
         if self.namespace.is_empty() { "default" } else { &self.namespace }
     }
 
-    /// As the API names it.
+    /// The reference to it, as the API expects it.
     pub fn reference(&self) -> ObjectReference {
         let text = |s: &Arc<str>| (!s.is_empty()).then(|| s.to_string());
         ObjectReference {

@@ -1,4 +1,4 @@
-//! Which Kubernetes Events a decision makes.
+//! Turns decisions into Kubernetes Events.
 
 use std::borrow::Cow;
 
@@ -7,10 +7,10 @@ use winddown_shared::{Event, KillReason};
 use super::of_pod::{self, in_words};
 use super::{EventDraft, NodeRef, Subject};
 
-/// The Kubernetes Events of one decision: those that the kubelet has, in its words.
+/// Returns the Kubernetes Events of one decision: those that the kubelet has, in its words.
 ///
-/// What the kubelet says nothing about makes none; it is in the log and in the report. Nor does a change
-/// of the node's pressure: the [node controller](crate::node) says that with the condition.
+/// What the kubelet does not report becomes no event; it is in the log and in the report. Nor does a
+/// change of the node's pressure: the [node controller](crate::node) reports that with the condition.
 pub fn events_of(event: &Event, node: &NodeRef) -> Vec<EventDraft> {
     let of_node = |reason: &'static str, message: String| {
         EventDraft::normal(Subject::node(node), reason, message).decided()
@@ -78,7 +78,7 @@ pub fn events_of(event: &Event, node: &NodeRef) -> Vec<EventDraft> {
     }
 }
 
-/// None where the events of its containers say all there is.
+/// The text of a reason; `None` if the events of the containers say enough.
 fn why(by: KillReason) -> Option<Cow<'static, str>> {
     let why = match by {
         KillReason::Shutdown => "the node shuts down",

@@ -1,4 +1,4 @@
-//! The words for what happens to a pod's containers: the kubelet's (`pkg/kubelet/events`, 1.36).
+//! The texts of events about a pod's containers: the kubelet's (`pkg/kubelet/events`, 1.36).
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use winddown_shared::{ContainerKind, EndCause, GoDuration, Happening, PodEvent, 
 
 use super::{EventDraft, EventKind, Subject};
 
-/// The Kubernetes Event of it.
+/// Returns the Kubernetes Event of `event`.
 pub(super) fn draft(event: &PodEvent) -> EventDraft {
     use EventKind::{Normal, Warning};
     use Happening as H;
@@ -79,7 +79,7 @@ pub(super) fn draft(event: &PodEvent) -> EventDraft {
     EventDraft { kind, ..EventDraft::normal(about, reason, message) }
 }
 
-/// As Go writes it.
+/// Formats a duration as Go does.
 pub(super) fn in_words(time: Duration) -> String {
     GoDuration::try_from(time).map_or_else(|_| format!("{time:?}"), |time| time.to_string())
 }

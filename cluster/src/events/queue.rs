@@ -1,4 +1,4 @@
-//! What waits to be written.
+//! The queue of events that are still to be written.
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -9,24 +9,24 @@ use winddown_shared::{WallClock, WallTime};
 
 use super::{EventDraft, Subject, Weight};
 
-/// What became of the events so far.
+/// The number of events so far, by outcome.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EventCounts {
-    /// Waiting, those that are being written included.
+    /// Waiting, including those that are being written.
     pub waiting: usize,
-    /// Written as an event of their own.
+    /// Written as a separate event.
     pub written: u64,
-    /// Written as one more of a series.
+    /// Written as a repetition in a series.
     pub repeated: u64,
-    /// Only counted: their object had too many.
+    /// Only counted, because their object had too many.
     pub held_back: u64,
-    /// Given up: the queue was full, or they were too old.
+    /// Dropped, because the queue was full or they were too old.
     pub dropped: u64,
-    /// Refused by the API server: the same again would not help.
+    /// Refused by the API server, so that a retry would not help.
     pub refused: u64,
 }
 
-/// What became of one event.
+/// The outcome of one event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fate {
     Written,
@@ -36,15 +36,15 @@ pub(super) enum Fate {
     Refused,
 }
 
-/// One event that waits.
+/// A waiting event.
 #[derive(Clone, Debug)]
 pub(super) struct Queued {
     pub(super) draft: EventDraft,
-    /// When it happened, for people.
+    /// When it happened, by the wall clock: for people.
     pub(super) at: WallTime,
-    /// When it happened, for decisions.
+    /// When it happened, by tokio's clock: for decisions.
     pub(super) since: Instant,
-    /// Different for each.
+    /// A sequence number.
     pub(super) number: u64,
 }
 
@@ -54,7 +54,7 @@ pub(super) struct Queue {
     capacity: usize,
     wall: WallClock,
     arrived: Notify,
-    /// How many are not done with.
+    /// The number of events that are waiting or being written.
     left: watch::Sender<usize>,
     flushing: watch::Sender<bool>,
 }
@@ -63,7 +63,7 @@ pub(super) struct Queue {
 struct State {
     routine: VecDeque<Queued>,
     decisions: VecDeque<Queued>,
-    /// The objects of those that are being written, one of each at a time.
+    /// The objects whose events are being written, one event of each at a time.
     in_flight: HashSet<Subject>,
     next_number: u64,
     counts: EventCounts,
@@ -109,7 +109,7 @@ impl Queue {
         self.arrived.notify_one();
     }
 
-    /// The next event of an object of which none is being written, once there is one. Only one task may ask.
+    /// Waits for the next event whose object has none being written. Only one task may call this.
     /// Cancel-safe.
     pub(super) async fn next(&self) -> Queued {
         loop {
@@ -125,7 +125,7 @@ impl Queue {
         Some(queued.draft)
     }
 
-    /// Says what became of the event that [`next`](Self::next) gave.
+    /// Records the outcome of an event that [`next`](Self::next) returned.
     pub(super) fn done(&self, queued: &Queued, fate: Fate) {
         let mut state = self.lock();
         state.in_flight.remove(&queued.draft.about.whole());
@@ -148,7 +148,7 @@ impl Queue {
         EventCounts { waiting: state.len() + state.in_flight.len(), ..state.counts }
     }
 
-    /// Whether a shutdown waits for what is left. Turns true once.
+    /// Whether a shutdown waits for the remaining events. Becomes true once.
     pub(super) fn flushing(&self) -> watch::Receiver<bool> {
         self.flushing.subscribe()
     }
@@ -163,7 +163,7 @@ impl Queue {
     fn pop(&self, to_write: bool) -> Option<Queued> {
         let decisions_first = *self.flushing.borrow();
         let mut state = self.lock();
-        // At most as many are passed over as wait for an object that is being written.
+        // Skips at most as many as wait for an object whose event is being written.
         let first = |queue: &VecDeque<Queued>| {
             let is_free = |queued: &Queued| !state.in_flight.contains(&queued.draft.about.whole());
             let at = queue.iter().position(is_free)?;
@@ -201,7 +201,7 @@ impl State {
         self.routine.len() + self.decisions.len()
     }
 
-    /// The objects of which events are not written, by name and each once.
+    /// The objects with unwritten events, sorted by name and without duplicates.
     fn objects(&self) -> Vec<Subject> {
         let waiting = self.decisions.iter().chain(&self.routine).map(|one| one.draft.about.whole());
         let all: HashSet<_> = waiting.chain(self.in_flight.iter().cloned()).collect();

@@ -1,4 +1,4 @@
-//! What is pure: which events decisions make, what waits, what is one series.
+//! Pure parts: which events decisions become, which wait, and which form a series.
 
 use std::sync::Arc;
 

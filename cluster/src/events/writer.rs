@@ -18,25 +18,25 @@ use super::{NodeRef, body};
 use winddown_api_client::refusal::{self, Refusal};
 use winddown_shared::Backoff;
 
-/// How long one request may take.
+/// The timeout of one request.
 const REQUEST: Duration = Duration::from_secs(10);
-/// The same while a shutdown waits, and the longest wait between two requests then.
+/// The timeout while a shutdown waits, and the longest pause between two requests then.
 const HASTY_REQUEST: Duration = Duration::from_secs(2);
 const HASTE: Duration = Duration::from_millis(250);
 /// The API server keeps events for an hour: an older one is not worth writing.
 const TOO_OLD: Duration = Duration::from_secs(3600);
 
-/// Requests at a time when a shutdown waits for the last events. Fewer make a node that goes down wait for a hundred
-/// answers one after the other.
+/// Concurrent requests while a shutdown waits for the last events. With fewer, a node that goes
+/// down would wait for a hundred answers one after the other.
 const AT_ONCE: usize = 16;
-/// Requests at a time before that: the API server is to have room for what ends pods. One that hangs holds up no other
-/// object.
+/// Concurrent requests before that, which leave the API server room for what terminates pods. A
+/// request that hangs delays no other object.
 const BESIDE_OTHERS: usize = 2;
 
-/// Writes what [`Events`](super::Events) was sent: of each object one after the other, of different objects at once.
+/// Writes what was sent to [`Events`](super::Events): in order for each object, concurrently for different ones.
 ///
-/// An API server that does not answer is tried again for as long as an event is worth it, by one request at a time;
-/// meanwhile the queue keeps the newest.
+/// While the API server does not answer, events are retried for as long as they are worth it, with one request at a
+/// time; meanwhile the queue keeps the newest.
 pub struct EventWriter {
     requests: Arc<Requests>,
     correlator: Correlator,
@@ -44,7 +44,7 @@ pub struct EventWriter {
     is_out: bool,
 }
 
-/// Asks the API server.
+/// Sends requests to the API server.
 struct Requests {
     client: Client,
     queue: Arc<Queue>,
@@ -57,12 +57,12 @@ struct Writing {
     step: Step,
 }
 
-/// What an attempt came to.
+/// The result of an attempt.
 enum Attempt {
     Done(Fate),
-    /// The event that was to be repeated is not there any more.
+    /// The event to be repeated no longer exists.
     Gone,
-    /// Not now.
+    /// Failed for now, with the wait that the server asks for and the error.
     Again(Option<Duration>, String),
 }
 
@@ -79,7 +79,7 @@ impl EventWriter {
         }
     }
 
-    /// Writes until `cancel`. What is not written then is lost: [`flush`](super::Events::flush) first.
+    /// Writes until `cancel`. What is not written by then is lost: call [`flush`](super::Events::flush) first.
     pub async fn run(mut self, cancel: CancellationToken) {
         let _ = cancel.run_until_cancelled(self.write_all()).await;
     }
@@ -87,7 +87,7 @@ impl EventWriter {
     async fn write_all(&mut self) {
         let requests = Arc::clone(&self.requests);
         let mut under_way = FuturesUnordered::new();
-        // They come before what waits in the queue.
+        // Events to write before those in the queue.
         let mut next = VecDeque::new();
         let mut failure = None;
         let mut flushing = requests.queue.flushing();
@@ -116,7 +116,7 @@ impl EventWriter {
                     }
                     answered => next.extend(self.settle(writing, &answered)),
                 },
-                // More at a time from now on. The sender lives as long as the queue.
+                // From now on more requests may be sent. The sender lives as long as the queue.
                 Ok(()) = flushing.changed() => {}
                 queued = requests.queue.next(), if has_room => {
                     let step = self.correlator.observe(&queued);
@@ -126,7 +126,7 @@ impl EventWriter {
         }
     }
 
-    /// The attempt is over: what is to be written instead.
+    /// Handles a finished attempt. Returns what to write instead, if anything.
     fn settle(&mut self, Writing { queued, step }: Writing, attempt: &Attempt) -> Option<Writing> {
         let Attempt::Done(fate) = attempt else {
             self.note_contact();
@@ -139,7 +139,7 @@ impl EventWriter {
                 Fate::Refused => self.correlator.forget(key),
                 _ => {}
             }
-            // Nothing was asked for one that is too old.
+            // No request was made for an event that is too old.
             if *fate != Fate::Dropped {
                 self.note_contact();
             }
@@ -148,7 +148,7 @@ impl EventWriter {
         None
     }
 
-    /// The series' event has expired: this one begins it anew.
+    /// Begins a new series with this event, because the event of the old one has expired.
     fn anew(&mut self, queued: &Queued, step: &Step) -> Step {
         if let Step::Repeat { key, .. } = step {
             self.correlator.forget(key);
@@ -208,7 +208,7 @@ impl Requests {
             // An earlier attempt's answer was lost.
             Refusal::AlreadyExists if done == Fate::Written => Attempt::Done(done),
             Refusal::NotFound if done == Fate::Repeated => Attempt::Gone,
-            // A namespace that goes away takes no events; nor does one that is gone.
+            // A namespace that is being deleted accepts no events, nor does one that does not exist.
             Refusal::NotFound | Refusal::Invalid | Refusal::NotAllowed => {
                 tracing::debug!(error, "an event was refused");
                 Attempt::Done(Fate::Refused)
@@ -218,7 +218,7 @@ impl Requests {
         }
     }
 
-    /// The request's outcome, within its time: less once a shutdown waits.
+    /// Waits for the request's outcome within its timeout, which is shorter once a shutdown waits.
     async fn bounded<T>(
         &self,
         request: impl Future<Output = Result<T, kube::Error>>,
@@ -234,7 +234,7 @@ impl Requests {
         }
     }
 
-    /// Over when a shutdown has waited this long.
+    /// Completes when a shutdown has waited this long.
     async fn in_haste(&self, then: Duration) {
         let _ = self.queue.flushing().wait_for(|on| *on).await;
         sleep(then).await;

@@ -1,4 +1,4 @@
-//! What keeps the mirrors.
+//! Keeps the mirrors up to date.
 
 use std::collections::HashMap;
 use std::future::pending;
@@ -19,20 +19,20 @@ use crate::pods::MirrorSide;
 use winddown_api_client::refusal::{self, Refusal};
 use winddown_shared::Backoff;
 
-/// How long one request may take.
+/// The timeout of one request.
 const DEADLINE: Duration = Duration::from_secs(10);
-/// Requests under way at a time.
+/// The number of concurrent requests.
 const CONCURRENCY: usize = 4;
-/// Mirrors are listed as often, in case a change was not reported.
+/// How often mirrors are listed, in case a change was not reported.
 const LISTING: Duration = Duration::from_secs(600);
 
-/// How long a failed attempt is remembered after its last wait.
+/// How long a failed attempt is remembered after its last backoff.
 const REMEMBERED: Duration = Duration::from_secs(60);
 
-/// Tells whether the static pod of a mirror is still ending.
+/// Whether the static pod of a mirror is still terminating.
 pub type IsEnding = Arc<dyn Fn(&ObservedMirror) -> bool + Send + Sync>;
 
-/// Executes the [`plan`]. There is one for each [`Mirrors`].
+/// Carries out the [`plan`]. There is one for each [`Mirrors`].
 pub struct MirrorDriver {
     mirrors: Mirrors,
     node_name: Arc<str>,
@@ -44,14 +44,14 @@ pub struct MirrorDriver {
 /// Failed attempts for a name.
 struct Trial {
     backoff: Backoff,
-    /// A request is under way.
+    /// Whether a request is in progress.
     busy: bool,
     not_before: Instant,
-    /// What is in the way was said.
+    /// Whether the problem was logged.
     said: bool,
 }
 
-/// What a request came to.
+/// The result of a request.
 enum Done {
     MirrorAction(Name, Result<(), String>),
     Listed(Result<(), String>),
@@ -65,14 +65,14 @@ impl MirrorDriver {
         Self { mirrors, node_name, wall, is_ending, trials: HashMap::new() }
     }
 
-    /// The same, where mirrors of pods that are still ending stay until those have ended.
+    /// Keeps mirrors of pods that are still terminating until those have terminated.
     #[must_use]
     pub fn with_is_ending(mut self, is_ending: IsEnding) -> Self {
         self.is_ending = is_ending;
         self
     }
 
-    /// Keeps the mirrors of the static pods among `desired` until `cancel`led. Nothing is deleted
+    /// Maintains the mirrors of the static pods in `desired` until `cancel`led. Nothing is deleted
     /// before the manifests have been read.
     pub async fn run(
         mut self,
@@ -137,7 +137,7 @@ impl MirrorDriver {
         }
     }
 
-    /// What can be done now.
+    /// The actions to take now.
     fn due(&mut self, desired: Option<&DesiredPods>, now: Instant) -> Vec<MirrorAction> {
         let Some(desired) = desired else { return Vec::new() };
         let statics: Vec<Pod> =
@@ -171,7 +171,7 @@ impl MirrorDriver {
         steps
     }
 
-    /// Says once that there will be no mirror.
+    /// Logs once that there will be no mirror.
     fn refuse(&mut self, pod: &PodLabel, field: &str) {
         let trial = self.trials.entry(name_of(pod)).or_insert_with(Trial::new);
         if !std::mem::replace(&mut trial.said, true) {
@@ -216,7 +216,7 @@ impl MirrorDriver {
         let Some(trial) = self.trials.get_mut(name) else { return };
         trial.busy = false;
         match outcome {
-            // A mirror that is deleted over and over is made with growing delays.
+            // A mirror that is deleted over and over is created again with growing delays.
             Ok(()) => {
                 trial.said = false;
                 trial.not_before = Instant::now() + trial.backoff.after_failure(None);
@@ -307,7 +307,7 @@ async fn delete(client: &kube::Client, mirror: &PodLabel, mirrors: &Mirrors) -> 
     match in_time(pods.delete(&mirror.name, &only_this)).await? {
         Err(error) if Refusal::of(&error).is_gone() => {}
         Err(error) => return Err(refusal::text(&error)),
-        // Finalizers keep it for a while.
+        // The object stays until its finalizers are removed.
         Ok(answer) if answer.as_ref().left().is_some_and(has_finalizers) => {
             return Err("it has finalizers".to_owned());
         }

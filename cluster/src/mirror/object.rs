@@ -7,16 +7,16 @@ use winddown_shared::{CONFIG_MIRROR_ANNOTATION, CONFIG_SOURCE_ANNOTATION, Pod, W
 const HASH: &str = "kubernetes.io/config.hash";
 const SEEN: &str = "kubernetes.io/config.seen";
 
-/// The hash of the manifest: the annotation, or the UID that was made from it.
+/// The hash of the manifest: the annotation, or else the UID, which is derived from it.
 pub(super) fn hash_of(pod: &Pod) -> &str {
     let annotations = pod.metadata.annotations.as_ref();
     annotations.and_then(|all| all.get(HASH)).map_or(pod.uid().as_str(), String::as_str)
 }
 
-/// The mirror of a static pod on the node with that name and UID. `now` is when it was first seen.
+/// Returns the mirror of a static pod on the node with this name and UID. `now` is when it was first seen.
 ///
-/// What identifies the static pod, and its status, are left out: the API gives the mirror its own UID,
-/// and the status is written once there is one.
+/// The static pod's identity and status are left out: the API gives the mirror its own UID, and the status
+/// is written once there is one.
 pub fn mirror_of(pod: &Pod, node_name: &str, node_uid: &str, now: WallTime) -> api::Pod {
     let mut annotations = pod.metadata.annotations.clone().unwrap_or_default();
     let hash = hash_of(pod).to_owned();

@@ -11,28 +11,28 @@ use super::references::api_reference;
 /// A mirror pod as the API has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ObservedMirror {
-    /// Which pod.
+    /// The mirror pod.
     pub pod: PodLabel,
     /// The hash of the manifest that it shows: the UID of the static pod.
     pub hash: Arc<str>,
-    /// Its deletion was requested.
+    /// Whether its deletion was requested.
     pub deleting: bool,
-    /// Its phase is terminal.
+    /// Whether its phase is terminal.
     pub ended: bool,
-    /// Its phase is terminal, and the static pod lives.
+    /// Whether its phase is terminal, but the static pod runs.
     pub outlived: bool,
-    /// `metadata.resourceVersion`, where it is a number.
+    /// `metadata.resourceVersion`, if it is a number.
     pub version: Option<u64>,
 }
 
-/// One thing to do.
+/// An action on one mirror.
 #[derive(Clone, Debug)]
 pub enum MirrorAction {
-    /// The static pod has no mirror.
+    /// Create a mirror of the static pod.
     Create(Pod),
-    /// The mirror shows nothing that is so.
+    /// Delete a mirror that shows nothing that exists.
     Delete(PodLabel),
-    /// The static pod refers to an object of the API, which a mirror must not.
+    /// Create no mirror: the static pod refers to an object of the API, which a mirror must not.
     Refuse {
         /// The static pod.
         pod: PodLabel,
@@ -43,8 +43,8 @@ pub enum MirrorAction {
 
 /// Decides how to change `seen`, the mirrors in the API, so that they show `statics`.
 ///
-/// `complete`: every static pod is among them, so that a mirror without one has outlived its pod.
-/// `is_ending` says of a mirror whether the static pod that it shows is still ending: it stays till then.
+/// If `complete`, `statics` has every static pod, so that a mirror without one has outlived its pod.
+/// `is_ending` is whether the static pod of a mirror is still terminating: the mirror stays until then.
 pub fn plan<'a>(
     statics: &[Pod],
     seen: impl IntoIterator<Item = &'a ObservedMirror>,
@@ -72,7 +72,7 @@ pub fn plan<'a>(
     }
     for pod in statics {
         let name = (pod.namespace().clone(), pod.name().clone());
-        // The name has to be free first. Of two static pods of one name the first has it.
+        // The name must be free first. Of two static pods with one name the first gets it.
         if mirrored.contains(pod.uid()) || !taken.insert(name) {
             continue;
         }
@@ -102,12 +102,12 @@ impl ObservedMirror {
         })
     }
 
-    /// Whether `other` is the same mirror at an earlier time.
+    /// Whether `other` is an earlier version of the same mirror.
     pub fn is_newer_than(&self, other: &ObservedMirror) -> bool {
         self.pod.uid == other.pod.uid && self.version > other.version && other.version.is_some()
     }
 
-    /// Whether it shows that static pod.
+    /// Whether it is the mirror of that static pod.
     pub fn shows(&self, pod: &Pod) -> bool {
         *self.hash == *hash_of(pod)
     }

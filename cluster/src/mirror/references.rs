@@ -1,10 +1,10 @@
-//! What a pod refers to in the API. A static pod must not: the API server refuses its mirror.
+//! Finds references to API objects in a pod. A static pod must have none: the API server refuses its mirror.
 
 use k8s_openapi::api::core::v1 as api;
 use winddown_shared::Pod;
 
-/// The path of the first field of the pod that names an object of the API (a Secret, a ConfigMap, a
-/// service account, a claim); `None` if there is none.
+/// Returns the path of the first field of the pod that names an object of the API (a Secret, a
+/// ConfigMap, a service account, a claim); `None` if there is none.
 pub fn api_reference(pod: &Pod) -> Option<String> {
     let spec = pod.spec.as_ref()?;
     let named = |name: &Option<String>| name.as_ref().is_some_and(|name| !name.is_empty());

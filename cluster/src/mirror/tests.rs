@@ -1,4 +1,4 @@
-//! What is to be done about mirrors.
+//! What to do about mirrors.
 #![allow(clippy::needless_pass_by_value, reason = "JSON reads better where it is used")]
 
 use k8s_openapi::api::core::v1 as api;
@@ -175,7 +175,7 @@ fn a_static_pod_is_found_under_its_mirrors_name_until_that_is_gone() {
     mirrors.api_saw(&in_api(&a, "u1", |_| {}));
     assert_eq!(*changes.borrow(), 1, "the same again is no other name");
     assert_eq!(mirrors.of(a.uid()).unwrap().uid, PodUid::new("u1"));
-    // Deleted and made anew; the end of the first is told late.
+    // Deleted and created again; the end of the first is reported late.
     mirrors.api_saw(&in_api(&a, "u2", |_| {}));
     mirrors.gone(&PodUid::new("u1"));
     assert_eq!(mirrors.of(a.uid()).unwrap().uid, PodUid::new("u2"));
@@ -184,7 +184,7 @@ fn a_static_pod_is_found_under_its_mirrors_name_until_that_is_gone() {
     assert_eq!((mirrors.of(a.uid()), mirrors.count()), (None, 0));
 }
 
-/// Two lists go on at a time, beside what makes mirrors.
+/// Two lists run concurrently with the creation of mirrors.
 #[test]
 fn a_mirror_that_an_older_list_lacks_is_seen_again() {
     let mirrors = mirrors();

@@ -1,4 +1,4 @@
-//! When a kind of write may be tried (again).
+//! Tracks when a kind of write may be attempted.
 
 use std::time::Duration;
 
@@ -11,13 +11,13 @@ use winddown_shared::Backoff;
 #[derive(Clone, Debug)]
 pub(super) struct Attempt {
     failures: Backoff,
-    /// Against another writer that keeps undoing what is written.
+    /// The backoff against another writer that keeps undoing what is written.
     fights: Backoff,
     fought: Option<Instant>,
     not_before: Option<Instant>,
     /// The inputs that were last written.
     done: Option<u64>,
-    /// The outage was logged.
+    /// Whether the outage was logged.
     desired: bool,
 }
 
@@ -28,12 +28,12 @@ const PEACE: Duration = Duration::from_secs(600);
 const REFUSED: Duration = Duration::from_secs(60);
 
 impl Attempt {
-    /// For what the cluster waits for: tried again within 10 s.
+    /// For writes that the cluster waits for: retried within 10 s.
     pub(super) fn eager() -> Self {
         Self::new(Backoff::new(Duration::from_millis(100), Duration::from_secs(10)))
     }
 
-    /// For the rest: tried again within 5 min.
+    /// For other writes: retried within 5 min.
     pub(super) fn patient() -> Self {
         Self::new(Backoff::new(Duration::from_secs(1), Duration::from_secs(300)))
     }
@@ -43,26 +43,26 @@ impl Attempt {
         Self { failures, fights, fought: None, not_before: None, done: None, desired: false }
     }
 
-    /// Whether it may be tried now.
+    /// Whether it may be attempted now.
     pub(super) fn is_due(&self, now: Instant) -> bool {
         self.not_before.is_none_or(|at| at <= now)
     }
 
-    /// When it may be tried, if not now.
+    /// When it may be attempted, if not now.
     pub(super) fn waits_until(&self) -> Option<Instant> {
         self.not_before
     }
 
-    /// The desired content changed: all waits are over.
+    /// Ends all waits, because the desired content has changed.
     pub(super) fn inputs_changed(&mut self) {
         self.failures.reset();
         self.not_before = None;
     }
 
-    /// It was written. `inputs` numbers what was written; a write that repeats them was made
-    /// because another writer changed it (or for the `heartbeat`), and the next such has to wait.
+    /// Records a successful write. `inputs` identifies what was written. A write that repeats them was made
+    /// because another writer changed it (or for the `heartbeat`), and the next such write has to wait.
     ///
-    /// Returns whether an outage that was logged is over.
+    /// Returns whether a logged outage is over.
     pub(super) fn succeeded(&mut self, inputs: u64, heartbeat: bool, now: Instant) -> bool {
         self.failures.reset();
         self.not_before = None;
@@ -87,7 +87,7 @@ impl Attempt {
             other => other.retry_after(),
         };
         let wait = self.failures.after_failure(asked);
-        // A conflict is normal: the write is retried at once with a fresh copy of the object.
+        // A conflict is normal: the first is retried immediately with a fresh copy of the object.
         let at_once = first && refusal == Refusal::Conflict;
         self.not_before = (!at_once).then_some(now + wait);
         refusal != Refusal::Conflict && !std::mem::replace(&mut self.desired, true)

@@ -1,18 +1,18 @@
-//! The node's conditions, in the kubelet's words.
+//! The node's conditions, with the kubelet's texts.
 
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{Node, NodeCondition};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-/// What decides the node's conditions.
+/// The facts that determine the node's conditions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Health {
     /// Why the node cannot run pods, in the order of the message; empty if it can.
     pub not_ready: Vec<Arc<str>>,
-    /// The node is going down.
+    /// Whether the node is going down.
     pub shutting_down: bool,
-    /// Whether the node's pods are being ended while it stays up.
+    /// Whether the node's pods are being terminated while it stays up.
     pub draining: Draining,
     /// Which resources are short.
     pub pressure: Pressure,
@@ -21,12 +21,12 @@ pub struct Health {
 /// An operator's drain of this node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Draining {
-    /// There is none.
+    /// There is no drain.
     #[default]
     No,
-    /// Pods are being ended.
+    /// Pods are being terminated.
     InProgress,
-    /// The pods that had to end have ended, and the node is kept empty.
+    /// The pods that had to terminate have terminated, and the node is kept empty.
     Done,
 }
 
@@ -41,22 +41,22 @@ pub struct Pressure {
     pub pid: bool,
 }
 
-/// The condition that says whether the node runs pods.
+/// The condition that shows whether the node runs pods.
 pub const READY: &str = "Ready";
 /// A graceful shutdown is under way (KEP-5683).
 pub const SHUTDOWN_IN_PROGRESS: &str = "GracefulNodeShutdownInProgress";
-/// The node's pods are being ended (KEP-5683).
+/// The node's pods are being terminated (KEP-5683).
 pub const DRAIN_IN_PROGRESS: &str = "DrainInProgress";
-/// The node's pods have been ended (KEP-5683).
+/// The node's pods have been terminated (KEP-5683).
 pub const DRAINED: &str = "Drained";
 
-/// Every pod ended before the node went down, and nothing stayed mounted: its volumes may be attached
-/// elsewhere at once. False while the node is up.
+/// Every pod terminated before the node went down, and nothing stayed mounted: its volumes can be
+/// attached elsewhere immediately. False while the node is up.
 pub const CLEAN_SHUTDOWN: &str = "winddown.dev/CleanShutdown";
 
 /// The reason that KEP-6249 gives to both conditions of a shutdown.
 const NODE_SHUTDOWN: &str = "NodeShutdown";
-/// The reason of a drain that an operator asked this agent for.
+/// The reason of a drain that an operator requested from this agent.
 const NODE_DRAIN: &str = "NodeDrain";
 /// What the node lifecycle controller writes over the conditions of a node that it lost (KEP-6249).
 const UNREACHABLE: &str = "KubeletUnreachable";
@@ -67,8 +67,8 @@ pub(super) fn of(node: &Node) -> &[NodeCondition] {
     status.and_then(|status| status.conditions.as_deref()).unwrap_or_default()
 }
 
-/// The desired conditions, without times. `server` has the current ones: lifecycle conditions are
-/// written only when they apply, and those of others stay.
+/// Returns the desired conditions, without times. `server` has the current ones: lifecycle
+/// conditions are written only when they apply, and those of other writers stay.
 pub(super) fn wanted(health: &Health, server: &[NodeCondition]) -> Vec<NodeCondition> {
     let mut wanted = vec![memory(health.pressure), disk(health.pressure), pid(health.pressure)];
     wanted.extend(lifecycle(health, server));
@@ -76,18 +76,18 @@ pub(super) fn wanted(health: &Health, server: &[NodeCondition]) -> Vec<NodeCondi
     wanted
 }
 
-/// The lifecycle conditions among them.
+/// Returns the lifecycle conditions among them.
 pub(super) fn lifecycle(health: &Health, server: &[NodeCondition]) -> Vec<NodeCondition> {
     let all = [shutdown(health, server), drain(health, server), drained(health, server)];
     all.into_iter().flatten().collect()
 }
 
-/// Whether the server has the same, ignoring times.
+/// Whether the server has the same conditions, ignoring times.
 pub(super) fn agree(wanted: &[NodeCondition], server: &[NodeCondition]) -> bool {
     wanted.iter().all(|want| find(server, &want.type_).is_some_and(|has| same_words(want, has)))
 }
 
-/// Fills in the times: the heartbeat is now, and the transition only when the status is another.
+/// Fills in the times: the heartbeat is now, and the transition time changes only with the status.
 pub(super) fn stamp(
     mut wanted: Vec<NodeCondition>,
     server: &[NodeCondition],
@@ -107,8 +107,8 @@ pub(super) fn find<'a>(conditions: &'a [NodeCondition], kind: &str) -> Option<&'
     conditions.iter().find(|condition| condition.type_ == kind)
 }
 
-/// Several reasons in one message, as the kubelet's library joins errors: one stands alone, several
-/// become a list in brackets, without duplicates.
+/// Joins several reasons into one message, as the kubelet's library joins errors: one stands alone,
+/// several become a list in brackets, without duplicates.
 pub(super) fn joined(reasons: &[Arc<str>]) -> String {
     let mut once: Vec<&str> = Vec::with_capacity(reasons.len());
     for reason in reasons {
@@ -173,8 +173,8 @@ fn drain(health: &Health, server: &[NodeCondition]) -> Option<NodeCondition> {
     let has = find(server, DRAIN_IN_PROGRESS);
     let draining = health.shutting_down || health.draining == Draining::InProgress;
     if draining && has.is_some_and(|has| has.status == "True" && !is_ours(has)) {
-        // Another party drains this node as well, and will announce when that is over. Readers look
-        // at the type and the status alone.
+        // Another party drains this node as well, and will report when that is over. Readers
+        // consider only the type and the status.
         return None;
     }
     if health.shutting_down {
@@ -199,8 +199,8 @@ fn drained(health: &Health, server: &[NodeCondition]) -> Option<NodeCondition> {
     Some(condition(DRAINED, false, NODE_DRAIN, "The node takes pods"))
 }
 
-/// Whether this agent wrote the condition. A lifecycle condition is the administrator's as well
-/// (KEP-5683), so only what carries a reason of ours is cleared.
+/// Whether this agent wrote the condition. Administrators write lifecycle conditions, too
+/// (KEP-5683), so only those with one of this agent's reasons are cleared.
 fn is_ours(condition: &NodeCondition) -> bool {
     matches!(condition.reason.as_deref(), Some(NODE_SHUTDOWN | NODE_DRAIN | UNREACHABLE))
 }

@@ -25,51 +25,51 @@ mod registering;
 mod writer;
 mod writing;
 
-/// The controller's settings beyond the node's conditions.
+/// The settings of a [`NodeController`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeSettings {
-    /// How much of the Node object is this agent's.
+    /// How much of the Node object this agent owns.
     pub scope: NodeScope,
-    /// The lease; without one the status itself is the sign of life.
+    /// The lease; without one the status itself is the heartbeat.
     pub lease: Option<LeaseTimes>,
-    /// How often the status is written when nothing has changed and there is no lease, and how often
-    /// it is looked at when there is one: `nodeStatusUpdateFrequency`. At least a second.
+    /// How often the status is written when nothing has changed and there is no lease, and how
+    /// often it is checked when there is one: `nodeStatusUpdateFrequency`. At least a second.
     pub update_frequency: Duration,
     /// How often the status is written when nothing has changed and there is a lease:
     /// `nodeStatusReportFrequency`.
     pub report_frequency: Duration,
-    /// Whether this node makes its own Node object.
+    /// Whether this node creates its own Node object.
     pub registration: Registration,
     /// Whether a shutdown cordons the node.
     pub cordon_on_shutdown: bool,
     /// Whether an operator's drain cordons the node.
     pub cordon_on_drain: bool,
-    /// The longest time that one request may take.
+    /// The timeout of one request.
     pub request_timeout: Duration,
     /// How answers to pings are judged.
     pub ping: PingTimes,
 }
 
-/// How much of the Node object is this agent's.
+/// How much of the Node object this agent owns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum NodeScope {
-    /// All that a kubelet writes.
+    /// Everything that a kubelet writes.
     #[default]
     Whole,
-    /// The conditions of KEP-5683 and of the facts, and the cordon and the taint of a shutdown; the rest is a
-    /// kubelet's. Of the facts only these and the boot id are used, and no events are made: the kubelet
-    /// tells them.
+    /// The conditions of KEP-5683 and of the facts, and the cordon and the taint of a shutdown; the
+    /// rest is a kubelet's. Of the facts only the conditions and the boot id are used, and no
+    /// events are sent: the kubelet sends them.
     Lifecycle,
 }
 
-/// Who makes the Node object.
+/// Who creates the Node object.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Registration {
-    /// This node, when it starts. Once the object was deleted it stays so until the agent is
-    /// restarted, as with the kubelet: who takes a machine out of a cluster deletes its node.
+    /// This node, when it starts. If the object is deleted later it stays so until the agent
+    /// restarts, as with the kubelet: deleting the node is how a machine is taken out of a cluster.
     #[default]
     AtStart,
-    /// This node, also when the object was deleted while the agent runs. Not during a shutdown.
+    /// This node, also if the object is deleted while the agent runs. Not during a shutdown.
     Always,
     /// Another party; the controller waits for it.
     Never,
@@ -79,10 +79,10 @@ pub enum Registration {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NodeSettingsError {
-    /// An empty name matches none.
+    /// The node's name is empty.
     #[error("the node has no name: set nodeName, or give the machine a host name")]
     NoName,
-    /// No timer of this agent is faster than a second.
+    /// An interval is shorter than a second.
     #[error("{field} is {value:?}: at least 1s is possible")]
     TooShort {
         /// The setting.
@@ -92,7 +92,7 @@ pub enum NodeSettingsError {
     },
 }
 
-/// Drives one Node object. Made by [`NodeController::builder`].
+/// Manages one Node object. Created by [`NodeController::builder`].
 #[derive(Debug)]
 pub struct NodeController<P = NoPing> {
     core: Core,
@@ -100,7 +100,7 @@ pub struct NodeController<P = NoPing> {
     answers: watch::Sender<Answer>,
 }
 
-/// Makes a [`NodeController`].
+/// Builds a [`NodeController`].
 #[derive(Debug)]
 pub struct NodeControllerBuilder<P = NoPing> {
     api: Api<Node>,
@@ -113,7 +113,7 @@ pub struct NodeControllerBuilder<P = NoPing> {
     events: Option<Events>,
 }
 
-/// What all parts of the controller look at.
+/// The state that all parts of the controller share.
 #[derive(Debug)]
 struct Core {
     api: Api<Node>,
@@ -132,7 +132,7 @@ struct Core {
 // === impl NodeController ===
 
 impl NodeController {
-    /// A controller of the node `name`, which publishes the latest `facts`.
+    /// Starts to build a controller of the node `name`, which publishes the latest `facts`.
     pub fn builder(
         client: Client,
         name: impl Into<Arc<str>>,
@@ -153,8 +153,8 @@ impl NodeController {
 }
 
 impl<P: Ping> NodeController<P> {
-    /// Reconciles the node until `cancel`. Never gives up, and does not remove the node at its end:
-    /// pods survive a restart of the agent.
+    /// Reconciles the node until `cancel`. Never gives up, and does not remove the node when it
+    /// stops: pods survive a restart of the agent.
     pub async fn run(self, cancel: CancellationToken) {
         let Self { core, ping, answers } = self;
         if core.settings.scope == NodeScope::Whole {
@@ -176,31 +176,31 @@ impl<P: Ping> NodeController<P> {
 // === impl NodeControllerBuilder ===
 
 impl<P: Ping> NodeControllerBuilder<P> {
-    /// Uses other settings than the kubelet's.
+    /// Uses these settings instead of the kubelet's.
     #[must_use]
     pub fn settings(mut self, settings: NodeSettings) -> Self {
         self.settings = settings;
         self
     }
 
-    /// Asks `ping` whether pods can be run. Without it only [`NodeHandle::set_ready`] says so.
+    /// Checks with `ping` whether pods can run. Without it only [`NodeHandle::set_ready`] decides that.
     #[must_use]
     pub fn ping<Q: Ping>(self, ping: Q) -> NodeControllerBuilder<Q> {
         let Self { api, leases, name, facts, clock, settings, events, .. } = self;
         NodeControllerBuilder { api, leases, name, facts, clock, settings, ping, events }
     }
 
-    /// Has `events` tell what happens to the node. Without it nothing does.
+    /// Sends events about the node to `events`. Without it none are sent.
     #[must_use]
     pub fn events(mut self, events: Events) -> Self {
         self.events = Some(events);
         self
     }
 
-    /// The controller and its handle.
+    /// Returns the controller and its handle.
     ///
     /// # Errors
-    /// A setting is out of range.
+    /// When a setting is out of range.
     pub fn build(self) -> Result<(NodeController<P>, NodeHandle), NodeSettingsError> {
         let Self { api, leases, name, facts, clock, settings, ping, events } = self;
         let settings = settings.checked(&name)?;
@@ -240,7 +240,7 @@ impl Core {
         }
     }
 
-    /// What the conditions are made of, now.
+    /// The current facts that determine the conditions.
     fn health(&self) -> Health {
         let desired = self.desired.borrow();
         let now = tokio::time::Instant::now();
@@ -256,7 +256,7 @@ impl Core {
         }
     }
 
-    /// The conditions that the node has to have, in the order in which they are shown.
+    /// The conditions that the node should have, in the order in which they are shown.
     fn wanted(&self, server: &[NodeCondition]) -> Vec<NodeCondition> {
         let mut wanted = match self.settings.scope {
             NodeScope::Whole => conditions::wanted(&self.health(), server),
@@ -274,7 +274,7 @@ impl Core {
 // === impl NodeSettings ===
 
 impl NodeSettings {
-    /// Beside a kubelet, which owns the Node object: no lease, no registration, no heartbeat.
+    /// The settings next to a kubelet, which owns the Node object: no lease, registration or heartbeat.
     pub fn beside_kubelet() -> Self {
         Self {
             scope: NodeScope::Lifecycle,
@@ -305,7 +305,7 @@ impl NodeSettings {
         }
     }
 
-    /// How often anything is done at all.
+    /// The interval of all periodic work.
     fn beat(&self) -> Duration {
         self.lease.map_or(self.update_frequency, LeaseTimes::renew)
     }
@@ -317,8 +317,8 @@ impl NodeSettings {
 }
 
 impl Default for NodeSettings {
-    /// The kubelet's: a lease of 40 s renewed every 10 s, the status looked at every 10 s and written
-    /// every 5 min, registration at the start. A shutdown and a drain cordon the node.
+    /// The kubelet's settings: a lease of 40 s renewed every 10 s, the status checked every 10 s
+    /// and written every 5 min, registration at the start. A shutdown and a drain cordon the node.
     fn default() -> Self {
         Self {
             scope: NodeScope::Whole,

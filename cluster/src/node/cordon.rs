@@ -1,4 +1,4 @@
-//! What keeps new pods off the node, and who decided it.
+//! The barriers that keep new pods off the node, and who set them.
 
 use std::sync::Arc;
 
@@ -6,14 +6,14 @@ use k8s_openapi::api::core::v1::{Node, Taint};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-/// The annotation that records that this agent cordoned the node, when and why. To keep the cordon,
-/// remove the annotation: the cordon is yours then.
+/// The annotation that records that this agent cordoned the node, when and why. Remove it to keep
+/// the cordon, which then counts as yours.
 pub const CORDONED_BY: &str = "winddown.dev/cordoned-by";
 
-/// The same for the taint.
+/// The corresponding annotation for the taint.
 pub const TAINTED_BY: &str = "winddown.dev/tainted-by";
 
-/// The key of this agent's taint, `NoSchedule`. Pods of a DaemonSet tolerate that a node is unschedulable,
+/// The key of this agent's `NoSchedule` taint. Pods of a DaemonSet tolerate an unschedulable node,
 /// so a cordon does not keep them off.
 pub const TAINT: &str = "winddown.dev/cordoned";
 
@@ -22,7 +22,7 @@ const NO_SCHEDULE: &str = "NoSchedule";
 /// The name under which this agent's writes appear in `metadata.managedFields`.
 pub(super) const FIELD_MANAGER: &str = "winddown";
 
-/// What keeps pods off a node. Each is set, owned and undone by itself: an API server may allow one of them.
+/// What keeps pods off a node. Each is set, owned and removed separately: an API server may allow only one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Barrier {
     /// `spec.unschedulable`.
@@ -31,7 +31,7 @@ pub(super) enum Barrier {
     Taint,
 }
 
-/// Why this agent wants no new pods bound to the node.
+/// Why this agent wants no new pods on the node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum CordonReason {
@@ -41,39 +41,39 @@ pub enum CordonReason {
     Drain,
 }
 
-/// What a barrier's annotation holds.
+/// The content of a barrier's annotation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Mark {
     /// The boot in which the barrier was set.
     pub(super) boot: Arc<str>,
-    /// When, as RFC 3339.
+    /// When the barrier was set, as RFC 3339.
     pub(super) since: Arc<str>,
     pub(super) reason: CordonReason,
-    /// Another party took it away since; the node's state is now theirs.
+    /// Whether another party has removed it since, and so decides about the node.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(super) released: bool,
 }
 
-/// What has to be written, on the condition that no other write came in between.
+/// What to write, provided that no other write has come in between.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Step {
     Nothing,
-    /// Set the barrier and record that it was us.
+    /// Set the barrier and record that this agent did it.
     Set(Mark),
-    /// Take it away and drop the mark.
+    /// Remove the barrier and the mark.
     Undo,
-    /// Leave the node as it is and note that the barrier is no longer ours.
+    /// Leave the node as it is and record that the barrier is no longer this agent's.
     Release(Mark),
-    /// Leave the node as it is and drop the mark.
+    /// Leave the node as it is and remove the mark.
     Forget,
 }
 
-/// Decides the step from what is desired and the Node object.
+/// Decides the step from the desired state and the Node object.
 ///
-/// * A barrier without our mark is another party's, and stays.
-/// * One of ours that another party took away is not set again for the same reason in the same boot.
-/// * Our own is undone when nothing asks for it any more and the node is `ready`, also after a restart or
-///   a boot.
+/// * A barrier without this agent's mark belongs to another party, and stays.
+/// * A barrier that another party removed is not set again for the same reason in the same boot.
+/// * This agent's barrier is removed when there is no reason for it any more and the node is
+///   `ready`, also after a restart or a reboot.
 pub(super) fn decide(
     barrier: Barrier,
     wanted_mark: Option<&Mark>,
@@ -92,7 +92,7 @@ pub(super) fn decide(
         Some(_) if ours => Step::Nothing,
         Some(wanted_mark) if wanted_mark.is_same(&mark) && mark.released => Step::Nothing,
         Some(wanted_mark) if wanted_mark.is_same(&mark) => Step::Release(mark),
-        // Whatever that mark was about is over: this is another reason.
+        // The reason of that mark is over: this is a new one.
         Some(_) if is_set => Step::Forget,
         Some(wanted_mark) => Step::Set(wanted_mark.clone()),
         None if ours && ready => Step::Undo,
@@ -101,8 +101,8 @@ pub(super) fn decide(
     }
 }
 
-/// The patch of a step; nothing for [`Step::Nothing`]. It holds only for the version of the node that it
-/// was made from: the API knows taints as a whole list.
+/// Returns the patch of a step; `None` for [`Step::Nothing`]. It applies only to the version of the
+/// node that it was made from, because the API treats taints as one list.
 pub(super) fn patch(barrier: Barrier, step: &Step, node: &Node) -> Option<Value> {
     let annotation = match step {
         Step::Nothing => return None,
@@ -164,9 +164,9 @@ impl Barrier {
         serde_json::from_str(text).ok()
     }
 
-    /// Whether the API server records that another client last changed it. It reveals a cordon that was
-    /// lifted and made anew while this agent was not running. All taints are one field there, whose owner
-    /// tells nothing of ours.
+    /// Whether the API server records that another client last changed it. This reveals a cordon
+    /// that was removed and set again while this agent was not running. All taints are one field
+    /// there, whose owner says nothing about this agent's.
     fn is_of_others(self, node: &Node) -> bool {
         if self == Self::Taint {
             return false;
@@ -183,7 +183,7 @@ impl Barrier {
         known && !ours
     }
 
-    /// The node's `spec` with it for this reason, or without it.
+    /// The node's `spec` with the barrier set for this reason, or without it.
     fn spec(self, node: &Node, on: Option<CordonReason>) -> Value {
         if self == Self::Cordon {
             return json!({ "unschedulable": on.map(|_| true) });
@@ -213,7 +213,7 @@ impl CordonReason {
 // === impl Mark ===
 
 impl Mark {
-    /// The same reason in the same boot. An agent that was restarted in between knows it again by that.
+    /// Whether both have the same reason in the same boot. A restarted agent recognises its mark by that.
     fn is_same(&self, other: &Self) -> bool {
         self.boot == other.boot && self.reason == other.reason
     }

@@ -1,4 +1,4 @@
-//! The facts of this machine in the Node object.
+//! The facts about this machine in the Node object.
 
 use std::collections::BTreeMap;
 
@@ -12,49 +12,49 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use super::conditions;
 use super::managed_keys::{LAST_APPLIED, ManagedKeys, is_reserved, taint_key};
 
-/// Facts of this machine that the Node object tells the cluster. Other fields are not touched.
+/// Facts about this machine that the Node object shows. Other fields are not touched.
 ///
-/// A key of an earlier version of the facts that is missing now is removed from the Node object;
-/// everything that others wrote stays.
+/// A key that earlier facts had and these lack is removed from the Node object; everything that
+/// others wrote stays.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct NodeFacts {
-    /// `metadata.labels` that are ours.
+    /// This agent's `metadata.labels`.
     pub labels: BTreeMap<String, String>,
-    /// `metadata.annotations` that are ours.
+    /// This agent's `metadata.annotations`.
     pub annotations: BTreeMap<String, String>,
-    /// `spec.taints` that are ours. An API server with the NodeRestriction admission lets a node set
-    /// them when it registers, and not later.
+    /// This agent's `spec.taints`. With the NodeRestriction admission plugin, an API server lets a
+    /// node set them only when it registers.
     pub taints: Vec<Taint>,
-    /// `spec.providerID`, set when the node is registered and not later.
+    /// `spec.providerID`, set only when the node is registered.
     pub provider_id: Option<String>,
-    /// `status.addresses`. When there are any, the whole list is ours.
+    /// `status.addresses`. If there are any, this agent owns the whole list.
     pub addresses: Vec<NodeAddress>,
-    /// `status.capacity`, as far as it is ours.
+    /// This agent's part of `status.capacity`.
     pub capacity: BTreeMap<String, Quantity>,
-    /// `status.allocatable`, as far as it is ours.
+    /// This agent's part of `status.allocatable`.
     pub allocatable: BTreeMap<String, Quantity>,
     /// `status.nodeInfo`: kernel, operating system, runtime, boot.
     pub info: NodeSystemInfo,
-    /// The port of the node's own API, where it has one.
+    /// The port of the node's own API, if it has one.
     pub port: Option<i32>,
-    /// `status.images`, where they are known: at most as many as the node wants to tell.
+    /// `status.images`, if known: at most as many as the node wants to publish.
     pub images: Vec<ContainerImage>,
     /// `status.features`.
     pub features: Option<NodeFeatures>,
     /// `status.runtimeHandlers`.
     pub runtime_handlers: Vec<NodeRuntimeHandler>,
-    /// `status.declaredFeatures`, in order: what API servers from 1.36 on rely on.
+    /// `status.declaredFeatures`, in order: API servers rely on them from 1.36 on.
     pub declared_features: Vec<String>,
-    /// Further conditions of this node, by type; their times are filled in. Not those of
-    /// [`Health`](super::Health).
+    /// Further conditions of this node, by type; their times are filled in. Does not include those
+    /// of [`Health`](super::Health).
     pub conditions: Vec<NodeCondition>,
 }
 
-/// Resources without which a node is not ready, as the kubelet has it.
+/// Resources without which a node is not ready, as in the kubelet.
 const REQUIRED: [&str; 4] = ["cpu", "memory", "pods", "ephemeral-storage"];
 
 impl NodeFacts {
-    /// The Node object to register: these facts and `wanted` as its conditions.
+    /// Returns the Node object to register, with these facts and `wanted` as its conditions.
     #[must_use]
     pub(super) fn to_node(&self, name: &str, wanted: Vec<NodeCondition>, now: &Time) -> Node {
         let mut annotations = self.annotations.clone();
@@ -87,7 +87,7 @@ impl NodeFacts {
         }
     }
 
-    /// What of the Node object they claim.
+    /// The keys of the Node object that these facts manage.
     pub(super) fn claims(&self) -> ManagedKeys {
         ManagedKeys {
             labels: self.labels.keys().cloned().collect(),
@@ -110,7 +110,7 @@ impl NodeFacts {
         Some(NodeDaemonEndpoints { kubelet_endpoint: Some(DaemonEndpoint { port }) })
     }
 
-    /// The kubelet's words for required resources that the capacity lacks.
+    /// The kubelet's message about required resources that the capacity lacks.
     pub(super) fn lacking(&self) -> Option<String> {
         let lacking: Vec<_> =
             REQUIRED.into_iter().filter(|name| !self.capacity.contains_key(*name)).collect();

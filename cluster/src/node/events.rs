@@ -1,4 +1,4 @@
-//! What happened to the node, as Kubernetes Events in the kubelet's words.
+//! Kubernetes Events about the node, with the kubelet's texts.
 
 use std::sync::Arc;
 
@@ -8,13 +8,13 @@ use super::conditions::find;
 use super::cordon::is_unschedulable;
 use crate::events::{EventDraft, EventKind, NodeRef, Subject};
 
-/// The agent has begun to look after the node.
+/// The event that the agent has started to manage the node.
 pub(super) fn starting(name: &Arc<str>) -> EventDraft {
     normal(name, "Starting", "Starting kubelet.")
 }
 
-/// The changes between two states of the node. Among the conditions only those this node `wanted`:
-/// other writers report their own.
+/// Returns the changes between two states of the node. Of the conditions only those that this node
+/// `wanted` count: other writers report their own.
 pub(super) fn changes(
     name: &Arc<str>,
     before: &Node,
@@ -51,7 +51,7 @@ const CONDITIONS: [(&str, &str, &str); 4] = [
 fn turned(kind: &str, before: &Node, after: &Node) -> Option<bool> {
     let is = condition(after, kind)?.status.as_str();
     let was = condition(before, kind).map(|condition| condition.status.as_str());
-    // The kubelet sends no event for the first readiness.
+    // A node that starts as not ready gets no event, as with the kubelet.
     let first_ready = kind == "Ready" && was.is_none() && is != "True";
     (was != Some(is) && !first_ready).then_some(is == "True")
 }

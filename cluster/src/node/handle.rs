@@ -1,4 +1,4 @@
-//! The rest of the agent's handle on the node controller.
+//! The interface of the node controller to the rest of the agent.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use winddown_shared::{WallClock, WallTime};
 use super::conditions::{Draining, Pressure};
 use super::cordon::CordonReason;
 
-/// Sets the node's state. Cheap to clone; no call blocks or needs the API server.
+/// Sets the node's state. Cheap to clone; no setter blocks or needs the API server.
 #[derive(Clone, Debug)]
 pub struct NodeHandle {
     desired: Arc<watch::Sender<DesiredState>>,
@@ -24,37 +24,37 @@ pub struct NodeHandle {
 pub struct NodeState {
     /// `metadata.uid` of the Node object, once there is one.
     pub uid: Option<Arc<str>>,
-    /// The Node object was deleted, and is not created again.
+    /// Whether the Node object was deleted and is not created again.
     pub deleted: bool,
-    /// Why the node's status cannot be written, while it cannot.
+    /// Why the node's status cannot be written at the moment.
     pub outage: Option<Arc<str>>,
-    /// What the API server forbids this node: its own labels, annotations or taints.
+    /// Why the API server refuses this node's labels, annotations, taints or cordon.
     pub refused: Option<Arc<str>>,
-    /// Why the lease is not renewed, while it is not.
+    /// Why the lease is not renewed at the moment.
     pub lease_problem: Option<Arc<str>>,
     /// When the lease was last renewed.
     pub lease_renewed: Option<Instant>,
-    /// Statuses written.
+    /// The number of statuses written.
     pub status_writes: u64,
-    /// Renewals of the lease.
+    /// The number of renewals of the lease.
     pub lease_renewals: u64,
-    /// Nodes registered: one, and one more for each time the object was deleted.
+    /// The number of registrations: one, and one more for each time the object was deleted.
     pub registrations: u64,
-    /// The last change of the handle that the API server knows of.
+    /// The last change of the handle that has reached the API server.
     pub(super) acknowledged: u64,
 }
 
-/// Not everything was delivered to the API server in time. Sending continues.
+/// Not everything reached the API server in time. Sending continues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the API server does not know the node's conditions and cordon yet")]
 pub struct NotDelivered;
 
-/// What was said through the handle.
+/// The state that was set through the handle.
 #[derive(Clone, Debug)]
 pub(super) struct DesiredState {
-    /// Goes up with every change.
+    /// Incremented with every change.
     pub(super) generation: u64,
-    /// Goes up with every change that interrupts a write under way.
+    /// Incremented with every change that interrupts a write in progress.
     pub(super) urgent: u64,
     pub(super) ready: Result<(), Arc<str>>,
     pub(super) shutting_down: Option<WallTime>,
@@ -75,15 +75,15 @@ impl NodeHandle {
         Self { desired, state, node, clock }
     }
 
-    /// Whether the node can run pods, and if not, why: the text is the Ready condition's message.
-    /// Before the first call the node is not ready.
+    /// Sets whether the node can run pods. The error is the message of the Ready condition. Before
+    /// the first call the node is not ready.
     pub fn set_ready(&self, ready: Result<(), String>) {
         let ready = ready.map_err(Into::into);
         self.change(false, |desired| std::mem::replace(&mut desired.ready, ready.clone()) != ready);
     }
 
-    /// The node is going down, or is not any more. Both conditions of a shutdown, Ready and the
-    /// cordon are written at once, beside whatever else happens; [`flush`](Self::flush) waits for it.
+    /// Sets whether the node is going down. Both conditions of a shutdown, Ready and the cordon are
+    /// written immediately, whatever else happens; [`flush`](Self::flush) waits for it.
     pub fn set_shutting_down(&self, on: bool) {
         let now = self.clock.now();
         self.change(true, |desired| {
@@ -95,7 +95,7 @@ impl NodeHandle {
         });
     }
 
-    /// How far an operator's drain of this node is.
+    /// Sets how far an operator's drain of this node is.
     pub fn set_draining(&self, draining: Draining) {
         let now = self.clock.now();
         self.change(true, |desired| {
@@ -108,19 +108,19 @@ impl NodeHandle {
         });
     }
 
-    /// Which resources are short.
+    /// Sets which resources are short.
     pub fn set_pressure(&self, pressure: Pressure) {
         self.change(false, |desired| {
             std::mem::replace(&mut desired.pressure, pressure) != pressure
         });
     }
 
-    /// Waits until the API server has everything that was set so far and what the facts say now, except
-    /// labels and taints, or has answered that there is no Node object, which this agent does not create.
-    /// What failed before is tried again at once. Cancel-safe; sending continues.
+    /// Waits until the API server has everything that was set so far and the current facts, except
+    /// labels and taints, or has answered that there is no Node object, which this agent does not
+    /// create. Failed writes are retried immediately. Cancel-safe; sending continues.
     ///
     /// # Errors
-    /// It does not know by `deadline`.
+    /// When the API server does not have it by `deadline`.
     pub async fn flush(&self, deadline: Instant) -> Result<(), NotDelivered> {
         // The controller acknowledges only what it reads after a change.
         self.change(false, |_| true);
@@ -133,14 +133,14 @@ impl NodeHandle {
         }
     }
 
-    /// The Node object as the API server has it; none before it is registered and after it was
-    /// deleted. Admission looks at its labels, taints and allocatable resources.
+    /// The Node object as the API server has it; `None` before it is registered and after it was
+    /// deleted. Admission uses its labels, taints and allocatable resources.
     #[must_use]
     pub fn server_node(&self) -> watch::Receiver<Option<Arc<Node>>> {
         self.node.clone()
     }
 
-    /// How the controller fares.
+    /// The controller's state, as it changes.
     #[must_use]
     pub fn state(&self) -> watch::Receiver<NodeState> {
         self.state.clone()

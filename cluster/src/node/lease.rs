@@ -1,4 +1,4 @@
-//! The node's lease: the cheap sign of life.
+//! The node's lease, a cheap heartbeat.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,20 +19,20 @@ pub struct LeaseTimes {
     renew: Duration,
 }
 
-/// The times of a lease contradict each other.
+/// The times of a lease are out of range or contradictory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LeaseTimesError {
-    /// The API counts whole seconds.
+    /// The duration is out of range. The API counts whole seconds.
     #[error("a lease of {0:?} is not possible: say at least 1 s and at most 24 h")]
     Duration(Duration),
-    /// It would run out before it is renewed.
+    /// The lease would expire before it is renewed.
     #[error(
         "a lease of {duration:?} cannot be renewed every {renew:?}: say less than its duration"
     )]
     Renew {
         /// The lease's duration.
         duration: Duration,
-        /// The interval that was asked for.
+        /// The requested interval.
         renew: Duration,
     },
 }
@@ -41,20 +41,20 @@ pub enum LeaseTimesError {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LeaseError {
-    /// The API believes that the node is ready, and it is not: a renewal would keep that belief.
+    /// The API wrongly shows the node as ready, and a renewal would confirm that.
     #[error("the lease is not renewed until the API knows that the node is not ready")]
     NotReady,
-    /// There is no Node object that could own it.
+    /// There is no Node object to own the lease.
     #[error("the lease is not renewed before the node is registered")]
     NotRegistered,
-    /// Others kept writing it.
+    /// Other clients kept changing the lease.
     #[error(
         "the lease was changed by others in each of {tries} tries; is another node named {name}?"
     )]
     Contended {
-        /// How often it was tried.
+        /// The number of attempts.
         tries: u32,
-        /// The name of node and lease.
+        /// The name of the node and the lease.
         name: Arc<str>,
     },
     /// There was no answer in time.
@@ -65,7 +65,7 @@ pub enum LeaseError {
     Api(#[source] kube::Error),
 }
 
-/// Who the lease is of.
+/// The node that owns the lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Owner {
     pub(super) name: Arc<str>,
@@ -77,14 +77,14 @@ pub(super) struct Owner {
 pub(super) enum LeaseStep {
     Create(Lease),
     Update(Lease),
-    /// It belongs to an earlier node of this name: it goes, and a new one is made. The lease here is
-    /// the old one with its new owner, for a server that does not let it go.
+    /// The lease belongs to an earlier node of this name: delete it and create a new one. This is
+    /// the old one with its new owner, for a server that does not allow the deletion.
     Replace(Lease),
 }
 
-/// The next step. `known` is the lease as the server has it; `renewed` the last time that was
-/// written, which the next one has to exceed even when the clock was set back: the control plane
-/// counts a renewal only when the time grows.
+/// Decides the next step. `known` is the lease as the server has it. `renewed` is the renewal time
+/// that was last written; the next one must be later even if the clock was set back, because the
+/// control plane counts a renewal only if the time grows.
 pub(super) fn next(
     known: Option<Lease>,
     owner: &Owner,
@@ -110,7 +110,7 @@ pub(super) fn next(
     if foreign { LeaseStep::Replace(lease) } else { LeaseStep::Update(lease) }
 }
 
-/// When the lease says that it was renewed.
+/// The renewal time in the lease.
 pub(super) fn renewed_at(lease: &Lease) -> Option<Timestamp> {
     Some(lease.spec.as_ref()?.renew_time.as_ref()?.0)
 }
@@ -157,7 +157,7 @@ impl LeaseTimes {
     /// A lease of `duration` (whole seconds; a fraction is dropped), renewed every `renew`.
     ///
     /// # Errors
-    /// The duration is out of range, or the lease would end before it is renewed.
+    /// When the duration is out of range, or the lease would expire before it is renewed.
     pub fn new(duration: Duration, renew: Duration) -> Result<Self, LeaseTimesError> {
         let whole = Duration::from_secs(duration.as_secs());
         if whole.is_zero() || whole > Duration::from_secs(24 * 3600) {
@@ -169,13 +169,13 @@ impl LeaseTimes {
         Ok(Self { duration: whole, renew })
     }
 
-    /// How long the lease lasts.
+    /// The duration of the lease.
     #[must_use]
     pub fn duration(self) -> Duration {
         self.duration
     }
 
-    /// How often it is renewed.
+    /// The interval at which it is renewed.
     #[must_use]
     pub fn renew(self) -> Duration {
         self.renew
@@ -183,7 +183,7 @@ impl LeaseTimes {
 }
 
 impl Default for LeaseTimes {
-    /// The kubelet's: 40 s, renewed every 10 s.
+    /// The kubelet's times: 40 s, renewed every 10 s.
     fn default() -> Self {
         Self { duration: Duration::from_secs(40), renew: Duration::from_secs(10) }
     }

@@ -7,15 +7,15 @@ use serde::{Deserialize, Serialize};
 
 use super::cordon::{CORDONED_BY, TAINTED_BY};
 
-/// The annotation that remembers which keys of the Node object this agent applied. With it, an agent
-/// that starts with other facts takes off what the earlier one had put there, and nothing else.
+/// The annotation that records which keys of the Node object this agent applied. An agent that
+/// starts with other facts uses it to remove what an earlier one applied, and nothing else.
 ///
-/// It holds keys and no values: a value of ours is always written as the facts have it, so the old
-/// one is of no use. Each patch that adds or drops a key changes the record with it, in one
-/// request: a crash leaves no unclaimed keys behind.
+/// It has keys but no values: a managed value is always written as the facts have it, so the old
+/// one is not needed. Each patch that adds or removes a key updates the record in the same request,
+/// so a crash leaves no unrecorded keys behind.
 pub const LAST_APPLIED: &str = "winddown.dev/last-applied";
 
-/// Keys by section of the Node object.
+/// Managed keys by section of the Node object.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct ManagedKeys {
@@ -39,20 +39,20 @@ pub(super) fn taint_key(taint: &Taint) -> String {
     format!("{}:{}", taint.key, taint.effect)
 }
 
-/// Annotations that this module writes for itself: never the facts' and never dropped with them.
+/// Whether this module writes the annotation itself: it never belongs to the facts.
 pub(super) fn is_reserved(annotation: &str) -> bool {
     [LAST_APPLIED, CORDONED_BY, TAINTED_BY].contains(&annotation)
 }
 
 impl ManagedKeys {
-    /// What the Node object says is ours. A record that cannot be read claims nothing: then
-    /// nothing is taken off, and the next patch writes a good one.
+    /// The keys that the Node object records. An unreadable record counts as empty: nothing is
+    /// removed, and the next patch writes a valid one.
     pub(super) fn of(node: &Node) -> Self {
         let text = node.metadata.annotations.as_ref().and_then(|all| all.get(LAST_APPLIED));
         text.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default()
     }
 
-    /// As the annotation's value.
+    /// The annotation's value.
     pub(super) fn to_text(&self) -> String {
         serde_json::to_string(self).unwrap_or_default()
     }

@@ -1,11 +1,11 @@
-//! The difference between what the Node object says and what it has to say, as patches.
+//! Patches for the difference between the Node object and its desired state.
 //!
-//! Each is a strategic-merge patch against the node that was last seen. It names the node's UID, so it
-//! can never hit another node of the same name, and it touches what is ours: labels, annotations,
-//! taints, conditions and resources of others survive, and what was ours and is no more is taken off.
+//! Each is a strategic-merge patch against the last known node. It names the node's UID, so that it never
+//! hits another node of the same name, and it touches only what this agent owns: labels, annotations,
+//! taints, conditions and resources of others stay, and keys that are no longer managed are removed.
 //!
-//! There is one patch for each kind of right. An API server may refuse a node its own labels or taints
-//! (the NodeRestriction admission does), and its status has to get through all the same.
+//! There is one patch for each kind of permission. An API server may refuse a node's own labels or taints
+//! (the NodeRestriction admission plugin does), and must accept its status nevertheless.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,7 +20,7 @@ use super::conditions::{agree, find, stamp};
 use super::desired::NodeFacts;
 use super::managed_keys::{LAST_APPLIED, ManagedKeys, is_reserved, taint_key};
 
-/// Labels and annotations.
+/// The patch of labels and annotations.
 pub(super) fn metadata(facts: &NodeFacts, node: &Node) -> Option<Value> {
     let (claims, mut record) = (facts.claims(), ManagedKeys::of(node));
     let labels = texts(&facts.labels, node.metadata.labels.as_ref(), &record.labels);
@@ -45,8 +45,8 @@ pub(super) fn metadata(facts: &NodeFacts, node: &Node) -> Option<Value> {
     Some(json!({ "metadata": metadata }))
 }
 
-/// Taints. The API knows them only as a whole list, so this patch holds only for the version of the
-/// node that it was made from.
+/// The patch of taints. The API treats them as one list, so this patch applies only to the version
+/// of the node that it was made from.
 pub(super) fn taints(facts: &NodeFacts, node: &Node) -> Option<Value> {
     let (claims, mut record) = (facts.claims(), ManagedKeys::of(node));
     let has = node.spec.as_ref().and_then(|spec| spec.taints.as_deref()).unwrap_or_default();
@@ -77,7 +77,7 @@ pub(super) fn taints(facts: &NodeFacts, node: &Node) -> Option<Value> {
     Some(patch)
 }
 
-/// The status. With `heartbeat` there is always a patch; the conditions are in every one, whole.
+/// The patch of the status. With `heartbeat` there always is one; each has all conditions.
 pub(super) fn status(
     facts: &NodeFacts,
     wanted: &[NodeCondition],
@@ -110,7 +110,7 @@ pub(super) fn status(
     if nothing_new && !heartbeat && agree(wanted, conditions) {
         return None;
     }
-    // Told with the rest only: an API server before 1.35 drops them, so they would differ for ever.
+    // Sent only with other changes: API servers before 1.35 drop them, so they would always differ.
     if has.declared_features.as_deref().unwrap_or_default() != facts.declared_features {
         status.insert("declaredFeatures".to_owned(), to_value(&facts.declared_features));
     }
@@ -126,7 +126,7 @@ pub(super) fn status(
     Some(patch)
 }
 
-/// The conditions alone, on a Node object that is another's.
+/// The patch of the conditions alone, for a Node object that another agent owns.
 pub(super) fn conditions(wanted: &[NodeCondition], node: &Node, now: &Time) -> Option<Value> {
     let status = node.status.as_ref();
     let has = status.and_then(|status| status.conditions.as_deref()).unwrap_or_default();
@@ -137,11 +137,11 @@ pub(super) fn conditions(wanted: &[NodeCondition], node: &Node, now: &Time) -> O
     Some(json!({ "metadata": { "uid": node.metadata.uid }, "status": { "conditions": stamped } }))
 }
 
-/// Fields of the status that are ours as a whole.
+/// The differences in fields of the status that this agent owns as a whole.
 fn differences(facts: &NodeFacts, has: &NodeStatus) -> Map<String, Value> {
     let mut status = Map::new();
     if !facts.addresses.is_empty() && has.addresses.as_ref() != Some(&facts.addresses) {
-        // Merged by type, a second address of one type would push out the first.
+        // Merged by type, a second address of one type would replace the first.
         let addresses = facts.addresses.iter().map(to_value);
         let replace = std::iter::once(json!({ "$patch": "replace" }));
         status.insert("addresses".to_owned(), addresses.chain(replace).collect());
@@ -149,7 +149,7 @@ fn differences(facts: &NodeFacts, has: &NodeStatus) -> Map<String, Value> {
     if has.node_info.as_ref() != Some(&facts.info) {
         status.insert("nodeInfo".to_owned(), to_value(&facts.info));
     }
-    // The API server writes a port of 0 where there is none.
+    // The API server shows a port of 0 if there is none.
     let port = facts.port.unwrap_or_default();
     let endpoints = has.daemon_endpoints.as_ref();
     let known = endpoints.and_then(|endpoints| endpoints.kubelet_endpoint.as_ref());
@@ -169,7 +169,7 @@ fn differences(facts: &NodeFacts, has: &NodeStatus) -> Map<String, Value> {
     status
 }
 
-/// What has to change for `has` to have all of `ours`, and nothing that was in `managed` besides.
+/// The changes after which `has` contains all of `ours`, and nothing else of `managed`.
 fn texts(
     ours: &BTreeMap<String, String>,
     has: Option<&BTreeMap<String, String>>,
@@ -224,7 +224,7 @@ fn insert_unless_empty(into: &mut Map<String, Value>, key: &str, fields: Map<Str
     }
 }
 
-/// API types are trees of texts, numbers and lists: writing one as JSON cannot fail.
+/// API types consist of texts, numbers and lists, so that serializing one cannot fail.
 fn to_value<T: Serialize>(value: &T) -> Value {
     serde_json::to_value(value).unwrap_or_default()
 }

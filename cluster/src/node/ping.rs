@@ -1,4 +1,4 @@
-//! Whether the container runtime answers.
+//! Checks whether the container runtime answers.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -10,43 +10,43 @@ use winddown_shared::GoDuration;
 
 use super::ticker::Ticker;
 
-/// Checked periodically: whether pods can run.
+/// A periodic check of whether pods can run.
 pub trait Ping: Send + Sync + 'static {
     /// Answers soon. The error is for people: it becomes the message of the node's Ready condition.
     ///
-    /// One call is under way at a time. A call that takes longer than the timeout counts as failed,
-    /// and is waited for all the same: its late answer counts again.
+    /// There is one call at a time. A call that exceeds the timeout counts as failed but is not
+    /// dropped: its late answer counts again.
     fn ping(&self) -> impl Future<Output = Result<(), String>> + Send;
 }
 
-/// Always healthy: for nodes whose readiness is set through the handle alone.
+/// Always healthy: for nodes whose readiness is set only through the handle.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoPing;
 
 /// How the answer to a ping is judged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PingTimes {
-    /// The longest time for an answer. There is always one: a provider that hangs is unhealthy.
+    /// The timeout of an answer. It cannot be switched off: a runtime that hangs is unhealthy.
     pub timeout: Duration,
-    /// How old the last good answer may be; three intervals are allowed in any case.
+    /// The maximum age of the last good answer; at least three intervals.
     pub stale_after: Duration,
 }
 
-/// What is known from pings.
+/// What the pings have shown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Answer {
-    /// The first one is still out, and not yet late.
+    /// The first answer is pending, and not late yet.
     Waiting,
     /// The last answer.
     Given {
-        /// Why pods cannot be run.
+        /// Why pods cannot run; `None` if they can.
         problem: Option<Arc<str>>,
-        /// When it was given, or when it should have been.
+        /// When it was given, or should have been.
         at: Instant,
     },
 }
 
-/// Pings with every tick, for ever. Sends only changes to `answers`.
+/// Pings with every tick, forever. Notifies receivers of `answers` only of changes.
 pub(super) async fn watch_over<P: Ping>(
     ping: &P,
     times: PingTimes,
@@ -98,7 +98,7 @@ fn humane(duration: Duration) -> String {
 // === impl PingTimes ===
 
 impl Default for PingTimes {
-    /// Ten seconds, and three times that.
+    /// A timeout of ten seconds, and a maximum age of three times that.
     fn default() -> Self {
         Self { timeout: Duration::from_secs(10), stale_after: Duration::from_secs(30) }
     }
@@ -107,12 +107,12 @@ impl Default for PingTimes {
 // === impl Answer ===
 
 impl Answer {
-    /// Nothing is known yet.
+    /// Whether nothing is known yet.
     pub(super) fn is_waiting(&self) -> bool {
         matches!(self, Self::Waiting)
     }
 
-    /// It was good, and is too old.
+    /// Whether the answer was good, but is too old.
     pub(super) fn is_stale(&self, now: Instant, times: PingTimes) -> bool {
         match self {
             Self::Given { problem: None, at } => {
@@ -122,7 +122,7 @@ impl Answer {
         }
     }
 
-    /// Why pods cannot run, according to the pings. `None` for a good answer that is young enough.
+    /// Why pods cannot run, according to the pings; `None` if the last answer is good and recent.
     pub(super) fn problem(&self, now: Instant, times: PingTimes) -> Option<Arc<str>> {
         let Self::Given { problem, .. } = self else {
             return Some("no answer yet from what runs the pods".into());

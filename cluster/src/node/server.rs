@@ -1,4 +1,4 @@
-//! The last state of this node at the API server.
+//! The last known state of this node at the API server.
 
 use std::sync::Arc;
 
@@ -40,7 +40,7 @@ impl Server {
         });
     }
 
-    /// The node of this UID is gone.
+    /// Records that the node with this UID is gone.
     pub(super) fn gone(&self, uid: Option<&str>) {
         self.0.send_if_modified(|known| {
             let same = known.as_ref().is_some_and(|known| known.metadata.uid.as_deref() == uid);
@@ -51,7 +51,7 @@ impl Server {
         });
     }
 
-    /// Follows the node for ever. Without the watch (no permission, no connection), answers to
+    /// Follows the node forever. Without the watch (no permission, no connection), answers to
     /// writes still show most changes.
     pub(super) async fn follow(&self, api: Api<Node>, name: &str) {
         let nodes = watch_object(api, name);
@@ -97,7 +97,7 @@ impl Server {
     }
 }
 
-/// The server cannot be reached, which the client logs once for all.
+/// Whether the server cannot be reached, which the client logs once.
 fn no_answer(error: &watcher::Error) -> bool {
     match error {
         watcher::Error::InitialListFailed(error)
@@ -107,10 +107,10 @@ fn no_answer(error: &watcher::Error) -> bool {
     }
 }
 
-/// Whether `node` is another version than `known` and not an earlier one.
+/// Whether `node` is a different and not an earlier version than `known`.
 fn is_newer(node: &Node, known: &Node) -> bool {
     if node.metadata.uid != known.metadata.uid {
-        // The same name, another object: the one that was created later.
+        // Another object with the same name: the one that was created later counts.
         return node.metadata.creation_timestamp >= known.metadata.creation_timestamp;
     }
     match (version(node), version(known)) {

@@ -1,5 +1,5 @@
-//! Tests of what needs no socket: the decisions, and the driver on a paused clock against an API
-//! server that is a function.
+//! Tests without sockets: the decisions, and the driver on a paused clock against an API server
+//! that is a function.
 
 mod attempt;
 mod conditions;

@@ -14,7 +14,7 @@ pub(super) struct Ticker(watch::Receiver<u64>);
 #[derive(Debug)]
 pub(super) struct TickSource(watch::Sender<u64>);
 
-/// The jitter of a tick, so that nodes that started together drift apart. The kubelet's figure for
+/// The jitter of a tick, so that nodes that started together drift apart. The kubelet's value for
 /// leases.
 const SPREAD: f64 = 0.04;
 
@@ -31,7 +31,7 @@ impl TickSource {
         Ticker(beats)
     }
 
-    /// Ticks for ever, about every `interval`. One timer wakes lease, ping and status together.
+    /// Ticks forever, about every `interval`. One timer wakes lease, ping and status together.
     pub(super) async fn beat(&self, interval: Duration) {
         loop {
             tokio::time::sleep(interval.mul_f64(1.0 + SPREAD * fraction())).await;
@@ -43,7 +43,7 @@ impl TickSource {
 // === impl Ticker ===
 
 impl Ticker {
-    /// The next tick. Cancel-safe.
+    /// Waits for the next tick. Cancel-safe.
     pub(super) async fn next(&mut self) {
         self.0.mark_unchanged();
         if self.0.changed().await.is_err() {

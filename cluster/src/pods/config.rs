@@ -1,4 +1,4 @@
-//! What can be chosen about the controller.
+//! The settings of the controller.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,10 +9,10 @@ use winddown_shared::{CONFIG_MIRROR_ANNOTATION, WallClock};
 
 use super::plan::OrphanPolicy;
 
-/// Which pods of its node the controller takes.
+/// Selects the pods of its node that the controller takes.
 pub type PodFilter = Arc<dyn Fn(&api::Pod) -> bool + Send + Sync>;
 
-/// Says why no pod can be let in or refused yet.
+/// Returns why no pod can be admitted or rejected yet, if that is so.
 pub type HoldBack = Arc<dyn Fn() -> Option<&'static str> + Send + Sync>;
 
 /// The settings of a [`PodController`](super::PodController).
@@ -22,27 +22,27 @@ pub struct PodControllerConfig {
     pub node_name: String,
     /// How many pods are handled concurrently. Default: 16.
     pub workers: usize,
-    /// How long one request to the API server may take. Default: ten seconds.
+    /// The timeout of one request to the API server. Default: ten seconds.
     pub request_deadline: Duration,
-    /// What becomes of pods that run here and that the API does not have. Default: they end.
+    /// What happens to pods that run here and that the API does not have. Default: they are stopped.
     pub orphans: OrphanPolicy,
-    /// How often a pod must be looked up in vain before it is ended, if a list was empty although
+    /// How many lookups must fail to find a pod before it is stopped, if a list was empty although
     /// some run. Default: 3.
     pub confirmations: u32,
     /// The interval between lookups. Default: five seconds.
     pub confirm_every: Duration,
-    /// Why no pod can be given to the node yet; `None` while that is possible. Default: it always is.
+    /// Why no pod can be given to the node yet; `None` if that is possible. Default: it always is.
     pub hold_back: Option<HoldBack>,
-    /// Takes only pods for which this is true. One for which it becomes false counts as deleted.
+    /// Takes only pods for which this is true. If it becomes false, the pod counts as deleted.
     pub filter: Option<PodFilter>,
-    /// The API server's clock, as well as it is known: the ends of graces are stated by it.
+    /// The API server's clock, as far as it is known: the ends of grace periods refer to it.
     pub api_clock: WallClock,
 }
 
 // === impl PodControllerConfig ===
 
 impl PodControllerConfig {
-    /// The defaults for a node.
+    /// The default settings.
     pub fn new(node_name: impl Into<String>, api_clock: WallClock) -> Self {
         Self {
             node_name: node_name.into(),
@@ -57,7 +57,7 @@ impl PodControllerConfig {
         }
     }
 
-    /// Whose concern this pod is.
+    /// Who is responsible for this pod.
     pub(crate) fn whose(&self, pod: &api::Pod) -> Whose {
         let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref());
         let annotations = pod.metadata.annotations.as_ref();
@@ -73,14 +73,14 @@ impl PodControllerConfig {
     }
 }
 
-/// Whose concern a pod is.
+/// Who is responsible for a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Whose {
-    /// This controller's.
+    /// This controller.
     Ours,
-    /// It is the picture of a static pod.
+    /// The mirror side, because it is the mirror of a static pod.
     Mirror,
-    /// Not this node's, or filtered out.
+    /// Another node, or it is filtered out.
     Others,
 }
 

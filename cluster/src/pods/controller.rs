@@ -1,4 +1,4 @@
-//! The pod controller: its parts put together.
+//! The pod controller, which combines the parts.
 
 use std::sync::Arc;
 
@@ -20,17 +20,17 @@ mod tests;
 
 use running::Running;
 
-/// Has the node run the pods that are bound to it, and removes ended ones from the API.
+/// Makes the node run the pods that are bound to it, and removes terminated ones from the API.
 ///
-/// It is a source of pods: [`wanted`](Self::wanted) is what the node is to run, and [`NodeSide`] what the node says of
-/// that. Each decision is derived from the current state of both, so it can be stopped and restarted at any moment:
-/// nothing is started twice and nothing is forgotten.
+/// It is a source of pods: [`wanted`](Self::wanted) is what the node should run, and [`NodeSide`] what the
+/// node reports about that. Each decision is derived from the current state of both, so the controller can
+/// be stopped and restarted at any moment: nothing is started twice and nothing is forgotten.
 pub struct PodController<T, R = AsItIs> {
     client: kube::Client,
     setup: Setup<T, R>,
 }
 
-/// A controller without the API it works on.
+/// A controller without the API that it works on.
 pub(crate) struct Setup<T, R> {
     config: PodControllerConfig,
     statuses: Arc<T>,
@@ -42,58 +42,58 @@ pub(crate) struct Setup<T, R> {
     queues: Queues,
 }
 
-/// What an earlier agent of this boot gave to the node, as [`Keep`] was told. By default nothing is known of it.
+/// What an earlier agent of this boot gave to the node, according to [`Keep`]. Nothing is known by default.
 #[derive(Clone, Debug, Default)]
 pub struct EarlierPods {
     /// The pods.
     pub pods: Vec<Pod>,
-    /// None is missing, because the API was listed in this boot.
+    /// Whether none is missing, because the API was listed in this boot.
     pub complete: bool,
 }
 
-/// Follows a controller. Cheap to clone.
+/// Observes a controller. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct PodControllerHandle {
     state: watch::Receiver<RunState>,
     queues: Queues,
 }
 
-/// How far a controller is.
+/// The state of a controller.
 #[derive(Clone, Debug)]
 pub enum RunState {
     /// The API's pods are being listed.
     Starting,
-    /// They are known, and unwanted pods have been handled.
+    /// The pods are known, and unwanted ones have been handled.
     Ready,
-    /// It has ended; `Some` after a failure.
+    /// The controller has stopped; `Some` after a failure.
     Done(Option<Arc<RunError>>),
 }
 
-/// The queues of a controller, as they change.
+/// The sizes of a controller's queues, as they change.
 #[derive(Clone, Debug)]
 pub struct PodQueues {
     /// From the API to the node.
     pub sync: watch::Receiver<QueueCounts>,
-    /// Objects that wait to be removed from the API.
+    /// Removals from the API.
     pub removal: watch::Receiver<QueueCounts>,
 }
 
-/// Why a controller ended without being asked to, or before it was ready.
+/// Why a controller stopped by itself, or before it was ready.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RunError {
     /// It was cancelled before it knew the wanted pods.
     #[error("cancelled before the pods of this node were listed")]
     NotSynced,
-    /// One of its workers panicked: some part has a defect.
+    /// One of its workers panicked, which is a bug.
     #[error(transparent)]
     Worker(#[from] WorkerPanicked),
-    /// One of its tasks ended or panicked.
+    /// One of its tasks stopped or panicked.
     #[error("the task that {task} ended{}", .message.as_deref().map(|m| format!(": {m}")).unwrap_or_default())]
     Task {
-        /// What it does.
+        /// What the task does.
         task: &'static str,
-        /// What it said when it panicked.
+        /// The message of the panic, if there was one.
         message: Option<String>,
     },
 }
@@ -108,13 +108,13 @@ impl<T: StatusSide> PodController<T> {
 }
 
 impl<T: StatusSide, R: Prepare> PodController<T, R> {
-    /// The same, making pods literal with `prepare` first.
+    /// Uses `prepare` to resolve what pods refer to.
     #[must_use]
     pub fn with_prepare<R2: Prepare>(self, prepare: Arc<R2>) -> PodController<T, R2> {
         PodController { client: self.client, setup: self.setup.with_prepare(prepare) }
     }
 
-    /// The same, going on with what an earlier agent has left and keeping it for the next one.
+    /// Continues with the pods that an earlier agent left, and keeps its own for the next one.
     #[must_use]
     pub fn with_keep(mut self, earlier: EarlierPods, keep: Arc<dyn Keep>) -> Self {
         self.setup.known = Arc::new(KnownPods::of_earlier(earlier.pods, earlier.complete));
@@ -122,29 +122,29 @@ impl<T: StatusSide, R: Prepare> PodController<T, R> {
         self
     }
 
-    /// The same, handing what the API has of mirror pods to `mirrors`.
+    /// Passes the API's mirror pods to `mirrors`.
     #[must_use]
     pub fn with_mirrors(mut self, mirrors: Arc<dyn MirrorSide>) -> Self {
         self.setup.mirrors = mirrors;
         self
     }
 
-    /// The pods that the node is to run, as they change; at first those of an earlier agent. One with a deletion
-    /// timestamp is to end, within its `deletionGracePeriodSeconds`.
+    /// The pods that the node should run, as they change; at first those of an earlier agent. One
+    /// with a deletion timestamp must terminate within its `deletionGracePeriodSeconds`.
     pub fn wanted(&self) -> watch::Receiver<Option<Arc<DesiredPods>>> {
         self.setup.wanted()
     }
 
-    /// Follows this controller, also after it has ended.
+    /// Returns a handle, which remains usable after the controller has stopped.
     pub fn handle(&self) -> PodControllerHandle {
         self.setup.handle()
     }
 
-    /// Runs until `cancel`, and then until every call that is under way has been answered or its deadline
-    /// is over. Once: a controller is used up then. Dropping the future drops calls that are under way.
+    /// Runs until `cancel`, and then until every pending call has been answered or has timed out.
+    /// Consumes the controller. Dropping the future drops pending calls.
     ///
     /// # Errors
-    /// See [`RunError`]; being cancelled is none, once the controller was ready.
+    /// See [`RunError`]. Cancelling it is no error once the controller was ready.
     pub async fn run(self, node: NodeSide, cancel: CancellationToken) -> Result<(), RunError> {
         let name = self.setup.config.node_name.clone();
         self.setup.run(KubePods::new(self.client, name), node, cancel).await
@@ -182,7 +182,7 @@ impl<T: StatusSide, R: Prepare> Setup<T, R> {
         PodControllerHandle { state: self.state.subscribe(), queues: self.queues.clone() }
     }
 
-    /// The controller on any API.
+    /// Runs the controller on any API.
     pub(crate) async fn run<A: PodApi>(
         self,
         api: A,
@@ -201,7 +201,7 @@ impl<T: StatusSide, R: Prepare> Setup<T, R> {
             keep: self.keep,
             known: self.known,
             queues: self.queues,
-            // Ends with the first part that fails, too.
+            // Also cancelled by the first part that fails.
             cancel: cancel.child_token(),
             unsettled: watch::Sender::new(PodUidMap::default()),
             api_outage: Outage::new("asking the API server about single pods"),
@@ -216,13 +216,13 @@ impl<T: StatusSide, R: Prepare> Setup<T, R> {
 // === impl PodControllerHandle ===
 
 impl PodControllerHandle {
-    /// Resolves when the controller is ready: `true`; `false` when it ended before that.
+    /// Waits until the controller is ready: `true`, or `false` if it stopped before that.
     pub async fn ready(&mut self) -> bool {
         let state = self.state.wait_for(|state| !matches!(state, RunState::Starting)).await;
         state.is_ok_and(|state| matches!(*state, RunState::Ready))
     }
 
-    /// Resolves when the controller has ended: with the error that ended it, if there was one.
+    /// Waits until the controller has stopped. Returns the error that stopped it, if there was one.
     pub async fn done(&mut self) -> Option<Arc<RunError>> {
         match self.state.wait_for(|state| matches!(state, RunState::Done(_))).await.as_deref() {
             Ok(RunState::Done(error)) => error.clone(),
@@ -230,12 +230,12 @@ impl PodControllerHandle {
         }
     }
 
-    /// How far the controller is.
+    /// The state of the controller.
     pub fn state(&self) -> RunState {
         self.state.borrow().clone()
     }
 
-    /// How much there is to do.
+    /// The sizes of the queues.
     pub fn queues(&self) -> PodQueues {
         PodQueues { sync: self.queues.sync.counts(), removal: self.queues.removal.counts() }
     }

@@ -1,4 +1,4 @@
-//! Statuses that the controller itself reports, where the node has nothing to say.
+//! Statuses that the controller itself reports, because the node has none.
 
 use k8s_openapi::api::core::v1 as api;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -11,7 +11,7 @@ mod tests;
 /// Why a pod has not been given to the node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Waits {
-    /// The node cannot judge it yet.
+    /// The node cannot admit or reject it yet.
     Node,
     /// A variable of its environment could not be resolved.
     Config,
@@ -19,10 +19,10 @@ pub(crate) enum Waits {
     Creating,
 }
 
-/// A pod that waits: its containers say why. `None` where something of it ran already, which says more.
+/// Returns the status of a waiting pod, whose containers say why; `None` if any has run already.
 ///
-/// Its phase stays `Pending` whatever its restart policy: what could not be created may be created
-/// later, and a pod that is Failed is never tried again.
+/// The phase stays `Pending` whatever the restart policy: what could not be created may be created
+/// later, and a Failed pod is never retried.
 pub(crate) fn waiting(
     pod: &Pod,
     why: Waits,
@@ -56,9 +56,9 @@ pub(crate) fn waiting(
     Some(generate(input))
 }
 
-/// The final status of a pod that the node does not know and that may not run (again).
+/// Returns the final status of a pod that the node does not know and that may not run (again).
 ///
-/// The end of a container that ran was not observed; a container that never ran did not run.
+/// A container that was running gets the exit code of an unobserved end; one that never ran is left as it is.
 pub(crate) fn lost(pod: &api::Pod, is_deleting: bool, now: WallTime) -> api::PodStatus {
     let mut status = pod.status.clone().unwrap_or_default();
     let parts = [

@@ -1,4 +1,4 @@
-//! How long a pod may take to end.
+//! How much time a pod has to terminate.
 
 use std::time::Duration;
 
@@ -9,29 +9,29 @@ use winddown_shared::{WallTime, instant_after};
 #[cfg(test)]
 mod tests;
 
-/// What Kubernetes gives a pod that names no grace.
+/// The grace period that Kubernetes gives a pod without one.
 const DEFAULT_GRACE: Duration = Duration::from_secs(30);
 
-/// The grace of a pod that is to end: what is left of it, never a fresh one.
+/// The grace period of a pod that has to terminate: what is left of it, never a new one.
 #[derive(Debug)]
 pub(crate) struct Grace;
 
 impl Grace {
-    /// What is left for a pod whose deletion was asked for. `None`: it was not.
+    /// Returns what is left for a pod whose deletion was requested; `None` if it was not.
     ///
-    /// `metadata.deletionTimestamp` is the end of the grace by the API server's clock, `api_time` that
-    /// clock now as well as it is known. Where the two disagree so far that more would be left than was
-    /// ever granted, what was granted counts.
+    /// `metadata.deletionTimestamp` is the end of the grace period by the API server's clock, and
+    /// `api_time` is that clock's current time, as far as it is known. If the two disagree so much
+    /// that more would be left than was ever granted, what was granted counts.
     pub(crate) fn of_deletion(pod: &api::Pod, api_time: WallTime) -> Option<Duration> {
         let end = pod.metadata.deletion_timestamp.as_ref()?.0;
         let left = Duration::try_from(end.duration_since(api_time)).unwrap_or(Duration::ZERO);
         Some(left.min(granted(pod).unwrap_or(Duration::ZERO)))
     }
 
-    /// The end of the grace of a pod whose object is gone.
+    /// Returns the end of the grace period of a pod whose object is gone.
     ///
-    /// One that was deleted by force ends at once; one that was being deleted keeps what was left; one
-    /// that vanished otherwise has its own grace.
+    /// A pod that was deleted by force ends immediately; one that was being deleted keeps what was
+    /// left; one that vanished otherwise has its own grace period.
     pub(crate) fn after_removal(pod: &api::Pod, now: Instant, api_time: WallTime) -> Instant {
         let left = Self::of_deletion(pod, api_time).unwrap_or_else(|| Self::own(pod));
         instant_after(now, left)
@@ -44,7 +44,7 @@ impl Grace {
     }
 }
 
-/// What was granted when the deletion was asked for. Objects without the field are not ours to wait for.
+/// The grace period granted with the deletion. Objects without the field are not waited for.
 fn granted(pod: &api::Pod) -> Option<Duration> {
     seconds(pod.metadata.deletion_grace_period_seconds?)
 }

@@ -1,8 +1,8 @@
 //! Which differences between two pods matter.
 //!
-//! Kubernetes lets little of a pod change once it exists, so only that is compared, and by meaning: a
-//! list that is absent is an empty one, a quantity is its value, and the order of tolerations says
-//! nothing. What was made literal for the node (environment, volumes) can therefore never look
+//! Kubernetes allows few changes to an existing pod, so only these are compared, and by meaning: an
+//! absent list equals an empty one, quantities are compared by value, and the order of tolerations
+//! does not matter. What was resolved for the node (environment, volumes) can therefore never look
 //! like a change.
 
 use std::collections::BTreeMap;
@@ -14,7 +14,7 @@ use winddown_shared::Quantity;
 #[cfg(test)]
 mod tests;
 
-/// Whether the node's copy of a pod needs nothing of the API's: `false` means an update.
+/// Whether the node's copy of a pod needs nothing from the API's: `false` means an update.
 pub fn is_up_to_date(ours: &api::Pod, api: &api::Pod) -> bool {
     same_map(ours.metadata.labels.as_ref(), api.metadata.labels.as_ref())
         && same_map(ours.metadata.annotations.as_ref(), api.metadata.annotations.as_ref())
@@ -24,10 +24,10 @@ pub fn is_up_to_date(ours: &api::Pod, api: &api::Pod) -> bool {
         }
 }
 
-/// Whether the step from one object to the next of the same name is one to act upon.
+/// Whether the change from one object to the next with the same name requires an action.
 ///
-/// The status never is: the node alone reports what a pod does, also while it ends. What another client
-/// writes matters only where it takes a pod for over that runs, which [`KnownPods`](super::known::KnownPods) sees.
+/// A change of the status never does: only the node reports what a pod does, also while it terminates. The
+/// exception, a running pod that another client marks as terminated, is [`KnownPods`](super::known::KnownPods)' to see.
 pub fn matters(old: &api::Pod, new: &api::Pod) -> bool {
     old.metadata.uid != new.metadata.uid
         || old.metadata.deletion_timestamp != new.metadata.deletion_timestamp
@@ -35,20 +35,20 @@ pub fn matters(old: &api::Pod, new: &api::Pod) -> bool {
         || !is_up_to_date(old, new)
 }
 
-/// Whether the API says that the pod is over.
+/// Whether the pod's phase in the API is terminal.
 pub fn is_terminal(pod: &api::Pod) -> bool {
     pod.status.as_ref().is_some_and(is_terminal_status)
 }
 
-/// Whether a status is one that a pod does not come back from.
+/// Whether the phase is terminal, so that the pod does not run again.
 pub(crate) fn is_terminal_status(status: &api::PodStatus) -> bool {
     matches!(status.phase.as_deref(), Some("Failed" | "Succeeded"))
 }
 
-/// The node's copy with all that may change taken from the API's object.
+/// Returns the node's copy with all mutable fields taken from the API's object.
 ///
-/// Everything else stays as it was when the pod was created: what it referred to then has been made
-/// literal, and is not looked up again.
+/// Everything else stays as it was when the pod was created: its references have been resolved, and
+/// are not resolved again.
 pub fn with_changes(ours: &api::Pod, api: &api::Pod) -> api::Pod {
     let mut pod = ours.clone();
     pod.metadata.labels.clone_from(&api.metadata.labels);
@@ -96,7 +96,7 @@ fn same_spec(ours: &api::PodSpec, api: &api::PodSpec) -> bool {
         && same_resources(ours.resources.as_ref(), api.resources.as_ref())
 }
 
-/// Containers can neither come nor go, so they are compared in their order.
+/// Containers can neither be added nor removed, so they are compared in order.
 fn same_containers(ours: &[api::Container], api: &[api::Container]) -> bool {
     ours.len() == api.len()
         && ours.iter().zip(api).all(|(ours, api)| {
@@ -106,13 +106,13 @@ fn same_containers(ours: &[api::Container], api: &[api::Container]) -> bool {
         })
 }
 
-/// Ephemeral containers only ever come.
+/// Ephemeral containers can only be added.
 fn same_ephemeral(ours: &[api::EphemeralContainer], api: &[api::EphemeralContainer]) -> bool {
     ours.len() == api.len()
         && ours.iter().zip(api).all(|(ours, api)| ours.name == api.name && ours.image == api.image)
 }
 
-/// The few there are, as a bag. `operator: Equal` is what an absent operator means.
+/// Compares tolerations in any order; there are few. An absent operator means `Equal`.
 fn same_tolerations(ours: &[api::Toleration], api: &[api::Toleration]) -> bool {
     let count = |all: &[api::Toleration], one: &api::Toleration| {
         all.iter().filter(|other| same_toleration(other, one)).count()

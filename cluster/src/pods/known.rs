@@ -1,4 +1,4 @@
-//! The pods of this node, by UID: what the API says of each, and what of it is wanted here.
+//! The pods of this node, by UID: what the API says about each, and what the node should run of it.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,8 +16,8 @@ use super::equality::{self, is_terminal};
 #[cfg(test)]
 mod tests;
 
-/// Everything that is known about the pods that the API has or that run here. One memory for all parts of the
-/// controller, and for the node: what is wanted here is read from it. No lock is held beyond a call.
+/// Everything that is known about the pods that the API has or that run here. All parts of the
+/// controller share it, and the node reads from it what it should run. No lock is held beyond a call.
 #[derive(Debug)]
 pub(crate) struct KnownPods {
     inner: Mutex<Inner>,
@@ -27,81 +27,81 @@ pub(crate) struct KnownPods {
 #[derive(Debug, Default)]
 struct Inner {
     pods: PodUidMap<Known>,
-    /// More than one UID for a name: one pod was replaced by another.
+    /// A name has more than one UID if one pod was replaced by another.
     by_name: HashMap<(Arc<str>, Arc<str>), Vec<PodUid>>,
-    /// No pod that runs here and came from the API is missing.
+    /// Whether no pod that runs here and came from the API is missing.
     complete: bool,
 }
 
-/// One pod.
+/// What is known about one pod.
 #[derive(Clone, Debug)]
 pub(crate) struct Known {
-    /// The API's object, the last one it had. What runs here if the API was never seen to have one.
+    /// The API's last object, or what runs here if the API was never seen to have one.
     pub(crate) pod: Pod,
     /// Whether the API has it.
     pub(crate) presence: ApiPresence,
-    /// The API had it while this controller ran.
+    /// Whether the API had it while this controller ran.
     pub(crate) was_seen: bool,
-    /// When its grace is over, if it is to end.
+    /// When its grace period ends, if it has to terminate.
     pub(crate) deadline: Option<Instant>,
-    /// What the node was given of it.
+    /// What the node was given of it, if anything.
     pub(crate) given: Option<Given>,
-    /// The end of the grace that the node was told.
+    /// The deadline that the node was given last.
     pub(crate) told_deadline: Option<Instant>,
-    /// It cannot be made literal as it is.
+    /// Whether it cannot be resolved as it is.
     pub(crate) refused: bool,
     /// The last status that the controller itself submitted.
     pub(crate) submitted: Option<Arc<api::PodStatus>>,
-    /// It was the last word.
+    /// Whether that status was the final one.
     pub(crate) final_submitted: bool,
-    /// The API has taken the final delete; what is left of the object are its finalizers.
+    /// Whether the API has accepted the final deletion; only finalizers keep the object.
     pub(crate) removed: bool,
-    /// The last failure that was told, so that it is not told again.
+    /// The last failure that was reported, so that it is not reported again.
     pub(crate) failure: Option<String>,
-    /// It is unwanted and left alone; that was reported.
+    /// Whether it is unwanted but left alone, which was reported.
     pub(crate) left_alone: bool,
 }
 
-/// A pod as the node was given it.
+/// A pod as it was given to the node.
 #[derive(Clone, Debug)]
 pub(crate) struct Given {
-    /// Literal, as it runs here. With a deletion timestamp it is to end.
+    /// The resolved pod, as it runs here. With a deletion timestamp it has to terminate.
     pub(crate) pod: Pod,
-    /// What was said last of it, once nothing of it runs any more.
+    /// Its final status, once nothing of it runs any more.
     pub(crate) last: Option<Arc<api::PodStatus>>,
 }
 
 /// Whether the API has a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ApiPresence {
-    /// It does.
+    /// The API has it.
     Present,
-    /// A list did not have it. That alone proves nothing: it is to be looked up.
+    /// A list did not have it. That alone proves nothing: it must be looked up.
     Absent {
-        /// How often it was looked up and not found.
+        /// How often a lookup has not found it.
         confirmed: u32,
-        /// How often that has to be.
+        /// How often that is needed.
         needed: u32,
     },
-    /// It does not: the watch said so, or it was looked up.
+    /// The API does not have it, according to the watch or to lookups.
     Gone,
 }
 
-/// What an object of the API changed.
+/// What an object from the API changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Change {
     /// The pod was not known.
     New,
-    /// Something about it changed that is to be acted upon.
+    /// Something changed that requires an action.
     Matters,
-    /// Nothing of that kind.
+    /// Nothing of that kind changed.
     Nothing,
 }
 
 // === impl KnownPods ===
 
 impl KnownPods {
-    /// With the pods that an earlier agent of this boot gave to the node, and whether those are all.
+    /// Starts with the pods that an earlier agent of this boot gave to the node; `complete` if those are all.
     pub(crate) fn of_earlier(pods: Vec<Pod>, complete: bool) -> Self {
         let mut inner = Inner { complete, ..Inner::default() };
         for pod in pods {
@@ -113,12 +113,12 @@ impl KnownPods {
         Self { inner: Mutex::new(inner), wanted }
     }
 
-    /// What is wanted here, as it changes.
+    /// The pods that the node should run, as they change.
     pub(crate) fn wanted(&self) -> watch::Receiver<Option<Arc<DesiredPods>>> {
         self.wanted.subscribe()
     }
 
-    /// The API was listed, and what it wants was given to the node. Whether that is news.
+    /// Records that the API was listed and the node was given what it wants. Returns whether that is new.
     pub(crate) fn all_known(&self) -> bool {
         let mut inner = self.lock();
         let is_news = !std::mem::replace(&mut inner.complete, true);
@@ -133,7 +133,7 @@ impl KnownPods {
         self.lock().pods.get(uid).cloned()
     }
 
-    /// The API has this object.
+    /// Records that the API has this object.
     pub(crate) fn applied(&self, pod: &Pod, now: Instant, api_time: WallTime) -> Change {
         let mut inner = self.lock();
         let Some(known) = inner.pods.get_mut(pod.uid()) else {
@@ -146,8 +146,8 @@ impl KnownPods {
         known.take(pod, now, api_time)
     }
 
-    /// A pod that a list did not have was looked up, and the API has this object. Whether that is news: the
-    /// watch may have said more since, above all that the pod is gone.
+    /// Records that a lookup found a pod that a list did not have. Returns whether that is new: the
+    /// watch may have reported more since, above all that the pod is gone.
     pub(crate) fn found(&self, pod: &Pod, now: Instant, api_time: WallTime) -> bool {
         let mut inner = self.lock();
         let Some(known) = inner.pods.get_mut(pod.uid()) else { return false };
@@ -158,7 +158,7 @@ impl KnownPods {
         is_news
     }
 
-    /// The API's object is gone; `last` is its last state where the watch brought one.
+    /// Records that the API's object is gone; `last` is its last state, if the watch sent one.
     pub(crate) fn gone(&self, uid: &PodUid, last: Option<&Pod>, now: Instant, api_time: WallTime) {
         let mut inner = self.lock();
         let Some(known) = inner.pods.get_mut(uid) else { return };
@@ -168,8 +168,8 @@ impl KnownPods {
         known.is_gone(now, api_time);
     }
 
-    /// A whole list has been read. Returns the pods that it did not have and that are thought to be
-    /// there; each is to be looked up, `confirmations` times if the list had no pod at all.
+    /// Handles a complete list. Returns the pods that it lacks and that are thought to exist; each
+    /// must be looked up, `confirmations` times if the list was empty.
     pub(crate) fn listed(&self, listed: &PodUidMap<()>, confirmations: u32) -> Vec<PodUid> {
         let mut inner = self.lock();
         let needed = if listed.is_empty() { confirmations.max(1) } else { 1 };
@@ -192,7 +192,7 @@ impl KnownPods {
             .collect()
     }
 
-    /// A pod was looked up and was not there. Whether that is certain now.
+    /// Records that a lookup did not find a pod. Returns whether it is now certain that the pod is gone.
     pub(crate) fn not_found(&self, uid: &PodUid, now: Instant, api_time: WallTime) -> bool {
         let mut inner = self.lock();
         let Some(known) = inner.pods.get_mut(uid) else { return true };
@@ -207,12 +207,12 @@ impl KnownPods {
         true
     }
 
-    /// Notes what has been done about a pod.
+    /// Records what has been done about a pod.
     pub(crate) fn mark<T>(&self, uid: &PodUid, mark: impl FnOnce(&mut Known) -> T) -> Option<T> {
         self.lock().pods.get_mut(uid).map(mark)
     }
 
-    /// Gives a pod to the node, or a change of it.
+    /// Gives a pod, or a change of it, to the node.
     pub(crate) fn give(&self, uid: &PodUid, pod: Pod) {
         let mut inner = self.lock();
         let Some(known) = inner.pods.get_mut(uid) else { return };
@@ -221,8 +221,8 @@ impl KnownPods {
         self.publish(&inner);
     }
 
-    /// Has a pod that was given to the node end by its deadline, or earlier than it was told before. Returns what
-    /// the node is told; none where that is nothing new.
+    /// Makes the node terminate a pod by its deadline, or earlier than it was told before. Returns
+    /// the pod as the node gets it; `None` if that is nothing new.
     pub(crate) fn end(&self, uid: &PodUid, now: Instant, wall: WallTime) -> Option<Pod> {
         let mut inner = self.lock();
         let known = inner.pods.get_mut(uid)?;
@@ -243,8 +243,8 @@ impl KnownPods {
         Some(ending)
     }
 
-    /// Nothing of the pod runs any more, and `status` is what is left to say. It is not started again, by this
-    /// agent or the next. Returns what the next agent is to find.
+    /// Records that nothing of the pod runs any more, and its final status. Neither this agent nor
+    /// the next starts it again. Returns the pod as the next agent should find it.
     pub(crate) fn ended(&self, uid: &PodUid, status: Arc<api::PodStatus>) -> Option<Pod> {
         let mut inner = self.lock();
         let given = inner.pods.get_mut(uid)?.given.as_mut()?;
@@ -254,7 +254,7 @@ impl KnownPods {
         Pod::new(object).ok()
     }
 
-    /// The pods that the node has to end and of which it has not said that they have.
+    /// The pods that the node has to terminate and has not reported as terminated.
     pub(crate) fn ending(&self) -> Vec<PodUid> {
         let inner = self.lock();
         let ends = |known: &Known| {
@@ -263,8 +263,8 @@ impl KnownPods {
         inner.pods.iter().filter(|(_, known)| ends(known)).map(|(uid, _)| uid.clone()).collect()
     }
 
-    /// Forgets a pod that is gone, and the node is not to have it any more. Returns those of its name that came
-    /// after it; `None`: it is not gone.
+    /// Forgets a pod that is gone, so that the node does not have it any more. Returns the other
+    /// pods with its name; `None` if the pod is not gone.
     pub(crate) fn forget(&self, uid: &PodUid) -> Option<Vec<PodUid>> {
         let mut inner = self.lock();
         if inner.pods.get(uid).is_some_and(|known| known.presence != ApiPresence::Gone) {
@@ -282,7 +282,7 @@ impl KnownPods {
         Some(uids.clone())
     }
 
-    /// The pods of this one's name, in the order they came. Those before it may still run here.
+    /// The pods with this one's name, in the order in which they came. Those before it may still run here.
     pub(crate) fn namesakes(&self, pod: &Pod) -> Vec<PodUid> {
         let name = (pod.namespace().clone(), pod.name().clone());
         self.lock().by_name.get(&name).cloned().unwrap_or_default()
@@ -298,7 +298,7 @@ impl KnownPods {
         absent.map(|(uid, _)| (uid.clone(), ())).collect()
     }
 
-    /// Under the lock, so that a later state never comes before an earlier one.
+    /// Called under the lock, so that a later state never comes before an earlier one.
     fn publish(&self, inner: &Inner) {
         self.wanted.send_replace(Some(Arc::new(inner.wanted())));
     }
@@ -361,7 +361,7 @@ impl Known {
         self.was_seen = true;
         self.note_end(now, api_time);
         if matters {
-            // What was refused may be taken now.
+            // What was refused may be accepted now.
             (self.refused, self.failure) = (false, None);
             Change::Matters
         } else {
@@ -369,18 +369,18 @@ impl Known {
         }
     }
 
-    /// Another client says that the pod is Failed or Succeeded, and it runs.
+    /// Whether another client marked the pod as Failed or Succeeded although it runs.
     fn is_over_too_early(&self, pod: &Pod) -> bool {
         let runs = self.given.as_ref().is_some_and(|given| given.last.is_none());
         runs && !self.is_deleting() && is_terminal(pod) && !is_terminal(&self.pod)
     }
 
-    /// The API has it, and neither wants it to end nor takes it for over.
+    /// Whether the API may have the pod, and neither deletes it nor considers it terminated.
     fn is_wanted(&self) -> bool {
         self.presence != ApiPresence::Gone && !self.is_deleting() && !is_terminal(&self.pod)
     }
 
-    /// The API wants it to end.
+    /// Whether the API is deleting it.
     pub(crate) fn is_deleting(&self) -> bool {
         self.pod.metadata.deletion_timestamp.is_some()
     }
@@ -402,7 +402,7 @@ impl Known {
         self.deadline = Some(self.deadline.map_or(deadline, |known| known.min(deadline)));
     }
 
-    /// Whether to submit this status: it is news, and the last word was not said.
+    /// Whether to submit this status: it is new, and no final one was submitted.
     pub(crate) fn note_status(&mut self, status: &Arc<api::PodStatus>, last: bool) -> bool {
         let is_news = !self.final_submitted && (last || self.submitted.as_ref() != Some(status));
         if is_news {
@@ -412,7 +412,7 @@ impl Known {
         is_news
     }
 
-    /// Whether to report a failure: it differs from the last one.
+    /// Whether to report a failure, because it differs from the last one.
     pub(crate) fn fail(&mut self, error: &str) -> bool {
         let is_news = self.failure.as_deref() != Some(error);
         if is_news {
@@ -425,19 +425,19 @@ impl Known {
 // === impl Given ===
 
 impl Given {
-    /// One that an earlier agent gave to the node. With a status it has ended.
+    /// A pod that an earlier agent gave to the node. With a terminal status it has terminated.
     fn of_earlier(pod: Pod) -> Self {
         let last = pod.status.clone().filter(|_| equality::is_terminal(&pod)).map(Arc::new);
         Self { pod, last }
     }
 
-    /// It is to end.
+    /// Whether it has to terminate.
     pub(crate) fn is_ending(&self) -> bool {
         self.pod.metadata.deletion_timestamp.is_some()
     }
 }
 
-/// Whole seconds, rounded up: no pod gets less than requested.
+/// Whole seconds, rounded up, so that no pod gets less than requested.
 fn seconds(grace: Duration) -> i64 {
     let whole = grace.as_secs() + u64::from(grace.subsec_nanos() > 0);
     i64::try_from(whole).unwrap_or(i64::MAX)

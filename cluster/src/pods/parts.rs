@@ -14,7 +14,7 @@ use super::known::KnownPods;
 use super::queue::{Bucket, Queue};
 use super::seams::{Keep, MirrorSide, NodeSide, StatusSide};
 
-/// One running controller: its surroundings, its memory and its queues.
+/// A running controller: its surroundings, its state and its queues.
 pub(crate) struct Parts<A, T, R> {
     pub(crate) config: PodControllerConfig,
     pub(crate) api: A,
@@ -26,7 +26,7 @@ pub(crate) struct Parts<A, T, R> {
     pub(crate) known: Arc<KnownPods>,
     pub(crate) queues: Queues,
     pub(crate) cancel: CancellationToken,
-    /// Requests that remove objects, side by side.
+    /// Limits the concurrent requests that remove objects.
     pub(crate) removals: Semaphore,
     /// Pods that ran here at the start, that the API was not seen to have, and that were not handled yet.
     pub(crate) unsettled: watch::Sender<PodUidMap<()>>,
@@ -38,12 +38,12 @@ pub(crate) struct Parts<A, T, R> {
 pub(crate) struct Queues {
     /// From the API to the node.
     pub(crate) sync: Queue,
-    /// Out of the API.
+    /// Removals from the API.
     pub(crate) removal: Queue,
 }
 
 impl<A, T: StatusSide, R> Parts<A, T, R> {
-    /// One request to the API server, within its deadline.
+    /// Sends one request to the API server, within its deadline.
     pub(crate) async fn request<V>(
         &self,
         what: &'static str,
@@ -55,7 +55,7 @@ impl<A, T: StatusSide, R> Parts<A, T, R> {
         }
     }
 
-    /// The API's object of this pod is gone for sure.
+    /// Records that the API's object of this pod is certainly gone.
     pub(crate) fn gone(&self, uid: &PodUid, last: Option<&Pod>) {
         self.known.gone(uid, last, Instant::now(), self.api_time());
         self.statuses.gone(uid);

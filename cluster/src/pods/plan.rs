@@ -6,59 +6,59 @@ use super::known::{ApiPresence, Known};
 #[cfg(test)]
 mod tests;
 
-/// How things stand with one pod.
+/// What the decision about one pod depends on.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PodView<'a> {
-    /// What is known of it.
+    /// What is known about it.
     pub(crate) known: &'a Known,
-    /// An older pod of this name may still run here.
+    /// Whether an older pod with this name may still run here.
     pub(crate) has_predecessor: bool,
-    /// A newer pod of this name waits for its end.
+    /// Whether a newer pod with this name waits for its end.
     pub(crate) is_replaced: bool,
-    /// Its final status was submitted, perhaps by an earlier agent.
+    /// Whether its final status was reported, perhaps by an earlier agent.
     pub(crate) final_status: bool,
-    /// The node itself reports that the pod is Failed or Succeeded.
+    /// Whether the node itself reports the pod as Failed or Succeeded.
     pub(crate) is_over_here: bool,
-    /// What is done with pods that run here and the API was never seen to have.
+    /// What to do with pods that run here and that the API was never seen to have.
     pub(crate) orphans: OrphanPolicy,
 }
 
-/// What becomes of pods that run here and that the API does not have when the agent starts.
+/// What happens to pods that run here and that the API does not have when the agent starts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OrphanPolicy {
-    /// They are ended with their own grace.
+    /// They are stopped with their own grace period.
     #[default]
     Stop,
-    /// They run on until a new pod needs their name.
+    /// They keep running until a new pod needs their name.
     Adopt,
-    /// As [`Adopt`](Self::Adopt), and a warning names each.
+    /// Like [`Adopt`](Self::Adopt), with a warning for each.
     Report,
 }
 
 /// The next step for one pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PodAction {
-    /// As it should be.
+    /// Everything is as it should be.
     Nothing,
-    /// The node is to have it.
+    /// Give it to the node.
     Give,
-    /// The node is to have a change of it.
+    /// Give a change of it to the node.
     Change,
-    /// The node is to end it, or to end it earlier.
+    /// Make the node terminate it, or terminate it earlier.
     End,
-    /// Its status must say that its fate is unknown.
+    /// Report that its fate is unknown.
     Lost,
-    /// Its object can go from the API.
+    /// Remove its object from the API.
     Remove,
-    /// The API is to be asked whether it is gone.
+    /// Look up in the API whether it is gone.
     LookUp,
-    /// It is let be, and that is said once.
+    /// Leave it alone, and report that once.
     LeaveAlone,
-    /// Nothing is left of it.
+    /// Forget it: nothing is left of it.
     Forget,
 }
 
-/// What this pod needs next.
+/// Decides what this pod needs next.
 pub(crate) fn next_step(view: PodView<'_>) -> PodAction {
     match view.known.presence {
         ApiPresence::Absent { .. } => PodAction::LookUp,
@@ -79,19 +79,19 @@ fn when_wanted(view: PodView<'_>) -> PodAction {
         return PodAction::Nothing;
     }
     match &known.given {
-        // What is ending ends by what was said of its end.
+        // The node terminates or has terminated it already.
         Some(given) if given.last.is_some() || given.is_ending() => PodAction::Nothing,
         Some(given) if is_up_to_date(&given.pod, &known.pod) => PodAction::Nothing,
         Some(_) => PodAction::Change,
-        // A predecessor wakes it when it is forgotten.
+        // It is woken when its predecessor is forgotten.
         None if view.final_status || view.has_predecessor => PodAction::Nothing,
         None if ran_and_may_not_run_again(known) => PodAction::Lost,
         None => PodAction::Give,
     }
 }
 
-/// Deciding from what the node says, never from the status in the API, which may be behind or may
-/// never have been written (<https://github.com/virtual-kubelet/virtual-kubelet/issues/938>).
+/// Decides from what the node reports, never from the status in the API, which may be outdated or
+/// may never have been written (<https://github.com/virtual-kubelet/virtual-kubelet/issues/938>).
 fn when_deleting(view: PodView<'_>) -> PodAction {
     let known = view.known;
     if runs(known) {
@@ -120,7 +120,7 @@ fn runs(known: &Known) -> bool {
     known.given.as_ref().is_some_and(|given| given.last.is_none())
 }
 
-/// The node ends it once it is told, and says when that is done.
+/// The node terminates the pod once it is told, and reports when that is done.
 fn ending(known: &Known) -> PodAction {
     match (known.told_deadline, known.deadline) {
         (Some(told), Some(deadline)) if told <= deadline => PodAction::Nothing,
@@ -129,7 +129,7 @@ fn ending(known: &Known) -> PodAction {
     }
 }
 
-/// The node does not have a pod that ran. With `Never` it must not run twice
+/// Whether the pod ran, but the node does not have it. With `Never` it must not run twice
 /// (<https://github.com/virtual-kubelet/virtual-kubelet/issues/762>).
 fn ran_and_may_not_run_again(known: &Known) -> bool {
     let policy = known.pod.spec.as_ref().and_then(|spec| spec.restart_policy.as_deref());

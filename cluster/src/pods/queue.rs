@@ -19,12 +19,12 @@ mod tests;
 pub(crate) use bucket::Bucket;
 use schedule::Schedule;
 
-/// Pods that need a look, each at its time, and never one twice at once. Cheap to clone.
+/// Pods to handle, each at its time, and none twice at the same time. Cheap to clone.
 ///
-/// An item is only a UID: its handler reads the current state, so that steps in between may be
-/// skipped and the last state wins. What is woken again while it waits only moves forward; what is
-/// woken while it is handled is handled once more. What failed is tried for ever, with a back-off
-/// that begins anew when something fresh is known.
+/// An item is only a UID: its handler reads the current state, so that states in between may be
+/// skipped and the last one wins. Waking an item that waits can only make it due earlier; an item
+/// that is woken while it is handled is handled again. A failed item is retried forever, with a
+/// backoff that starts over when something new is known.
 ///
 /// It never holds more items than there are pods.
 #[derive(Clone, Debug)]
@@ -37,25 +37,25 @@ struct Inner {
     counts: watch::Sender<QueueCounts>,
 }
 
-/// How much there is to do.
+/// The size of a queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct QueueCounts {
     /// All items.
     pub total: usize,
-    /// Those whose time has not come, or for which there is no free worker.
+    /// Items that are not due yet, or for which there is no free worker.
     pub waiting: usize,
-    /// Those that are looked at.
+    /// Items that are being handled.
     pub in_flight: usize,
 }
 
-/// What came of looking at an item.
+/// The result of handling an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// Nothing is left to do until it is woken.
+    /// Nothing is left to do until the item is woken.
     Done,
-    /// It wants to be looked at again then. This is no failure.
+    /// The item is due again at this time. This is no failure.
     At(Instant),
-    /// It did not work.
+    /// Handling failed, and is retried.
     Failed {
         /// The earliest time of the next attempt, if the other side named one.
         after: Option<Duration>,
@@ -66,18 +66,18 @@ pub(crate) enum Outcome {
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("a worker of the {queue} queue panicked at pod {pod}: {message}")]
 pub struct WorkerPanicked {
-    /// Which queue.
+    /// The name of the queue.
     pub queue: &'static str,
-    /// Which pod it was at.
+    /// The pod that was being handled.
     pub pod: PodUid,
-    /// What it said.
+    /// The message of the panic.
     pub message: String,
 }
 
 // === impl Queue ===
 
 impl Queue {
-    /// An empty queue whose failed items wait as `backoff` says and share `bucket`.
+    /// Creates an empty queue whose failed items wait according to `backoff` and share `bucket`.
     pub(crate) fn new(backoff: Backoff, bucket: Bucket) -> Self {
         Self(Arc::new(Inner {
             schedule: Mutex::new(Schedule::new(backoff, bucket)),
@@ -86,37 +86,37 @@ impl Queue {
         }))
     }
 
-    /// Something may be different: as soon as possible. Ends the wait after a failure, but keeps count.
+    /// Makes a pod due now, because something may have changed. Ends the wait after a failure, but keeps the count.
     pub(crate) fn wake(&self, uid: &PodUid) {
         self.change(|schedule| schedule.wake(uid, Instant::now(), false));
     }
 
-    /// What is wanted is different: as soon as possible, and with a new back-off.
+    /// Makes a pod due now, with a new backoff, because its desired state has changed.
     pub(crate) fn wake_fresh(&self, uid: &PodUid) {
         self.change(|schedule| schedule.wake(uid, Instant::now(), true));
     }
 
-    /// At `at`, or earlier if it is due earlier already.
+    /// Makes a pod due at `at`, unless it is due earlier.
     #[cfg(test)]
     pub(crate) fn wake_at(&self, uid: &PodUid, at: Instant) {
         self.change(|schedule| schedule.wake(uid, at, false));
     }
 
-    /// The item is of no interest any more, whatever comes of a look that is under way.
+    /// Removes the item, whatever the result of a handler that is running.
     pub(crate) fn forget(&self, uid: &PodUid) {
         self.change(|schedule| schedule.forget(uid));
     }
 
-    /// How much there is to do, as it changes.
+    /// The size of the queue, as it changes.
     pub(crate) fn counts(&self) -> watch::Receiver<QueueCounts> {
         self.0.counts.subscribe()
     }
 
-    /// Handles items until `cancel`, at most `workers` at a time, and then waits for those that are
-    /// being handled. Only one caller at a time.
+    /// Handles items until `cancel`, at most `workers` at a time, and then waits for the running
+    /// handlers. Only one caller at a time.
     ///
     /// # Errors
-    /// A handler panicked; the others were waited for.
+    /// When a handler panicked. The other handlers have finished.
     pub(crate) async fn run<F, Fut>(
         &self,
         name: &'static str,
@@ -166,7 +166,7 @@ impl Queue {
         }
     }
 
-    /// Resolves when there may be something to take.
+    /// Waits until there may be an item to take.
     async fn due(&self) {
         loop {
             let next = self.lock().next();

@@ -1,4 +1,4 @@
-//! The end of a pod in the API.
+//! Removes terminated pods from the API.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,11 +11,11 @@ use super::parts::Parts;
 use super::queue::Outcome;
 use super::seams::StatusSide;
 
-/// Removes the object of a pod that has ended, once the API knows its last word.
+/// Removes the object of a terminated pod, once the API has its final status.
 ///
-/// It does not wait for the end of the grace: what has ended needs none
-/// (<https://github.com/virtual-kubelet/virtual-kubelet/issues/982>). Named by its UID, so that a pod that
-/// was made anew under the same name is never meant.
+/// Does not wait for the end of the grace period, which a terminated pod does not need
+/// (<https://github.com/virtual-kubelet/virtual-kubelet/issues/982>). Names the UID, so that a new
+/// pod with the same name is never removed.
 pub(crate) async fn remove<A: PodApi, T: StatusSide, R>(
     parts: Arc<Parts<A, T, R>>,
     uid: PodUid,
@@ -25,7 +25,7 @@ pub(crate) async fn remove<A: PodApi, T: StatusSide, R>(
         () = parts.cancel.cancelled() => return Outcome::Done,
     }
     let Ok(_permit) = parts.removals.acquire().await else { return Outcome::Done };
-    // It may be gone by now: its final status may be sent long after it was said.
+    // It may be gone by now: its final status may be delivered long after it was submitted.
     let due = parts.known.get(&uid).filter(|known| {
         known.presence == ApiPresence::Present && known.is_deleting() && !known.removed
     });

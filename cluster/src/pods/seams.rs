@@ -1,4 +1,4 @@
-//! The seams of the pod controller.
+//! The interfaces between the pod controller and its surroundings.
 
 use std::future::ready;
 use std::sync::Arc;
@@ -14,74 +14,74 @@ use winddown_shared::{Pod, PodSyncer, PodUid, PodWorkers};
 use super::equality::is_terminal_status;
 use crate::status::StatusUpdate;
 
-/// Takes statuses and sees to it that the API server learns them.
+/// Accepts statuses and makes sure that the API server gets them.
 pub trait StatusSide: Send + Sync + 'static {
-    /// Takes a status. Never blocks; a newer one for the same pod replaces it.
+    /// Submits a status. Never blocks; a newer one for the same pod replaces it.
     ///
-    /// After a last word nothing else comes for that pod but the same words again.
+    /// After a final status only the same status may be submitted for that pod.
     fn submit(&self, update: StatusUpdate);
 
-    /// The API server has this object. Called with every object that the watch or a list brings, so
-    /// that a foreign change of what this node owns is undone.
+    /// Called with every object that the watch or a list brings, so that a foreign change to what
+    /// this node owns is reverted.
     fn api_saw(&self, pod: &Pod);
 
-    /// The object is certainly gone from the API: there is nothing more to send.
+    /// Called when the object is certainly gone from the API, so that nothing more is sent.
     fn gone(&self, uid: &PodUid);
 
-    /// Resolves when the API server has acknowledged what was last submitted for the pod, when there is
-    /// nothing to tell, and when its object is gone. Dropping the future changes nothing.
+    /// Waits until the API server has acknowledged the last status submitted for the pod, nothing
+    /// is left to send, or its object is gone. Dropping the future changes nothing.
     fn delivered(&self, uid: &PodUid) -> impl Future<Output = ()> + Send;
 
-    /// Resolves when what an earlier agent has said last is known: before that, [`final_status`] may not know
-    /// it. Nothing is created before it resolves, or half a minute has passed.
+    /// Waits until the final statuses that an earlier agent reported are known: before that [`final_status`]
+    /// may lack them. Nothing is created before this completes, or half a minute has passed.
     ///
     /// [`final_status`]: Self::final_status
     fn recalled(&self) -> impl Future<Output = ()> + Send {
         async {}
     }
 
-    /// The last word about a pod that has ended, if it was said, also before a restart of the agent.
+    /// The final status of a terminated pod, if one was submitted, also before a restart of the agent.
     fn final_status(&self, uid: &PodUid) -> Option<Arc<api::PodStatus>>;
 }
 
-/// Makes a pod literal before the node has it: environment, ConfigMaps, Secrets, volumes.
+/// Resolves what a pod refers to before the node has it: environment, ConfigMaps, Secrets, volumes.
 pub trait Prepare: Send + Sync + 'static {
-    /// The pod as the node gets it. A second call for one UID reuses what was resolved first.
+    /// Returns the pod as the node gets it. A second call for one UID reuses what was resolved first.
     ///
     /// # Errors
-    /// See [`PrepareError`]; the pod waits, and is tried again.
+    /// See [`PrepareError`]; the pod waits, and is retried.
     fn prepare(&self, pod: &Pod) -> impl Future<Output = Result<Pod, PrepareError>> + Send;
 
-    /// The node has this pod since before the agent started, as [`prepare`](Self::prepare) returned it then.
-    /// Returns at once.
+    /// Called when the node has had this pod since before the agent started; `given` is what
+    /// [`prepare`](Self::prepare) returned then. Returns immediately.
     fn adopt(&self, given: &Pod) {
         let _ = given;
     }
 
-    /// The API's object of a pod that the node has differs now, in labels or annotations for example, which
-    /// volumes may show. Returns at once.
+    /// Called when the API's object of a pod that the node has changed: volumes may show its labels and
+    /// annotations. Returns immediately.
     fn refresh(&self, pod: &Pod) {
         let _ = pod;
     }
 
-    /// The node does not have the pod any more: what was made for it goes. May be repeated.
+    /// Removes what was made for a pod that the node does not have any more. May be called repeatedly.
     fn forget(&self, uid: &PodUid) -> impl Future<Output = ()> + Send {
         let _ = uid;
         async {}
     }
 
-    /// Pods for which [`PrepareError::Missing`] was said and for which what was missing has appeared.
-    /// Asked for once.
+    /// The pods that got [`PrepareError::Missing`] and for which the missing object has appeared.
+    /// Called once.
     fn arrivals(&self) -> Option<mpsc::Receiver<PodUid>> {
         None
     }
 }
 
-/// Why a pod cannot be made literal yet.
+/// Why a pod cannot be resolved yet.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PrepareError {
-    /// An object, or a key of one, that the pod must have is not there.
+    /// A required object, or a key of one, does not exist.
     #[error("{message}")]
     Missing {
         /// `ConfigMap` or `Secret`.
@@ -90,13 +90,13 @@ pub enum PrepareError {
         name: String,
         /// Whether a volume needs it; otherwise a variable does.
         is_for_volume: bool,
-        /// For people.
+        /// A message for people.
         message: String,
     },
-    /// The pod asks for something impossible: not before its spec changes.
+    /// The pod asks for something impossible, and is not retried before its spec changes.
     #[error("{field}: {why}")]
     Invalid {
-        /// Path of the field.
+        /// The path of the field.
         field: String,
         /// What is wrong, and what to write instead.
         why: String,
@@ -106,29 +106,29 @@ pub enum PrepareError {
     Unavailable {
         /// What was attempted.
         what: String,
-        /// When to try again; `None` leaves it to the back-off.
+        /// When to retry; `None` leaves it to the backoff.
         after: Option<Duration>,
     },
 }
 
-/// Prepares nothing: the node gets pods as they are in the API.
+/// Resolves nothing: the node gets pods as they are in the API.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct AsItIs;
 
-/// Hears what the API has of mirror pods: they are pictures of static pods, and never run.
-/// Nothing here may block. `()` does not care.
+/// Receives the API's mirror pods, which represent static pods and never run. No method may block.
+/// `()` ignores them.
 pub trait MirrorSide: Send + Sync + 'static {
-    /// The API has this mirror pod.
+    /// Called when the API has this mirror pod.
     fn api_saw(&self, pod: &Pod) {
         let _ = pod;
     }
 
-    /// A mirror pod is gone from the API.
+    /// Called when a mirror pod is gone from the API.
     fn gone(&self, uid: &PodUid) {
         let _ = uid;
     }
 
-    /// A list was read whole, and these are all mirror pods in it.
+    /// Called after a complete list, with all mirror pods in it.
     fn relisted(&self, uids: &[PodUid]) {
         let _ = uids;
     }
@@ -136,21 +136,21 @@ pub trait MirrorSide: Send + Sync + 'static {
 
 impl MirrorSide for () {}
 
-/// Keeps which pods the node was given, for the next agent of this boot. `()` keeps nothing.
+/// Records which pods the node was given, for the next agent of this boot. `()` records nothing.
 pub trait Keep: Send + Sync + 'static {
-    /// The node is given this pod, or it stands so now: one with a status has ended.
+    /// Records a pod that the node is given, or its new state: a pod with a status has terminated.
     fn keep(&self, pod: Pod) -> BoxFuture<'_, ()> {
         let _ = pod;
         ready(()).boxed()
     }
 
-    /// The node does not have the pod any more.
+    /// Removes the record of a pod that the node does not have any more.
     fn remove<'a>(&'a self, uid: &'a PodUid) -> BoxFuture<'a, ()> {
         let _ = uid;
         ready(()).boxed()
     }
 
-    /// The API server has said what runs here: nothing is missed that could not be read.
+    /// Called once the API was listed: no pod is missing any more because its record was unreadable.
     fn all_known(&self) -> BoxFuture<'_, ()> {
         ready(()).boxed()
     }
@@ -158,7 +158,7 @@ pub trait Keep: Send + Sync + 'static {
 
 impl Keep for () {}
 
-/// What the controller asks of whatever runs the pods.
+/// The controller's interface to whatever runs the pods.
 #[derive(Clone)]
 pub struct NodeSide {
     pub(crate) statuses: StatusStore,
@@ -169,19 +169,19 @@ pub struct NodeSide {
 // === impl NodeSide ===
 
 impl NodeSide {
-    /// The pod workers.
+    /// Uses the pod workers.
     pub fn of_workers<S: PodSyncer>(workers: PodWorkers<S>, statuses: StatusStore) -> Self {
         let said = statuses.clone();
         let ends = workers.ends();
         Self::new(statuses, ends, move |uid| match workers.lifecycle(uid) {
             Some(_) => workers.is_known_terminated(uid) && !workers.stays(uid),
-            // Without a worker it was refused, or it has not come to the intake yet.
+            // Without a worker it was rejected, or has not reached the intake yet.
             None => said.get(uid).is_some_and(|status| is_terminal_status(&status)),
         })
     }
 
-    /// Anything that writes the pods' statuses into `statuses`. `has_ended` says whether nothing of a pod runs, and
-    /// nothing will, of which `ends` counts the changes.
+    /// Uses anything that writes the pods' statuses into `statuses`. `has_ended` is whether nothing
+    /// of a pod runs or will run; `ends` counts the changes of that.
     pub fn new(
         statuses: StatusStore,
         ends: watch::Receiver<u64>,
@@ -190,7 +190,7 @@ impl NodeSide {
         Self { statuses, ends, has_ended: Arc::new(has_ended) }
     }
 
-    /// Whether nothing of the pod runs, and nothing will.
+    /// Whether nothing of the pod runs or will run.
     pub(crate) fn has_ended(&self, uid: &PodUid) -> bool {
         (self.has_ended)(uid)
     }

@@ -18,13 +18,13 @@ use super::queue::Outcome;
 use super::seams::{Prepare, PrepareError, StatusSide};
 use crate::status::StatusUpdate;
 
-/// More steps in a row than any pod needs; the queue takes over then.
+/// More steps in a row than any pod needs; after these the queue takes over.
 const STEPS: usize = 6;
 
-/// How soon a pod that is held back is tried again.
+/// How soon a pod that is held back is retried.
 const HELD_BACK: Duration = Duration::from_secs(2);
 
-/// Looks at one pod and does what it needs until nothing is left to do now.
+/// Handles one pod until nothing is left to do now.
 pub(crate) async fn look<A: PodApi, T: StatusSide, R: Prepare>(
     parts: Arc<Parts<A, T, R>>,
     uid: PodUid,
@@ -41,7 +41,7 @@ pub(crate) async fn look<A: PodApi, T: StatusSide, R: Prepare>(
 }
 
 impl<A: PodApi, T: StatusSide, R: Prepare> Parts<A, T, R> {
-    /// One step; `None`: look again.
+    /// Carries out one step. `None` means that the pod must be checked again.
     async fn step(&self, uid: &PodUid) -> Option<Outcome> {
         self.note_end(uid).await;
         let Some(known) = self.known.get(uid) else { return Some(Outcome::Done) };
@@ -84,7 +84,7 @@ impl<A: PodApi, T: StatusSide, R: Prepare> Parts<A, T, R> {
         }
     }
 
-    /// A pod that the node says has ended is not started again, and its end is the last that is said of it.
+    /// Records the end of a pod that the node reports as terminated. It is not started again.
     async fn note_end(&self, uid: &PodUid) {
         let Some(Known { given: Some(given), pod, presence, .. }) = self.known.get(uid) else {
             return;
@@ -93,7 +93,7 @@ impl<A: PodApi, T: StatusSide, R: Prepare> Parts<A, T, R> {
             Some(last) => last,
             None if self.node.has_ended(uid) => {
                 let said = self.node.statuses.get(uid).filter(|status| is_terminal_status(status));
-                // It never came to a status of its own.
+                // The pod never got a final status of its own.
                 let last = said.unwrap_or_else(|| {
                     Arc::new(controller_status::lost(&pod, given.is_ending(), self.api_time()))
                 });
@@ -118,11 +118,11 @@ impl<A: PodApi, T: StatusSide, R: Prepare> Parts<A, T, R> {
         match self.prepare.prepare(pod).await {
             Ok(prepared) => {
                 let prepared = lean(prepared.object().clone(), pod);
-                // On disk first: one that runs and is not known after a restart would end. A disk that refuses is
-                // no reason not to run it.
+                // Recorded first: an unknown pod that runs would be stopped after a restart. A
+                // failing disk is no reason not to run it.
                 self.keep.keep(prepared.clone()).await;
                 self.known.give(pod.uid(), prepared);
-                // It may be different by now.
+                // It may have changed by now.
                 Outcome::At(Instant::now())
             }
             Err(error) => self.not_prepared(pod, &error),
@@ -133,7 +133,7 @@ impl<A: PodApi, T: StatusSide, R: Prepare> Parts<A, T, R> {
         let count = |pod: &Pod| pod.spec.as_ref()?.ephemeral_containers.as_ref().map(Vec::len);
         let mut changed = equality::with_changes(&given.pod, pod);
         if count(pod) > count(&given.pod) {
-            // New containers refer to things that have not been looked up yet.
+            // New containers may refer to objects that have not been resolved yet.
             match self.prepare.prepare(pod).await {
                 Ok(prepared) => {
                     let new = prepared.spec.as_ref().and_then(|s| s.ephemeral_containers.clone());
@@ -149,7 +149,7 @@ impl<A: PodApi, T: StatusSide, R: Prepare> Parts<A, T, R> {
         Outcome::Done
     }
 
-    /// Whether it is forgotten: it may have come back meanwhile.
+    /// Forgets a pod. Returns false if it has come back meanwhile.
     async fn forget(&self, uid: &PodUid) -> bool {
         let Some(successors) = self.known.forget(uid) else { return false };
         self.keep.remove(uid).await;
@@ -162,9 +162,9 @@ impl<A: PodApi, T: StatusSide, R: Prepare> Parts<A, T, R> {
         true
     }
 
-    /// Asks the API for one pod that a list did not have. A list can be wrong (a selector, a
-    /// filter, an old copy), and a pod that ends cannot be made to run again; so nothing ends
-    /// before its name was asked for and not found. A missing answer proves nothing.
+    /// Looks up one pod that a list did not have. A list can be wrong (a selector, a filter, an old
+    /// copy), and a stopped pod cannot be started again; so no pod is stopped before a lookup by
+    /// name has not found it. A missing answer proves nothing.
     async fn look_up(&self, known: &Known) -> Option<Outcome> {
         let label = known.pod.label();
         let found = match self.request("read the pod", self.api.get(label)).await {
@@ -182,7 +182,7 @@ impl<A: PodApi, T: StatusSide, R: Prepare> Parts<A, T, R> {
                     self.statuses.api_saw(&pod);
                 }
             }
-            // Another pod has its name, or it is no longer one of ours: that is certain at once.
+            // Another pod has its name, or it is no longer this controller's: one lookup proves that.
             Some(_) => self.gone(&label.uid, None),
             None if self.known.not_found(&label.uid, Instant::now(), self.api_time()) => {
                 tracing::info!(pod = %label, "the API server no longer has the pod");
@@ -241,15 +241,15 @@ impl<A: PodApi, T: StatusSide, R: Prepare> Parts<A, T, R> {
     }
 }
 
-/// The pod without what only the API server needs: it is kept in memory for as long as it runs.
+/// Removes what only the API server needs: the pod is kept in memory for as long as it runs.
 fn lean(mut object: api::Pod, otherwise: &Pod) -> Pod {
     object.metadata.managed_fields = None;
-    // In any case the pod comes from the API: nothing else may be read into it.
+    // The pod comes from the API, whatever its annotations say.
     if let Some(annotations) = &mut object.metadata.annotations {
         annotations.remove(CONFIG_SOURCE_ANNOTATION);
     }
     object.status = None;
-    // It had a name and a UID before.
+    // It had a name and a UID before, so this cannot fail.
     Pod::new(object).unwrap_or_else(|_| otherwise.clone())
 }
 

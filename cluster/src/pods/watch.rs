@@ -1,4 +1,4 @@
-//! What the API server says of this node's pods.
+//! Watches the pods of this node at the API server.
 
 use std::sync::Arc;
 
@@ -18,8 +18,8 @@ use winddown_api_client::outage::Outage;
 use winddown_api_client::refusal::{self, Refusal};
 use winddown_shared::Backoff;
 
-/// Follows the API's pods until the controller is cancelled. `synced` becomes true with the first list
-/// that was read whole.
+/// Follows the API's pods until the controller is cancelled. `synced` becomes true after the first
+/// complete list.
 pub(crate) async fn follow<A: PodApi, T: StatusSide, R: Prepare>(
     parts: Arc<Parts<A, T, R>>,
     synced: watch::Sender<bool>,
@@ -35,7 +35,7 @@ pub(crate) async fn follow<A: PodApi, T: StatusSide, R: Prepare>(
         };
         let error = match event {
             Some(Ok(event)) => {
-                // The mark before a list says nothing about the connection.
+                // The start of a list says nothing about the connection.
                 if !matches!(event, Event::Init) {
                     outage.worked();
                     backoff.reset();
@@ -53,7 +53,7 @@ pub(crate) async fn follow<A: PodApi, T: StatusSide, R: Prepare>(
         };
         outage.failed(&error);
         let refusal = refusal::of_watch(&error);
-        // Asked for what is too long ago: it would ask for the same again.
+        // The old watcher would ask for the expired version again.
         if refusal == Some(Refusal::Expired) {
             stream = parts.api.watch();
         }
@@ -65,7 +65,7 @@ pub(crate) async fn follow<A: PodApi, T: StatusSide, R: Prepare>(
     }
 }
 
-/// What a list has brought so far.
+/// The pods of the current list so far.
 #[derive(Debug, Default)]
 struct Listed {
     pods: PodUidMap<()>,
@@ -73,7 +73,7 @@ struct Listed {
 }
 
 impl<A: PodApi, T: StatusSide, R: Prepare> Parts<A, T, R> {
-    /// Takes one event; whether a list is complete with it.
+    /// Handles one event. Returns whether it completes a list.
     fn take(&self, event: Event<api::Pod>, listed: &mut Listed) -> bool {
         match event {
             Event::Init => *listed = Listed::default(),
@@ -92,7 +92,7 @@ impl<A: PodApi, T: StatusSide, R: Prepare> Parts<A, T, R> {
         false
     }
 
-    /// The API has this object.
+    /// Handles an object that the API has.
     fn applied(&self, mut object: api::Pod) -> Option<(Whose, PodUid)> {
         // Not used here, and often the larger half of an object.
         object.metadata.managed_fields = None;
@@ -111,7 +111,7 @@ impl<A: PodApi, T: StatusSide, R: Prepare> Parts<A, T, R> {
             Whose::Ours => {
                 self.statuses.api_saw(&pod);
                 match self.known.applied(&pod, Instant::now(), self.api_time()) {
-                    // One that is left alone ends for one of its name.
+                    // A pod that is left alone is stopped for a new one of its name.
                     Change::New => {
                         for uid in self.known.namesakes(&pod) {
                             self.queues.sync.wake_fresh(&uid);
@@ -122,7 +122,7 @@ impl<A: PodApi, T: StatusSide, R: Prepare> Parts<A, T, R> {
                 }
             }
             Whose::Mirror => self.mirrors.api_saw(&pod),
-            // It was ours before it changed.
+            // It was this controller's before it changed.
             Whose::Others if self.known.get(pod.uid()).is_some_and(|known| known.was_seen) => {
                 self.gone(pod.uid(), None);
             }
@@ -141,7 +141,7 @@ impl<A: PodApi, T: StatusSide, R: Prepare> Parts<A, T, R> {
         }
     }
 
-    /// A list was read whole: what it lacks is looked up.
+    /// Handles a complete list: pods that it lacks are looked up.
     fn listed(&self, listed: &Listed) {
         self.mirrors.relisted(&listed.mirrors);
         let missing = self.known.listed(&listed.pods, self.config.confirmations);

@@ -1,4 +1,4 @@
-//! From the status store of this process to the API server.
+//! Passes statuses from this process's status store to the API server.
 
 use std::future::pending;
 
@@ -12,9 +12,9 @@ use super::{Outbox, StatusUpdate};
 use crate::mirror::Mirrors;
 use crate::pods::StatusSide;
 
-/// Brings every change in a [`StatusStore`] to an [`Outbox`], or another [`StatusSide`].
+/// Passes every change in a [`StatusStore`] to an [`Outbox`], or another [`StatusSide`].
 ///
-/// For agents whose own pod workers run the pods. It takes time with the number of changes.
+/// For agents whose own pod workers run the pods. Its cost grows with the number of changes.
 #[derive(Debug)]
 pub struct Follow<T = Outbox> {
     store: StatusStore,
@@ -22,7 +22,7 @@ pub struct Follow<T = Outbox> {
     mirrors: Option<Mirrors>,
 }
 
-/// What is to be said of a pod, as `entry` has it, under the name that it has in the API.
+/// Returns the update to submit for `entry`. `pod` is its name in the API.
 pub fn update_of(entry: &StatusEntry, pod: PodLabel) -> StatusUpdate {
     StatusUpdate {
         pod,
@@ -42,7 +42,7 @@ impl<T: StatusSide> Follow<T> {
         Self { store, outbox, mirrors: None }
     }
 
-    /// The same, with the static pods, whose statuses are those of their mirrors.
+    /// Also follows static pods, whose statuses become those of their mirrors.
     #[must_use]
     pub fn with_mirrors(mut self, mirrors: Mirrors) -> Self {
         self.mirrors = Some(mirrors);
@@ -89,7 +89,7 @@ impl<T: StatusSide> Follow<T> {
     }
 }
 
-/// Resolves when a static pod has got another name in the API.
+/// Waits until a static pod gets a mirror, or a different one.
 async fn new_name(names: Option<&mut watch::Receiver<u64>>) {
     let Some(names) = names else { return pending().await };
     if names.changed().await.is_err() {

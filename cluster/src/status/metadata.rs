@@ -1,4 +1,4 @@
-//! Labels and annotations that a provider gives a pod.
+//! Labels and annotations that a node agent gives to a pod.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use winddown_shared::PodLabel;
 
 use winddown_api_client::refusal::Refusal;
 
-/// What is to be changed of a pod's metadata. `None` takes a key away; what is not named stays.
+/// Changes to a pod's metadata. `None` removes a key; keys that are not named stay.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MetadataChange {
     /// Labels.
@@ -22,26 +22,26 @@ pub struct MetadataChange {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum MetadataError {
-    /// The pod is not there any more; one of its name may be.
+    /// The pod no longer exists; another one with its name may.
     #[error("pod {pod} is gone")]
     Gone {
-        /// Which pod.
+        /// The pod.
         pod: PodLabel,
     },
-    /// The API server did not do it. It may be tried again.
+    /// The API server did not make the change. It may be retried.
     #[error("cannot change the metadata of pod {pod}")]
     Api {
-        /// Which pod.
+        /// The pod.
         pod: PodLabel,
-        /// What came back.
+        /// The client's error.
         #[source]
         source: Box<kube::Error>,
     },
 }
 
-/// Changes labels and annotations of the pod with that UID, once.
+/// Makes one attempt to change labels and annotations of the pod with this UID.
 ///
-/// A status never carries metadata along, so that an edit by a user in between is never undone.
+/// A status never includes metadata, so that it does not undo a user's edit.
 ///
 /// # Errors
 /// See [`MetadataError`].

@@ -1,4 +1,4 @@
-//! Statuses on their way to the API server.
+//! Delivers statuses to the API server.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -26,54 +26,54 @@ mod tests;
 pub use driver::OutboxDriver;
 use state::State;
 
-/// Before the end of a [`flush`](Outbox::flush) what is not sent is put on disk, this long at most.
+/// The longest time at the end of a [`flush`](Outbox::flush) for writing unsent statuses to disk.
 const SPOOLING: Duration = Duration::from_secs(1);
 
-/// Takes what is to be said of pods and says it to the API server until the server has it. Cheap to
-/// clone; clones share one memory.
+/// Accepts pod statuses and sends them to the API server until the server has them. Cheap to clone;
+/// clones share one state.
 ///
-/// Nothing here blocks and nothing is refused: a pod has one place, in which the latest status
-/// replaces an older one. Last words are on disk before they are sent, and stay there until the API
-/// has them. A foreign change to a field that the node owns is reverted.
+/// Submitting never blocks and is never refused: a pod has one entry, in which the latest status
+/// replaces an older one. Final statuses are written to disk before they are sent, and stay there
+/// until the API has them. A foreign change to a field that the node owns is reverted.
 #[derive(Clone, Debug)]
 pub struct Outbox(Arc<Shared>);
 
-/// How an [`Outbox`] works.
+/// The configuration of an [`Outbox`].
 #[derive(Clone, Debug)]
 pub struct OutboxConfig {
-    /// Where statuses are kept that the API does not have yet. Without one they are lost with the
-    /// machine.
+    /// Where to keep statuses that the API does not have yet. Without a directory they are lost
+    /// with the machine.
     pub directory: Option<PathBuf>,
-    /// How much is kept there.
+    /// The limits of that directory.
     pub limits: SpoolLimits,
-    /// Requests under way at a time; at least one.
+    /// The number of concurrent requests; at least one.
     pub concurrency: usize,
-    /// How long one request may take.
+    /// The timeout of one request.
     pub request_deadline: Duration,
-    /// Wall time, for labels.
+    /// The wall clock, used only to label records.
     pub wall: WallClock,
 }
 
-/// How an outbox fares.
+/// The state of an outbox.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OutboxStats {
     /// Pods whose latest status the API does not have yet.
     pub unacknowledged: usize,
-    /// Of the pods with something to do, those that wait for their turn or for the disk.
+    /// Pods with something to do that wait for their turn or for the disk.
     pub waiting: usize,
-    /// Those that wait until they are tried again.
+    /// Pods that wait for a retry.
     pub backing_off: usize,
-    /// Requests under way.
+    /// Requests in progress.
     pub in_flight: usize,
-    /// Patches that the API has taken since the start.
+    /// Patches that the API has accepted since the start.
     pub sent: u64,
-    /// Of these, those that reverted a foreign change.
+    /// Of these, patches that reverted a foreign change.
     pub reasserted: u64,
     /// Attempts that failed since the start.
     pub failures: u64,
     /// When the API server last answered.
     pub last_contact: Option<Instant>,
-    /// Since when it does not answer, if so.
+    /// Since when it has not answered, if so.
     pub silent_since: Option<Instant>,
     /// Statuses on disk.
     pub spool: SpoolStats,
@@ -82,14 +82,14 @@ pub struct OutboxStats {
 #[derive(Debug)]
 struct Shared {
     state: Mutex<State>,
-    /// There may be something to do.
+    /// Notified when there may be something to do.
     changed: Notify,
     spool: Option<Spool<SpooledStatus>>,
-    /// What an earlier agent has left was read, or cannot be.
+    /// Whether the statuses of an earlier agent were read, or cannot be.
     recalled: watch::Sender<bool>,
 }
 
-/// A status as it is kept on disk.
+/// A status as it is stored on disk.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct SpooledStatus {
@@ -102,7 +102,7 @@ struct SpooledStatus {
 }
 
 impl Default for OutboxConfig {
-    /// Without a directory; 8 requests at a time, 10 s each; a clock that stands still.
+    /// No directory; 8 concurrent requests of at most 10 s; a clock that stands still.
     fn default() -> Self {
         Self {
             directory: None,
@@ -117,7 +117,7 @@ impl Default for OutboxConfig {
 // === impl Outbox ===
 
 impl Outbox {
-    /// An outbox, and what sends its statuses.
+    /// Creates an outbox, and the driver that sends its statuses.
     pub fn new(config: &OutboxConfig) -> (Self, OutboxDriver) {
         let spool = config
             .directory
@@ -136,7 +136,7 @@ impl Outbox {
         (outbox.clone(), OutboxDriver::new(outbox, config))
     }
 
-    /// Takes a status in place of what was said of the pod before.
+    /// Submits a status, which replaces an earlier one of the pod.
     pub fn submit(&self, update: StatusUpdate) {
         let changed = self.lock().submit(update, Instant::now());
         if changed {
@@ -144,8 +144,8 @@ impl Outbox {
         }
     }
 
-    /// The pod is in the API as `pod` has it. What differs there from what was said last, and is the
-    /// node's to say, is said again.
+    /// Records the pod as the API has it. Fields that the node owns and that differ from the last
+    /// status are sent again.
     pub fn api_saw(&self, pod: &Pod) {
         let check = self.lock().api_saw(pod, Instant::now());
         if check {
@@ -153,9 +153,9 @@ impl Outbox {
         }
     }
 
-    /// The pod is not in the API any more: nothing is left to be said of it.
+    /// Records that the pod is gone from the API, so that nothing more is sent for it.
     pub fn gone(&self, uid: &PodUid) {
-        // The waiters are told when the entry is dropped.
+        // Waiters are released when the entry is dropped.
         let entry = self.lock().remove(uid);
         drop(entry);
         if let Some(spool) = &self.0.spool {
@@ -163,44 +163,44 @@ impl Outbox {
         }
     }
 
-    /// Resolves when the API has what was last submitted for the pod, or the pod is gone from it. At
-    /// once when nothing was submitted. Cancel-safe.
+    /// Waits until the API has the last status submitted for the pod, or the pod is gone from it.
+    /// Returns immediately if nothing was submitted. Cancel-safe.
     pub async fn delivered(&self, uid: &PodUid) {
         let waiter = self.lock().wait_for(uid);
         if let Some(waiter) = waiter {
-            // An error says that the pod is gone.
+            // An error means that the pod is gone.
             let _ = waiter.await;
         }
     }
 
-    /// What was said last of a pod of which nothing runs any more, by this agent or the one before it.
+    /// The final status of a pod of which nothing runs any more, from this agent or the one before it.
     pub fn final_status(&self, uid: &PodUid) -> Option<Arc<api::PodStatus>> {
         self.lock().final_status(uid)
     }
 
-    /// Resolves when the last words that an earlier agent has left are known here, or cannot be read.
-    /// Until then [`final_status`](Self::final_status) may not know them. Cancel-safe.
+    /// Waits until the final statuses that an earlier agent left are known, or cannot be read.
+    /// Until then [`final_status`](Self::final_status) may lack them. Cancel-safe.
     pub async fn recalled(&self) {
         // The sender lives as long as this.
         let _ = self.0.recalled.subscribe().wait_for(|recalled| *recalled).await;
     }
 
-    /// The API server answers again, as another part found out: those that wait for it need not
-    /// find it out themselves.
+    /// Records that the API server answers again, as another part has found out. Statuses that wait
+    /// for that are retried immediately.
     pub fn api_answers(&self) {
         self.lock().try_silent(Instant::now());
         self.0.changed.notify_one();
     }
 
-    /// The node's addresses, the primary one first, for statuses that do not name them.
+    /// Sets the node's addresses, the primary one first, for statuses that do not name them.
     pub fn set_host_ips(&self, ips: Vec<String>) {
         self.lock().host_ips = ips.into();
     }
 
-    /// Waits until the API has everything that was submitted so far, at most until `deadline`.
+    /// Waits until the API has everything that was submitted so far, but not beyond `deadline`.
     ///
-    /// Returns the pods of which it does not have the latest status then. Shortly before the deadline
-    /// those are put on disk, and the next agent sends them first. Cancel-safe.
+    /// Returns the pods whose latest status it does not have by then. Shortly before the deadline
+    /// these are written to disk, and the next agent sends them first. Cancel-safe.
     pub async fn flush(&self, deadline: Instant) -> Vec<PodLabel> {
         let waiting = self.lock().unacknowledged(Instant::now());
         self.0.changed.notify_one();
@@ -225,13 +225,13 @@ impl Outbox {
         left.into_iter().map(|(pod, _)| pod).collect()
     }
 
-    /// How it fares.
+    /// The state of the outbox.
     pub fn stats(&self) -> OutboxStats {
         let spool = self.0.spool.as_ref().map(Spool::stats).unwrap_or_default();
         OutboxStats { spool, ..self.lock().stats() }
     }
 
-    /// Keeps the latest statuses of the pods; says how many of them are on disk.
+    /// Writes the latest statuses of the pods to disk. Returns how many of them are there.
     async fn put_on_disk(&self, pods: &[PodUid]) -> usize {
         let Some(spool) = &self.0.spool else { return 0 };
         let records: Vec<_> = {
@@ -259,7 +259,7 @@ impl Outbox {
 
 type Waiting = Vec<(PodLabel, oneshot::Receiver<()>)>;
 
-/// Those that are still not told at `deadline`.
+/// Returns those that are not delivered by `deadline`.
 async fn wait_until(waiting: Waiting, deadline: Instant) -> Waiting {
     let mut left = Vec::new();
     for (pod, mut told) in waiting {

@@ -1,16 +1,16 @@
-//! From what the API has and what the node says: the one patch that is needed, or none.
+//! Computes the one patch that brings the API's status to the node's, or none.
 //!
-//! Pure. The patch is a strategic-merge patch of the `status` subresource with the pod's UID in it,
-//! so that a pod of the same name that came later is never written to. It has only what changes, and
-//! only what is the node's to say: conditions of the scheduler and of readiness gates are not touched.
+//! Pure. It is a strategic-merge patch of the `status` subresource with the pod's UID in it, so
+//! that a later pod with the same name is never written to. It has only what changes, and only what
+//! the node owns: conditions of the scheduler and of readiness gates are not touched.
 //!
-//! What is promised of every patch, whatever is said:
+//! Guarantees for every patch, whatever the input:
 //!
 //! * The phase is never lowered, and a terminal one never changes.
-//! * A terminal phase does not come beside `Ready=True` (k8s#108594), and while a container may still
+//! * A terminal phase never comes with `Ready=True` (k8s#108594), and while a container may still
 //!   run it is held back, with its reason and its `DisruptionTarget` condition.
-//! * A container that has ended stays ended, unless its restart policy lets it run again.
-//! * Once it is applied, the same words need no further patch.
+//! * A container that has terminated stays so, unless its restart policy lets it run again.
+//! * Once it is applied, the same input needs no further patch.
 
 use k8s_openapi::api::core::v1 as api;
 use serde_json::{Value, json};
@@ -30,23 +30,23 @@ mod tests;
 pub(crate) use conditions::{BY_NODE, DISRUPTION_TARGET};
 pub(super) use containers::any_running;
 
-/// What the node says of a pod.
+/// What the node reports about a pod.
 #[derive(Clone, Copy, Debug)]
 pub struct Words<'a> {
     /// The status as the node sees it.
     pub status: &'a api::PodStatus,
-    /// Nothing of the pod runs, and nothing will.
+    /// Whether nothing of the pod runs or will run.
     pub last: bool,
     /// `metadata.generation` of the spec that the status is about.
     pub generation: Option<i64>,
     /// The node's addresses, the primary one first.
     pub host_ips: &'a [String],
-    /// Labels a transition that nothing else dates.
+    /// The time of a transition that has no other.
     pub now: WallTime,
 }
 
-/// The patch that brings `in_api`, the pod as the API has it, to what `words` say; `None` if nothing
-/// is to be changed. A pod without a UID is never patched.
+/// Returns the patch that brings `in_api`, the pod as the API has it, to what `words` say; `None`
+/// if nothing changes. A pod without a UID is never patched.
 pub fn patch(in_api: &api::Pod, words: &Words<'_>) -> Option<Value> {
     let uid = in_api.metadata.uid.as_deref()?;
     let nothing = api::PodStatus::default();

@@ -1,4 +1,4 @@
-//! Records of pods that must outlive the machine: one file for each pod.
+//! Records of pods that must survive the machine: one file per pod.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -22,35 +22,35 @@ use disk::Disk;
 use disk::RealDisk;
 use file::{Envelope, file_name};
 
-/// How long a caller waits for the disk. What is written goes on behind it.
+/// How long a caller waits for the disk. The write continues in the background.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// Files that are written at a time. A file system commits what comes together in one go.
+/// The number of concurrent writes. A file system commits concurrent ones together.
 const WRITERS: usize = 8;
 
-/// A directory of records, one JSON file for each pod UID. Cheap to clone; clones are the same spool.
+/// A directory of records, one JSON file per pod UID. Cheap to clone; clones are the same spool.
 ///
-/// A file is complete or absent, whatever happens: it is written beside its place, forced to the
-/// disk and renamed. Everything is done off the async threads, and no caller waits for a disk
-/// longer than a second. A disk that is full or broken is counted and said once.
+/// A file is always complete or absent: it is written under another name, synced and renamed. All
+/// I/O happens off the async threads, and no writer waits for the disk for more than a second. A
+/// full or broken disk is counted, and logged once.
 #[derive(Debug)]
 pub struct Spool<R> {
     inner: Arc<Inner>,
     records: PhantomData<fn() -> R>,
 }
 
-/// How much is kept.
+/// The limits of a spool.
 #[derive(Clone, Copy, Debug)]
 pub struct SpoolLimits {
-    /// The most files. Beyond it the oldest is dropped.
+    /// The maximum number of files. Beyond it the oldest is removed.
     pub most: usize,
-    /// What is older is dropped when the directory is read.
+    /// The maximum age. Older records are removed when the directory is read.
     pub longest: Duration,
 }
 
-/// A record as it was kept.
+/// A record as it was stored.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Kept<R> {
-    /// Whose it is.
+    /// The pod that it belongs to.
     pub uid: PodUid,
     /// When it was written.
     pub at: WallTime,
@@ -58,12 +58,12 @@ pub struct Kept<R> {
     pub record: R,
 }
 
-/// How a spool fares.
+/// The state of a spool.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SpoolStats {
     /// Records on disk.
     pub files: usize,
-    /// Writes that failed, or were not done within a second, since the start.
+    /// Writes that failed or took more than a second, since the start.
     pub errors: u64,
     /// Files that could not be read and were set aside since the start.
     pub set_aside: u64,
@@ -73,33 +73,33 @@ pub struct SpoolStats {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SpoolError {
-    /// The file system refused.
+    /// A file system operation failed.
     #[error("cannot {what} {}", .path.display())]
     Io {
         /// What was attempted.
         what: &'static str,
         /// The file or directory.
         path: PathBuf,
-        /// What the system answered.
+        /// The I/O error.
         #[source]
         source: io::Error,
     },
-    /// The record cannot be written as JSON.
+    /// The record cannot be serialized as JSON.
     #[error("a record for {} cannot be written as JSON", .path.display())]
     Json {
-        /// The file it was for.
+        /// The file that was to be written.
         path: PathBuf,
-        /// Why.
+        /// The serialization error.
         #[source]
         source: serde_json::Error,
     },
-    /// The disk took too long. The write goes on.
+    /// The disk took too long. The write continues.
     #[error("{} was not written within a second; the write goes on", .path.display())]
     Slow {
         /// The file.
         path: PathBuf,
     },
-    /// A later record of the pod, or its removal, came first.
+    /// A later record of the pod, or its removal, has taken its place.
     #[error("{} was superseded by a newer record", .path.display())]
     Outdated {
         /// The file.
@@ -114,7 +114,7 @@ struct Inner {
     wall: WallClock,
     limits: SpoolLimits,
     state: Mutex<State>,
-    /// Held while a file gets or loses its name, so that an older record never replaces a newer one.
+    /// Held while a file is renamed or removed, so that an older record never replaces a newer one.
     naming: Mutex<()>,
     writers: Arc<Semaphore>,
 }
@@ -122,13 +122,13 @@ struct Inner {
 #[derive(Debug, Default)]
 struct State {
     turn: u64,
-    /// The last turn of each pod that has a file, or is to have one.
+    /// The last turn of each pod that has a file, or will have one.
     turns: PodUidMap<u64>,
-    /// The same by turn: the oldest first.
+    /// The pods by turn, oldest first.
     by_turn: BTreeMap<u64, PodUid>,
     errors: u64,
     set_aside: u64,
-    /// The last write failed, and that was said.
+    /// Whether the last write failed, which was logged.
     failing: bool,
 }
 
@@ -147,12 +147,12 @@ impl<R> Clone for Spool<R> {
 }
 
 impl<R: Serialize + DeserializeOwned + Send + 'static> Spool<R> {
-    /// The spool in `directory`, which is made when it is needed. Nothing is read yet.
+    /// The spool in `directory`, which is created when it is needed. Reads nothing yet.
     pub fn new(directory: impl Into<PathBuf>, limits: SpoolLimits, wall: WallClock) -> Self {
         Self::on(Arc::new(RealDisk), directory, limits, wall)
     }
 
-    /// The same on a disk of one's own.
+    /// The same with another implementation of the disk.
     pub(crate) fn on(
         disk: Arc<dyn Disk>,
         directory: impl Into<PathBuf>,
@@ -171,11 +171,11 @@ impl<R: Serialize + DeserializeOwned + Send + 'static> Spool<R> {
         Self { inner: Arc::new(inner), records: PhantomData }
     }
 
-    /// Writes `record` and forces it to the disk, in place of an earlier one of the pod. Waits a second
-    /// at most; dropping the future abandons the wait, not the write.
+    /// Writes `record` in place of an earlier one of the pod, and syncs it. Waits for at most a
+    /// second; dropping the future abandons the wait, not the write.
     ///
     /// # Errors
-    /// It is not on disk, or not yet. That is counted and logged here, once for each outage.
+    /// When it is not on disk, or not yet. This is counted and logged here, once for each outage.
     pub async fn keep(&self, uid: &PodUid, record: R) -> Result<(), SpoolError> {
         let path = self.inner.path(uid);
         let (turn, surplus) = self.inner.take_turn(uid);
@@ -200,7 +200,7 @@ impl<R: Serialize + DeserializeOwned + Send + 'static> Spool<R> {
         };
         match tokio::time::timeout(PATIENCE, tokio::spawn(write)).await {
             Ok(Ok(Ok(outcome))) => outcome,
-            // The runtime is going down, or it takes too long.
+            // The runtime is shutting down, or the disk is too slow.
             Ok(_) | Err(_) => {
                 let error = SpoolError::Slow { path: slow };
                 self.inner.failed(&error);
@@ -209,8 +209,8 @@ impl<R: Serialize + DeserializeOwned + Send + 'static> Spool<R> {
         }
     }
 
-    /// Removes the pod's record, if there is one; does not wait for the disk. Without an async runtime
-    /// the file stays.
+    /// Removes the pod's record, if there is one. Does not wait for the disk. Without an async
+    /// runtime the file stays.
     pub fn remove(&self, uid: &PodUid) {
         if !self.inner.forget(uid) {
             return;
@@ -220,23 +220,23 @@ impl<R: Serialize + DeserializeOwned + Send + 'static> Spool<R> {
         runtime.spawn_blocking(move || inner.unlink(&uid));
     }
 
-    /// All records, the oldest first. What cannot be read is set aside with `.bad` behind its name, and
-    /// what is too old, or left half-written by a power cut, is removed.
+    /// Returns all records, oldest first. Unreadable files are set aside with `.bad` appended to
+    /// their names; files that are too old, or were left half-written by a power cut, are removed.
     ///
     /// # Errors
-    /// The directory cannot be read. One that is not there is empty.
+    /// When the directory cannot be read. A missing one counts as empty.
     pub async fn load(&self) -> Result<Vec<Kept<R>>, SpoolError> {
         let inner = self.inner.clone();
         let read = tokio::task::spawn_blocking(move || read::all(&inner));
         read.await.unwrap_or_else(|_| Err(SpoolError::Slow { path: self.inner.directory.clone() }))
     }
 
-    /// Whether there is, or is to be, a record of the pod.
+    /// Whether the pod has a record, or will have one.
     pub fn has(&self, uid: &PodUid) -> bool {
         self.inner.lock().turns.contains_key(uid)
     }
 
-    /// How it fares.
+    /// The state of the spool.
     pub fn stats(&self) -> SpoolStats {
         let state = self.inner.lock();
         SpoolStats { files: state.turns.len(), errors: state.errors, set_aside: state.set_aside }
@@ -250,7 +250,7 @@ impl Inner {
         self.directory.join(file_name(uid))
     }
 
-    /// A turn for a record of the pod, and whose record is too much with it.
+    /// Returns a turn for a record of the pod, and the pod whose record is one too many.
     fn take_turn(&self, uid: &PodUid) -> (u64, Option<PodUid>) {
         let mut state = self.lock();
         let turn = state.claim(uid);
@@ -259,7 +259,7 @@ impl Inner {
         (turn, surplus.flatten().filter(|oldest| oldest != uid))
     }
 
-    /// Forgets the pod; says whether it was known.
+    /// Forgets the pod. Returns whether it was known.
     fn forget(&self, uid: &PodUid) -> bool {
         let mut state = self.lock();
         let turn = state.turns.remove(uid);
@@ -298,7 +298,7 @@ impl Inner {
             self.disk.rename(&draft, path).map_err(io("write", path))
         });
         if let Err(error) = outcome {
-            // What cannot be removed now is removed when the directory is read next.
+            // A file that cannot be removed now is removed when the directory is read next.
             let _ = self.disk.remove(&draft);
             return Err(error);
         }
@@ -314,14 +314,14 @@ impl Inner {
         let path = self.path(uid);
         match self.disk.remove(&path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                // It is sent once more after the next boot, and that changes nothing.
+                // It is sent once more after the next boot, which changes nothing.
                 tracing::warn!(path = %path.display(), error = error_chain(&error), "cannot remove a record that is done with");
             }
             _ => {}
         }
     }
 
-    /// Takes note of how a write went.
+    /// Records the outcome of a write.
     fn note(&self, uid: &PodUid, turn: u64, outcome: &Result<(), SpoolError>) {
         match outcome {
             Ok(()) => {
@@ -364,7 +364,7 @@ impl Inner {
 // === impl State ===
 
 impl State {
-    /// The next turn, which is the pod's from now on.
+    /// Assigns the next turn to the pod.
     fn claim(&mut self, uid: &PodUid) -> u64 {
         self.turn += 1;
         if let Some(former) = self.turns.insert(uid.clone(), self.turn) {

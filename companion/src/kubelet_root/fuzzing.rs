@@ -1,18 +1,18 @@
-//! What must hold of the kubelet's files, whatever is in them.
+//! Properties that must hold for any content of the kubelet's files.
 
 use serde_json::Value;
 
 use super::*;
 
-/// The pod that is asked for.
+/// The UID of the pod in question.
 const POD: &str = "u1";
 
-/// A file of the kubelet's that is read is read as plain JSON would be: `dra_manager_state` and `vol_data.json`.
+/// Checks that a file of the kubelet (`dra_manager_state` or `vol_data.json`) is read as plain JSON would be.
 ///
 /// # Panics
 /// If it is not.
 pub fn kubelet_file(text: &[u8]) {
-    // What is passed over need not be right.
+    // The reader skips unknown fields, which may be invalid; such files are not compared.
     let Ok(plain) = serde_json::from_slice::<Value>(text) else { return };
     if let Ok(all) = claims(text) {
         let found: Vec<_> = claims_of(&all, &PodUid::new(POD)).collect();

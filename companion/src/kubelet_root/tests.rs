@@ -6,11 +6,11 @@ use super::*;
 const CLAIMED: bool = true;
 const UNCLAIMED: bool = false;
 
-/// A kubelet's directory, with a list of mounts of its own.
+/// A kubelet's root directory, with its own mount table.
 struct Scene(TempDir);
 
 impl Scene {
-    /// `mounts`: a file system's type, and a place below the root.
+    /// `mounts`: pairs of a file system type and a path below the root.
     fn new(mounts: &[(&str, &str)]) -> Self {
         let scene = Self(tempfile::tempdir().unwrap());
         let root = scene.0.path().display();
@@ -33,7 +33,7 @@ impl Scene {
         self.write(CLAIMS, &text);
     }
 
-    /// What is held for pod `u1`, with the root left out.
+    /// What is held for pod `u1`, with paths relative to the root.
     fn held(&self, has_claims: bool) -> Result<Vec<String>, String> {
         self.shown(self.look().of(&PodUid::new("u1"), has_claims))
     }
@@ -61,7 +61,7 @@ fn mounts_of_a_pod_and_raw_devices_that_are_handed_to_it_are_held_and_memory_is_
         ("ext4", "pods/u1/volumes/kubernetes.io~csi/pv1/mount"),
         ("tmpfs", "pods/u1/volumes/kubernetes.io~projected/token"),
         ("ext4", "pods/u10/volumes/kubernetes.io~csi/pv2/mount"),
-        // The devices of a node in a container are in memory.
+        // On a node that runs in a container, device files are in memory.
         ("devtmpfs", &format!("{device}/u1")),
         ("tmpfs", "plugins/kubernetes.io/csi/volumeDevices/pv1/dev/u1"),
         ("devtmpfs", &format!("{device}/u2")),
@@ -89,7 +89,7 @@ fn a_staged_volume_is_unused_when_no_pod_has_it_any_more() {
     scene.write("pods/stray", "");
     assert_eq!(scene.held(CLAIMED).unwrap(), [""; 0]);
     assert_eq!(scene.unused_volumes(), std::slice::from_ref(&a));
-    // What does not say which it is may be one that no pod has.
+    // A volume file that cannot be parsed may be of a volume that no pod uses.
     scene.write(&b.replace("globalmount", VOLUME), "{");
     assert_eq!(scene.unused_volumes(), [a, b]);
 }

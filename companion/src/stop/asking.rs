@@ -1,5 +1,5 @@
-//! Asks the API server to end a pod: an eviction first, a deletion then, and again for every grace
-//! that is shorter than what it was told.
+//! Asks the API server to stop a pod: first an eviction, then a deletion, and another deletion whenever the grace
+//! period becomes shorter than the one that was sent.
 
 use super::*;
 use crate::api_outage::patience;
@@ -10,48 +10,48 @@ use winddown_api_client::refusal::{self, Refusal};
 use winddown_shared::Backoff;
 use winddown_shared::display::in_seconds;
 
-/// How long one request may take at most.
+/// Maximum duration of one request.
 const REQUEST: Duration = Duration::from_secs(5);
-/// An eviction that was refused is not asked for again sooner.
+/// The minimum wait before a refused eviction is repeated.
 const EVICTION_PAUSE: Duration = Duration::from_secs(1);
-/// The API counts whole seconds: what is lost on the way is not rounded down to one less.
+/// Added before rounding down to the API's whole seconds, to make up for time that has just passed.
 const ON_THE_WAY: Duration = Duration::from_millis(250);
-/// A shorter grace is worth a request if it is shorter by this.
+/// A shortened grace period is sent only if it is shorter by at least this.
 const WORTH_TELLING: Duration = Duration::from_secs(1);
 
-/// When the pod was asked to end, and by what way.
+/// When the pod was asked to stop, and how.
 #[derive(Debug, Default)]
 pub(super) struct StopRequest {
-    /// The API server took its end.
+    /// When the API server accepted a request.
     accepted: SetOnce<Instant>,
-    /// The container runtime was asked.
+    /// When the container runtime was asked to stop the containers.
     stopping: OnceLock<Instant>,
-    /// What is worth knowing of that, in order.
+    /// Remarks for users, in order.
     remarks: Mutex<Vec<String>>,
 }
 
-/// What follows an eviction that was not granted.
+/// What to do after an eviction was not granted.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Then {
-    /// The pod is not there.
+    /// Nothing: the pod does not exist.
     Gone,
-    /// The same again after this time, or after the back-off's.
+    /// Retry after this time, or after the backoff if there is none.
     Again(Option<Duration>),
-    /// Evictions are of no use here.
+    /// Delete the pod: evictions do not work here.
     Delete,
 }
 
 pub(super) fn then(refusal: Refusal) -> Then {
     match refusal {
         refusal if refusal.is_gone() => Then::Gone,
-        // A disruption budget is against it, or the server is busy.
+        // A disruption budget refused, or the server is busy.
         Refusal::Busy { after } => Then::Again(Some(after.unwrap_or_default().max(EVICTION_PAUSE))),
         Refusal::NoAnswer | Refusal::Conflict => Then::Again(None),
         _ => Then::Delete,
     }
 }
 
-/// The budget that was against an eviction, as the API server names it; a server that is busy has none.
+/// What refused an eviction: the budget that the API server names, or the server itself if it is busy.
 fn who_refused(refused: &Refused) -> String {
     let Some(kube::Error::Api(status)) = &refused.source else { return "the API server".into() };
     let causes = status.details.iter().flat_map(|details| &details.causes);
@@ -66,13 +66,13 @@ fn who_refused(refused: &Refused) -> String {
     }
 }
 
-/// A grace in the API's whole seconds. Zero would take the object away from under the kubelet.
+/// A grace period in the API's whole seconds. Zero would remove the object before the kubelet has stopped the pod.
 fn whole(left: Duration) -> Duration {
     Duration::from_secs((left + ON_THE_WAY).as_secs().max(1))
 }
 
-/// The answer to a request that is sent now: a wait for its turn is over and says nothing of the API server.
-/// Silence when there is none by `until`.
+/// Waits for the answer to a request that is sent now; the wait for a free slot, which says nothing about the API
+/// server, is over. If there is none by `until`, returns [`Refused::silent`].
 pub(super) async fn answer<T>(
     request: impl Future<Output = Result<T, Refused>>,
     until: Instant,
@@ -88,17 +88,17 @@ impl StopRequest {
         self.accepted.get().copied()
     }
 
-    /// When its containers heard of it first, as well as can be known from here.
+    /// When the containers were first asked to stop, as far as that can be known here.
     pub(super) fn signalled_at(&self) -> Option<Instant> {
         self.accepted.get().into_iter().chain(self.stopping.get()).min().copied()
     }
 
-    /// The containers are asked through the container runtime. Whether that is for the first time.
+    /// Records that the containers are stopped through the container runtime. Returns whether this is the first time.
     pub(super) fn stopping(&self) -> bool {
         self.stopping.set(Instant::now()).is_ok()
     }
 
-    /// Adds what people should know.
+    /// Adds a remark for users.
     pub(super) fn remark(&self, text: String) {
         self.remarks.lock().unwrap_or_else(PoisonError::into_inner).push(text);
     }
@@ -108,13 +108,13 @@ impl StopRequest {
         (!remarks.is_empty()).then(|| remarks.join("; ").into())
     }
 
-    /// Resolves when the API server has taken its end. Cancel-safe.
+    /// Resolves when the API server has accepted a request. Cancel-safe.
     pub(super) async fn is_accepted(&self) {
         self.accepted.wait().await;
     }
 
     fn accepted(&self) {
-        // Set already: the first is what counts.
+        // Fails if it is already set: the first time counts.
         let _ = self.accepted.set(Instant::now());
     }
 }
@@ -122,7 +122,7 @@ impl StopRequest {
 // === impl Core ===
 
 impl<A: EndPods, N: LocalNode> Core<A, N> {
-    /// Asks for what is to be asked for, for ever: that the pod is gone is seen elsewhere.
+    /// Makes all necessary requests. Never returns: another task notices that the pod is gone.
     pub(super) async fn ask(&self, pod: &Pod, mut grace: Grace, told: &StopRequest) -> Infallible {
         if self.known.look(pod.uid()).is_none_or(|view| view.gone) || facts::has_ended(pod) {
             return pending().await;
@@ -149,14 +149,14 @@ impl<A: EndPods, N: LocalNode> Core<A, N> {
         }
     }
 
-    /// Whether a budget or the pod's controller makes of an eviction something else than of a deletion.
+    /// Whether an eviction may differ from a deletion, because of a budget or the pod's controller.
     async fn is_evicted_first(&self, pod: &Pod) -> bool {
         !self.is_going_down()
             || !facts::is_replaced_alike(pod)
             || self.budgets.may_object(&self.api, pod, |refused| self.note(refused)).await
     }
 
-    /// When the grace of a requested deletion is over.
+    /// When the grace period of an accepted deletion is over.
     pub(super) fn deletion_ends(&self, pod: &Pod) -> Option<Instant> {
         let newest = self.known.look(pod.uid()).map(|view| view.pod);
         let left =
@@ -164,8 +164,8 @@ impl<A: EndPods, N: LocalNode> Core<A, N> {
         Some(Instant::now() + left)
     }
 
-    /// Evicts the pod: when its grace is over. None: it has to be deleted. `spent`: so much of the time for a consent is
-    /// over.
+    /// Evicts the pod. Returns when its grace period is over; `None` if the pod has to be deleted instead. `spent`: how
+    /// much of the time for consent has already passed.
     async fn evict(
         &self,
         pod: &Pod,
@@ -221,7 +221,7 @@ impl<A: EndPods, N: LocalNode> Core<A, N> {
                 }
                 return None;
             }
-            // The last try is at the end of the time for it.
+            // The last attempt is made exactly at the deadline.
             let next = (Instant::now() + wait).min(deadline);
             tokio::select! {
                 () = tokio::time::sleep_until(next) => {}
@@ -234,7 +234,7 @@ impl<A: EndPods, N: LocalNode> Core<A, N> {
         }
     }
 
-    /// Deletes the pod, however often it takes: when its grace is over.
+    /// Deletes the pod, retrying until it succeeds. Returns when its grace period is over.
     async fn delete(&self, pod: &Pod, grace: &Grace) -> Instant {
         let mut backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(2));
         loop {
@@ -255,15 +255,15 @@ impl<A: EndPods, N: LocalNode> Core<A, N> {
             if refused.refusal.is_gone() {
                 return self.vanished(pod).await;
             }
-            // Whatever the reason is, pods are not ended.
+            // Whatever the reason, pods are not being stopped.
             self.outage.failed();
             tracing::debug!(pod = %pod.label(), error = refusal::chain(&refused), "the pod is not deleted yet");
             sleep(backoff.after_failure(refused.refusal.retry_after())).await;
         }
     }
 
-    /// How long one request may take. While the node goes down silence has to be seen before it costs the pod its
-    /// grace.
+    /// Maximum duration of one request. While the node goes down, a server that does not answer must be noticed before
+    /// the pod loses its grace period.
     pub(super) fn answer_time(&self, grace: &Grace) -> Duration {
         if self.is_going_down() { patience(grace.remaining()).min(REQUEST) } else { REQUEST }
     }
@@ -275,7 +275,7 @@ impl<A: EndPods, N: LocalNode> Core<A, N> {
         }
     }
 
-    /// The API server has this pod no more, and the watch has not said so yet.
+    /// Handles a pod that the API server no longer has, before the watch reports it.
     async fn vanished<T>(&self, pod: &Pod) -> T {
         self.outage.worked();
         if self.known.gone(pod.uid()) {

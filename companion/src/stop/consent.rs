@@ -1,10 +1,10 @@
-//! What is asked before pods are ended, for who plans their end.
+//! The consents that stopping pods requires, for planners of a shutdown.
 
 use super::*;
 use winddown_shared::Consent;
 
 impl<A: EndPods, N: LocalNode> Core<A, N> {
-    /// Of those of these pods that are asked for through the API server and where something is asked.
+    /// The consents for those pods that are stopped through the API server and need any.
     pub(crate) async fn consent(
         &self,
         pods: &[Pod],

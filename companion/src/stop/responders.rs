@@ -1,4 +1,4 @@
-//! Asks a pod's eviction responders to end it, where the API server serves `EvictionRequest`.
+//! Asks a pod's eviction responders to stop it, if the API server serves `EvictionRequest`.
 
 use super::asking::{Then, answer, then};
 use super::*;
@@ -7,12 +7,12 @@ use tokio::time::sleep_until;
 use winddown_api_client::refusal;
 use winddown_shared::display::in_seconds;
 
-/// Between two looks at what became of the request.
+/// The wait between two checks of the request's state.
 const LOOK: Duration = Duration::from_secs(1);
 
 impl<A: EndPods, N: LocalNode> Core<A, N> {
-    /// Has the pod's responders end it, for as long as budgets are asked at most: when the grace of the deletion that
-    /// came of it is over. None: there are no responders, or they did not.
+    /// Lets the pod's responders stop it, within the time for disruption budgets. Returns when the grace period of the
+    /// resulting deletion is over; `None` if there are no responders, or they did not delete the pod.
     pub(super) async fn responders_end(
         &self,
         pod: &Pod,
@@ -38,13 +38,13 @@ impl<A: EndPods, N: LocalNode> Core<A, N> {
         None
     }
 
-    /// None: the API server did not say.
+    /// Whether the API server serves eviction requests; `None` if it does not say.
     pub(super) async fn serves_eviction_requests(&self) -> Option<bool> {
         let asked = self.api.serves_eviction_requests();
         self.serves_requests.judge(asked, |why| self.note(why), |served| served.copied()).await
     }
 
-    /// When the grace of the deletion that came of the responders is over; why there is none.
+    /// Waits for the responders. Returns when the grace period of the resulting deletion is over, or why there is none.
     async fn wait_for_responders(&self, pod: &Pod, grace: &mut Grace) -> Result<Instant, String> {
         let mut deadline = Instant::now() + self.config.consent(grace.remaining());
         let mut news = self.known.news(pod.uid());
@@ -93,7 +93,7 @@ impl<A: EndPods, N: LocalNode> Core<A, N> {
                 .look(pod.uid())
                 .is_none_or(|view| view.gone || facts::has_ended(&view.pod))
             {
-                // That it is gone is seen elsewhere.
+                // Another task notices that the pod is gone.
                 return pending().await;
             }
             if Instant::now() >= deadline {

@@ -1,4 +1,4 @@
-//! How a pod is asked to end through the API server, and what budgets and other clients make of it.
+//! How stops are requested from the API server, and how budgets and other clients affect them.
 
 use std::time::Duration;
 
@@ -146,7 +146,7 @@ async fn a_pod_that_no_budget_selects_is_deleted_at_once_when_the_node_goes_down
         (true, "ReplicaSet", Some(budget("web")), "0: evict web 30"),
         (true, "Job", Some(json!([])), "0: evict web 30"),
         (false, "ReplicaSet", Some(json!([])), "0: evict web 30"),
-        // That they are not known does not mean that there are none.
+        // Unknown budgets are not the same as none.
         (true, "ReplicaSet", None, "0: evict web 30"),
     ] {
         let (world, core) = World::new([pod("web", of(kind))]).await;
@@ -163,7 +163,7 @@ async fn a_pod_that_no_budget_selects_is_deleted_at_once_when_the_node_goes_down
 
 #[tokio::test(start_paused = true)]
 async fn many_pods_wait_for_their_turn_at_a_slow_api_server_and_it_is_not_called_silent() {
-    // Sixteen at a time, so the last is asked for after six seconds and more.
+    // A hundred requests at a time, so the last ones are sent after 0.9 s.
     let names: Vec<String> = (0..120).map(|number| format!("web-{number}")).collect();
     for budgets in [None, Some(json!([]))] {
         let (world, core) = World::new(names.iter().map(|name| pod(name, json!({})))).await;

@@ -15,7 +15,7 @@ async fn the_runtime_has_to_agree_that_a_pod_is_gone() {
     let took = stop(&core, "web", 30).await.0;
     assert!((9..=10).contains(&took), "{took}");
 
-    // Taken away with force: the object is gone, the containers are not.
+    // Force-deleted: the object is gone, the containers are not.
     let (world, core) = World::new([pod("web", json!({}))]).await;
     world.remove("web");
     sleep(Duration::from_millis(1)).await;
@@ -39,14 +39,14 @@ async fn a_pod_is_gone_when_the_kubelet_has_taken_its_sandbox_down_and_not_when_
     let (took, stopped) = stop(&core, "web", 30).await;
     assert_eq!((took, stopped.unwrap().forced()), (2, false));
 
-    // That SIGKILL was needed is known from the container runtime.
+    // The container runtime reports that SIGKILL was needed.
     let (world, core) = World::new([pod("web", json!({}))]).await;
     world.set_tells_after(secs(5));
     world.set_takes(secs(600));
     let (took, stopped) = stop(&core, "web", 30).await;
     assert_eq!((took, stopped.unwrap().forced()), (30, true));
 
-    // It ended by itself in the moment before the kubelet heard of its end: it may be started again.
+    // It exited by itself just before the kubelet learned of the deletion, so it might be restarted.
     let (world, core) = World::new([pod("web", json!({}))]).await;
     world.set_takes(secs(20));
     world.forget_containers("web");
@@ -81,7 +81,7 @@ async fn a_node_that_goes_down_waits_for_the_containers_of_a_pod_and_not_for_its
             world.set_going_down();
         }
         if ended_before {
-            // The kubelet may start it again before it hears of its end.
+            // The kubelet may restart it before it learns of the deletion.
             world.forget_containers("web");
         }
         assert_eq!(stop(&core, "web", 30).await.0, wanted, "{going_down} {ended_before}");

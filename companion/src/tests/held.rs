@@ -1,4 +1,4 @@
-//! What a pod holds after its containers have ended: its network, its volumes.
+//! What a pod holds after its containers have stopped: its network and volumes.
 
 use std::time::Duration;
 

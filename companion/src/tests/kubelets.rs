@@ -1,4 +1,4 @@
-//! A kubelet that is dead, is killed, or starts again what has ended.
+//! A kubelet that is dead, is killed, or restarts stopped containers.
 
 use serde_json::json;
 use tokio::time::sleep;

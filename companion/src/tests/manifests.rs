@@ -1,4 +1,4 @@
-//! Pods of manifests, which only the kubelet knows, and which end after it was stopped.
+//! Pods of manifests, which only the kubelet controls, and which are stopped after the kubelet.
 
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ async fn pods_of_manifests_end_after_those_that_need_the_kubelet() {
 
 #[tokio::test(start_paused = true)]
 async fn a_kubelet_is_not_stopped_before_it_has_unmounted_what_its_pods_had() {
-    // What is never unmounted is waited for half of the grace.
+    // A volume that is never unmounted delays it by half of the grace period.
     for (unmounts_after, stopped_at) in [(3, 5), (1000, 15)] {
         let mirror = json!({"metadata": {"annotations": {"kubernetes.io/config.mirror": "hash"}}});
         let (world, core) = World::new([pod("etcd", mirror), pod("web", json!({}))]).await;
@@ -51,7 +51,7 @@ async fn looks_at_what_the_kubelet_holds_of_a_hundred_pods_do_not_add_up() {
     for name in &names[..50] {
         assert_eq!(core.held(&uid(name)).await.unwrap(), [""; 0]);
     }
-    // Those that were seen to be free are looked at no more; the others all at once.
+    // Pods that were seen to be free are not checked again; the others are checked all at once.
     assert_eq!(stop(&core, "etcd", 30).await.0, 3);
     let mut another = running();
     another["containerID"] = json!("containerd://another");

@@ -1,4 +1,4 @@
-//! Pods that end while the API server is away.
+//! Stops while the API server is away.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ async fn a_pod_of_the_same_name_with_another_uid_is_left_alone() {
         tokio::spawn(async move { stop(&core, "web", 60).await })
     };
     sleep(Duration::from_millis(50)).await;
-    // Meanwhile another client replaced it, and the kubelet has ended the old one.
+    // Meanwhile another client has replaced the pod, and the kubelet has stopped the old one.
     world.remove("web");
     world.apply(pod("web", json!({"metadata": {"uid": "uid-new"}})));
     world.forget_containers("web");
@@ -51,7 +51,7 @@ async fn a_kubelet_that_was_stopped_ends_no_pod_and_comes_back_when_the_shutdown
     world.set_going_down();
     stop(&core, "web", 60).await.1.unwrap();
     assert!(!world.has_running("web"));
-    // The API server is back and grants the eviction, of which no kubelet hears.
+    // The API server is back and grants the eviction, but no kubelet learns of it.
     world.set_api_away(false);
     sleep(secs(5)).await;
     let took = stop(&core, "late", 60).await.0;
@@ -84,7 +84,7 @@ async fn an_api_server_that_falls_silent_in_the_middle_costs_a_third_of_the_grac
         world.set_takes(Duration::ZERO);
         world.set_going_down();
         assert_eq!(stop(&core, "first", grace).await.0, 0);
-        // It takes what is sent and answers nothing: no connection ends.
+        // It accepts requests and answers none; no connection breaks.
         world.set_answers_after(secs(1000));
         stop(&core, "web", grace).await.1.unwrap();
         let log = world.log();

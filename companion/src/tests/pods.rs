@@ -1,4 +1,4 @@
-//! Pods as the API server has them.
+//! API objects of pods.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ pub(crate) fn uid(name: &str) -> PodUid {
     PodUid::new(format!("uid-{name}"))
 }
 
-/// A pod that runs one container, `a`, with what is in `more` laid over it.
+/// A running pod with one container, `a`; `more` is merged into the object.
 pub(crate) fn pod(name: &str, more: Value) -> api::Pod {
     let mut object = json!({
         "metadata": {"name": name, "namespace": "default", "uid": format!("uid-{name}")},

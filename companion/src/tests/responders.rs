@@ -1,4 +1,4 @@
-//! How a pod's eviction responders are asked to end it, and what happens where they do not.
+//! Requests to a pod's eviction responders, and what happens if they do not stop the pod.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use super::world::*;
 use crate::eviction_requests::Responding;
 use winddown_api_client::refusal::Refusal;
 
-/// A pod that a live migration ends.
+/// A pod that a live migration would stop.
 fn migrating() -> k8s_openapi::api::core::v1::Pod {
     let responders = json!([
         {"name": "example.com/last", "priority": 1}, {"name": "kubevirt.io/move", "priority": 9},

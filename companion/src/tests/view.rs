@@ -1,4 +1,4 @@
-//! What is known of pods.
+//! What is known about pods.
 
 use std::time::Duration;
 

@@ -27,7 +27,7 @@ use super::pods::{secs, terminated, uid};
 use winddown_api_client::node_pods::{PodStream, Refused};
 use winddown_api_client::refusal::Refusal;
 
-/// Clones share one world.
+/// Clones share the same world.
 #[derive(Clone)]
 pub(super) struct World(Arc<Inner>);
 
@@ -42,43 +42,43 @@ struct Inner {
 struct State {
     objects: HashMap<PodUid, api::Pod>,
     watch: Option<mpsc::UnboundedSender<watcher::Result<Event<api::Pod>>>>,
-    /// What the next evictions are answered with; granted after that.
+    /// Refusals of the next evictions; later ones are granted.
     refuses: VecDeque<Refusal>,
-    /// None: it does not tell them.
+    /// `None`: listing them is not allowed.
     budgets: Option<Vec<PodDisruptionBudget>>,
     budgets_hang: bool,
-    /// Whether it serves eviction requests; what becomes of them; and whether that was asked.
+    /// Whether the API server serves eviction requests; their outcome; and how often discovery was queried.
     serves_requests: bool,
     refuses_request: Option<Refusal>,
     responding: Option<Responding>,
     discoveries: usize,
     api_away: bool,
-    /// How long the API server takes for a request.
+    /// How long the API server takes to answer a request.
     answers_after: Duration,
     kubelet_dead: bool,
     runtime_away: bool,
-    /// What the service manager answers when the kubelet is to be stopped; it has done so.
+    /// Whether the service manager can stop the kubelet, and whether it has.
     kubelet_is_service: bool,
     kubelet_stopped: bool,
     sandboxes: HashSet<PodUid>,
     exit_codes: HashMap<PodUid, i32>,
-    /// How long containers take to end, and the runtime to agree.
+    /// How long containers take to stop, and the runtime to report it.
     takes: Duration,
     lags: Duration,
-    /// How long after an end the kubelet takes the sandbox down.
+    /// How long after a pod's end the kubelet stops its sandbox.
     takes_down_after: Duration,
-    /// How long after an end the kubelet has unmounted what the pod had, and who has ended when.
+    /// How long after a pod's end the kubelet has unmounted its volumes, and when each pod ended.
     unmounts_after: Duration,
     ended_at: HashMap<PodUid, Instant>,
-    /// How long a look at what the kubelet holds of a pod takes.
+    /// How long a check of what the kubelet holds takes.
     held_takes: Duration,
-    /// The kernel says when a pod's containers have ended.
+    /// Whether the kernel reports the exits of containers.
     kernel_tells: bool,
     unused_volumes: Vec<String>,
     looks: usize,
-    /// How long the container runtime takes to say how a pod ended.
+    /// How long the container runtime takes to report how a pod ended.
     exits_take: Duration,
-    /// How long after an end the API server hears of it.
+    /// How long after a pod's end the API server learns of it.
     tells_after: Duration,
     kill_at: HashMap<PodUid, Instant>,
     running: HashSet<PodUid>,
@@ -88,7 +88,7 @@ struct State {
 // === impl World ===
 
 impl World {
-    /// A world with these pods, and a core that has seen them.
+    /// Creates a world with these pods, and a core that has seen them.
     pub(super) async fn new(
         pods: impl IntoIterator<Item = api::Pod>,
     ) -> (Self, Arc<Core<Self, Self>>) {
@@ -127,7 +127,7 @@ impl World {
         (world, core)
     }
 
-    /// Wall time goes with the paused clock.
+    /// A wall clock that follows the paused clock.
     fn wall(&self) -> WallClock {
         let begun = self.0.begun;
         WallClock::new(move || {
@@ -143,23 +143,23 @@ impl World {
         self.state().refuses.extend(std::iter::repeat_n(refusal, times));
     }
 
-    /// From now on the API server tells its disruption budgets.
+    /// Makes the API server return these disruption budgets.
     pub(super) fn set_budgets(&self, budgets: serde_json::Value) {
         self.state().budgets = Some(serde_json::from_value(budgets).unwrap());
     }
 
-    /// From now on the API server serves eviction requests, and this becomes of each.
+    /// Makes the API server serve eviction requests with this outcome.
     pub(super) fn serve_requests(&self, responding: Responding) {
         let mut state = self.state();
         (state.serves_requests, state.responding) = (true, Some(responding));
     }
 
-    /// The next eviction request is not taken.
+    /// Makes the API server refuse the next eviction request.
     pub(super) fn refuse_request(&self, refusal: Refusal) {
         self.state().refuses_request = Some(refusal);
     }
 
-    /// How often the API server was asked whether it serves eviction requests.
+    /// How often the API server's discovery was queried for eviction requests.
     pub(super) fn discoveries(&self) -> usize {
         self.state().discoveries
     }
@@ -185,7 +185,7 @@ impl World {
         self.state().kubelet_dead = true;
     }
 
-    /// The kubelet is killed, which the service manager sees.
+    /// Kills the kubelet, which the service manager notices.
     pub(super) fn kill_kubelet(&self) {
         self.set_kubelet_dead();
         self.0.kubelet_ended.send_replace(true);
@@ -199,12 +199,12 @@ impl World {
         self.0.going_down.send_replace(true);
     }
 
-    /// The shutdown was called off.
+    /// Cancels the shutdown.
     pub(super) fn set_staying_up(&self) {
         self.0.going_down.send_replace(false);
     }
 
-    /// The kubelet is part of another program, as that of k3s.
+    /// Makes the kubelet part of another program, as in k3s.
     pub(super) fn set_kubelet_no_service(&self) {
         self.state().kubelet_is_service = false;
     }
@@ -213,12 +213,12 @@ impl World {
         self.state().takes = takes;
     }
 
-    /// Its containers end, of which the container runtime has not heard.
+    /// Ends the pod's containers without the container runtime noticing.
     pub(super) fn end_in_kernel(&self, name: &str) {
         self.state().ended_at.insert(uid(name), Instant::now());
     }
 
-    /// How often the container runtime was looked at.
+    /// How often the container runtime was polled.
     pub(super) fn looks(&self) -> usize {
         self.state().looks
     }
@@ -243,7 +243,7 @@ impl World {
         self.state().held_takes = takes;
     }
 
-    /// From now on the API server answers all but the question for budgets.
+    /// Makes requests for budgets hang; all others are answered.
     pub(super) fn hang_budgets(&self) {
         self.state().budgets_hang = true;
     }
@@ -260,7 +260,7 @@ impl World {
         self.state().tells_after = tells_after;
     }
 
-    /// What was asked, with the second at which it was.
+    /// The requests so far, each with the second at which it was made.
     pub(super) fn log(&self) -> Vec<String> {
         self.state().log.clone()
     }
@@ -269,12 +269,12 @@ impl World {
         self.state().running.contains(&uid(name))
     }
 
-    /// The runtime runs nothing of the pod.
+    /// Removes the pod's containers from the runtime.
     pub(super) fn forget_containers(&self, name: &str) {
         self.state().running.remove(&uid(name));
     }
 
-    /// UIDs of what the API server has.
+    /// UIDs of the pods that the API server has.
     pub(super) fn objects(&self) -> Vec<String> {
         self.state().objects.keys().map(|uid| uid.as_str().to_owned()).collect()
     }
@@ -283,19 +283,19 @@ impl World {
         self.state().running.insert(PodUid::new(inside));
     }
 
-    /// Somebody changes a pod.
+    /// Changes a pod, as another client.
     pub(super) fn apply(&self, pod: api::Pod) {
         let mut state = self.state();
         state.objects.insert(PodUid::new(pod.metadata.uid.clone().unwrap()), pod.clone());
         state.tell(Event::Apply(pod));
     }
 
-    /// Somebody deletes a pod.
+    /// Deletes a pod, as another client.
     pub(super) fn delete_by_others(&self, name: &str, grace: Duration) {
         self.begin(&uid(name), grace);
     }
 
-    /// The object goes, the containers stay.
+    /// Removes the object; the containers keep running.
     pub(super) fn remove(&self, name: &str) {
         let mut state = self.state();
         let pod = state.objects.remove(&uid(name)).unwrap();
@@ -307,7 +307,7 @@ impl World {
         self.state().log.push(format!("{at}: {what}"));
     }
 
-    /// Marks the pod as deleted, and has the kubelet see to it.
+    /// Marks the pod as deleted, and lets the kubelet stop it.
     fn begin(&self, uid: &PodUid, grace: Duration) {
         let now = Instant::now();
         let mut state = self.state();
@@ -332,7 +332,7 @@ impl World {
         });
     }
 
-    /// The kubelet has ended the containers.
+    /// Plays the kubelet stopping the containers.
     async fn end(&self, uid: &PodUid, forced: bool, lags: Duration) {
         let Some(tells_after) = self.end_inside(uid, lags) else { return };
         self.state().ended_at.insert(uid.clone(), Instant::now());
@@ -377,7 +377,7 @@ impl World {
         }
     }
 
-    /// A kubelet that was not told to end the pod starts its container again, once.
+    /// Restarts the pod's container once, as a kubelet does that was not asked to stop the pod.
     fn start_again(&self, uid: &PodUid) {
         let state = self.state();
         let ends = |pod: &api::Pod| pod.metadata.deletion_timestamp.is_some();
@@ -418,7 +418,7 @@ impl State {
 impl EndPods for World {
     fn watch(&self) -> PodStream {
         let world = self.clone();
-        // As the real one: it goes on after an error.
+        // Like the real watch, it continues after an error.
         stream::unfold((world, None), |(world, mut events)| async move {
             loop {
                 let rx: &mut mpsc::UnboundedReceiver<_> = match &mut events {
@@ -592,7 +592,7 @@ fn refused(refusal: Refusal) -> Refused {
     Refused { what: "end the pod", refusal, source: None }
 }
 
-/// As a budget with the pod's name has the API server answer.
+/// The API server's answer if a budget with the pod's name refuses.
 fn against(budget: &str) -> Status {
     let message =
         format!("The disruption budget {budget} needs 1 healthy pods and has 1 currently");
@@ -607,7 +607,7 @@ fn lost() -> kube::Error {
     kube::Error::Service("the connection was lost".into())
 }
 
-/// Stops a pod with that grace; how long it took, in seconds, and what came of it.
+/// Stops a pod with this grace period. Returns how long it took, in seconds, and the result.
 pub(super) async fn stop(
     core: &Core<World, World>,
     name: &str,
@@ -618,7 +618,7 @@ pub(super) async fn stop(
     (begun.elapsed().as_secs(), stopped)
 }
 
-/// Whether the stop is still under way after that time.
+/// Whether a stop is still in progress after that time.
 pub(super) async fn waits(core: &Core<World, World>, name: &str, grace: u64, within: u64) -> bool {
     timeout(secs(within), stop(core, name, grace)).await.is_err()
 }

@@ -1,10 +1,10 @@
-//! Logs, state, and who may talk to the agent.
+//! The options for logs, state and access to the agent.
 
 use super::{Kind, Reading, Section, Top};
 use crate::Config;
 use winddown_yaml::{Fields, Problem};
 
-/// `sun_path` holds 108 bytes, one of them the final zero.
+/// The longest path of a socket: `sun_path` has 108 bytes, including the terminating zero.
 const LONGEST_SOCKET_PATH: usize = 107;
 
 pub(super) fn section() -> Section {
@@ -67,7 +67,7 @@ fn relate(fields: &mut Fields<'_, '_>, config: &mut Config, reading: &mut Readin
                     one. Name a group of operators, for example winddown";
         reading.warnings.push(Problem::new(at, key, what));
     }
-    // Two things in one directory would take each other's files for their own.
+    // Directories with different content must not be shared: each owner would take the other's files for its own.
     let Some(pods) = &config.static_pod_path else { return };
     let others =
         [("stateDirectory", &config.state_directory), ("podLogsDir", &config.pod_logs_dir)];

@@ -1,4 +1,4 @@
-//! What only matters where there is an API server.
+//! The options that only matter with an API server.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -17,7 +17,7 @@ const AFTER_NODES: &str = "shutdownAfterNodes";
 const AFTER_NODES_TIMEOUT: &str = "shutdownAfterNodesTimeout";
 const DOMAIN: Kind = Kind::Text { pattern: "^[a-z0-9.-]*$" };
 const ENDED_PODS: Kind = Kind::Text { pattern: "^(delete|keep|ttl .+)$" };
-/// For how long the objects of ended pods may be kept.
+/// The range for how long the objects of terminated pods may be kept.
 const TTL: std::ops::RangeInclusive<Duration> =
     Duration::from_secs(1)..=Duration::from_secs(30 * 24 * 60 * 60);
 
@@ -72,7 +72,7 @@ pub(super) fn section() -> Section {
                  pods with a network of their own get /run/systemd/resolve/resolv.conf instead.",
             )
             .zero_is_unset_for_kubelets(),
-        // The lease is renewed four times in its life, and no timer is faster than a second.
+        // The lease is renewed four times within its duration, and no timer is faster than a second.
         Top::new(
             "nodeLeaseDurationSeconds",
             |c| &mut c.cluster.node_lease_duration,
@@ -180,7 +180,7 @@ impl Word for WithoutApi {
         &[(Self::StopContainers.as_str(), Self::StopContainers), (Self::Wait.as_str(), Self::Wait)];
 }
 
-/// What a taint does.
+/// The effects of a taint.
 impl Word for &'static str {
     const ALL: &'static [(&'static str, Self)] = &[
         ("NoSchedule", "NoSchedule"),
@@ -221,7 +221,7 @@ fn taint_value(_: &str, value: &str) -> Option<String> {
     (!names::is_label_value(value)).then(|| format!("`{value}` {what}"))
 }
 
-/// The terms that the API server takes, without sets of values.
+/// Checks a label selector: the terms of the API server, without sets of values.
 fn selector(_: &str, text: &str) -> Option<String> {
     let term = |term: &str| match term.split_once('=') {
         Some((key, value)) => {
@@ -236,7 +236,7 @@ fn selector(_: &str, text: &str) -> Option<String> {
     Some(format!("`{wrong}` {what}"))
 }
 
-/// A domain becomes a word of a resolver file.
+/// Checks a domain, which becomes a word in a resolver file.
 fn domain(_: &str, text: &str) -> Option<String> {
     let plain = text.strip_suffix('.').unwrap_or(text);
     let valid =
@@ -326,7 +326,7 @@ fn relate(fields: &mut Fields<'_, '_>, config: &mut Config, reading: &mut Readin
     }
 }
 
-/// What leaves nodes that go first less time than is written, or none.
+/// Warns if the wait for other nodes has no effect, or gets less time than configured.
 fn after_nodes(fields: &Fields<'_, '_>, config: &Config, reading: &mut Reading) {
     let Some(at) = fields.key_at(AFTER_NODES).filter(|_| config.cluster.after_nodes.is_some())
     else {

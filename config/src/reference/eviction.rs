@@ -1,5 +1,4 @@
-//! When pods end because the node runs short of something. What one threshold may be, and what it means, is the
-//! eviction crate's matter.
+//! The options of eviction. The eviction crate parses and interprets single thresholds.
 
 use std::time::Duration;
 
@@ -258,7 +257,7 @@ fn relate(fields: &mut Fields<'_, '_>, config: &mut Config, reading: &mut Readin
         if let Some(at) = grace_at.filter(|_| value.is_some() && no_grace) {
             fields.fail_below(GRACE, signal, at, SoftGraceError::Zero);
         }
-        // The defaults are not held against it: the kubelet takes that.
+        // Compare only with thresholds in the file, not with defaults: the kubelet accepts those.
         let Some(hard_text) = hard.get(signal).filter(|_| fields.entry_at(HARD, signal).is_some())
         else {
             continue;
@@ -268,7 +267,7 @@ fn relate(fields: &mut Fields<'_, '_>, config: &mut Config, reading: &mut Readin
             (Some(ThresholdValue::Quantity(hard)), Some(ThresholdValue::Quantity(soft))) => {
                 hard >= soft
             }
-            // An amount and a share cannot be compared without the node's capacity.
+            // A quantity and a percentage cannot be compared without the node's capacity.
             _ => false,
         };
         if reached_first {

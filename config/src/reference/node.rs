@@ -1,4 +1,4 @@
-//! The node: what it is, what it has, and what is kept from its pods.
+//! The options of the node: its identity, its resources, and what is reserved.
 
 use winddown_preemption::Strategy;
 use winddown_shared::{Quantity, sysctl_namespace};
@@ -8,7 +8,7 @@ use super::value::Word;
 use super::{Kind, Names, Reading, Section, Top};
 use crate::{Config, Mode, RuntimeKind};
 
-/// Amounts of resources that can be reserved.
+/// A mapping from resources that can be reserved to quantities.
 const RESERVED: Kind = Kind::Map {
     names: Names::Like("^(cpu|memory|ephemeral-storage|pid|hugepages-[0-9A-Za-z.]+)$"),
     value: &Kind::Quantity,
@@ -186,7 +186,7 @@ fn extended(name: &str, text: &str) -> Option<String> {
     }
 }
 
-/// The amount, 0 or more.
+/// Parses a quantity of 0 or more.
 fn quantity(text: &str) -> Result<Quantity, String> {
     match text.parse::<Quantity>() {
         Ok(quantity) if quantity.is_negative() => {

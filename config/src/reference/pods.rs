@@ -1,4 +1,4 @@
-//! Pods from manifests.
+//! The options for pods from manifests.
 
 use super::{Kind, Section, Top};
 

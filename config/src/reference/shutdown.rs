@@ -1,4 +1,4 @@
-//! How the time before a shutdown is shared out.
+//! The options that divide the time before a shutdown.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -20,9 +20,9 @@ const CRITICAL: &str = "shutdownGracePeriodCriticalPods";
 const BY_PRIORITY: &str = "shutdownGracePeriodByPodPriority";
 const ORDER: &str = "shutdownOrder";
 const DRAIN: &str = "shutdownEndpointDrainPeriod";
-/// The longest that all groups together may take.
+/// The longest time for all groups together.
 const LONGEST: &str = "24h";
-/// 0 is off.
+/// A period of a shutdown; 0 turns it off.
 const PERIODS: Kind = Kind::duration("1s", LONGEST);
 
 pub(super) fn section() -> Section {
@@ -171,7 +171,7 @@ impl Options for InPlaceNamespace {
     }
 }
 
-/// Two entries for one namespace.
+/// Returns an error if two entries have the same namespace.
 fn twice(one: &str, other: &str) -> Option<String> {
     (one == other).then(|| format!("the namespace {one} is listed twice: keep one entry"))
 }
@@ -258,7 +258,7 @@ impl Value for NoticesConfig {
     }
 }
 
-/// The kubelet's three options are one value.
+/// The place of the kubelet's three options, which form one value.
 struct Periods;
 
 impl Place<Config> for Periods {
@@ -277,7 +277,7 @@ impl Place<Config> for Periods {
                 .iter()
                 .any(|(key, period)| fields.has(key) && !period.is_zero())
         {
-            // The kubelet's words: this is what people search for.
+            // The kubelet's message, because users search for it.
             let what = "invalid configuration: Cannot specify both shutdownGracePeriodByPodPriority \
                         and shutdownGracePeriod at the same time; remove one of them";
             fields.fail(BY_PRIORITY, at, what);
@@ -311,7 +311,7 @@ impl Place<Config> for Periods {
 fn period(field: &Field, fields: &mut Fields<'_, '_>) -> Option<Duration> {
     let Located { value, at } = fields.duration(field.name)?;
     if !value.is_zero() && value < Duration::from_secs(1) {
-        // The kubelet's words.
+        // The kubelet's message.
         let what = format!(
             "invalid configuration: {} {{{}}} must be either zero or otherwise >= 1 sec",
             field.name,
@@ -332,7 +332,7 @@ fn relate(fields: &mut Fields<'_, '_>, config: &mut Config, reading: &mut Readin
     if let ShutdownPeriods::Total { total, critical } = &mut shutdown.periods {
         if period_at.is_some() && critical_at.is_none() {
             *critical = match reading.kubelet {
-                // A total without the critical part means none to the kubelet.
+                // For the kubelet, a total without a critical part means no critical part.
                 true => Duration::ZERO,
                 false => Duration::from_secs(10.min(total.as_secs() / 3)),
             };
@@ -355,7 +355,7 @@ fn relate(fields: &mut Fields<'_, '_>, config: &mut Config, reading: &mut Readin
     }
     let by_priority = matches!(shutdown.periods, ShutdownPeriods::ByPriority(_));
     match order_at {
-        // A word that is none has its error.
+        // Check the text too: an unknown word has already been reported.
         Some(at)
             if by_priority
                 && shutdown.order == ShutdownOrder::Role
@@ -389,7 +389,7 @@ fn relate(fields: &mut Fields<'_, '_>, config: &mut Config, reading: &mut Readin
     notices(fields, &mut config.notices, reading);
 }
 
-/// Only services of systemd can be left alone by a soft-reboot.
+/// Checks that pods can survive a soft-reboot: only services of systemd can.
 fn survivors(fields: &mut Fields<'_, '_>, config: &Config) {
     let any = config.shutdown.in_place.iter().any(|one| one.survive);
     let Some(at) = fields.key_at("rebootInPlace").filter(|_| any) else { return };
@@ -400,7 +400,7 @@ fn survivors(fields: &mut Fields<'_, '_>, config: &Config) {
     }
 }
 
-/// What `PrivateTmp` and `ProtectHome` of the unit hide.
+/// The directories that `PrivateTmp` and `ProtectHome` of the unit hide.
 const HIDDEN: [&str; 5] = ["/tmp", "/var/tmp", "/home", "/root", "/run/user"];
 
 fn notices(fields: &Fields<'_, '_>, notices: &mut NoticesConfig, reading: &mut Reading) {

@@ -1,4 +1,4 @@
-//! The table against the reader: every name, bound, choice and default.
+//! Tests of the table against the parser: every name, bound, choice and default.
 
 use std::path::Path;
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::*;
 use crate::{API_VERSION, ConfigError, KIND, Warning};
 
-/// Why `fields` are refused; none when they are accepted.
+/// Returns why `fields` are rejected; `None` if they are accepted.
 fn refusal(fields: &str) -> Option<String> {
     let text = format!("apiVersion: {API_VERSION}\nkind: {KIND}\n{fields}");
     match parsed(&text) {
@@ -20,7 +20,7 @@ fn parsed(text: &str) -> Result<(Config, Vec<Warning>), ConfigError> {
     Config::parse(Path::new("c"), text.as_bytes())
 }
 
-/// A file in which the field at the end of `path` has this value, with what has to stand beside it.
+/// Returns a file in which the last field of `path` has this value, with the other fields that it requires.
 fn with(path: &[&Field], value: &str) -> String {
     let (outer, inner) = (path[0], path.get(1));
     let beside = match outer.name {
@@ -48,7 +48,7 @@ fn with(path: &[&Field], value: &str) -> String {
     }
 }
 
-/// Every field with the fields around it, outermost first.
+/// Returns every field with the fields that contain it, outermost first.
 fn all() -> Vec<Vec<&'static Field>> {
     let mut all = Vec::new();
     for field in fields() {
@@ -62,7 +62,7 @@ fn name_of(path: &[&Field]) -> String {
     path.iter().map(|field| field.name).collect::<Vec<_>>().join(".")
 }
 
-/// A value that is accepted and is not the default.
+/// Returns a valid value that is not the default.
 fn another_value(field: &Field) -> String {
     let default = default_of(field.name);
     match &field.kind {
@@ -90,8 +90,8 @@ fn another_value(field: &Field) -> String {
     }
 }
 
-/// An option is one row: it cannot be written in the table and not be read, kept, shown and compared. What a
-/// row cannot prove by itself is that no other row keeps its value in the same place.
+/// An option in the table is always read, stored, shown and compared. What its row cannot ensure is that no other row
+/// stores its value in the same place.
 #[test]
 fn each_option_changes_its_own_value_and_no_other() {
     let default = Config::default();
@@ -112,7 +112,7 @@ fn each_option_changes_its_own_value_and_no_other() {
             (&changed.needs_restart, &changed.applied)
         };
         assert!(live.iter().any(|change| change.field == field.name), "{file}{changed:?}");
-        // What is said about the other options of its kind.
+        // The other options that this one affects.
         let beside: &[&str] = match field.name {
             "mode" => &["runtime"],
             "shutdownGracePeriod" => &["shutdownGracePeriodCriticalPods", "shutdownOrder"],
@@ -133,7 +133,7 @@ fn each_option_changes_its_own_value_and_no_other() {
     }
 }
 
-/// A part of [`Config`] that no row reads would keep its default whatever a file says.
+/// A field of [`Config`] that no row reads would always keep its default.
 #[test]
 fn each_part_of_a_configuration_is_an_options() {
     let mut file = String::from("mode: cluster\nruntime: cri\n");
@@ -172,7 +172,7 @@ fn each_part_of_a_configuration_is_an_options() {
     assert_eq!(same, [""; 0], "no option reads these");
 }
 
-/// Every value of a structure that is printed by its derived `Debug`, behind the names it is in.
+/// Returns every value in the derived `Debug` output of a structure, preceded by the names that contain it.
 fn leaves(debug: &str) -> Vec<String> {
     let mut names: Vec<&str> = Vec::new();
     let mut leaves = Vec::new();
@@ -342,7 +342,7 @@ fn the_printed_default_reads_back_to_the_default() {
 
 #[test]
 fn every_example_in_the_printed_default_is_valid() {
-    // Comments that are fields: a `#`, one blank, a key.
+    // Comments that are fields: a `#`, one space, a key.
     let is_example = |line: &&str| {
         line.strip_prefix("# ").is_some_and(|rest| {
             let key = rest.trim_start().trim_start_matches("- ").split(':').next().unwrap_or("");
@@ -350,7 +350,7 @@ fn every_example_in_the_printed_default_is_valid() {
             rest.contains(':') && !key.is_empty() && key.chars().all(named)
         })
     };
-    // Two that exclude each other, and what only a cluster has.
+    // Fields that exclude each other, and fields that only a cluster has.
     let set = [
         "shutdownGracePeriod:",
         "shutdownGracePeriodCriticalPods:",
@@ -363,7 +363,7 @@ fn every_example_in_the_printed_default_is_valid() {
         .filter(|line| !set.iter().any(|key| line.starts_with(key)))
         .map(|line| if is_example(&line) { &line[2..] } else { line })
         .collect();
-    // An address goes with a cloud.
+    // An endpoint needs a cloud.
     let text = uncommented.join("\n").replace("cloud: none", "cloud: aws");
     let text = format!("{text}\nmode: cluster");
     let (config, warnings) = parsed(&text).unwrap();

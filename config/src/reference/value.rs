@@ -1,4 +1,4 @@
-//! The values of options: how each is read from a file, and written again.
+//! The values of options: how each is parsed from a file, and printed.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -15,42 +15,42 @@ use super::{Field, Kind, Row, Zero, is_empty};
 
 /// A value that an option can have.
 pub(super) trait Value: Clone + 'static {
-    /// The value in the file; none where there is none, or a wrong one, which is then noted.
+    /// Reads the value from the file; `None` if it is missing or invalid. An error is recorded in `fields`.
     fn read(field: &Field, fields: &mut Fields<'_, '_>) -> Option<Self>;
-    /// As it would be written; what is not there is empty.
+    /// Returns the value as it would be written in a file; an unset value is empty.
     fn written(&self, field: &Field) -> Json;
 }
 
 /// A value that is one of a few words.
 pub(crate) trait Word: Copy + PartialEq + 'static {
-    /// The words in the order in which they are shown.
+    /// The words, in display order.
     const ALL: &'static [(&'static str, Self)];
 }
 
-/// The options of a mapping below the top of the file.
+/// A mapping below the top level, whose entries are options.
 pub(super) trait Options: Clone + Default + 'static {
     fn rows() -> Vec<Row<Self>>;
-    /// Ends the reading of one.
+    /// Completes the value after all options are read.
     fn finish(&mut self, _fields: &Fields<'_, '_>) {}
-    /// Why it cannot stand in one list with `_other`.
+    /// Returns why it cannot be in the same list as `_other`.
     fn conflict(&self, _other: &Self) -> Option<String> {
         None
     }
 }
 
-/// Where the value of an option is kept in a `T`.
+/// The place in a `T` where the value of an option is stored.
 pub(super) trait Place<T>: Send + Sync {
-    /// Reads the option, and tells whether it is there and right.
+    /// Reads the option. Returns whether it exists and is valid.
     fn read(&self, field: &Field, fields: &mut Fields<'_, '_>, to: &mut T) -> bool;
-    /// As it would be written; none where it must not be.
+    /// Returns the value as it would be written in a file; `None` if it must not be written.
     fn written(&self, field: &Field, of: &mut T) -> Option<Json>;
     fn copy(&self, from: &mut T, to: &mut T);
 }
 
-/// A value with a place of its own.
+/// A value stored in a field of its own.
 pub(super) struct At<T, V>(pub(super) fn(&mut T) -> &mut V);
 
-/// A word with a place of its own.
+/// A word stored in a field of its own.
 pub(super) struct OneOf<T, V>(pub(super) fn(&mut T) -> &mut V);
 
 impl<T, V: Value> Place<T> for At<T, V> {
@@ -94,12 +94,12 @@ impl<T, V: Word> Place<T> for OneOf<T, V> {
     }
 }
 
-/// The word for `value`.
+/// Returns the word for `value`.
 pub(crate) fn word<V: Word>(value: V) -> &'static str {
     V::ALL.iter().find(|(_, one)| *one == value).map_or("", |(word, _)| word)
 }
 
-/// As Go writes it.
+/// Formats a duration as Go does.
 pub(crate) fn go(duration: Duration) -> String {
     match GoDuration::try_from(duration) {
         Ok(duration) => duration.to_string(),
@@ -107,7 +107,7 @@ pub(crate) fn go(duration: Duration) -> String {
     }
 }
 
-/// What `parse` makes of the option's text, or what it says is wrong with it.
+/// Parses the option's text with `parse`, and records its error.
 pub(super) fn parsed<V>(
     field: &Field,
     fields: &mut Fields<'_, '_>,
@@ -120,12 +120,12 @@ pub(super) fn parsed<V>(
     parse(value).map_err(|what| fields.fail(field.name, at, what)).ok()
 }
 
-/// The text, if it passes the check of its option.
+/// Returns the text if it passes the check of its option.
 fn checked(field: &Field, name: &str, text: &str) -> Result<String, String> {
     (field.check)(name, text).map_or_else(|| Ok(text.to_owned()), Err)
 }
 
-/// What is wanted of a scalar, in the words of an error message.
+/// Describes the expected scalar for an error message.
 fn wanted(kind: &Kind) -> &'static str {
     match kind {
         Kind::Address(_) => "an address",
@@ -156,7 +156,7 @@ impl Value for bool {
     }
 }
 
-/// The items of the option's list.
+/// Returns the items of the option's list.
 fn list<'n>(field: &Field, fields: &mut Fields<'n, '_>, wanted: &str) -> Option<&'n [Rc<Node>]> {
     let Located { value, at } = fields.node(field.name)?;
     if let Tree::List(items) = &value.value {
@@ -214,7 +214,7 @@ impl Value for u64 {
 }
 
 impl Value for Duration {
-    /// What is out of range is noted and taken all the same, for what is said about other options.
+    /// A value out of range is recorded as an error but still returned, for the checks of other options.
     fn read(field: &Field, fields: &mut Fields<'_, '_>) -> Option<Self> {
         let Kind::Duration { least, most, zero } = field.kind else {
             return whole(field, fields).map(Self::from_secs);
@@ -368,7 +368,7 @@ impl Value for Vec<String> {
 }
 
 impl Value for Vec<IpAddr> {
-    /// A list, or a text with commas.
+    /// Accepts a list, or a text with commas.
     fn read(field: &Field, fields: &mut Fields<'_, '_>) -> Option<Self> {
         let parts: Vec<(&str, Position)> = match field.kind {
             Kind::Address(_) => {
@@ -413,8 +413,8 @@ impl Value for BTreeMap<String, String> {
     }
 }
 
-/// Graces of soft thresholds. None at all is wrong only of a threshold that is in force: the kubelet takes it of
-/// any other.
+/// Grace periods of soft thresholds. A zero is an error only for a threshold that is in force: the kubelet accepts it
+/// for others.
 impl Value for BTreeMap<String, Duration> {
     fn read(field: &Field, fields: &mut Fields<'_, '_>) -> Option<Self> {
         entries(field, fields, |name, text| {
@@ -431,7 +431,7 @@ impl Value for BTreeMap<String, Duration> {
     }
 }
 
-/// A mapping from names to what `read` makes of their texts.
+/// Reads a mapping, and parses each value with `read`.
 fn entries<V>(
     field: &Field,
     fields: &mut Fields<'_, '_>,
@@ -479,7 +479,7 @@ impl<T: Options> Value for Vec<T> {
     }
 }
 
-/// What a mapping says; none when what it needs is missing or wrong.
+/// Reads the options of a mapping; `None` if a required one is missing or invalid.
 pub(super) fn options<T: Options>(fields: &mut Fields<'_, '_>) -> Option<T> {
     let mut read = T::default();
     let mut complete = true;
@@ -496,7 +496,7 @@ pub(super) fn options<T: Options>(fields: &mut Fields<'_, '_>) -> Option<T> {
     complete.then_some(read)
 }
 
-/// The same as it would be written.
+/// Returns the options as they would be written in a file.
 pub(super) fn written_options<T: Options>(of: &T) -> Json {
     let mut of = of.clone();
     let written = |row: &Row<T>| Some((row.field.name, row.place.written(&row.field, &mut of)?));

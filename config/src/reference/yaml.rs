@@ -1,4 +1,4 @@
-//! The default configuration as a file to edit.
+//! Generates the default configuration as a file to edit.
 
 use std::fmt::Write;
 
@@ -8,7 +8,7 @@ use super::{Field, Kind, Section, default_of, sections};
 use crate::print::{scalar, write_entry};
 use crate::{API_VERSION, KIND};
 
-/// The longest line.
+/// The maximum length of a line.
 const WIDTH: usize = 100;
 
 const HEAD: &str = "\
@@ -78,7 +78,7 @@ fn one(yaml: &mut String, field: &Field) {
     }
 }
 
-/// What the field is for, with its bounds and `end` behind the first paragraph.
+/// Returns the field's documentation, with its bounds and `end` after the first paragraph.
 fn with_bounds(field: &Field, end: &str) -> String {
     let (first, rest) = match field.doc.split_once("\n\n") {
         Some((first, rest)) => (first, format!("\n\n{rest}")),
@@ -94,7 +94,7 @@ fn lower(text: &str) -> String {
     letters.next().map(|first| first.to_lowercase().chain(letters).collect()).unwrap_or_default()
 }
 
-/// The text as comment lines.
+/// Writes the text as comment lines.
 fn comment(yaml: &mut String, indent: &str, text: &str) {
     for (n, paragraph) in text.split("\n\n").enumerate() {
         if n > 0 {

@@ -1,120 +1,120 @@
-//! How the node stands with its cluster.
+//! The node's state in its cluster.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use winddown_shared::WallTime;
 
-/// How the node stands with its cluster.
+/// The node's state in its cluster.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ClusterStatus {
     /// `cluster` or `companion`.
     pub mode: String,
-    /// Whether the API server can be reached.
+    /// Whether the API server is reachable.
     #[serde(default)]
     pub api: ApiStatus,
-    /// Whether there is a Node object of this node; absent where that is not known yet.
+    /// Whether the API server has a Node object for this node; absent if that is unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub registered: Option<bool>,
-    /// What is wrong with the Node object or the lease, for people.
+    /// Problems with the Node object or the lease, human-readable.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub problems: Vec<String>,
-    /// How long ago the node's lease was renewed, in seconds; absent before the first time.
+    /// How long ago the node's lease was last renewed, in seconds; absent before the first renewal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lease_age_seconds: Option<u64>,
-    /// Pods of which the API server does not have the latest status.
+    /// The number of pods whose latest status the API server does not have yet.
     #[serde(default)]
     pub statuses_waiting: usize,
-    /// Last statuses that are kept on disk until the API server has them.
+    /// The number of final statuses that are kept on disk until the API server has them.
     #[serde(default)]
     pub spooled: usize,
-    /// Pods of the API that wait to be started, changed or ended here.
+    /// The number of API pods that wait to be started, updated or stopped here.
     #[serde(default)]
     pub pods_waiting: usize,
-    /// The pods that the API wants on this node are known.
+    /// Whether the pods that the API assigns to this node are known.
     #[serde(default)]
     pub pods_known: bool,
-    /// The nodes that go down before this one; absent unless configured.
+    /// The nodes that shut down before this one; absent unless configured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after_nodes: Option<AfterNodesStatus>,
-    /// When the client certificate ends, where there is one.
+    /// When the client certificate expires; absent if there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub certificate_ends: Option<WallTime>,
 }
 
-/// The nodes that go down before this one (`shutdownAfterNodes`).
+/// The nodes that shut down before this one (`shutdownAfterNodes`).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct AfterNodesStatus {
-    /// Which they are, as a label selector.
+    /// The label selector that selects these nodes.
     pub selector: String,
-    /// How long a shutdown waits for them at most, in seconds.
+    /// The longest time that a shutdown waits for them, in seconds.
     pub wait_seconds: f64,
-    /// Those that match, without this one; absent while they are not known.
+    /// The matching nodes, without this one; absent while they are unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub nodes: Option<Vec<AfterNode>>,
-    /// Why the API server does not say how far they are; absent while it does.
+    /// Why the API server does not report their progress; absent while it does.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
-    /// A shutdown waits for them now.
+    /// Whether a shutdown is waiting for them now.
     pub waiting: bool,
 }
 
-/// A node that goes down before this one.
+/// A node that shuts down before this one.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct AfterNode {
-    /// Its name.
+    /// The node's name.
     pub name: String,
-    /// How far it is, by its Node object.
+    /// The stage of its shutdown, according to its Node object.
     pub stage: NodeStage,
 }
 
-/// How far another node is.
+/// The stage of another node's shutdown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum NodeStage {
-    /// It never reports clean shutdowns: winddown is not on it.
+    /// The node never reports clean shutdowns, because winddown does not run on it.
     Silent,
-    /// It is up, or went down without a report.
+    /// The node is up, or went down without a report.
     Up,
-    /// It is going down.
+    /// The node is shutting down.
     GoingDown,
-    /// It has reported a clean shutdown.
+    /// The node has reported a clean shutdown.
     Down,
-    /// One of a later version.
+    /// A value that this version does not know.
     #[default]
     #[serde(other)]
     Unknown,
 }
 
-/// Whether the API server can be reached.
+/// The state of the connection to the API server.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ApiStatus {
-    /// In one word.
+    /// The state in one word.
     pub state: ApiState,
-    /// Since when.
+    /// When the state last changed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub since: Option<WallTime>,
-    /// Why it cannot be reached, and what to do; absent while it can.
+    /// Why the API server is unreachable, and what to do; absent while it is reachable.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
 }
 
-/// What the last requests to the API server showed.
+/// The result of the latest requests to the API server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum ApiState {
-    /// It answers.
+    /// The API server answers.
     Connected,
-    /// It does not.
+    /// The API server does not answer.
     Unreachable,
-    /// It answers, and does not accept the credentials.
+    /// The API server answers, but rejects the credentials.
     Unauthorized,
-    /// The certificate that it wants has not been signed yet.
+    /// The certificate that the API server requires has not been signed yet.
     Unsigned,
-    /// No request was made yet, or the value is one of a later version.
+    /// No request was made yet, or the value is unknown to this version.
     #[default]
     #[serde(other)]
     Unknown,

@@ -1,4 +1,4 @@
-//! One decision of the agent, as a line people can read and fields programs can.
+//! A decision of the agent, as a line for people and fields for programs.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -9,27 +9,27 @@ use winddown_shared::{Event, KillReason, PodLabel, ResourceName, WallTime};
 
 mod pressure;
 
-/// One decision: what was decided, about whom, and why.
+/// A decision of the agent: what was decided, about which pod, and why.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Decision {
-    /// When.
+    /// When the decision was made.
     #[serde(default)]
     pub time: Option<WallTime>,
-    /// Its kind in one word, for example `podAdmitted`.
+    /// The kind of decision in one word, for example `podAdmitted`.
     pub kind: String,
-    /// `namespace/name` of the pod it is about; empty when it is about the node.
+    /// `namespace/name` of the pod; empty if the decision is about the node.
     #[serde(default)]
     pub pod: String,
-    /// The whole story in one line, for people.
+    /// The decision in one line, human-readable.
     pub text: String,
-    /// Its numbers and words, for programs.
+    /// The details, for programs.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub fields: BTreeMap<String, serde_json::Value>,
 }
 
 impl Decision {
-    /// Tells `event`, which happened at `time`.
+    /// Describes `event`, which happened at `time`.
     pub fn of(time: WallTime, event: &Event) -> Self {
         let mut told = Self { time: Some(time), ..Self::default() };
         match event {
@@ -104,7 +104,7 @@ impl Decision {
         told
     }
 
-    /// A critical pod that does not fit, and those that end for it.
+    /// Describes an event about a critical pod that does not fit, or about its victims.
     fn room_event(&mut self, event: &Event) {
         match event {
             Event::PodHeld { pod, message } => {
@@ -204,7 +204,7 @@ impl Decision {
                 self.node("lastBoot", format!("last boot: {text}"));
                 self.field("graceful", *graceful);
             }
-            // The enum may grow; an event this code does not know is still shown.
+            // The enum may grow; unknown events are still shown.
             other => self.node("other", format!("{other:?}")),
         }
     }
@@ -246,7 +246,7 @@ fn reason_text(reason: KillReason) -> Cow<'static, str> {
     text.into()
 }
 
-/// What a group is called in the log.
+/// The name of a group in the log.
 fn group(priority: i32, name: Option<&str>) -> String {
     name.map_or_else(|| format!("priority {priority} and above"), str::to_owned)
 }

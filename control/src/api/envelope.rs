@@ -1,4 +1,4 @@
-//! What says of an answer which it is.
+//! The envelope that names the type of a response.
 
 use serde::Serialize;
 
@@ -6,27 +6,27 @@ use super::{
     API_VERSION, DrainEvent, KillAnswer, ReleaseAnswer, ReportList, VersionAnswer, WithdrawAnswer,
 };
 
-/// An answer whose type has no fields for that.
+/// A response whose type has no fields for its version and kind.
 pub trait Answer {
-    /// What it is called.
+    /// The value of `kind`.
     const KIND: &'static str;
 }
 
-/// An answer with its version and its name.
+/// A response with its API version and kind.
 #[derive(Clone, Debug, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Envelope<T> {
     /// Always [`API_VERSION`].
     pub api_version: &'static str,
-    /// What the answer is called.
+    /// The kind of the response.
     pub kind: &'static str,
-    /// Its fields.
+    /// The fields of the response.
     #[serde(flatten)]
     pub answer: T,
 }
 
 impl<T: Answer> Envelope<T> {
-    /// The envelope of `answer`.
+    /// Wraps `answer` in an envelope.
     pub fn new(answer: T) -> Self {
         Self { api_version: API_VERSION, kind: T::KIND, answer }
     }

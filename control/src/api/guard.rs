@@ -1,4 +1,4 @@
-//! Pods that hold shutdowns.
+//! Pods that block shutdowns.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -6,20 +6,20 @@ use winddown_shared::WallTime;
 
 use super::LockState;
 
-/// Pods because of which shutdowns are refused.
+/// The pods that block shutdowns.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct GuardStatus {
-    /// Whether they are: `held` once the login manager has granted the lock.
+    /// Whether shutdowns are blocked: `held` once the login manager has granted the lock.
     pub state: LockState,
-    /// Why they are not yet, for people; absent while they are.
+    /// Why they are not blocked yet, human-readable; absent once they are.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
     /// The pods, at least one.
     pub pods: Vec<HoldingPod>,
 }
 
-/// A pod that holds shutdowns.
+/// A pod that blocks shutdowns.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct HoldingPod {
@@ -29,15 +29,15 @@ pub struct HoldingPod {
     pub name: String,
     /// `metadata.uid`.
     pub uid: String,
-    /// When it was first seen to ask; absent if not known.
+    /// When the pod was first seen to request this; absent if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<WallTime>,
-    /// When its time is over; absent if not known.
+    /// When its time is over; absent if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<WallTime>,
 }
 
-/// A pod that holds shutdowns no longer, because an operator released it.
+/// The response for a pod that no longer blocks shutdowns, because an operator released it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ReleaseAnswer {
@@ -47,7 +47,7 @@ pub struct ReleaseAnswer {
     pub name: String,
     /// `metadata.uid`.
     pub uid: String,
-    /// Other pods that still do, as `namespace/name`.
+    /// The pods that still block shutdowns, as `namespace/name`.
     #[serde(default)]
     pub still_held_by: Vec<String>,
 }

@@ -1,4 +1,4 @@
-//! Whether the agent is alive and ready.
+//! The health and readiness of the agent.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -7,31 +7,31 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Health {
-    /// The checks, in the order they are shown.
+    /// The checks, in display order.
     pub checks: Vec<Check>,
 }
 
-/// One check.
+/// A health check.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Check {
-    /// One lower-case word, for example `lock`.
+    /// The name of the check: one lower-case word, for example `lock`.
     pub name: String,
-    /// It passed.
+    /// Whether the check passed.
     pub ok: bool,
-    /// What is wrong, for people; empty when it passed.
+    /// What is wrong, human-readable; empty if the check passed.
     #[serde(default)]
     pub message: String,
 }
 
 impl Health {
-    /// Whether every check passed. No checks at all is healthy.
+    /// Whether every check passed; true if there are none.
     pub fn ok(&self) -> bool {
         self.checks.iter().all(|check| check.ok)
     }
 
-    /// The checks as Kubernetes components print them: `ok`, or with `verbose` or a failure one
-    /// `[+]` or `[-]` line per check and `check passed` or `check failed` at the end.
+    /// The checks as Kubernetes components print them: `ok`, or, if `verbose` or after a failure, one `[+]` or `[-]`
+    /// line per check and a final `check passed` or `check failed`.
     pub fn text(&self, endpoint: &str, verbose: bool) -> String {
         if self.ok() && !verbose {
             return "ok".to_owned();
@@ -54,12 +54,12 @@ impl Health {
 }
 
 impl Check {
-    /// A check that passed.
+    /// Creates a check that passed.
     pub fn passed(name: impl Into<String>) -> Self {
         Self { name: name.into(), ok: true, message: String::new() }
     }
 
-    /// A check that failed, and why.
+    /// Creates a check that failed for the given reason.
     pub fn failed(name: impl Into<String>, message: impl Into<String>) -> Self {
         Self { name: name.into(), ok: false, message: message.into() }
     }

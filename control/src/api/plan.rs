@@ -1,11 +1,11 @@
-//! What a shutdown would do.
+//! The plan of a shutdown.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::API_VERSION;
 
-/// The plan of a shutdown that has not happened.
+/// What a shutdown would do now.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ShutdownPlan {
@@ -13,75 +13,75 @@ pub struct ShutdownPlan {
     pub api_version: String,
     /// Always `ShutdownPlan`.
     pub kind: String,
-    /// The time the configuration asks for, in seconds.
+    /// The time that the configuration requests, in seconds.
     pub requested_seconds: f64,
-    /// How long pods are not ready before the first SIGTERM, in seconds; absent if they are not.
+    /// How long pods are unready before the first SIGTERM, in seconds; absent if they are not made unready first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub endpoint_drain_seconds: Option<f64>,
-    /// How long after the signal the node is gone, as asked for, in seconds.
+    /// The time from the signal until the node is gone, as the request gave it, in seconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub within_seconds: Option<f64>,
-    /// Set when logind, or the time that was asked for, allows less than the configuration asks for.
+    /// Present if logind or the request allows less time than the configuration requests.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shrunk: Option<PlanShrink>,
-    /// The container runtime has not said yet what runs: there may be more than is listed here.
+    /// Whether the container runtime has not reported the running pods yet, so that more may run than are listed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub pods_unknown: bool,
-    /// The groups, in the order they would be ended.
+    /// The groups, in the order in which they would be stopped.
     pub groups: Vec<PlannedGroup>,
-    /// What plug-ins do before, between and after the groups, in that order.
+    /// The work of plug-ins before, between and after the groups, in that order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub work: Vec<PlannedWork>,
-    /// What an operator may want to fix, for people.
+    /// Problems that an operator may want to fix, human-readable.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
 }
 
-/// Why and how far a plan had to shrink.
+/// How far a plan had to be shortened, and why.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PlanShrink {
-    /// The time there is for pods, in seconds.
+    /// The time that is available for pods, in seconds.
     pub available_seconds: f64,
     /// The file that set logind's limit, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub set_by: Option<String>,
 }
 
-/// Pods that are ended together.
+/// A group of pods that are stopped together.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PlannedGroup {
-    /// The lowest priority that falls into the group. A number that only sorts it, if it has a name.
+    /// The lowest priority in the group. If the group has a name, this number only sorts it.
     pub priority: i32,
-    /// What its pods are for, when that is what puts them together: `ordinary pods`.
+    /// The group's name, if pods are grouped by role: `ordinary pods`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// The group's time, in seconds.
+    /// The group's grace period, in seconds.
     pub shutdown_grace_period_seconds: f64,
-    /// When its pods are gone at the latest, in seconds from the signal; absent if not known.
+    /// The latest time at which its pods are gone, in seconds after the signal; absent if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latest_end_seconds: Option<f64>,
-    /// Its pods.
+    /// The pods of the group.
     pub pods: Vec<PlannedPod>,
 }
 
-/// What a plug-in does at a point of a shutdown.
+/// The work of a plug-in at one point of a shutdown.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PlannedWork {
-    /// Whose it is.
+    /// The plug-in's name.
     pub plugin: String,
-    /// What is done.
+    /// What the plug-in does.
     pub what: String,
-    /// At which point: `before the pods`, `after pods of priority 0`.
+    /// When it does it: `before the pods`, `after pods of priority 0`.
     pub point: String,
-    /// The time that is kept for it, in seconds; absent where it gets what the pods leave.
+    /// The time reserved for it, in seconds; absent if it gets the time that the pods leave.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seconds: Option<f64>,
 }
 
-/// One pod of a plan.
+/// A pod in a plan.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PlannedPod {
@@ -96,39 +96,39 @@ pub struct PlannedPod {
     /// `spec.priority`, 0 when unset.
     #[serde(default)]
     pub priority: i32,
-    /// The time between its SIGTERM and SIGKILL that it is guaranteed, in seconds.
+    /// The guaranteed time between its SIGTERM and SIGKILL, in seconds.
     pub grace_seconds: f64,
-    /// The grace its spec asks for, in seconds, when it asks.
+    /// The grace period in its spec, in seconds; absent if it sets none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub own_grace_seconds: Option<f64>,
-    /// When the node reboots it stays, and starts again on it.
+    /// Whether the pod stays when the node reboots, and starts again afterwards.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub stays_on_reboot: bool,
-    /// It runs on through a soft-reboot.
+    /// Whether the pod keeps running through a soft-reboot.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub survives_soft_reboot: bool,
-    /// The disruption budgets that count it, which are asked before it is ended: beside a kubelet.
+    /// The disruption budgets that count the pod and are consulted before it is stopped (companion mode only).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub disruption_budgets: Vec<PlannedBudget>,
-    /// Its eviction responders, which are asked before it is ended: beside a kubelet, where the API server serves
-    /// eviction requests.
+    /// The eviction responders that are asked before the pod is stopped (companion mode only, if the API server serves
+    /// eviction requests).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub eviction_responders: Vec<String>,
 }
 
-/// A `PodDisruptionBudget` that counts a pod of a plan, in the pod's namespace.
+/// A `PodDisruptionBudget`, in the pod's namespace, that counts the pod.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PlannedBudget {
     /// `metadata.name`.
     pub name: String,
-    /// How many of the pods that it counts may go now; absent if that is not known.
+    /// How many of its pods may be disrupted now; absent if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub disruptions_allowed: Option<u32>,
 }
 
 impl ShutdownPlan {
-    /// A plan without groups.
+    /// Creates a plan without groups.
     pub fn new(requested_seconds: f64) -> Self {
         Self {
             api_version: API_VERSION.to_owned(),
@@ -144,7 +144,7 @@ impl ShutdownPlan {
         }
     }
 
-    /// Pods in all groups.
+    /// The number of pods in all groups.
     pub fn pod_count(&self) -> usize {
         self.groups.iter().map(|group| group.pods.len()).sum()
     }

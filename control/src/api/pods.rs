@@ -1,10 +1,10 @@
-//! The pods of a [`Status`](super::Status), and what is wrong with those that are not there.
+//! The pods of a [`Status`](super::Status), rejected pods, and broken manifests.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use winddown_shared::WallTime;
 
-/// One pod on the node.
+/// A pod on the node.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PodStatus {
@@ -14,79 +14,79 @@ pub struct PodStatus {
     pub name: String,
     /// `metadata.uid`.
     pub uid: String,
-    /// Where the pod came from: a manifest's path, or `api`.
+    /// The source of the pod: a manifest's path, or `api`.
     #[serde(default)]
     pub source: String,
     /// `spec.priority`, 0 when unset.
     #[serde(default)]
     pub priority: i32,
-    /// The pod is critical: a static pod, or of a system priority class.
+    /// Whether the pod is critical: a static pod, or one with a system priority class.
     #[serde(default)]
     pub critical: bool,
-    /// QoS class: `Guaranteed`, `Burstable` or `BestEffort`.
+    /// The QoS class: `Guaranteed`, `Burstable` or `BestEffort`.
     #[serde(default)]
     pub qos: String,
     /// `status.phase`.
     #[serde(default)]
     pub phase: String,
-    /// `status.reason`; empty when there is none.
+    /// `status.reason`; empty if unset.
     #[serde(default)]
     pub reason: String,
-    /// `status.message`; empty when there is none.
+    /// `status.message`; empty if unset.
     #[serde(default)]
     pub message: String,
-    /// Where the pod is in its life.
+    /// The pod's lifecycle state.
     #[serde(default)]
     pub state: PodState,
-    /// The pod's `Ready` condition: load balancers may send it requests. False from the moment
-    /// the node's shutdown begins, whatever the containers say.
+    /// The pod's `Ready` condition: whether load balancers may send it requests. False from the moment that the node's
+    /// shutdown begins, whatever the containers report.
     #[serde(default)]
     pub ready: bool,
-    /// Containers that are ready.
+    /// The number of containers that are ready.
     #[serde(default)]
     pub ready_containers: usize,
-    /// Containers that should be ready: regular ones and sidecars.
+    /// The number of containers that should be ready: regular ones and sidecars.
     #[serde(default)]
     pub wanted_containers: usize,
-    /// How often containers of the pod were started again.
+    /// How often containers of the pod were restarted.
     #[serde(default)]
     pub restarts: u32,
     /// When its first container started.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub started_at: Option<WallTime>,
-    /// Whole seconds until SIGKILL, while it is ending.
+    /// Whole seconds until SIGKILL, while the pod is terminating.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub grace_left_seconds: Option<u64>,
-    /// It ends, or has ended, and starts again here when the node is back.
+    /// Whether the pod is stopping or has stopped, but starts again here when the node is back.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub stays: bool,
-    /// Its containers, init containers first.
+    /// The pod's containers, init containers first.
     #[serde(default)]
     pub containers: Vec<ContainerStatus>,
 }
 
-/// Where a pod is in its life. It only ever moves down this list.
+/// The lifecycle state of a pod. It only ever moves down this list.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum PodState {
-    /// It waits: for another pod of the same name to end, or, with the reason `WaitingForPreemption`, for
+    /// The pod waits for another pod of the same name to terminate, or, with the reason `WaitingForPreemption`, for
     /// room.
     Waiting,
-    /// Its containers are kept as its spec asks.
+    /// The pod's containers are kept in the state that its spec requires.
     Syncing,
-    /// Its containers are being stopped.
+    /// The pod's containers are being stopped.
     Terminating,
-    /// None of its containers runs; what it held is being freed.
+    /// No container runs; the pod's resources are being freed.
     Terminated,
-    /// Nothing of it is left but its record.
+    /// Only the record of the pod is left.
     Finished,
-    /// A word this version does not know.
+    /// A value that this version does not know.
     #[default]
     #[serde(other)]
     Unknown,
 }
 
-/// One container of a pod.
+/// A container of a pod.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ContainerStatus {
@@ -98,24 +98,24 @@ pub struct ContainerStatus {
     /// `waiting`, `running` or `exited`.
     #[serde(default)]
     pub state: String,
-    /// Why it waits or how it ended: `CrashLoopBackOff`, `Completed`, `OOMKilled`, …
+    /// Why it waits or how it exited: `CrashLoopBackOff`, `Completed`, `OOMKilled`, …
     #[serde(default)]
     pub reason: String,
-    /// For people; may be empty.
+    /// Human-readable details; may be empty.
     #[serde(default)]
     pub message: String,
-    /// Exit code of the run that ended; 128 + signal for a signal's victim.
+    /// The exit code of the last run; 128 + signal if a signal killed it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exit_code: Option<i32>,
-    /// It is ready.
+    /// Whether the container is ready.
     #[serde(default)]
     pub ready: bool,
-    /// How often it was started again.
+    /// How often the container was restarted.
     #[serde(default)]
     pub restarts: u32,
 }
 
-/// A pod that was refused, and why.
+/// A pod that was rejected, and why.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RejectedPod {
@@ -128,10 +128,10 @@ pub struct RejectedPod {
     pub uid: String,
     /// `status.reason`, for example `NodeShutdown`.
     pub reason: String,
-    /// For people.
+    /// Human-readable details.
     #[serde(default)]
     pub message: String,
-    /// When it was refused.
+    /// When the pod was rejected.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<WallTime>,
 }
@@ -140,28 +140,28 @@ pub struct RejectedPod {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Manifests {
-    /// Its path; empty when none is configured.
+    /// The path; empty if none is configured.
     pub directory: String,
-    /// What is wrong in it. The pods these files described before keep running.
+    /// Problems in the directory. Pods of broken files keep running as last read.
     #[serde(default)]
     pub problems: Vec<ManifestProblem>,
 }
 
-/// One thing wrong with one manifest.
+/// A problem in a manifest.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ManifestProblem {
     /// The file.
     pub file: String,
-    /// The line, from 1, if one can be named.
+    /// The line, counted from 1; absent if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub line: Option<u64>,
-    /// The field's path, for example `spec.containers[0].image`; empty if none can be named.
+    /// The path of the field, for example `spec.containers[0].image`; empty if unknown.
     #[serde(default)]
     pub field: String,
     /// What is wrong and what to write instead.
     pub message: String,
-    /// When it was first seen.
+    /// When the problem was first seen.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<WallTime>,
 }

@@ -1,11 +1,11 @@
-//! What the node has for pods, and who would end so that another fits.
+//! The node's resources for pods, and the pods that would be preempted so that another fits.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::API_VERSION;
 
-/// How much room there is, who waits for some, and, if a pod was named, what would be done for it.
+/// The free resources, the pods that wait for room, and, if a pod was named, what would be done for it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PreemptionPlan {
@@ -13,30 +13,30 @@ pub struct PreemptionPlan {
     pub api_version: String,
     /// Always `PreemptionPlan`.
     pub kind: String,
-    /// How victims are chosen: `distance` or `minimal`.
+    /// The strategy that selects victims: `distance` or `minimal`.
     pub strategy: String,
-    /// What the node has, in the order in which a lack is reported; empty when that is not known.
+    /// The node's resources, in the order in which a shortage is reported; empty if unknown.
     #[serde(default)]
     pub resources: Vec<NodeResource>,
-    /// Critical pods that wait for room now.
+    /// Critical pods that currently wait for room.
     #[serde(default)]
     pub waiting: Vec<WaitingPod>,
-    /// The pod that was asked about.
+    /// The result for the pod in the request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pod: Option<PreemptionCase>,
 }
 
-/// How much of one resource there is: cpu in thousandths, `pods` in pods, all else in base units.
+/// The amounts of one resource: CPU in millicores, `pods` in pods, everything else in base units.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct NodeResource {
-    /// Its name, for example `ephemeral-storage`.
+    /// The resource's name, for example `ephemeral-storage`.
     pub name: String,
-    /// What the node has.
+    /// The node's total.
     pub capacity: i64,
-    /// What pods may have of it.
+    /// The amount that pods may request.
     pub allocatable: i64,
-    /// What the pods of the node ask for together, those that are ending included.
+    /// The sum of all pods' requests, terminating pods included.
     pub used: i64,
 }
 
@@ -51,39 +51,39 @@ pub struct WaitingPod {
     /// `spec.priority`, 0 when unset.
     #[serde(default)]
     pub priority: i32,
-    /// What it waits for, for people.
+    /// What the pod waits for, human-readable.
     #[serde(default)]
     pub message: String,
 }
 
-/// What would be done for a pod if it came now, when all that is ending has ended.
+/// What would be done for a pod if it arrived now, once all terminating pods are gone.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PreemptionCase {
     /// `namespace/name`.
     pub pod: String,
-    /// What would become of it.
+    /// The outcome for the pod.
     pub verdict: RoomVerdict,
-    /// Why it would be refused, as its status would have it: `OutOfcpu`, `NodeShutdown`, …; empty
-    /// when it would not.
+    /// The reason for a refusal, as the pod's status would show it: `OutOfcpu`, `NodeShutdown`, …; empty if the pod
+    /// would not be refused.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub reason: String,
-    /// The message of its status while it waits or when it is refused; empty when it would start.
+    /// The message of its status while it waits or if it is refused; empty if it would start.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub message: String,
-    /// What is lacking for it: resource and amount.
+    /// The resources that it lacks, with amounts.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub lacking: Vec<Lacking>,
-    /// Who would end for it, `namespace/name`, in the order in which they are chosen.
+    /// The pods that would be stopped for it, `namespace/name`, in the order in which they are selected.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub victims: Vec<String>,
-    /// The pods of the node and why each would be ended or kept; empty when nothing is lacking, or
-    /// when the pod is not critical and no pod is ended for it.
+    /// The pods of the node, and why each would be stopped or kept; empty if nothing is lacking, or if the pod is not
+    /// critical, so that no pod is stopped for it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub considered: Vec<ConsideredPod>,
 }
 
-/// One pod of the node, and what would become of it.
+/// A pod of the node, and why it would be stopped or kept.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ConsideredPod {
@@ -95,45 +95,45 @@ pub struct ConsideredPod {
     /// `spec.priority`, 0 when unset.
     #[serde(default)]
     pub priority: i32,
-    /// How far what it frees is from what is lacking: 0 when it frees all of it, 1 more for each
+    /// How much of the lacking resources stopping it would not free: 0 if it frees all of them, plus 1 for each
     /// resource of which it frees nothing.
     #[serde(default)]
     pub distance: f64,
     /// `taken`, or why it is kept: `notPreemptable`, `classKept`, `farther`, …
     pub why: String,
-    /// The same for people.
+    /// The reason, human-readable.
     #[serde(default)]
     pub text: String,
 }
 
-/// How much of a resource is lacking, in the unit of [`NodeResource`].
+/// The lacking amount of a resource, in the unit of [`NodeResource`].
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Lacking {
     /// The resource's name.
     pub name: String,
-    /// How much of it.
+    /// The amount.
     pub amount: i64,
 }
 
-/// What would become of a pod.
+/// The outcome for an arriving pod.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum RoomVerdict {
-    /// It would start.
+    /// The pod would start.
     Starts,
-    /// It would wait until others have ended for it.
+    /// The pod would wait until its victims have stopped.
     Preempts,
-    /// It would be refused.
+    /// The pod would be refused.
     Refused,
-    /// A word this version does not know.
+    /// A value that this version does not know.
     #[default]
     #[serde(other)]
     Unknown,
 }
 
 impl PreemptionPlan {
-    /// A plan of a node of which nothing is known yet.
+    /// Creates a plan for a node about which nothing is known yet.
     pub fn new(strategy: impl Into<String>) -> Self {
         Self {
             api_version: API_VERSION.to_owned(),

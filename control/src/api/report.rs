@@ -1,42 +1,42 @@
-//! The list of shutdown reports. A report itself is `winddown_shutdown`'s type.
+//! The list of shutdown reports. The type of a report is in `winddown_shutdown`.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use winddown_shared::WallTime;
 
-/// The reports that are kept, the newest first.
+/// The reports that are kept, newest first.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ReportList {
     /// The reports.
     pub reports: Vec<ReportEntry>,
-    /// Files that could not be read, each with the reason, for people.
+    /// Files that could not be read, each with the reason, human-readable.
     #[serde(default)]
     pub problems: Vec<String>,
 }
 
-/// One report in a [`ReportList`].
+/// An entry of a [`ReportList`].
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ReportEntry {
-    /// What `/v1/reports/{id}` takes.
+    /// The ID of the report in `/v1/reports/{id}`.
     pub id: String,
-    /// The boot it happened in.
+    /// The boot in which the shutdown happened.
     #[serde(default)]
     pub boot_id: String,
-    /// When the signal came.
+    /// When the shutdown was signalled.
     #[serde(default)]
     pub started_at: Option<WallTime>,
-    /// What set it off: `loginManager`, `drill`, `drain`, `unitStop`, `notice`.
+    /// What triggered the shutdown: `loginManager`, `drill`, `drain`, `unitStop`, `notice`.
     #[serde(default)]
     pub trigger: String,
-    /// How it went: `clean`, `forced`, `left`, `cancelled`, `interrupted`.
+    /// The outcome: `clean`, `forced`, `left`, `cancelled`, `interrupted`.
     #[serde(default)]
     pub outcome: String,
-    /// Pods it ended or tried to end.
+    /// The number of pods that it stopped or tried to stop.
     #[serde(default)]
     pub pods: usize,
-    /// How long it took, in seconds.
+    /// The duration in seconds.
     #[serde(default)]
     pub took_seconds: f64,
 }

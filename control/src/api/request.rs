@@ -1,4 +1,4 @@
-//! What changes the node's state, and the answers.
+//! Requests that change the node's state, their responses, and errors.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -10,16 +10,16 @@ use crate::Peer;
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct KillBody {
-    /// Seconds between SIGTERM and SIGKILL, at least 1. The pod's own when absent; it can only
-    /// shorten a stop that is under way.
+    /// Seconds between SIGTERM and SIGKILL, at least 1. Defaults to the pod's own; can only shorten a stop that is in
+    /// progress.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub grace_seconds: Option<u64>,
-    /// Only end the pod if it has this UID.
+    /// Stops the pod only if it has this UID.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub uid: Option<String>,
 }
 
-/// How a pod that was asked to end came to its end.
+/// The outcome of a request to stop a pod.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct KillAnswer {
@@ -30,19 +30,19 @@ pub struct KillAnswer {
     /// `metadata.uid`.
     #[serde(default)]
     pub uid: String,
-    /// From the request to the last container's exit, or to the answer, in seconds.
+    /// The time from the request to the exit of the last container, or to the response, in seconds.
     #[serde(default)]
     pub took_seconds: f64,
-    /// Nothing of it ran any more when it was asked to end.
+    /// Whether no container was running at the time of the request.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub had_ended: bool,
-    /// Containers that needed SIGKILL.
+    /// The containers that needed SIGKILL.
     #[serde(default)]
     pub forced: Vec<String>,
-    /// The pod still runs; the kill goes on.
+    /// Whether the pod still runs; the kill continues.
     #[serde(default)]
     pub still_running: bool,
-    /// What still runs and why, for people; empty when the pod is gone.
+    /// What still runs and why, human-readable; empty if the pod is gone.
     #[serde(default)]
     pub message: String,
 }
@@ -51,172 +51,171 @@ pub struct KillAnswer {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct DrainRequest {
-    /// The longest time it may take, in seconds. The configured shutdown period when absent.
+    /// The longest time that the drain may take, in seconds. Defaults to the configured shutdown period.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout_seconds: Option<u64>,
-    /// Why, for people; may be empty.
+    /// The reason, human-readable; may be empty.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub text: String,
-    /// Who asks, as the control socket knows it.
+    /// The caller, as identified by the control socket.
     #[serde(skip)]
     pub by: Option<Peer>,
 }
 
-/// The body of `POST /v1/notice`: the node goes away, whatever the agent does. Exactly one of
-/// `deadline` and `inSeconds` is given.
+/// The body of `POST /v1/notice`: the node will go away, whatever the agent does. Exactly one of `deadline` and
+/// `inSeconds` must be given.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct NoticeBody {
-    /// When the node is gone.
+    /// When the node will be gone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deadline: Option<WallTime>,
-    /// The same as seconds from now; setting the wall clock does not change it.
+    /// The same in seconds from now, independent of changes to the wall clock.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub in_seconds: Option<u64>,
-    /// Why, for people; may be empty.
+    /// The reason, human-readable; may be empty.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub text: String,
-    /// Who gives it, as the control socket knows it.
+    /// The caller, as identified by the control socket.
     #[serde(skip)]
     pub by: Option<Peer>,
 }
 
-/// The answer to `DELETE /v1/notice`, which takes the operator's notice back, or ends the drain when
-/// there is none.
+/// The response to `DELETE /v1/notice`, which withdraws the operator's notice, or, if there is none, ends the drain.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct WithdrawAnswer {
-    /// There was an operator's notice, and it is taken back.
+    /// Whether an operator's notice was withdrawn.
     pub withdrawn: bool,
-    /// No pod was let in, because of a notice or after a drain, and pods are again.
+    /// Whether a notice or a finished drain kept new pods out, and they are admitted again.
     pub opened: bool,
-    /// No new pod is let in all the same.
+    /// Whether new pods are still not admitted.
     pub admission_closed: bool,
-    /// What keeps it closed, for people; empty when it is open.
+    /// What keeps admission closed, human-readable; empty if it is open.
     pub message: String,
 }
 
-/// One line of a drain's progress. The last one is [`Finished`](DrainEvent::Finished).
+/// An event in the progress of a drain, one per line. The last one is [`Finished`](DrainEvent::Finished).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "event", rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum DrainEvent {
-    /// The plan is made and the first group is about to be asked.
+    /// The plan is made, and the first group is about to be asked to stop.
     Started {
-        /// Groups that have pods.
+        /// The number of groups that have pods.
         groups: usize,
-        /// Pods in them.
+        /// The number of pods in them.
         pods: usize,
-        /// The longest time it takes, in seconds.
+        /// The longest time that the drain takes, in seconds.
         seconds: f64,
-        /// The container runtime has not said yet what runs: there may be more pods.
+        /// Whether the container runtime has not reported the running pods yet, so that there may be more.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         pods_unknown: bool,
     },
-    /// A group was asked to end.
+    /// A group was asked to stop.
     GroupStarted {
         /// The group's priority.
         priority: i32,
-        /// Its name, when its pods are together for what they are for: `ordinary pods`.
+        /// The group's name, if pods are grouped by role: `ordinary pods`.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         name: Option<String>,
-        /// Its pods.
+        /// The number of its pods.
         pods: usize,
-        /// Its time, in seconds.
+        /// Its grace period, in seconds.
         seconds: f64,
     },
-    /// A pod is gone.
+    /// A pod has stopped.
     PodEnded {
         /// `metadata.namespace`.
         namespace: String,
         /// `metadata.name`.
         name: String,
-        /// From the request to the last container's exit, in seconds.
+        /// The time from the request to the exit of the last container, in seconds.
         took_seconds: f64,
-        /// It needed SIGKILL.
+        /// Whether it needed SIGKILL.
         forced: bool,
     },
-    /// A pod still runs although its time is over.
+    /// A pod still runs after its grace period.
     PodLeft {
         /// `metadata.namespace`.
         namespace: String,
         /// `metadata.name`.
         name: String,
-        /// Why, for people.
+        /// The reason, human-readable.
         message: String,
     },
-    /// Nothing of a group runs any more, or its time is over.
+    /// All pods of a group have stopped, or its time is over.
     GroupEnded {
         /// The group's priority.
         priority: i32,
-        /// Its name, when its pods are together for what they are for: `ordinary pods`.
+        /// The group's name, if pods are grouped by role: `ordinary pods`.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         name: Option<String>,
-        /// How long it took, in seconds.
+        /// The duration in seconds.
         took_seconds: f64,
-        /// Its pods that still run.
+        /// The number of its pods that still run.
         left: usize,
     },
-    /// The drain is over.
+    /// The drain is finished.
     Finished {
-        /// Pods that are gone.
+        /// The number of pods that stopped.
         ended: usize,
-        /// Those of them that needed SIGKILL.
+        /// How many of them needed SIGKILL.
         forced: usize,
-        /// Pods that still run.
+        /// The number of pods that still run.
         left: usize,
-        /// How long it took, in seconds.
+        /// The duration in seconds.
         took_seconds: f64,
-        /// The container runtime did not say what runs: there may have been more pods.
+        /// Whether the container runtime never reported the running pods, so that there may have been more.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         pods_unknown: bool,
     },
-    /// A word this version does not know; skipped.
+    /// An event that this version does not know; skipped.
     #[serde(other)]
     Unknown,
 }
 
-/// The configuration in force.
+/// The effective configuration.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ConfigView {
-    /// The file it was read from; empty when the defaults are in force.
+    /// The file that it was read from; empty if the defaults are in effect.
     pub file: String,
-    /// All of it, defaults filled in, as YAML.
+    /// The complete configuration as YAML, with defaults filled in.
     pub yaml: String,
-    /// What was noticed in it, for people.
+    /// Warnings about it, human-readable.
     #[serde(default)]
     pub warnings: Vec<String>,
 }
 
-/// The body of every answer that is not a success.
+/// The body of every error response.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ErrorBody {
-    /// For programs.
+    /// The error code, for programs.
     #[serde(default)]
     pub code: ErrorCode,
-    /// What is wrong, for people.
+    /// What is wrong, human-readable.
     pub error: String,
-    /// What to do next, for people; empty when there is nothing to add.
+    /// What to do next, human-readable; empty if there is nothing to add.
     #[serde(default)]
     pub hint: String,
 }
 
-/// What kind of thing went wrong.
+/// The kind of an error.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum ErrorCode {
-    /// The request is not understood (400, 405, 411, 413).
+    /// The request is malformed or not allowed here (400, 405, 411, 413).
     BadRequest,
-    /// The caller may not do this (403).
+    /// The caller lacks permission (403).
     Forbidden,
-    /// There is no such pod, report or page (404).
+    /// The pod, report or path does not exist (404).
     NotFound,
-    /// It cannot be done now, for example a drain while one is under way (409).
+    /// The request conflicts with the current state, for example a drain while one is in progress (409).
     Conflict,
-    /// The agent cannot answer now: too many callers, or it is starting or stopping (503).
+    /// The agent cannot answer now: too many clients, or it is starting or stopping (503).
     Unavailable,
-    /// Something failed inside the agent (500), or a word this version does not know.
+    /// The agent failed internally (500), or the code is unknown to this version.
     #[default]
     #[serde(other)]
     Internal,

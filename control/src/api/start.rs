@@ -1,4 +1,4 @@
-//! The order in which pods start after a boot.
+//! The order in which pods are started after a boot.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -6,7 +6,7 @@ use winddown_shared::WallTime;
 
 use super::API_VERSION;
 
-/// In which order the node's pods would start after a boot.
+/// The order in which the node's pods would be started after a boot.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct StartPlan {
@@ -14,31 +14,31 @@ pub struct StartPlan {
     pub api_version: String,
     /// Always `StartPlan`.
     pub kind: String,
-    /// How long a group may take to be ready before the next one starts, in seconds; 0: all start at once.
+    /// How long the next group waits for a group to become ready, in seconds; 0: all start at once.
     pub group_timeout_seconds: f64,
-    /// The groups that have pods, in the order in which they start.
+    /// The groups that have pods, in start order.
     pub groups: Vec<StartingGroup>,
-    /// What an operator may want to fix, for people.
+    /// Problems that an operator may want to fix, human-readable.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
 }
 
-/// Pods that start together.
+/// A group of pods that start together.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct StartingGroup {
-    /// What it is called: `system pods`.
+    /// The group's name: `system pods`.
     pub name: String,
-    /// The lowest priority that falls into the group, or a number that only sorts it.
+    /// The lowest priority in the group, or a number that only sorts it.
     pub priority: i32,
-    /// It has the drivers among those pods, which the others need.
+    /// Whether these are the drivers among the group's pods, which other pods need.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub drivers: bool,
-    /// Its pods.
+    /// The pods of the group.
     pub pods: Vec<StartingPod>,
 }
 
-/// One pod of a group.
+/// A pod of a group.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct StartingPod {
@@ -52,23 +52,23 @@ pub struct StartingPod {
     pub priority: i32,
 }
 
-/// An ordered start in which pods wait for others.
+/// The state of an ordered start while pods still wait for others.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct StartStatus {
-    /// The group that is waited for.
+    /// The group that has to become ready.
     pub group: String,
-    /// Those of its pods that are not ready, as `namespace/name`.
+    /// The pods of that group that are not ready, as `namespace/name`.
     pub not_ready: Vec<String>,
-    /// When the next group starts all the same; absent if not known.
+    /// When the next group starts in any case; absent if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<WallTime>,
-    /// How many pods wait for their turn.
+    /// The number of pods that wait for their turn.
     pub waiting: usize,
 }
 
 impl StartPlan {
-    /// A plan without groups.
+    /// Creates a plan without groups.
     pub fn new(group_timeout_seconds: f64) -> Self {
         Self {
             api_version: API_VERSION.to_owned(),

@@ -1,4 +1,4 @@
-//! The node as the agent sees it now.
+//! The node's current state as the agent sees it.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -9,7 +9,7 @@ use super::{
     RejectedPod, StartStatus,
 };
 
-/// Everything `winddown status` shows: one consistent picture of the node.
+/// Everything that `winddown status` shows: one consistent snapshot of the node.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Status {
@@ -17,69 +17,68 @@ pub struct Status {
     pub api_version: String,
     /// Always `Status`.
     pub kind: String,
-    /// When the picture was taken, on the agent's clock. Ages are counted from here.
+    /// When the snapshot was taken, on the agent's clock. Ages are relative to this.
     pub time: WallTime,
-    /// Goes up with every change; equal revisions of one agent process are equal pictures.
+    /// Increases with every change; within one agent process, equal revisions mean equal snapshots.
     #[serde(default)]
     pub revision: u64,
     /// The node and the agent on it.
     pub node: NodeStatus,
     /// Whether the node's shutdown waits for the agent.
     pub lock: LockStatus,
-    /// The shutdown under way, or that there is none.
+    /// The progress of a shutdown.
     #[serde(default)]
     pub shutdown: ShutdownProgress,
-    /// Pods that hold shutdowns; absent while none does.
+    /// The pods that block shutdowns; absent if there are none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub guard: Option<GuardStatus>,
-    /// Pods that wait for others to start; absent while none does.
+    /// The state of an ordered start; absent if no pod waits for others.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start: Option<StartStatus>,
-    /// Who says that the node goes away at a certain time, and who cannot be asked; empty when there
-    /// is neither.
+    /// Notices that the node will go away, and notice sources that cannot be queried; empty if there are neither.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notices: Vec<NoticeStatus>,
-    /// How the node went down before this boot; absent when that is not known.
+    /// How the node went down before this boot; absent if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_boot: Option<LastBootStatus>,
-    /// What a shutdown would do now, in short. `winddown plan shutdown` has all of it.
+    /// A summary of what a shutdown would do now. `winddown plan shutdown` shows the full plan.
     #[serde(default)]
     pub shutdown_plan: PlanSummary,
-    /// What runs the containers.
+    /// The container runtime.
     #[serde(default)]
     pub runtime: RuntimeStatus,
-    /// The configuration in force.
+    /// The effective configuration.
     #[serde(default)]
     pub config: ConfigStatus,
-    /// How the node stands with its cluster; absent where it is in none.
+    /// The node's state in its cluster; absent without a cluster.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cluster: Option<ClusterStatus>,
-    /// How near the node is to its eviction thresholds; absent where they are not watched.
+    /// The node's eviction thresholds; absent if they are not watched.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pressure: Option<PressureStatus>,
-    /// What controllers say of themselves that are none of the node's own.
+    /// The status of third-party plug-ins.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub plugins: Vec<PluginStatus>,
-    /// No new pod is let in: a shutdown is under way, or the node was drained.
+    /// Whether new pods are not admitted, for example because of a shutdown or a drain.
     #[serde(default)]
     pub admission_closed: bool,
-    /// Everything that keeps new pods out; they are let in when the last of it is gone.
+    /// Everything that keeps new pods out; they are admitted when the list is empty.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub admission_closed_by: Vec<ClosedBy>,
-    /// The container runtime has not said yet what runs: there may be more than is listed here.
+    /// Whether the container runtime has not reported the running pods yet, so that more may run than are listed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub pods_unknown: bool,
-    /// The pods that hold a place on the node, those that are ending included. One without a `source`
-    /// runs although no manifest of it can be read.
+    /// The pods that hold a place on the node, terminating pods included. A pod without a `source` runs although no
+    /// manifest for it can be read.
     #[serde(default)]
     pub pods: Vec<PodStatus>,
-    /// Pods that were refused.
+    /// The pods that were rejected.
     #[serde(default)]
     pub rejected: Vec<RejectedPod>,
-    /// The manifests directory and what is wrong in it.
+    /// The manifests directory and its problems.
     #[serde(default)]
     pub manifests: Manifests,
-    /// The last decisions, the newest last; at most 20.
+    /// The latest decisions, oldest first; at most 20.
     #[serde(default)]
     pub decisions: Vec<Decision>,
 }
@@ -90,19 +89,19 @@ pub struct Status {
 pub struct NodeStatus {
     /// The node's name.
     pub name: String,
-    /// The kernel's boot id.
+    /// The kernel's boot ID.
     #[serde(default)]
     pub boot_id: String,
     /// The agent's version.
     #[serde(default)]
     pub version: String,
-    /// The agent's process id.
+    /// The agent's process ID.
     #[serde(default)]
     pub pid: u32,
     /// When the agent started.
     #[serde(default)]
     pub started_at: Option<WallTime>,
-    /// How long the agent has run, in seconds.
+    /// How long the agent has been running, in seconds.
     #[serde(default)]
     pub uptime_seconds: u64,
 }
@@ -111,58 +110,58 @@ pub struct NodeStatus {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct LockStatus {
-    /// Where the lock stands.
+    /// The state of the lock.
     pub state: LockState,
-    /// What stands in the way when the lock is waiting or absent, for people.
+    /// Why the lock is waiting or absent, human-readable.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
-    /// When the lock that is held now was taken.
+    /// When the current lock was acquired.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub held_since: Option<WallTime>,
-    /// The longest time logind waits (`InhibitDelayMaxSec`), in seconds, once known.
+    /// The longest time that logind waits (`InhibitDelayMaxSec`), in seconds; absent if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delay_seconds: Option<f64>,
-    /// The time the plan wants, in seconds.
+    /// The time that the plan requires, in seconds.
     #[serde(default)]
     pub wanted_seconds: f64,
-    /// The file that set the delay, when it is less than what is wanted.
+    /// The file that set the delay, if the delay is shorter than required.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub set_by: Option<String>,
 }
 
-/// Where the lock stands.
+/// The state of the inhibitor lock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum LockState {
-    /// Held, and logind lists it.
+    /// The lock is held, and logind lists it.
     Held,
-    /// Not held; being tried again.
+    /// The lock is not held; the agent retries.
     Waiting,
-    /// Given back after the pods were ended; the node may go down.
+    /// The lock was released after the pods were stopped; the node may go down.
     Released,
-    /// There is no login manager, or none is wanted.
+    /// There is no login manager, or the lock is disabled.
     Absent,
-    /// A word this version does not know.
+    /// A value that this version does not know.
     #[default]
     #[serde(other)]
     Unknown,
 }
 
-/// What keeps new pods out.
+/// A reason why new pods are not admitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum ClosedBy {
     /// The agent is starting.
     Startup,
-    /// The login manager shuts the node down.
+    /// The login manager is shutting the node down.
     Shutdown,
     /// The agent's unit is being stopped because the node goes down.
     UnitStop,
-    /// A notice is in force.
+    /// A notice is in effect.
     Notice,
-    /// An operator drains the node, or has drained it.
+    /// An operator is draining the node, or has drained it.
     Drain,
-    /// A word this version does not know.
+    /// A value that this version does not know.
     #[serde(other)]
     Unknown,
 }
@@ -179,53 +178,53 @@ impl From<GateReason> for ClosedBy {
     }
 }
 
-/// What one source says about the end of the node.
+/// What a notice source announces about the end of the node.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct NoticeStatus {
     /// `file`, `operator`, `aws`, `azure` or `gcp`.
     pub source: String,
-    /// When the node is gone; none when the source announces nothing.
+    /// When the node will be gone; absent if the source announces nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deadline: Option<WallTime>,
-    /// What was said, for people.
+    /// The text of the notice, human-readable.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub text: String,
-    /// The notice counts. One whose deadline is far away is held back, and this is `false`.
+    /// Whether the notice is in effect; false while its deadline is still far away.
     #[serde(default)]
     pub in_force: bool,
-    /// Why the source cannot be asked, for people. What it said before stays in force.
+    /// Why the source cannot be queried, human-readable. Its earlier notice stays in effect.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
 }
 
-/// The shutdown under way.
+/// The progress of a shutdown.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ShutdownProgress {
-    /// How far it is.
+    /// The current phase.
     pub phase: Phase,
-    /// When the signal came.
+    /// When the shutdown was signalled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<WallTime>,
-    /// When the node goes down whatever still runs.
+    /// When the node goes down, whatever still runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deadline: Option<WallTime>,
-    /// The container runtime has not said yet what runs: there may be more than is listed here.
+    /// Whether the container runtime has not reported the running pods yet, so that more may run than are listed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub pods_unknown: bool,
-    /// The groups, in the order they are ended.
+    /// The groups, in the order in which they are stopped.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub groups: Vec<GroupProgress>,
 }
 
-/// What a plug-in says of itself.
+/// The status of a plug-in.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PluginStatus {
-    /// Its name.
+    /// The plug-in's name.
     pub name: String,
-    /// How it stands, in one line for people.
+    /// The status in one line, human-readable.
     pub text: String,
 }
 
@@ -233,118 +232,118 @@ pub struct PluginStatus {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct LastBootStatus {
-    /// How it went, how long it took and who was cut, in one line for people.
+    /// How the shutdown went, how long it took and which pods were cut short, in one human-readable line.
     pub text: String,
-    /// Whether every pod could end by itself; absent when that is not known.
+    /// Whether every pod could stop by itself; absent if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub graceful: Option<bool>,
-    /// The boot that ended so.
+    /// The ID of the boot that ended this way.
     #[serde(default)]
     pub boot_id: String,
-    /// The id of the shutdown's report, where there is one.
+    /// The ID of the shutdown's report, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub report: Option<String>,
-    /// How long the shutdown took, in seconds, where there was one.
+    /// How long the shutdown took, in seconds, if there was one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub took_seconds: Option<f64>,
 }
 
-/// How far a shutdown is.
+/// The phase of a shutdown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum Phase {
-    /// No shutdown is under way.
+    /// No shutdown is in progress.
     #[default]
     Idle,
-    /// Pods are being ended.
+    /// Pods are being stopped.
     Running,
-    /// It was called off; pods of the groups that had begun still end.
+    /// The shutdown was cancelled; pods of groups that had already started still stop.
     Cancelled,
-    /// All pods are ended, or the time is over; the node goes down.
+    /// All pods have stopped, or the time is over; the node goes down.
     Done,
-    /// A word this version does not know.
+    /// A value that this version does not know.
     #[serde(other)]
     Unknown,
 }
 
-/// How far one group of a shutdown is.
+/// The progress of one group of a shutdown.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct GroupProgress {
-    /// The lowest priority that falls into the group.
+    /// The lowest priority in the group.
     pub priority: i32,
-    /// What its pods are for, when that is what puts them together: `ordinary pods`.
+    /// The group's name, if pods are grouped by role: `ordinary pods`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Its pods.
+    /// The number of its pods.
     pub pods: usize,
-    /// Those of them that are ended.
+    /// How many of them have stopped.
     pub ended: usize,
-    /// Its pods have been asked to end.
+    /// Whether its pods have been asked to stop.
     pub started: bool,
-    /// Nothing of it runs any more, or its time is over.
+    /// Whether all its pods have stopped, or its time is over.
     pub finished: bool,
 }
 
-/// What a shutdown would do now, in short.
+/// A summary of what a shutdown would do now.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PlanSummary {
-    /// Graceful node shutdown is switched on.
+    /// Whether graceful node shutdown is enabled.
     pub enabled: bool,
-    /// The time the configuration asks for, in seconds.
+    /// The time that the configuration requests, in seconds.
     pub requested_seconds: f64,
-    /// The time there is, in seconds; less than requested when logind allows less.
+    /// The available time, in seconds; less than requested if logind allows less.
     pub available_seconds: f64,
-    /// The groups that would have pods to end, in order.
+    /// The groups that have pods to stop, in order.
     #[serde(default)]
     pub groups: Vec<GroupSummary>,
 }
 
-/// One group of a [`PlanSummary`].
+/// A group of a [`PlanSummary`].
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct GroupSummary {
-    /// The lowest priority that falls into the group.
+    /// The lowest priority in the group.
     pub priority: i32,
-    /// What its pods are for, when that is what puts them together: `ordinary pods`.
+    /// The group's name, if pods are grouped by role: `ordinary pods`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// When its pods are gone at the latest, in seconds from the signal.
+    /// The latest time at which its pods are gone, in seconds after the signal.
     pub latest_end_seconds: f64,
-    /// Pods in it now.
+    /// The number of pods that it has now.
     pub pods: usize,
 }
 
-/// What runs the containers.
+/// The container runtime.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RuntimeStatus {
-    /// `process`, `systemd`, or what the container runtime calls itself.
+    /// `process`, `systemd`, or the container runtime's own name.
     pub name: String,
-    /// It answered the last call.
+    /// Whether the runtime answered the last call.
     pub healthy: bool,
-    /// What is wrong with it, for people; empty when healthy.
+    /// What is wrong with the runtime, human-readable; empty if it is healthy.
     #[serde(default)]
     pub message: String,
 }
 
-/// The configuration in force.
+/// The effective configuration.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ConfigStatus {
-    /// The file it was read from; empty when the defaults are in force.
+    /// The file that it was read from; empty if the defaults are in effect.
     pub file: String,
     /// When it was last read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub loaded_at: Option<WallTime>,
-    /// What was noticed in it, for people.
+    /// Warnings about it, human-readable.
     #[serde(default)]
     pub warnings: Vec<String>,
 }
 
 impl Status {
-    /// An empty status of a node: no lock, no pods, nothing decided yet.
+    /// Creates an empty status: no lock, no pods, no decisions.
     pub fn new(time: WallTime, node: NodeStatus) -> Self {
         Self {
             api_version: API_VERSION.to_owned(),

@@ -1,8 +1,8 @@
-//! Which program answers.
+//! The version of the program.
 
 use serde::{Deserialize, Serialize};
 
-/// The version of the program and of what it speaks.
+/// The version of the program.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct VersionAnswer {

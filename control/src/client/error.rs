@@ -1,4 +1,4 @@
-//! Why the agent could not be asked, and what to do then.
+//! Errors of the client, and what to do about them.
 
 use std::io;
 use std::path::PathBuf;
@@ -6,39 +6,39 @@ use std::time::Duration;
 
 use crate::api::ErrorBody;
 
-/// Why the agent could not be asked, or what it answered instead.
+/// Why a request to the agent failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ClientError {
-    /// There is no socket.
+    /// The socket does not exist.
     #[error("cannot reach the agent: {} does not exist", socket.display())]
     Missing {
         /// The socket's path.
         socket: PathBuf,
     },
-    /// There is a socket without a listener.
+    /// The socket exists, but nothing listens on it.
     #[error("cannot reach the agent: nothing listens on {}", socket.display())]
     NotListening {
         /// The socket's path.
         socket: PathBuf,
     },
-    /// The socket is not for this user.
+    /// The user may not connect to the socket.
     #[error("cannot reach the agent: permission denied on {}", socket.display())]
     Denied {
         /// The socket's path.
         socket: PathBuf,
-        /// The group whose members may; none if only root may, or if it could not be found out.
+        /// The group whose members may connect; none if only root may, or if it is unknown.
         group: Option<String>,
     },
-    /// The agent does not answer.
+    /// The agent did not answer in time.
     #[error("no answer from the agent on {} within {after:?}", socket.display())]
     Silent {
         /// The socket's path.
         socket: PathBuf,
-        /// How long it was given.
+        /// The timeout.
         after: Duration,
     },
-    /// The agent went away before it had answered in full.
+    /// The agent closed the connection before the response was complete.
     #[error("the agent closed the connection on {} before it answered", socket.display())]
     Closed {
         /// The socket's path.
@@ -49,34 +49,34 @@ pub enum ClientError {
     Io {
         /// The socket's path.
         socket: PathBuf,
-        /// What the system said.
+        /// The underlying error.
         #[source]
         source: io::Error,
     },
-    /// The agent refused, or failed.
+    /// The agent returned an error.
     #[error("{}", body.error)]
     Agent {
         /// The HTTP status.
         status: u16,
-        /// What it said.
+        /// The error from the agent.
         body: ErrorBody,
     },
-    /// The answer is not understood.
+    /// The response could not be parsed.
     #[error(
         "the agent's answer is not understood (agent {agent}, this command {})",
         env!("CARGO_PKG_VERSION")
     )]
     Skew {
-        /// The agent's version, or that it did not say.
+        /// The agent's version, or a note that it is unknown.
         agent: String,
-        /// What is not understood.
+        /// The parse error.
         #[source]
         source: serde_json::Error,
     },
 }
 
 impl ClientError {
-    /// What to do next, for people; empty when there is nothing to add.
+    /// What to do next, human-readable; empty if there is nothing to add.
     pub fn hint(&self) -> String {
         match self {
             Self::Missing { .. } | Self::NotListening { .. } => {
@@ -109,12 +109,12 @@ impl ClientError {
         .to_owned()
     }
 
-    /// Whether the agent is not there, now or any more; it may come back.
+    /// Whether no agent listens, or it went away; it may come back.
     pub fn is_gone(&self) -> bool {
         matches!(self, Self::Missing { .. } | Self::NotListening { .. } | Self::Closed { .. })
     }
 
-    /// Whether asking again may help: the agent is not there, or does not answer for now.
+    /// Whether a retry may help: the agent is gone, or does not answer for now.
     pub fn may_come_back(&self) -> bool {
         self.is_gone() || matches!(self, Self::Silent { .. })
     }

@@ -1,4 +1,4 @@
-//! A scripted agent that writes down what it is asked.
+//! A fake agent that records what it is asked.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -53,7 +53,7 @@ impl FakeAgent {
 
 #[cfg(test)]
 impl FakeAgent {
-    /// Changes the node and tells the watchers.
+    /// Changes the node and notifies the watchers.
     pub(super) fn change(&self, change: impl FnOnce(&mut Status)) {
         let mut status = locked(&self.status);
         change(&mut status);
@@ -63,18 +63,18 @@ impl FakeAgent {
         self.changes.send_replace(revision);
     }
 
-    /// How often a watch began.
+    /// How often a watch was started.
     pub(super) fn asked_to_watch(&self) -> usize {
         self.asked_to_watch.load(Ordering::SeqCst)
     }
 
-    /// Watches under way.
+    /// The number of open watches.
     pub(super) fn watchers(&self) -> usize {
         self.changes.receiver_count()
     }
 }
 
-/// A test that failed has shown why already.
+/// Locks a mutex even if it is poisoned: a test that failed has shown why already.
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,4 +1,4 @@
-//! Clients that mean ill, or mean nothing and do not go away.
+//! Clients that are malicious, or idle and do not go away.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::api::Status;
 use crate::fake::FakeAgent;
 use crate::{ClientError, Limits, Server};
 
-/// Short waits, so that the tests are short.
+/// Short timeouts, so that the tests are short.
 fn strict() -> Limits {
     Limits {
         root: 8,
@@ -76,8 +76,8 @@ async fn a_client_that_sends_nothing_or_half_a_request_is_cut_off() {
     assert!(running.agent.drains.lock().unwrap().is_empty(), "nothing was begun");
 }
 
-/// A client that asks for the watch and never reads. The first picture is more than a socket's
-/// buffers hold, so that the answer must wait for it.
+/// A client that starts a watch and never reads. The first status is larger than a socket's buffers, so that the
+/// response must wait for the client.
 async fn stuck_watcher(running: &Running) -> UnixStream {
     running.agent.change(|status| status.config.warnings = vec!["w".repeat(1 << 20)]);
     let mut stream = UnixStream::connect(&running.path).await.unwrap();
@@ -112,7 +112,7 @@ async fn a_watcher_that_does_not_read_is_cut_off_and_its_place_is_free_again() {
 
 #[tokio::test]
 async fn too_many_connections_are_told_so_and_then_closed() {
-    // As root, where the shares of single users do not apply, and as anybody, where they do.
+    // As root, where the shares of single users do not apply, and as another user, where they do.
     let limits = Limits { read: Duration::from_secs(60), ..strict() };
     let running = serve(limits).await;
     let mut idle = Vec::new();
@@ -214,7 +214,7 @@ async fn a_guest_that_sends_no_head_is_cut_off_before_a_local_client_is() {
     task.await.unwrap();
 }
 
-/// A hundred megabytes, in one piece, in chunks without end, and announced but never sent.
+/// A hundred megabytes: in one piece, in endless chunks, and announced but never sent.
 #[tokio::test]
 async fn a_request_of_a_hundred_megabytes_is_refused_and_kept_nowhere() {
     let running = serve(Limits { read: Duration::from_millis(500), ..Limits::default() }).await;
@@ -240,7 +240,7 @@ async fn a_request_of_a_hundred_megabytes_is_refused_and_kept_nowhere() {
     let answer = running.raw(announced.as_bytes()).await;
     assert!(answer.starts_with("HTTP/1.1 400"), "{answer}");
     assert!(running.agent.drains.lock().unwrap().is_empty(), "nothing was begun");
-    // Other tests of this process have their share of it.
+    // Other tests of this process use descriptors too.
     assert!(resident() < before + (64 << 20), "{} MiB more", (resident() - before) >> 20);
 }
 
@@ -258,7 +258,7 @@ async fn ten_thousand_connections_take_no_more_descriptors_than_there_are_places
     for _ in 0..10_000 {
         match UnixStream::connect(&running.path).await {
             Ok(stream) => open.push_back(stream),
-            // The queue is full: the server has yet to look.
+            // The accept queue is full.
             Err(_) => tokio::task::yield_now().await,
         }
         if open.len() > 300 {
@@ -276,7 +276,7 @@ async fn ten_thousand_connections_take_no_more_descriptors_than_there_are_places
     }
 }
 
-/// Sockets of tests that run beside this one.
+/// Sockets of tests that run at the same time.
 const OTHERS: usize = 100;
 
 fn sockets() -> usize {

@@ -1,4 +1,4 @@
-//! The socket's file: its mode, its predecessors, its neighbours.
+//! The socket's file: its mode, leftovers of earlier agents, and other agents.
 
 use std::io::Read;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, symlink};
@@ -49,7 +49,7 @@ async fn only_a_configured_group_may_connect_and_it_is_never_roots() {
     }
 }
 
-/// What `runAsUser` without `runAsGroup` used to make of a pod: the group of root's files.
+/// The credentials that `runAsUser` without `runAsGroup` used to give a pod: root's group.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_process_with_roots_group_and_another_user_may_not_connect_nor_change_anything() {
     let name = "a_process_with_roots_group_and_another_user_may_not_connect_nor_change_anything";
@@ -59,7 +59,7 @@ async fn a_process_with_roots_group_and_another_user_may_not_connect_nor_change_
         let_in(running.path.parent().unwrap(), 0o755);
         let refused = ask(perl, "0 0", &running.path, LOOK).await;
         assert!(refused.contains("Permission denied"), "{group:?}: {refused}");
-        // The mode is one lock; opened by hand, the credentials are the other.
+        // The mode is one barrier; if the socket is opened up by hand, the credentials are the other.
         let_in(&running.path, 0o660);
         for request in [KILL, GIVE_NOTICE, WITHDRAW] {
             let refused = ask(perl, "0 0 65534", &running.path, request).await;
@@ -272,7 +272,7 @@ fn let_in(path: &Path, mode: u32) {
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
 }
 
-/// Asks as user 65534 with these groups, the first of them the primary one; only root can become somebody else.
+/// Sends a request as user 65534 with these groups, primary group first; only root can change its user.
 async fn ask(
     perl: &'static str,
     groups: &'static str,

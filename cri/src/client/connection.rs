@@ -1,4 +1,4 @@
-//! The connection to the runtime, and the news of its end.
+//! The connection to the runtime, which reports when it closes.
 
 use std::io;
 use std::path::Path;
@@ -13,14 +13,14 @@ use tokio::sync::Notify;
 use tonic::codegen::Service;
 use tonic::transport::Uri;
 
-/// Connects to a socket, and tells when a connection is over. The other end's death ends it at once.
+/// Connects to a socket, and notifies `lost` when a connection closes, which it does as soon as the peer dies.
 #[derive(Clone, Debug)]
 pub(super) struct Connector {
     path: Arc<Path>,
     lost: Arc<Notify>,
 }
 
-/// A connection. Its driver reads all the time, so that it is dropped as soon as it breaks.
+/// A connection. hyper reads from it all the time, so it is dropped as soon as it breaks.
 #[derive(Debug)]
 pub(super) struct Connection {
     stream: UnixStream,

@@ -8,24 +8,24 @@ use std::time::Duration;
 use tonic::{Code, Status};
 use winddown_shared::RuntimeError;
 
-/// An endpoint that is not a Unix socket's.
+/// The endpoint is not a Unix socket.
 #[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
 #[error("containerRuntimeEndpoint: {endpoint:?} is not a socket: write unix:///path/to/socket")]
 pub struct EndpointError {
-    /// As it was given.
+    /// The endpoint as configured.
     pub(super) endpoint: String,
 }
 
 /// Why a call to the runtime failed.
 #[derive(Clone, Debug, thiserror::Error)]
 pub(crate) enum CallError {
-    /// The runtime cannot be reached, or went away during the call.
+    /// The runtime cannot be reached, or the connection broke during the call.
     #[error("{call}: {endpoint}: {hint}")]
     Unreachable { call: &'static str, endpoint: String, hint: String },
     /// The runtime answered with an error.
     #[error("{call}: {} ({:?})", .status.message(), .status.code())]
     Refused { call: &'static str, status: Box<Status> },
-    /// The runtime is there and does not speak CRI.
+    /// Something answers, but it does not offer the CRI service.
     #[error(
         "{call}: {endpoint} does not offer the CRI v1 service: the plugin is off or failed to load; \
          take \"cri\" out of disabled_plugins in /etc/containerd/config.toml and restart containerd"
@@ -43,7 +43,7 @@ impl CallError {
             Code::Unimplemented if status.message().contains("unknown service runtime.") => {
                 Self::NoCri { call, endpoint: endpoint() }
             }
-            // No connection, or one that broke during the call. What the runtime itself answers has no
+            // No connection, or one that broke during the call. The runtime's own errors have no
             // source: a registry that is not available does not make the runtime unreachable.
             Code::Unavailable | Code::Unknown | Code::Internal | Code::Cancelled
                 if status.source().is_some() =>
@@ -61,27 +61,27 @@ impl CallError {
         }
     }
 
-    /// The runtime does not know the container or sandbox.
+    /// Whether the runtime does not know the container or sandbox.
     pub(crate) fn is_not_found(&self) -> bool {
         self.code() == Some(Code::NotFound)
     }
 
-    /// The runtime does not have the call.
+    /// Whether the runtime does not implement the call.
     pub(crate) fn is_unimplemented(&self) -> bool {
         self.code() == Some(Code::Unimplemented)
     }
 
-    /// The runtime says that its own work took too long.
+    /// Whether the runtime reports that its own work took too long.
     pub(crate) fn is_deadline_of_the_runtime(&self) -> bool {
         self.code() == Some(Code::DeadlineExceeded)
     }
 
-    /// The name of what was to be made is taken. Neither containerd nor CRI-O has a code for it.
+    /// Whether the name of the new object is taken. Neither containerd nor CRI-O has a code for it.
     pub(crate) fn is_name_taken(&self) -> bool {
         self.says(&["is reserved for", "name is reserved"])
     }
 
-    /// The container's state does not allow a start: another start is in progress, or was. Neither
+    /// Whether the container's state does not allow a start: another start is or was in progress. Neither
     /// containerd nor CRI-O has a code for it.
     pub(crate) fn is_wrong_state(&self) -> bool {
         self.says(&["already in starting state", "is in CONTAINER_", "is not in created state"])
@@ -94,7 +94,7 @@ impl CallError {
         }
     }
 
-    /// As gRPC's own library for Go words it, and so the kubelet; another error as it is.
+    /// The error in the words of Go's gRPC library, and thus of the kubelet; other errors as they are.
     pub(crate) fn in_grpc_words(&self) -> String {
         match self {
             Self::Refused { status, .. } => {
@@ -108,7 +108,7 @@ impl CallError {
         }
     }
 
-    /// What the runtime said, without the code; another error as it is.
+    /// The runtime's message without the code; other errors as they are.
     pub(crate) fn message(&self) -> String {
         match self {
             Self::Refused { status, .. } => status.message().to_owned(),
@@ -116,7 +116,7 @@ impl CallError {
         }
     }
 
-    /// For the pod workers, with what was attempted.
+    /// Converts the error for the pod workers; `what` is the attempted action.
     pub(crate) fn during(self, what: impl Into<String>) -> RuntimeError {
         let what = what.into();
         match self {
@@ -128,7 +128,7 @@ impl CallError {
     }
 }
 
-/// What stands in the way, and what to do about it.
+/// What is wrong with the connection, and how to fix it.
 fn hint(status: &Status) -> String {
     let mut source = status.source();
     while let Some(error) = source {

@@ -1,4 +1,4 @@
-//! How a container's first process ended, as the kernel tells it.
+//! The exit code of a container's first process, as the kernel reports it.
 
 use std::fs;
 use std::io;
@@ -9,21 +9,21 @@ use tokio::time::{Instant, sleep};
 use winddown_engine::ready::Ready;
 use winddown_shared::ProcStat;
 
-/// How long a process that has ended may take to be taken note of by its parent.
+/// How long the parent of an exited process may take to reap it.
 const REAPED: Duration = Duration::from_secs(1);
-/// The longest wait between two looks; the first is a millisecond.
+/// The longest wait between two checks; the first is a millisecond.
 const LONGEST: Duration = Duration::from_millis(8);
 
-/// The exit code of a process that has ended, as Kubernetes shows it (128 + signal for a signal's
-/// victim). None if the kernel does not tell it to this process.
+/// The exit code of an exited process, as Kubernetes shows it (128 + signal if a signal killed it).
+/// `None` if the kernel does not report it to this process.
 ///
-/// It is read before the process's parent takes note, where this process may look at it: with a hundred
-/// containers ending on a few processors the parents take their time.
+/// Where this process may inspect the other one, the code is read before the parent reaps it: with a hundred
+/// containers exiting on a few CPUs the parents take their time.
 pub(super) async fn exit_code(ended: &Ready, pid: i32) -> Option<i32> {
     let deadline = Instant::now() + REAPED;
     let mut wait = Duration::from_millis(1);
     while Instant::now() < deadline {
-        // The one that is certain first; then the one that comes first.
+        // The reliable source first, then the one that is available earlier.
         let told = ended.exit_code();
         if let Ok(Some(code)) = told {
             return Some(code);
@@ -31,7 +31,7 @@ pub(super) async fn exit_code(ended: &Ready, pid: i32) -> Option<i32> {
         if let Some(code) = of_zombie(ended, pid) {
             return Some(code);
         }
-        // A kernel that does not tell.
+        // This kernel does not report exit codes of pidfds.
         told.ok()?;
         sleep(wait).await;
         wait = (wait * 2).min(LONGEST);
@@ -39,21 +39,21 @@ pub(super) async fn exit_code(ended: &Ready, pid: i32) -> Option<i32> {
     None
 }
 
-/// The code of a process that has ended and that its parent has not taken note of. Reads three small
+/// The code of a process that has exited and that its parent has not reaped. Reads three small
 /// files of /proc.
 fn of_zombie(process: &Ready, pid: i32) -> Option<i32> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let code = zombie_code(&stat)?;
-    // Whom it does not trust the kernel tells 0.
+    // To a process without ptrace access the kernel reports 0.
     let trusts = match fs::read_link(format!("/proc/{pid}/ns/mnt")) {
         Ok(_) => true,
         Err(error) => error.kind() == io::ErrorKind::NotFound,
     };
-    // Asked last: were it gone by now, the number could have been another process's.
+    // Checked last: if it had been reaped by now, the PID could have been another process's.
     (trusts && is_unreaped(process)).then_some(code)
 }
 
-/// Whether a pidfd's process still has its number.
+/// Whether the process of a pidfd still has its PID, that is, has not been reaped.
 fn is_unreaped(process: &Ready) -> bool {
     let about = format!("/proc/self/fdinfo/{}", process.as_fd().as_raw_fd());
     let Ok(text) = fs::read_to_string(about) else { return false };
@@ -61,7 +61,7 @@ fn is_unreaped(process: &Ready) -> bool {
     pid.and_then(|pid| pid.trim().parse::<i32>().ok()).is_some_and(|pid| pid > 0)
 }
 
-/// The exit code in a `/proc/PID/stat`; none if the process has not ended.
+/// The exit code in a `/proc/PID/stat`; `None` if the process has not exited.
 fn zombie_code(stat: &str) -> Option<i32> {
     let stat = ProcStat::new(stat)?;
     if stat.field(3) != Some('Z') {

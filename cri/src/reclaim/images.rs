@@ -1,4 +1,4 @@
-//! Which images may go.
+//! Selects the images that may be removed.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, PoisonError};
@@ -8,33 +8,33 @@ use tokio::time::Instant;
 
 use super::super::api;
 
-/// Since when images are there. Runtimes do not tell.
+/// Since when images exist on the node. Runtimes do not report that.
 #[derive(Debug)]
 pub(crate) struct ImageAges {
-    /// When this agent began. What was there when it first looked may be as old.
+    /// When this agent started. Images that exist at its first check count from then.
     began: Instant,
     seen: Mutex<Seen>,
 }
 
 #[derive(Debug, Default)]
 struct Seen {
-    /// By id.
+    /// By image ID.
     since: HashMap<String, Instant>,
     has_looked: bool,
-    /// Names that this agent pulled, and when; until they are seen.
+    /// Names that this agent pulled, with the time; kept until the image is seen.
     pulled: Vec<(String, Instant)>,
 }
 
 impl ImageAges {
-    /// Notes that an image was just pulled.
+    /// Records that an image was just pulled.
     pub(crate) fn note_pull(&self, name: &str) {
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         seen.pulled.retain(|(known, _)| known != name);
         seen.pulled.push((name.to_owned(), Instant::now()));
     }
 
-    /// The images that none of the `needed` names or ids means, that are not pinned, and that have been
-    /// there for `min_age`; the largest first.
+    /// The images that none of the `needed` names or IDs refers to, that are not pinned, and that have
+    /// existed for `min_age`; the largest first.
     pub(crate) fn unused<'a>(
         &self,
         images: &'a [api::Image],
@@ -94,9 +94,9 @@ fn is_meant(name: &str, needed: &[String]) -> bool {
     needed.iter().any(|short| means(short, name))
 }
 
-/// Whether a name as people write it (`nginx`) may mean an image's full one
-/// (`docker.io/library/nginx:latest`). Rather one too many than one too few: an image that stays costs
-/// room, one that goes costs a pod.
+/// Whether a short name (`nginx`) may refer to an image's full name
+/// (`docker.io/library/nginx:latest`). It errs on the safe side: an image that stays costs
+/// space, one that is removed costs a pod.
 fn means(short: &str, full: &str) -> bool {
     if short.is_empty() {
         return false;
@@ -107,7 +107,7 @@ fn means(short: &str, full: &str) -> bool {
     })
 }
 
-/// The sandboxes' image, if it is not marked.
+/// Whether this is the sandboxes' image, for runtimes that do not pin it.
 fn is_pause(image: &api::Image) -> bool {
     names(image).any(|name| {
         let last = name.rsplit('/').next().unwrap_or(name);

@@ -7,14 +7,14 @@ use winddown_shared::Pod;
 
 use super::super::{CriConfig, api};
 
-/// What the node's own files say.
+/// Facts from the node's files.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct HostFacts {
-    /// The text of its resolver file.
+    /// The content of the node's resolver file.
     pub(crate) resolv_conf: String,
 }
 
-/// What a pod resolves names with. None leaves the runtime's own file in place.
+/// The pod's DNS configuration. `None` leaves the runtime's own file in place.
 pub(crate) fn dns(config: &CriConfig, pod: &Pod, host: &HostFacts) -> Option<api::DnsConfig> {
     let spec = pod.spec.as_ref()?;
     let of_cluster = match spec.dns_policy.as_deref() {
@@ -24,7 +24,7 @@ pub(crate) fn dns(config: &CriConfig, pod: &Pod, host: &HostFacts) -> Option<api
         _ => !pod.is_on_host_network(),
     };
     let host = parse(&host.resolv_conf);
-    // Without a cluster there is no name server of its own to ask first.
+    // Without a cluster there is no cluster name server to ask first.
     if !of_cluster || config.cluster_dns.is_empty() {
         return Some(with_own(host, spec.dns_config.as_ref()));
     }
@@ -44,15 +44,15 @@ pub(crate) fn dns(config: &CriConfig, pod: &Pod, host: &HostFacts) -> Option<api
     Some(with_own(cluster, spec.dns_config.as_ref()))
 }
 
-/// Whether a resolver file names servers, and all of them on this host (`127.0.0.53`): a pod with a
-/// network of its own reaches none of those.
+/// Whether a resolver file names servers and all of them are on this host (`127.0.0.53`): a pod with a
+/// network of its own cannot reach them.
 pub(crate) fn asks_only_this_host(text: &str) -> bool {
     let servers = parse(text).servers;
     let is_here = |server: &String| server.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback());
     !servers.is_empty() && servers.iter().all(is_here)
 }
 
-/// Adds what the pod asks for. An option that the pod names replaces the one of the same name.
+/// Adds the pod's own settings. An option of the pod replaces the one with the same name.
 fn with_own(mut base: api::DnsConfig, own: Option<&k8s::PodDNSConfig>) -> api::DnsConfig {
     let Some(own) = own else { return base };
     add(&mut base.servers, own.nameservers.iter().flatten().cloned());
@@ -76,7 +76,7 @@ fn add(list: &mut Vec<String>, more: impl Iterator<Item = String>) {
     }
 }
 
-/// Reads resolv.conf(5). The last `search` line counts; a lone dot searches nothing.
+/// Parses resolv.conf(5). The last `search` line counts; a lone dot searches nothing.
 fn parse(text: &str) -> api::DnsConfig {
     let mut dns = api::DnsConfig::default();
     for line in text.lines() {

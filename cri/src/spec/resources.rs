@@ -1,4 +1,4 @@
-//! CPU, memory and the out-of-memory score, as the kubelet computes them.
+//! CPU, memory and the OOM score, as the kubelet computes them.
 
 use std::path::PathBuf;
 
@@ -9,7 +9,7 @@ use winddown_shared::{Pod, PodUid, QosClass, Quantity};
 
 use super::super::{CgroupDriver, api};
 
-/// What a container may use.
+/// The resource limits and weights of a container.
 pub(super) fn resources(
     pod: &Pod,
     container: &k8s::Container,
@@ -19,7 +19,7 @@ pub(super) fn resources(
     let limits = resources.and_then(|r| r.limits.as_ref());
     let requests = resources.and_then(|r| r.requests.as_ref());
     let cpu_limit = amount(limits, "cpu").map(Quantity::milli_value);
-    // A limit without a request is a request.
+    // Without a request, the limit counts as the request.
     let cpu_request = amount(requests, "cpu").map(Quantity::milli_value).or(cpu_limit);
     let hugepages = limits.into_iter().flatten().filter_map(|(name, text)| {
         let page_size = page_size(name.strip_prefix("hugepages-")?)?;
@@ -36,7 +36,7 @@ pub(super) fn resources(
     }
 }
 
-/// The cgroup that all pods' cgroups are below, as a path.
+/// The parent of all pods' cgroups, as a path.
 pub(crate) fn pods_cgroup(root: &str, driver: CgroupDriver) -> String {
     match driver {
         CgroupDriver::Cgroupfs => format!("/{root}"),
@@ -44,7 +44,7 @@ pub(crate) fn pods_cgroup(root: &str, driver: CgroupDriver) -> String {
     }
 }
 
-/// The parent of a pod's cgroups, as the driver writes it.
+/// The parent of the cgroups of a pod's containers, in the driver's format.
 pub(crate) fn cgroup_parent(
     root: &str,
     driver: CgroupDriver,
@@ -58,7 +58,7 @@ pub(crate) fn cgroup_parent(
             format!("/{root}{class}/pod{pod}")
         }
         CgroupDriver::Systemd => {
-            // A dash in a slice's name is a level; those of the names themselves are not.
+            // A dash in a slice's name separates levels, so the dashes of the names themselves are replaced.
             let plain = |text: &str| text.replace('-', "_");
             let class = class.map(|c| format!("-{c}")).unwrap_or_default();
             format!("{}{class}-pod{}.slice", plain(root), plain(pod.as_str()))
@@ -66,12 +66,12 @@ pub(crate) fn cgroup_parent(
     }
 }
 
-/// Where the group of a pod is below the hierarchy's root.
+/// The path of a pod's cgroup below the hierarchy's root.
 pub(crate) fn pod_cgroup(root: &str, driver: CgroupDriver, pod: &PodUid, qos: QosClass) -> PathBuf {
     place(&cgroup_parent(root, driver, pod, qos), driver)
 }
 
-/// The same of the group that the pods of a class are in; Guaranteed ones have none of their own.
+/// The path of the cgroup of a QoS class below the hierarchy's root; Guaranteed pods have none.
 pub(crate) fn class_cgroup(root: &str, driver: CgroupDriver, qos: QosClass) -> Option<PathBuf> {
     let class = class(qos)?;
     let group = match driver {
@@ -89,7 +89,7 @@ fn class(qos: QosClass) -> Option<&'static str> {
     }
 }
 
-/// A slice is below those whose names its own name begins with.
+/// Converts a cgroup to its path. A slice is nested in the slices whose names are prefixes of its own.
 fn place(group: &str, driver: CgroupDriver) -> PathBuf {
     if driver == CgroupDriver::Cgroupfs {
         return group.trim_start_matches('/').into();

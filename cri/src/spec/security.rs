@@ -1,4 +1,4 @@
-//! Users, rights and profiles.
+//! Users, privileges and security profiles.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use winddown_shared::Pod;
 
 use super::super::api;
 
-/// What of /proc and /sys a container does not see, unless it is privileged. The list that container
+/// Paths in /proc and /sys that are hidden from a container, unless it is privileged: the list that container
 /// runtimes have in common.
 const MASKED: [&str; 11] = [
     "/proc/acpi",
@@ -23,11 +23,11 @@ const MASKED: [&str; 11] = [
     "/sys/firmware",
 ];
 
-/// What of /proc a container may read only.
+/// Paths in /proc that are read-only in a container, unless it is privileged.
 const READ_ONLY: [&str; 5] =
     ["/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"];
 
-/// Rights of the sandbox: those that its containers share.
+/// The security context of the sandbox, which all its containers share.
 pub(crate) fn sandbox_security(pod: &Pod) -> api::LinuxSandboxSecurityContext {
     let of_pod = pod.spec.as_ref().and_then(|s| s.security_context.as_ref());
     let all = pod.spec.iter().flat_map(|s| s.init_containers.iter().flatten().chain(&s.containers));
@@ -41,7 +41,7 @@ pub(crate) fn sandbox_security(pod: &Pod) -> api::LinuxSandboxSecurityContext {
         run_as_group: of_pod.and_then(|s| s.run_as_group).map(number),
         supplemental_groups: groups(of_pod),
         privileged,
-        // The sandbox's own process only waits: the tightest profile there is does.
+        // The sandbox's own process only waits, so it gets the strictest profile there is.
         seccomp: Some(api::SecurityProfile {
             profile_type: api::security_profile::ProfileType::RuntimeDefault.into(),
             localhost_ref: String::new(),
@@ -51,7 +51,7 @@ pub(crate) fn sandbox_security(pod: &Pod) -> api::LinuxSandboxSecurityContext {
     }
 }
 
-/// Rights of a container: its own, else its pod's, else its image's.
+/// The security context of a container: its own settings, else the pod's, else the image's.
 pub(super) fn container_security(
     pod: &Pod,
     container: &k8s::Container,
@@ -97,11 +97,11 @@ pub(super) fn container_security(
     }
 }
 
-/// Why the container may not run as its image says; `runAsNonRoot` is checked here, because only the
-/// image tells who its user is.
+/// Checks `runAsNonRoot` against the user that the container would run as; only the image says which user that is by
+/// default.
 ///
 /// # Errors
-/// For people: what is wrong and what to write instead.
+/// Says, for users, what is wrong and what to write instead.
 pub(crate) fn user_of_image(
     pod: &Pod,
     container: &k8s::Container,
@@ -126,7 +126,7 @@ pub(crate) fn user_of_image(
     }
 }
 
-/// `target`: the container whose processes it is to see, unless those of the whole pod or host are seen anyway.
+/// `target`: the container whose processes it can see, unless it sees those of the whole pod or host anyway.
 fn namespaces(pod: &Pod, target: Option<&str>) -> api::NamespaceOption {
     use api::NamespaceMode::{Container, Node, Pod as Shared, Target};
     let spec = pod.spec.as_ref();

@@ -8,11 +8,11 @@ use winddown_shared::{Pod, RuntimeError};
 
 use super::super::CriConfig;
 
-/// The variables that the container's spec asks for. The pod's own addresses are taken for
+/// The environment of the container according to its spec. `ips` are the values of
 /// `status.podIP` and `status.podIPs`.
 ///
 /// # Errors
-/// A variable's source is not known here.
+/// The source of a variable is not known here.
 pub(crate) fn variables(
     config: &CriConfig,
     pod: &Pod,
@@ -24,7 +24,7 @@ pub(crate) fn variables(
     environment(pod, &container, &config.node).map_err(|error| error.of(field))
 }
 
-/// A pod with a network of its own has addresses that differ from the node's.
+/// Fills in the pod's addresses: a pod with a network of its own has other addresses than the node.
 fn with_addresses<'a>(container: &'a k8s::Container, ips: &[String]) -> Cow<'a, k8s::Container> {
     let asks = |var: &k8s::EnvVar| {
         let field = var.value_from.as_ref().and_then(|s| s.field_ref.as_ref())?;

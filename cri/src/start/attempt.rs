@@ -1,8 +1,8 @@
-//! Has the runtime start a container that is there, and finds out what came of it.
+//! Makes the runtime start an existing container, and determines the outcome.
 //!
-//! A start that an agent had begun when it died is still under way at the runtime: containerd gives it up
-//! some time after its caller is gone, and ends what it had begun. Meanwhile another start is refused,
-//! and afterwards the container has ended without ever having run. Neither is the container's fault.
+//! If an agent dies during a start, the start is still in progress at the runtime: containerd cancels it
+//! some time after its caller is gone, and kills what it had started. Until then another start is refused,
+//! and afterwards the container has exited without ever having run. Neither is the container's fault.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,17 +19,17 @@ use crate::pod;
 
 /// How long to wait for a start that another caller began.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// The first wait for it; it doubles up to [`LONGEST`].
+/// The first wait for that start; it doubles up to [`LONGEST`].
 const SHORTEST: Duration = Duration::from_millis(20);
 const LONGEST: Duration = Duration::from_millis(200);
 
-/// What came of a start.
+/// The outcome of a start.
 pub(super) enum Begun {
-    /// The container runs, or did: it was started.
+    /// The container was started; it may have exited since.
     Started,
-    /// It was never run, and can never be: another one has to be made.
+    /// The container never ran, and can never run: another one has to be created.
     Undone,
-    /// The runtime could not start it.
+    /// The runtime could not start the container.
     Refused(CallError),
     /// The runtime did not answer.
     Unanswered(CallError),
@@ -37,7 +37,7 @@ pub(super) enum Begun {
     GivenUp,
 }
 
-/// Starts the container, waiting for a start that is under way.
+/// Starts the container, waiting for a start that is already in progress.
 pub(super) async fn begin(
     context: &Arc<Context>,
     entry: &Arc<PodEntry>,
@@ -54,7 +54,7 @@ pub(super) async fn begin(
             None => return Begun::GivenUp,
             Some(Err(error)) => error,
         };
-        // What is true counts, not what was answered.
+        // The container's state counts, not the answer.
         let seen = match &error {
             CallError::Unreachable { .. } | CallError::NoCri { .. } => None,
             _ => observe::ask(context, entry, id, true).await.ok(),
@@ -87,7 +87,7 @@ pub(super) async fn begin(
             }
             _ if is_refused => {
                 if let Some(run) = entry.lock().run(name, id) {
-                    // It is the container's fault, also if it is entered already as one that never ran.
+                    // A start that failed is the container's fault, even if it was already recorded as never run.
                     (run.own.refused, run.undone) = (true, false);
                 }
                 return Begun::Refused(error);
@@ -100,8 +100,8 @@ pub(super) async fn begin(
     }
 }
 
-/// Ends a container that the runtime lost sight of when it was killed while starting it. It will never start it,
-/// and what had begun may be there.
+/// Stops a container whose state the runtime lost because it was killed while starting it. The runtime will never
+/// start it, but some of its processes may exist.
 async fn end_unknown(
     context: &Arc<Context>,
     entry: &Arc<PodEntry>,

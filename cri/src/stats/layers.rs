@@ -1,4 +1,4 @@
-//! The layers that containers write to, as the runtime tells them, and memory and processor time that no cgroup tells.
+//! Writable layers as the runtime reports them, and memory and CPU time of containers without a cgroup here.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -10,11 +10,11 @@ use winddown_shared::{DiskUse, error_chain};
 use super::super::{Context, api, labels};
 use super::Measured;
 
-/// What the runtime last said, by container id.
+/// The runtime's last report, by container ID.
 #[derive(Debug, Default)]
 pub(super) struct Layers {
     known: Mutex<HashMap<String, LayerUse>>,
-    /// When it was asked, and who asks.
+    /// The time of the last request; held while one is in progress.
     asked: tokio::sync::Mutex<Option<Instant>>,
 }
 
@@ -26,7 +26,7 @@ struct LayerUse {
 }
 
 impl Layers {
-    /// Asks, unless the last answer is younger than `age`. After an error nothing is known any more.
+    /// Requests a report, unless the last one is younger than `age`. After an error nothing is known.
     pub(super) async fn refresh(&self, context: &Context, age: Duration) {
         let mut asked = self.asked.lock().await;
         if asked.is_some_and(|at| at.elapsed() < age) {
@@ -51,7 +51,7 @@ impl Layers {
         *self.known.lock().unwrap_or_else(PoisonError::into_inner) = told;
     }
 
-    /// Enters what is known of layers, and of the rest where nothing else told it.
+    /// Fills in the layers, and memory and CPU time where they are still missing.
     pub(super) fn enter(&self, pods: &mut [Measured]) {
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         for pod in pods {

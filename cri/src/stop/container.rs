@@ -1,4 +1,4 @@
-//! Ends one container, whatever the runtime does meanwhile.
+//! Stops one container, whatever state the runtime is in.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,19 +14,19 @@ use super::super::pod::PodEntry;
 use super::super::{Context, dirs, exits, health, observe, volumes};
 use crate::pod;
 
-/// The first wait before a call that failed is made again; it doubles up to [`LONGEST`].
+/// The first wait before a failed call is repeated; it doubles up to [`LONGEST`].
 const SHORTEST: Duration = Duration::from_millis(50);
 const LONGEST: Duration = Duration::from_secs(1);
 
-/// Asks the container to end: by itself where that is possible, else through the runtime, which is told
-/// what is left of the grace and every shortening. Has it killed when the grace is over. Resolves when
-/// the container has ended.
+/// Asks the container to stop: by a signal where that is possible, otherwise through the runtime, which receives
+/// the rest of the grace period and every reduction of it. Kills the container when the grace period is over. Resolves
+/// when the container has exited.
 ///
-/// A call that fails is made again: the runtime may be on its way back. The container counts as ended
-/// when the runtime says so, however it was heard of.
+/// A failed call is repeated, because the runtime may be coming back. The container counts as stopped
+/// when its exit is recorded, whatever the source.
 ///
 /// # Errors
-/// It has not ended some time after the grace was over.
+/// The container has not exited some time after the grace period was over.
 pub(crate) async fn end(
     context: &Arc<Context>,
     entry: &Arc<PodEntry>,
@@ -49,7 +49,7 @@ struct Ending<'a> {
     name: &'a str,
     id: &'a str,
     grace: Grace,
-    /// Its first process, where it may be signalled without the runtime.
+    /// The first process, if it may be signalled without the runtime.
     direct: Option<Arc<Direct>>,
     wait: Duration,
     last_error: Option<CallError>,
@@ -67,8 +67,8 @@ impl<'a> Ending<'a> {
         Self { context, entry, name, id, grace, direct, wait: SHORTEST, last_error: None }
     }
 
-    /// Never resolves while there is hope. The calls that are under way go on beside a new one, as
-    /// dropping one may make the runtime forget the kill that was to follow.
+    /// Repeats requests until it gives up; it does not return before. Calls in progress continue next to a new one,
+    /// because dropping one may make the runtime forget the kill that was to follow.
     async fn insist(&mut self) -> RuntimeError {
         let mut calls = FuturesUnordered::new();
         let mut again: Option<Instant> = None;
@@ -80,13 +80,13 @@ impl<'a> Ending<'a> {
         let kill_time = self.context.config.times.kill;
         loop {
             let give_up = self.grace.kill_at() + kill_time;
-            // The runtime first: it also ends what is in no pid namespace of its own.
+            // The runtime gets a chance first: it also kills processes outside the container's PID namespace.
             let kill_directly = self.grace.kill_at() + (kill_time / 4).min(LONGEST);
             let mut grace = self.grace.clone();
             tokio::select! {
                 Some(outcome) = calls.next() => {
                     if self.is_settled(outcome).await {
-                        // Waiters learn of the end, which is certain to come.
+                        // Nothing more to do: waiters learn of the exit when it is recorded.
                         again = None;
                     } else if calls.is_empty() {
                         again = Some(Instant::now() + self.wait);
@@ -104,7 +104,7 @@ impl<'a> Ending<'a> {
                 }
                 () = sleep_until(kill_directly), if self.direct.is_some() => {
                     if let Some(direct) = self.direct.take() {
-                        // An error is a process that has ended.
+                        // An error means that the process has exited.
                         let _ = direct.kill();
                     }
                 }
@@ -113,7 +113,7 @@ impl<'a> Ending<'a> {
         }
     }
 
-    /// Signals the container's process, once in its life. False if the runtime has to be asked.
+    /// Sends the stop signal, at most once per run. Returns false if the runtime has to be asked.
     fn ask_directly(&mut self) -> bool {
         let Some(direct) = &self.direct else { return false };
         let attempt = {
@@ -130,19 +130,19 @@ impl<'a> Ending<'a> {
             return false;
         }
         self.note(false);
-        // Now: a thread for disks may be long in coming, and it is too late when the process ends.
+        // Right here: a blocking thread may start late, and after the process's exit it is too late.
         hold_mounts(self.entry, direct, self.name, self.id);
         let asked = dirs::asked(&self.context.config, self.entry.uid(), self.name, attempt);
-        // Off the path: the others are to be asked first.
+        // In the background: other containers must be signalled first.
         self.context.asked.take(asked);
         true
     }
 
-    /// One call, with the time that is left now.
+    /// Makes one `StopContainer` call with the time that is left.
     fn ask(&self) -> impl Future<Output = Result<(), CallError>> + use<'a> {
         let left = self.grace.remaining();
         self.note(left.is_zero());
-        // Whole seconds: a little more is given, and the kill comes on time all the same.
+        // CRI takes whole seconds, so this rounds up; the kill still comes on time, by a call of its own.
         let whole = Duration::from_secs(left.as_secs() + u64::from(left.subsec_nanos() > 0));
         let (context, id) = (self.context, self.id);
         async move { context.client.stop_container(id, whole).await }
@@ -161,7 +161,7 @@ impl<'a> Ending<'a> {
         }
     }
 
-    /// Whether the container is known to have ended, and its end is being entered.
+    /// Whether the container is known to have exited, so that its exit will be recorded.
     async fn is_settled(&mut self, outcome: Result<(), CallError>) -> bool {
         match outcome {
             Ok(()) => {
@@ -195,7 +195,7 @@ impl<'a> Ending<'a> {
     }
 }
 
-/// Holds the mounts of a container that was asked to end, unless a caller waits for their release.
+/// Holds the mount namespace of a container that was asked to stop, unless a caller waits for its release.
 fn hold_mounts(entry: &PodEntry, direct: &Direct, name: &str, id: &str) {
     let is_for_good = {
         let state = entry.lock();

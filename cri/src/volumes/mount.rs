@@ -10,11 +10,11 @@ use winddown_shared::{Pod, RuntimeError};
 use super::super::config::CriConfig;
 use super::super::{api, caused, dirs, failed, host_mount, spec};
 
-/// Where the container finds what: its volumes, the hosts file, its termination message. Blocking:
-/// parts of volumes are bound to a place of their own.
+/// The container's mounts: its volumes, the hosts file, its termination message file. Bind-mounts parts of volumes
+/// to a place of their own. Blocking.
 ///
 /// # Errors
-/// A part leads out of its volume or cannot be bound, or a variable in its path is not known.
+/// A part leads out of its volume or cannot be mounted, or its path contains an unknown variable.
 pub(in super::super) fn mounts(
     config: &CriConfig,
     pod: &Pod,
@@ -47,12 +47,12 @@ pub(in super::super) fn mounts(
     Ok(all)
 }
 
-/// Where containers have the directory with the notice of their pod's end. `/dev` is in memory in every container, so
-/// nothing is made in an image or in a volume for it.
+/// Mount path of the directory with the end notice of the pod. `/dev` is in memory in every container, so
+/// no mount point is created in an image or a volume.
 const NOTICES: &str = "/dev/winddown";
 
-/// Has a container with these mounts read the notice of its pod's end in `dir`, and names it in a variable. None where
-/// a volume is in the way.
+/// The mount of the pod's end notice at `dir` and the variable with its path, for a container with these other mounts.
+/// `None` if one of them is in the way.
 pub(in super::super) fn notice(
     dir: &Path,
     others: &[api::Mount],
@@ -70,8 +70,8 @@ pub(in super::super) fn notice(
     Some((api::Mount { readonly: true, ..file(dir, place) }, variable))
 }
 
-/// Whether the volume is a directory that was made for the pod: only such a one may get the label of the
-/// pod's containers.
+/// Whether the volume is a directory that was created for the pod: only such a volume may get the SELinux label of
+/// the pod's containers.
 fn is_ours(config: &CriConfig, pod: &Pod, name: &str) -> bool {
     let volumes = pod.spec.iter().flat_map(|s| s.volumes.iter().flatten());
     let mut named = volumes.filter(|volume| volume.name == name);
@@ -120,7 +120,7 @@ fn source(
     Ok(target)
 }
 
-/// Whether a path stays below where it begins, as far as its words tell.
+/// Whether a path stays below its start, judged by its components alone.
 pub(in super::super) fn is_inside(path: &Path) -> bool {
     path.components().all(|part| matches!(part, Component::Normal(_) | Component::CurDir))
 }

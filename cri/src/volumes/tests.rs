@@ -47,7 +47,7 @@ fn a_host_path_must_be_what_its_type_says() {
     assert_eq!(check("a/b/new", "DirectoryOrCreate"), Err("it is not a directory".to_owned()));
 }
 
-/// Names a directory on which debugfs is mounted: its `tracing` is mounted on demand by the kernel.
+/// Names a directory on which debugfs is mounted. The kernel mounts its `tracing` on demand.
 const DEBUGFS: &str = "WINDDOWN_TEST_DEBUGFS";
 
 #[test]
@@ -62,7 +62,7 @@ fn a_host_path_that_is_mounted_on_demand_is_mounted_and_looked_into() {
     let check = |path: &Path, kind: &str| {
         let path = path.display().to_string();
         let source = k8s::HostPathVolumeSource { path, type_: Some(kind.to_owned()) };
-        // As in the agent's own view, where the mount of this test is.
+        // Without process 1's root, this process's own view is used, which has the mount of this test.
         host_path(Path::new("/nowhere"), &source).map_err(|e| e.to_string())
     };
     assert!(!mounted(), "it is to be mounted below");
@@ -73,7 +73,7 @@ fn a_host_path_that_is_mounted_on_demand_is_mounted_and_looked_into() {
     assert!(mounted(), "the directory below it is not what is on it");
 }
 
-/// Runs the test again, in a mount namespace of its own with debugfs in it.
+/// Runs the test again, in a new mount namespace that contains debugfs.
 fn in_a_namespace(test: &str) {
     let known = std::fs::read_to_string("/proc/filesystems").unwrap();
     let lacks = ["debugfs", "tracefs"].into_iter().find(|name| !known.contains(name));
@@ -121,7 +121,7 @@ fn a_volume_in_memory_goes_to_the_shared_directory_where_nothing_can_be_mounted(
     or_link(refused, (&uid, "fast"), &path, &shared).unwrap();
     fs::write(path.join("file"), "x").unwrap();
     assert!(shared.join("file").exists());
-    // The node was restarted: its memory is empty.
+    // After a restart of the node its memory is empty.
     fs::remove_dir_all(&config.memory_dir).unwrap();
     memory(&config, (&uid, "fast"), None).unwrap();
     assert!(path.is_dir());
@@ -139,7 +139,7 @@ fn an_empty_dir_keeps_its_files_for_the_pods_next_start_until_the_pod_is_removed
     let file = dirs::volume(&config, pod.uid(), "scratch").join("deep/file");
     make(file.parent().unwrap(), 0o700).unwrap();
     fs::write(&file, "kept").unwrap();
-    // As after a reboot over which the pod stays.
+    // As after a reboot that the pod survives.
     prepare(&config, &pod).unwrap();
     assert_eq!(fs::read_to_string(&file).unwrap(), "kept");
     remove(&config, pod.uid()).unwrap();

@@ -1,13 +1,13 @@
-//! Every task that lives long is either started as a critical one, or stands here with the reason.
+//! Every long-lived task is either started as a critical task or is listed here with the reason why not.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Ways to start a task or a thread whose panic would go unseen.
+/// Calls that start a task or a thread whose panic would go unnoticed.
 const BARE: [&str; 4] = ["tokio::spawn(", "thread::spawn(", "thread::Builder", "runtime.spawn("];
 
-/// Top-level folders whose code runs in no agent.
+/// Top-level folders whose code is not part of the agent.
 const NOT_OF_THE_AGENT: [&str; 2] = ["benches", "xtask"];
 
 const ANSWER: &str = "its caller waits for the answer and hears of its end";
@@ -16,7 +16,7 @@ const ONE_POD: &str = "of one pod or container, which is looked at again without
 const SHOWN: &str = "only fills in what is shown: the node is protected without it";
 const COMMAND: &str = "of a command, not of the agent";
 
-/// File, how many bare ones, why they may be.
+/// Each file with the number of its bare calls and the reason why they are allowed.
 const ALLOWED: [(&str, usize, &str); 41] = [
     ("cli/src/drill.rs", 2, COMMAND),
     ("cli/src/watch.rs", 1, COMMAND),
@@ -96,7 +96,7 @@ fn no_long_lived_task_is_started_bare() {
     assert!(gone.is_empty(), "nothing is started there any more: {gone:?}");
 }
 
-/// The sources that are not of tests or stand-ins.
+/// Calls `each` for every source file that is not a test or a fake.
 fn look(directory: &Path, each: &mut impl FnMut(&Path, &str)) {
     const OTHERS: [&str; 4] = ["test", "fake", "stand_in", "fuzzing"];
     let mut entries: Vec<PathBuf> =

@@ -1,4 +1,4 @@
-//! The way to the API server as the configuration has it, and what the Node object says of this machine.
+//! The cluster plug-in as configured: the connection to the API server and the contents of the Node object.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -22,11 +22,11 @@ use winddown_machine::host;
 use winddown_node::Identity;
 use winddown_node::cluster::{Cluster, PodsParts, RuntimeFacts, connect};
 
-/// The lease is renewed so many times in its life, as the kubelet does.
+/// How many times the lease is renewed within its duration, as by the kubelet.
 const RENEWALS: u32 = 4;
-/// After a pull others are awaited, so that the images are listed once.
+/// How long to wait after a pull before the images are listed, so that several pulls cost one listing.
 const SETTLE: Duration = Duration::from_secs(10);
-/// How often images are listed that others than this agent may have pulled or removed: no runtime tells of that.
+/// How often images are listed regardless: no runtime reports that another program pulled or removed some.
 const BY_OTHERS: Duration = Duration::from_secs(5 * 60);
 
 /// Why the cluster cannot be joined.
@@ -36,12 +36,12 @@ pub enum ClusterStartError {
     /// The credentials cannot be used.
     #[error("the API server cannot be asked (kubeconfig, bootstrapKubeconfig)")]
     Credentials(#[from] CredentialsError),
-    /// The lease's times cannot be used.
+    /// The lease duration cannot be used.
     #[error("nodeLeaseDurationSeconds")]
     Lease(#[from] LeaseTimesError),
 }
 
-/// What joins a node that runs the API's pods itself.
+/// Builds the cluster plug-in for a node that runs the API server's pods itself.
 pub(super) async fn parts(
     config: &Config,
     identity: &Identity,
@@ -73,7 +73,7 @@ pub(super) async fn parts(
     })
 }
 
-/// Which nodes go down before this one.
+/// The nodes that have to go down before this one; `None` if none are configured.
 pub(super) fn after_nodes(config: &Config) -> Option<AfterNodes> {
     let settings = &config.cluster;
     Some(AfterNodes {
@@ -83,7 +83,7 @@ pub(super) fn after_nodes(config: &Config) -> Option<AfterNodes> {
     })
 }
 
-/// What is done with the Node object.
+/// How the Node object and its lease are maintained.
 fn node_settings(config: &Config) -> Result<NodeSettings, LeaseTimesError> {
     let settings = &config.cluster;
     let lease = settings.node_lease_duration;
@@ -102,7 +102,7 @@ fn node_settings(config: &Config) -> Result<NodeSettings, LeaseTimesError> {
     })
 }
 
-/// What does not change while the agent runs, and the labels as they are at the start.
+/// The facts of the Node object that do not change while the agent runs, and the labels as of the start.
 fn facts(config: &Config, identity: &Identity) -> NodeFacts {
     let host_name = host::host_name().trim().to_ascii_lowercase();
     let view = LocalNode {
@@ -129,8 +129,8 @@ fn facts(config: &Config, identity: &Identity) -> NodeFacts {
     }
 }
 
-/// What this agent, and not a container runtime, serves to `kubectl exec` takes WebSockets (KEP-4006). To a node that
-/// does not say so the API server speaks SPDY.
+/// The features that the Node object declares. Streams that this agent serves itself, without a container runtime,
+/// take WebSockets (KEP-4006); to a node that does not declare so the API server speaks SPDY.
 fn declared_features(config: &Config) -> Vec<String> {
     let serves = config.cluster.node_api_address.is_some() && config.runtime != RuntimeKind::Cri;
     serves.then(|| "ExtendWebSocketsToKubelet".to_owned()).into_iter().collect()
@@ -142,19 +142,18 @@ fn addresses(own: Vec<IpAddr>, host_name: String) -> Vec<NodeAddress> {
     internal.chain([address("Hostname", host_name)]).collect()
 }
 
-/// What runs the pods, until a container runtime says which it is.
+/// The name of the runtime; a placeholder until a container runtime reports its own.
 fn own_runtime(runtime: RuntimeKind) -> RuntimeFacts {
     let name = match runtime {
         RuntimeKind::Process => concat!("winddown://", env!("CARGO_PKG_VERSION")),
         RuntimeKind::Systemd => concat!("winddown-systemd://", env!("CARGO_PKG_VERSION")),
-        // It says which it is when it answers.
+        // `told_by` replaces this once the runtime answers.
         RuntimeKind::Cri => "cri://unknown",
     };
     RuntimeFacts { name: name.to_owned(), images: Vec::new() }
 }
 
-/// Has the Node object name the container runtime as it names itself, and tell its images, once it has answered and
-/// whenever that changes.
+/// Keeps the runtime's own name and its images up to date in the Node object, from the runtime's first answer on.
 pub(super) fn told_by(mut parts: Cluster, cri: Arc<CriRuntime>) -> Cluster {
     let Some(pods) = &mut parts.pods else { return parts };
     let (told, runtime) = watch::channel(pods.runtime.borrow().clone());
@@ -165,7 +164,7 @@ pub(super) fn told_by(mut parts: Cluster, cri: Arc<CriRuntime>) -> Cluster {
             let name = runtime_name(&health.borrow_and_update().version);
             let images = cri.images().await.ok();
             told.send_if_modified(|known| {
-                // What cannot be asked for now stays as it was.
+                // What the runtime does not report now stays as it was.
                 let now = RuntimeFacts {
                     name: name.unwrap_or_else(|| known.name.clone()),
                     images: images.unwrap_or_else(|| known.images.clone()),
@@ -190,8 +189,8 @@ pub(super) fn told_by(mut parts: Cluster, cri: Arc<CriRuntime>) -> Cluster {
     parts
 }
 
-/// `containerd://1.6.20` of what the runtime says of itself (`containerd 1.6.20~ds1`, `containerd v1.7.2`),
-/// as the kubelet writes it. None if it has not said so.
+/// Converts the runtime's version string (`containerd 1.6.20~ds1`, `containerd v1.7.2`) to the form that the
+/// kubelet writes, `containerd://1.6.20`. `None` if it has another form.
 fn runtime_name(said: &str) -> Option<String> {
     let (name, version) = said.split_once(' ')?;
     let version = version.strip_prefix('v').unwrap_or(version);

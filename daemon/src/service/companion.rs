@@ -1,4 +1,4 @@
-//! The agent beside a kubelet: the kubelet runs the pods, this agent ends them.
+//! The agent next to a kubelet: the kubelet runs the pods, this agent ends them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,15 +22,15 @@ use super::{ClusterStartError, ConfiguredRuntime, Runs, RuntimeStartError, Servi
 use winddown_config::Config;
 use winddown_node::cluster::{Cluster, connect};
 
-/// The variable by which a pod is told its UID, where the agent runs in one.
+/// The environment variable with the UID of the agent's own pod, if it runs in one.
 const OWN_UID: &str = "POD_UID";
 
-/// How long a look at what a kubelet holds may take; its directory may be on a disk that hangs.
+/// How long reading the kubelet's directory may take; it may be on a disk that hangs.
 const LOOK: Duration = Duration::from_secs(2);
-/// A shutdown that an earlier agent was in the middle of has gone on by then, or does not go on.
+/// How long to wait for a shutdown of an earlier agent to resume; after that it is taken not to.
 const SETTLED: Duration = Duration::from_secs(15);
 
-/// The node below the kubelet.
+/// What the agent needs from a machine that a kubelet runs: its container runtime, the kubelet's service and files.
 #[derive(Debug)]
 pub struct KubeletNode {
     containers: PodContainers,
@@ -40,10 +40,10 @@ pub struct KubeletNode {
 }
 
 impl Service {
-    /// Runs beside a kubelet until a signal ends it.
+    /// Runs next to a kubelet until a signal stops the agent.
     ///
     /// # Errors
-    /// The credentials for the API server cannot be used, or the container runtime's endpoint is none.
+    /// The API credentials or the container runtime's endpoint cannot be used, or the node could not start.
     pub(super) async fn run_companion(self) -> Result<(), StartError> {
         let config = self.configured.configuration().config;
         let connection = connect(&config, &self.identity.name, &self.wall)
@@ -94,7 +94,7 @@ impl Service {
     }
 }
 
-/// Only what a shutdown writes: the rest of the Node object is the kubelet's.
+/// Settings for what a shutdown writes alone: the kubelet owns the rest of the Node object.
 fn node_settings(config: &Config) -> NodeSettings {
     NodeSettings {
         cordon_on_shutdown: config.cluster.cordon_on_shutdown,
@@ -102,8 +102,8 @@ fn node_settings(config: &Config) -> NodeSettings {
     }
 }
 
-/// Says whether the node goes down, from a shutdown's first group on, and that it stays up when a shutdown
-/// is called off or when the one of an earlier agent does not go on. Ends with the node.
+/// Sends `true` when a shutdown begins to end its first group, and `false` when a shutdown is cancelled or an
+/// earlier agent's shutdown does not resume. Returns when the node stops.
 pub(super) async fn log_going_down(
     mut progress: watch::Receiver<Progress>,
     going_down: watch::Sender<bool>,

@@ -1,5 +1,4 @@
-//! The runtime that the configuration names, as one type: a node is compiled once, and not once for each
-//! runtime there is.
+//! The configured runtime as one type, so that a node is compiled once and not once for each runtime.
 
 use std::sync::Arc;
 
@@ -16,21 +15,20 @@ use winddown_systemd::units::UnitsClient;
 
 use super::companion::KubeletNode;
 
-/// What runs the pods of a node. Each call is the named runtime's own, with its errors and its
-/// cancel-safety.
+/// The runtime of a node. Each call goes to the chosen runtime, and has its errors and its cancel-safety.
 #[derive(Debug)]
 pub enum ConfiguredRuntime {
-    /// Processes of this host.
+    /// Pods as processes of this host.
     Process(Arc<ProcessRuntime>),
-    /// Containers of containerd or CRI-O.
+    /// Pods as containers of containerd or CRI-O.
     Cri(Arc<CriRuntime>),
-    /// Transient services of the service manager.
+    /// Pods as transient services of systemd.
     Systemd(Arc<SystemdRuntime<UnitsClient>>),
-    /// A kubelet runs them, and this agent has them ended.
+    /// Pods that a kubelet runs and this agent ends.
     Kubelet(KubeletRuntime<KubeletNode>),
 }
 
-/// The same call of whichever runtime it is.
+/// Evaluates the call on the chosen runtime.
 macro_rules! each {
     ($self:ident, $runtime:ident => $call:expr) => {
         match $self {
@@ -42,8 +40,8 @@ macro_rules! each {
     };
 }
 
-/// The same, boxed: else the task of each pod has room for the largest of them, which was 1.4 MB for a
-/// hundred pods.
+/// As `each!`, with a boxed future: otherwise each pod's task has room for the largest of the futures, which
+/// took 1.4 MB for a hundred pods.
 macro_rules! boxed {
     ($self:ident, $runtime:ident => $call:expr) => {
         each!($self, $runtime => Box::pin($call).await)
@@ -51,10 +49,10 @@ macro_rules! boxed {
 }
 
 impl ConfiguredRuntime {
-    /// How it is: what is wrong, for people.
+    /// Checks whether the runtime can be reached and works.
     ///
     /// # Errors
-    /// What is wrong.
+    /// The problem, for display.
     pub fn health(&self) -> Result<(), String> {
         match self {
             Self::Process(_) => Ok(()),

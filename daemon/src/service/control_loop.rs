@@ -1,4 +1,4 @@
-//! The loop that feeds the watchdog: what it waits for is what the agent is for, so a watchdog that
+//! The loop that feeds the watchdog. It also handles the lock's state, reloads and signals, so a watchdog that
 //! is fed means an agent that works.
 
 use std::sync::Arc;
@@ -15,11 +15,11 @@ use winddown_config::Config;
 use winddown_control::AgentApi;
 use winddown_node::{Configuration, Configured, ShutdownHandle, policy_of};
 
-/// A login manager that has not been reached for this long counts as not available for now. The
-/// agent is then ready without the lock, says so, and goes on trying.
+/// A login manager that has not been reached for this long counts as unavailable for now. The agent
+/// then reports that it is ready without the lock, and keeps trying.
 const UNAVAILABLE_AFTER: Duration = Duration::from_secs(10);
 
-/// Ticks when no watchdog wants to be fed: once an hour costs nothing.
+/// The interval of ticks without a watchdog; one per hour costs nothing.
 const IDLE_TICK: Duration = Duration::from_secs(3600);
 
 pub(super) struct ControlLoop {
@@ -34,7 +34,7 @@ pub(super) struct ControlLoop {
 }
 
 impl ControlLoop {
-    /// Runs until SIGTERM or SIGINT, and ends the pods then if the machine goes down.
+    /// Runs until SIGTERM or SIGINT, and then ends the pods if the machine is going down.
     pub(super) async fn run(mut self) {
         let mut state = self.inhibitor.state();
         let mut watchdog = self.watchdog();
@@ -58,7 +58,7 @@ impl ControlLoop {
                     }
                 }
                 () = self.reloads.next(), if reading.is_none() => {
-                    // A reload that was announced to systemd ends with the word for readiness.
+                    // systemd expects `READY=1` after a reload, which must not be sent before the agent is ready.
                     if ready {
                         self.notifier.reloading();
                     }
@@ -99,7 +99,7 @@ impl ControlLoop {
         self.notifier.status(&status_line(&state.lock, state.delay, wanted));
     }
 
-    /// SIGHUP: takes over what can change while running, and says what cannot.
+    /// Applies the fields of a reloaded configuration that can change at run time, and logs those that cannot.
     fn take_over(&self, loaded: Loaded) {
         let old = self.configured.configuration();
         match loaded {
@@ -131,7 +131,7 @@ impl ControlLoop {
         }
     }
 
-    /// Goes on with the configuration that is in force, and has status say so.
+    /// Keeps the configuration in force, with a warning about the failed reload for the status.
     fn keep(&self, mut configuration: Configuration, error: &(dyn std::error::Error + 'static)) {
         let error = error_chain(error);
         tracing::error!("reload: {error}; the configuration stays as it was");
@@ -141,13 +141,13 @@ impl ControlLoop {
     }
 }
 
-/// How the warning begins that status shows of a reload that failed.
+/// The prefix of the warning that the status shows after a failed reload.
 const KEPT: &str =
     "the configuration was read again and is not valid, so the one before it is in force: ";
 
 fn at_restart(field: &str) -> String {
     let then = match field {
-        // The units of a runtime differ, and a restart would leave its pods to the other.
+        // Runtimes have different units, and a restart would leave the pods of the old runtime to the new one.
         "runtime" => {
             "`winddown drain`, `winddown install --runtime …`, `systemctl restart winddown`, `winddown undrain`"
         }

@@ -1,4 +1,4 @@
-//! What the agent reads of the host it runs on.
+//! Facts about the host that the agent runs on.
 
 use std::time::Duration;
 
@@ -10,10 +10,10 @@ use winddown_shared::BootClock;
 use winddown_systemd::Bus;
 use winddown_systemd::inspect::Inspector;
 
-/// Names the cgroup whose limits bound the node, for an agent in a container and for tests.
+/// The variable that names the cgroup whose limits bound the node, for an agent in a container and for tests.
 const NODE_CGROUP: &str = "WINDDOWN_NODE_CGROUP";
 
-/// Where the machine's use is measured. Logs and volumes are on the file system of the state
+/// The places where the machine's usage is measured. Logs and volumes are on the file system of the state
 /// directory.
 pub(super) fn usage_places(config: &Config) -> UsagePlaces {
     let host = UsagePlaces::of_host(&config.state_directory);
@@ -23,18 +23,18 @@ pub(super) fn usage_places(config: &Config) -> UsagePlaces {
     }
 }
 
-/// How long the start of the agent waits for systemd's word; a system bus answers within milliseconds.
+/// How long the agent's start waits for systemd's answer; a system bus answers within milliseconds.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// The same, and with it when user space was started, which a soft reboot does anew. Where
-/// the kind of the shutdown could not be learned, this tells a soft reboot from the others.
+/// The boot clock, with the time when user space was last started, which a soft reboot does again. Where the kind
+/// of a shutdown is unknown, this distinguishes a soft reboot from the others.
 pub(super) async fn boot_clock_of_user_space() -> BootClock {
     let clock = boot_clock();
     let asked =
         async { Inspector::connect(&Bus::System, PATIENCE).await?.soft_rebooted_at().await };
     match asked.await {
         Ok(Some(at)) => {
-            // systemd's clock does not count the machine's sleep.
+            // systemd's monotonic clock does not count the time that the machine is suspended.
             let monotonic = clock_gettime(ClockId::CLOCK_MONOTONIC).map_or(at, Duration::from);
             let started = clock.now().saturating_sub(monotonic.saturating_sub(at));
             let started = started.max(clock.system_start());

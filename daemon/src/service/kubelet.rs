@@ -1,4 +1,4 @@
-//! The kubelet's own service.
+//! The systemd service of the kubelet.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -12,41 +12,41 @@ use winddown_shared::service_units::{ServiceUnits as _, UnitChange, UnitError, U
 use winddown_systemd::Bus;
 use winddown_systemd::units::UnitsClient;
 
-/// What every distribution of Kubernetes with a kubelet of its own calls it.
+/// The unit's name in every distribution of Kubernetes that has a separate kubelet.
 const UNIT: &str = "kubelet.service";
-/// In the volatile directory while the service is stopped: the next agent starts it again.
+/// A file in the volatile directory while this agent has the service stopped, so that the next agent starts it again.
 const MARK: &str = "kubelet-stopped";
 /// How long systemd may take to answer.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// How long the kubelet may take to end. It waits for nothing when it is asked to.
+/// How long the kubelet may take to exit. It waits for nothing on SIGTERM.
 const ENDS_WITHIN: Duration = Duration::from_secs(5);
 
 /// The service that runs the kubelet.
 #[derive(Debug)]
 pub(super) struct KubeletService {
     mark: PathBuf,
-    /// It was seen to run.
+    /// Whether the service was seen running.
     ran: AtomicBool,
 }
 
-/// The kubelet's service could not be stopped or started.
+/// Why the kubelet's service could not be stopped or started.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum KubeletError {
-    /// There is none that runs.
+    /// The service is not running.
     #[error("no {UNIT} runs on this machine")]
     NoService,
-    /// systemd did not do it.
+    /// systemd refused or did not answer.
     #[error("systemd does not do it")]
     Systemd(#[source] UnitError),
-    /// It goes on.
+    /// The service is still running after [`ENDS_WITHIN`].
     #[error("{UNIT} has not ended within {} s", ENDS_WITHIN.as_secs())]
     Late,
-    /// An agent that is killed meanwhile would leave it stopped.
+    /// The mark cannot be written. Without it, an agent that is killed meanwhile would leave the kubelet stopped.
     #[error("cannot write {}, by which the next agent would know to start it again", .path.display())]
     Mark {
         /// The file.
         path: PathBuf,
-        /// Why not.
+        /// The error of the operating system.
         #[source]
         source: io::Error,
     },
@@ -60,7 +60,7 @@ impl KubeletService {
         Self { mark: volatile.join(MARK), ran: AtomicBool::new(false) }
     }
 
-    /// Resolves when it runs no more, once it was seen to run. Cancel-safe.
+    /// Resolves when the service no longer runs, once it was seen running. Cancel-safe.
     pub(super) async fn ended(&self) {
         let systemd = UnitsClient::start(Bus::System, UNIT, PATIENCE);
         let mut changes = systemd.changes();
@@ -72,37 +72,37 @@ impl KubeletService {
                 Ok(_) if self.ran.load(Ordering::Relaxed) => return,
                 _ => {}
             }
-            // One that was missed is looked for as well; the sender lives as long as the client.
+            // A lagged receiver returns too, and the state is then checked; the sender lives as long as the client.
             let _ = changes.recv().await;
         }
     }
 
-    /// Stops it, and resolves when it has ended. Its pods go on running.
+    /// Stops the service and resolves when it has exited. Its pods keep running.
     ///
     /// # Errors
-    /// See [`KubeletError`]. What was begun may still happen.
+    /// See [`KubeletError`]. The service may still stop afterwards.
     pub(super) async fn stop(&self) -> Result<(), KubeletError> {
-        // Not kept: it is needed once, at the end of the machine.
+        // The client is not kept: it is needed once, when the machine goes down.
         let systemd = UnitsClient::start(Bus::System, UNIT, PATIENCE);
         let state = systemd.look(UNIT).await.map_err(KubeletError::Systemd)?;
         let runs = state.is_some_and(|state| state.main_pid.is_some());
-        // One that has just ended may be started again by systemd.
+        // A service that has just exited may be restarted by systemd.
         if !runs && !self.ran.load(Ordering::Relaxed) {
             return if self.mark.exists() { Ok(()) } else { Err(KubeletError::NoService) };
         }
         replace(&self.mark, 0o600, Survives::Process, b"")
             .map_err(|source| KubeletError::Mark { path: self.mark.clone(), source })?;
-        // What changes from here on is not missed.
+        // Subscribes before the stop, so that no change is missed.
         let changes = systemd.changes();
         systemd.stop(UNIT).await.map_err(KubeletError::Systemd)?;
         let ended = timeout(ENDS_WITHIN, is_over(&systemd, changes)).await;
         ended.map_err(|_| KubeletError::Late)?.map_err(KubeletError::Systemd)
     }
 
-    /// Starts it if it was stopped here.
+    /// Starts the service if this agent or an earlier one stopped it.
     ///
     /// # Errors
-    /// systemd did not do it.
+    /// systemd refused or did not answer.
     pub(super) async fn start(&self) -> Result<(), KubeletError> {
         if !self.mark.exists() {
             return Ok(());
@@ -110,19 +110,19 @@ impl KubeletService {
         let systemd = UnitsClient::start(Bus::System, UNIT, PATIENCE);
         systemd.start_unit(UNIT).await.map_err(KubeletError::Systemd)?;
         tracing::info!("the kubelet is started again");
-        // What stays is started again by the next agent, which changes nothing.
+        // If the mark stays, the next agent starts the running service, which has no effect.
         let _ = std::fs::remove_file(&self.mark);
         Ok(())
     }
 }
 
-/// Resolves when nothing of the service runs.
+/// Resolves when the service has no processes left.
 async fn is_over(
     systemd: &UnitsClient,
     mut changes: broadcast::Receiver<UnitChange>,
 ) -> Result<(), UnitError> {
     while systemd.look(UNIT).await?.is_some_and(|state| state.phase != UnitPhase::Over) {
-        // One that was missed is looked for as well; the sender lives as long as the client.
+        // A lagged receiver returns too, and the state is then checked; the sender lives as long as the client.
         let _ = changes.recv().await;
     }
     Ok(())

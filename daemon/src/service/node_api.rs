@@ -1,4 +1,4 @@
-//! What the API server asks of this node, as the configuration has it.
+//! The node API as configured, and the measurements that it reports.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,18 +17,18 @@ use winddown_shared::{PodStreams, RuntimeError, WallClock, critical};
 use super::Service;
 use super::host;
 
-/// What pods have on disks is not walked through again before this.
+/// How old a measurement of pods' disk usage may be before their files are walked again.
 const DISK_AGE: Duration = Duration::from_secs(60);
 
-/// Measures the machine and what its runtime runs.
+/// Measures the machine and the pods of its runtime.
 struct Measuring {
     places: UsagePlaces,
     runtime: Arc<dyn RuntimeFigures>,
     wall: WallClock,
 }
 
-/// The node API, where there is to be one. Begins to ask for its certificate, if none is configured. Must be called
-/// inside a tokio runtime.
+/// The node API, or `None` if no address is configured. Starts requesting a serving certificate from the API server
+/// unless one is configured. Must be called inside a tokio runtime.
 pub(super) fn plugin<R: RuntimeFigures + PodStreams>(
     service: &Service,
     cluster: &Cluster,
@@ -50,7 +50,7 @@ pub(super) fn plugin<R: RuntimeFigures + PodStreams>(
         critical::spawn("serving certificate", serving.run(client.clone(), wall.clone(), told));
         file
     });
-    // A key that belongs to no certificate is none.
+    // A configured key without a certificate is ignored.
     let key = settings.tls_private_key_file.clone().filter(|_| settings.tls_cert_file.is_some());
     let key = key.unwrap_or_else(|| certificate.clone());
     Some(NodeApi {

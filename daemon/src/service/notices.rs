@@ -12,14 +12,14 @@ use winddown_config::Config;
 use winddown_machine::host;
 use winddown_node::policy_of;
 
-/// A notice counts this long before its deadline at the earliest: pods go on while a maintenance
+/// A notice takes effect this long before its deadline at the earliest: pods keep running while a maintenance
 /// window is hours away.
 const LEAD: Duration = Duration::from_secs(600);
 
-/// Added to the time that the plan wants, where that is longer.
+/// Added to the time that the plan wants; the sum is used where it is longer than [`LEAD`].
 const SLACK: Duration = Duration::from_secs(60);
 
-/// An aggregator with the configured sources, which are followed until `stop` fires.
+/// Creates an aggregator and follows the configured sources until `stop` is cancelled.
 pub(super) fn listen(
     config: &Config,
     wall: &WallClock,
@@ -59,8 +59,8 @@ pub(super) fn listen(
     aggregator
 }
 
-/// Where the metadata service is. The configuration was validated when it was read; what cannot be
-/// used all the same is logged, and no cloud is asked.
+/// The address of the metadata service. The configuration was validated when it was read; an address that is
+/// invalid all the same is logged, and no metadata service is polled.
 fn endpoint(config: &Config) -> Option<Endpoint> {
     let Some(text) = &config.notices.endpoint else { return Some(Endpoint::link_local()) };
     let endpoint = text.parse();

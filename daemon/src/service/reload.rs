@@ -1,4 +1,4 @@
-//! The configuration, read again while the agent runs.
+//! Reads the configuration again while the agent runs.
 
 use std::pin::Pin;
 use std::time::Duration;
@@ -11,13 +11,13 @@ use winddown_machine::host::wall_clock;
 use super::{ServiceOptions, StartError, load};
 use winddown_node::Configuration;
 
-/// A file that has not been read by then is reported; the reading goes on.
+/// A read that takes longer is logged; it continues.
 const SLOW: Duration = Duration::from_secs(10);
 
-/// What a reading came to; the outer error is a panic.
+/// The result of a read. The outer error is a panic.
 pub(super) type Loaded = Result<Result<Configuration, StartError>, JoinError>;
 
-/// A reading on a thread of its own: a dead disk, or a pipe in the file's place, holds up that thread
+/// A read in progress, on a thread of its own: a dead disk, or a pipe in place of the file, blocks that thread
 /// and not the loop that feeds the watchdog.
 pub(super) struct Reading {
     thread: JoinHandle<Result<Configuration, StartError>>,
@@ -33,7 +33,7 @@ impl Reading {
         }
     }
 
-    /// What it came to. Cancel-safe; not to be asked again after it answered.
+    /// Waits for the result. Cancel-safe; must not be called again once it has returned.
     async fn end(&mut self) -> Loaded {
         tokio::select! {
             biased;
@@ -48,7 +48,7 @@ impl Reading {
     }
 }
 
-/// What the reading came to, which is over then; never, if there is none. Cancel-safe.
+/// Waits for the result of the read and clears `reading`; pending for ever if there is none. Cancel-safe.
 pub(super) async fn end_of(reading: &mut Option<Reading>) -> Loaded {
     let Some(running) = reading else { return std::future::pending().await };
     let loaded = running.end().await;

@@ -1,4 +1,4 @@
-//! The runtimes a service can run on, opened as the configuration says.
+//! Opens the configured runtime.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -18,38 +18,38 @@ use winddown_config::Config;
 use winddown_machine::host::is_in_memory;
 use winddown_node::Identity;
 
-/// Where control groups are.
+/// The mount point of the cgroup file system.
 const CGROUPS: &str = "/sys/fs/cgroup";
 
-/// The first systemd of which it is tested that services survive a soft-reboot.
+/// The first version of systemd on which services are tested to survive a soft-reboot.
 const LEAVES_SERVICES: u32 = 257;
-/// They have to stay for that; both have unit files.
+/// The slices that have to survive a soft-reboot for that; both have unit files.
 const SLICES: [&str; 2] = ["winddown.slice", "winddown-survivors.slice"];
-/// How long systemd may take to say its version.
+/// How long systemd may take to answer.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Why the runtime cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RuntimeStartError {
-    /// The program that holds containers.
+    /// The shim program cannot be used.
     #[error("the program that holds containers cannot be used")]
     Shim(#[source] std::io::Error),
-    /// The process runtime.
+    /// The process runtime cannot start.
     #[error("the process runtime cannot start")]
     Process(#[source] OpenError),
-    /// The connection to a container runtime.
+    /// The container runtime cannot be used.
     #[error("the container runtime cannot be used (containerRuntimeEndpoint)")]
     Cri(#[source] CriOpenError),
-    /// The address of the container runtime that a kubelet uses.
+    /// The endpoint of the kubelet's container runtime is invalid.
     #[error("the kubelet's container runtime cannot be asked (containerRuntimeEndpoint)")]
     Endpoint(#[source] EndpointError),
-    /// The runtime of transient services.
+    /// The systemd runtime cannot start.
     #[error("the systemd runtime cannot start")]
     Systemd(#[source] SystemdOpenError),
 }
 
-/// The process runtime in the configured directories.
+/// Opens the process runtime in the configured directories.
 pub(super) async fn process(
     config: &Config,
     identity: &Identity,
@@ -60,7 +60,7 @@ pub(super) async fn process(
     ProcessRuntime::open(process).await.map_err(RuntimeStartError::Process)
 }
 
-/// The container runtime at the configured socket; it need not be there yet.
+/// Opens the container runtime at the configured socket, which need not exist yet.
 pub(super) async fn cri(
     config: &Config,
     identity: &Identity,
@@ -88,7 +88,7 @@ fn cri_config(config: &Config, identity: &Identity, wall: &WallClock) -> CriConf
     cri
 }
 
-/// Transient services of the system's service manager, which must answer.
+/// Opens the runtime of transient systemd services. systemd must answer.
 pub(super) async fn systemd(
     config: &Config,
     identity: &Identity,
@@ -99,7 +99,7 @@ pub(super) async fn systemd(
     SystemdRuntime::open(programs, units_of_pods()).await.map_err(RuntimeStartError::Systemd)
 }
 
-/// Which pods may run on through a soft-reboot, and why this systemd lets none.
+/// The pods that may survive a soft-reboot, and the reason if this systemd does not support that.
 async fn survivors(config: &Config) -> Survivors {
     let all = config.shutdown.in_place.iter().filter(|one| one.survive);
     let namespaces: BTreeSet<String> = all.map(|one| one.namespace.clone()).collect();
@@ -110,7 +110,7 @@ async fn survivors(config: &Config) -> Survivors {
     Survivors { namespaces, impossible }
 }
 
-/// Why no service survives a soft-reboot; none where they do.
+/// The reason why no service survives a soft-reboot; `None` if services do.
 async fn impossible() -> Option<String> {
     let seen = async {
         let inspector = Inspector::connect(&Bus::System, PATIENCE).await?;
@@ -135,13 +135,13 @@ async fn impossible() -> Option<String> {
     }
 }
 
-/// The services of pods, as systemd has them. Must be called inside a tokio runtime.
+/// A client for the systemd services of pods. Must be called inside a tokio runtime.
 pub fn units_of_pods() -> UnitsClient {
-    // As long as a reload of systemd lasts on a slow machine.
+    // A reload of systemd takes up to this long on a slow machine.
     UnitsClient::start(Bus::System, "winddown-pod", Duration::from_secs(10))
 }
 
-/// For runtimes whose containers are programs of this host; `kind` names the directory of its records.
+/// The settings of runtimes whose containers are programs of this host; `kind` names their directory of records.
 fn programs(
     config: &Config,
     identity: &Identity,
@@ -155,7 +155,7 @@ fn programs(
         shim,
         wall.clone(),
     );
-    // The control socket's directory is in memory, or what must not reach a disk is not kept.
+    // Data that must not reach a disk is kept next to the control socket, or nowhere if that is not in memory.
     let volatile = config.control_socket.parent().filter(|directory| is_in_memory(directory));
     programs.volatile_dir = volatile.map(|directory| directory.join(kind));
     programs.notice_dir = notice_dir(config);
@@ -166,7 +166,8 @@ fn programs(
     Ok(programs)
 }
 
-/// Beside the control socket, in memory unless that was moved. Every user may pass through.
+/// The directory of the pods' notice files, next to the control socket: in memory unless the socket was moved, and
+/// traversable by every user.
 fn notice_dir(config: &Config) -> Option<PathBuf> {
     Some(config.control_socket.parent()?.join("end-notices"))
 }

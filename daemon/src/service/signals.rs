@@ -1,13 +1,13 @@
-//! The signals that the agent is sent.
+//! The signals that the agent handles.
 
 use std::io;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// SIGHUP is not the agent's end from here on: one that comes while it starts is acted on when it runs.
+/// SIGHUP, which requests a reload. One that arrives during the start is handled once the agent runs.
 pub(super) struct Reloads(Signal);
 
-/// What ends the agent.
+/// SIGTERM and SIGINT, which stop the agent.
 pub(super) struct Ends {
     terminate: Signal,
     interrupt: Signal,
@@ -16,15 +16,15 @@ pub(super) struct Ends {
 // === impl Reloads ===
 
 impl Reloads {
-    /// Listens. What was sent before has ended the process.
+    /// Installs the handler. Before that, the signal terminates the process.
     ///
     /// # Errors
-    /// The operating system's.
+    /// The handler cannot be installed.
     pub(super) fn listen() -> io::Result<Self> {
         signal(SignalKind::hangup()).map(Self)
     }
 
-    /// The next one, or those that came meanwhile. Cancel-safe.
+    /// Waits for the next signal; several that arrived meanwhile count as one. Cancel-safe.
     pub(super) async fn next(&mut self) {
         self.0.recv().await;
     }
@@ -33,16 +33,16 @@ impl Reloads {
 // === impl Ends ===
 
 impl Ends {
-    /// Listens. Before, the system ends the process, which is right while it has no pods.
+    /// Installs the handlers. Before that, the signals terminate the process, which is right while it has no pods.
     ///
     /// # Errors
-    /// The operating system's.
+    /// The handlers cannot be installed.
     pub(super) fn listen() -> io::Result<Self> {
         let terminate = signal(SignalKind::terminate())?;
         Ok(Self { terminate, interrupt: signal(SignalKind::interrupt())? })
     }
 
-    /// The first one. Cancel-safe.
+    /// Waits for the first signal. Cancel-safe.
     pub(super) async fn next(&mut self) {
         tokio::select! {
             _ = self.terminate.recv() => {}

@@ -1,4 +1,4 @@
-//! The second line of defence: the unit is stopped because the machine goes down on a way that
+//! The second line of defence: the unit is stopped because the machine goes down in a way that
 //! logind does not announce. A restart of the unit touches no pod.
 
 use std::sync::Arc;
@@ -16,23 +16,23 @@ use winddown_systemd::{Notifier, way_down};
 
 use winddown_node::{Node, ShutdownHandle};
 
-/// How long the service manager may take to say whether the machine goes down.
+/// How long the service manager may take to report whether the machine is going down.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Added to the plan's time when the service manager is asked not to kill the agent meanwhile.
+/// Added to the plan's time when the service manager is asked to extend the stop timeout.
 const SLACK: Duration = Duration::from_secs(10);
 
-/// Ends the pods if the machine goes down and they still run.
+/// Ends the pods if the machine is going down and they still run.
 ///
-/// `wanted` is the time that the plan wants. A service manager that cannot be asked counts as one that only
-/// restarts the agent: ending the pods of a node that stays up is the greater harm.
+/// `wanted` is the time that the plan wants. If the service manager does not answer, the stop is taken for a restart
+/// of the agent: ending the pods of a node that stays up is the greater harm.
 pub(super) async fn end_pods_if_going_down<R: Runtime>(
     (node, shutdown): (&Node<R>, &ShutdownHandle),
     wanted: Duration,
     inhibitor: &impl Inhibitor,
     notifier: &Notifier,
 ) {
-    // Also of a notice: then the pods are being ended already.
+    // This includes a run for a notice, which is already ending the pods.
     let running = shutdown.progress().borrow().phase == ProgressPhase::Ending;
     let announced = running || inhibitor.state().borrow().preparing;
     let way = match announced {
@@ -48,7 +48,7 @@ pub(super) async fn end_pods_if_going_down<R: Runtime>(
     };
     notifier.extend_timeout(wanted + SLACK);
     if announced {
-        // The run that the login manager set off is the one that counts.
+        // The pods are ended by the run that was announced, and this only waits for it.
         let mut progress = shutdown.progress();
         let over = progress
             .wait_for(|p| matches!(p.phase, ProgressPhase::Released | ProgressPhase::Cancelled));
@@ -71,7 +71,7 @@ pub(super) async fn end_pods_if_going_down<R: Runtime>(
     }
 }
 
-/// An announcement made by the agent itself: it gives the whole budget, and no lock has to be taken first.
+/// An inhibitor for a shutdown that the agent itself announces, with the whole budget and without a lock to take first.
 struct UnitStop(watch::Sender<InhibitorState>);
 
 impl UnitStop {

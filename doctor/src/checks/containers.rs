@@ -1,4 +1,4 @@
-//! What runs containers, and who else ends them.
+//! Checks of the container runtime, and of other programs that stop containers.
 
 use winddown_kubelet::Periods;
 use winddown_kubelet::processes::KUBELETS;
@@ -13,7 +13,7 @@ use winddown_config::{Mode, RuntimeKind};
 use winddown_control::api::{ClosedBy, PodState, PodStatus, Status};
 use winddown_shared::display;
 
-/// What runs containers can be reached.
+/// Checks that the container runtime can be reached.
 pub(super) fn runtime(facts: &Facts) -> Option<Finding> {
     const CHECK: Check = Check::new(
         "runtime",
@@ -49,7 +49,7 @@ pub(super) fn runtime(facts: &Facts) -> Option<Finding> {
         Fact::Unseen(Unseen::Denied, _) => {
             return CHECK.unseen("the runtime's health", &facts.agent);
         }
-        // Said by another check.
+        // Reported by the check `agent`.
         Fact::Unseen(..) => return None,
     };
     let message = &status.runtime.message;
@@ -71,7 +71,7 @@ pub(super) fn runtime(facts: &Facts) -> Option<Finding> {
     })
 }
 
-/// The process runtime can hold pods to their limits.
+/// Checks that the process runtime can enforce the pods' limits.
 pub(super) fn limits(facts: &Facts) -> Option<Finding> {
     const CHECK: Check = Check::new(
         "limits",
@@ -82,7 +82,7 @@ pub(super) fn limits(facts: &Facts) -> Option<Finding> {
     if config.runtime != RuntimeKind::Process {
         return None;
     }
-    // Said by another check.
+    // If unknown, the reason is reported by another check.
     let missing = facts.unenforced.known()?;
     Some(if missing.is_empty() {
         CHECK.ok("limits of pods on CPU and memory are enforced")
@@ -96,7 +96,7 @@ pub(super) fn limits(facts: &Facts) -> Option<Finding> {
     })
 }
 
-/// Containers' scopes stop after the agent.
+/// Checks that the scopes of containers stop after the agent.
 pub(super) fn scopes(facts: &Facts) -> Option<Finding> {
     const CHECK: Check = Check::new(
         "scopes",
@@ -154,7 +154,7 @@ pub(super) fn scopes(facts: &Facts) -> Option<Finding> {
     })
 }
 
-/// The pods' services have no limit together.
+/// Checks that the pods' services have no limit in common.
 pub(super) fn slice(facts: &Facts) -> Option<Finding> {
     const CHECK: Check = Check::new(
         "slice",
@@ -178,7 +178,7 @@ pub(super) fn slice(facts: &Facts) -> Option<Finding> {
             "winddown.slice: MemoryMax={max}; beyond it the kernel kills, without grace"
         ));
     }
-    // A tenth is what a restart of the largest pod may need.
+    // A restart of the largest pod may need a tenth.
     let is_close = tasks.is_some_and(|(max, now)| now >= max.saturating_sub(max / 10));
     Some(if seen.is_empty() {
         CHECK.ok("pods' services have no limit together, only each its own")
@@ -192,7 +192,7 @@ pub(super) fn slice(facts: &Facts) -> Option<Finding> {
     })
 }
 
-/// No kubelet ends pods at the same time.
+/// Checks that no kubelet stops pods at the same time.
 pub(super) fn kubelet(facts: &Facts) -> Option<Finding> {
     const CHECK: Check = Check::new(
         "kubelet",
@@ -253,7 +253,7 @@ pub(super) fn kubelet(facts: &Facts) -> Option<Finding> {
     })
 }
 
-/// The API server lets this agent end a kubelet's pods.
+/// Checks that the API server allows this agent to stop a kubelet's pods.
 pub(super) fn api(facts: &Facts) -> Option<Finding> {
     const DISPENSABLE: [&str; 3] = [TAINT_NODES, LIST_BUDGETS, REQUEST_EVICTIONS];
     const CHECK: Check = Check::new(
@@ -294,14 +294,14 @@ pub(super) fn api(facts: &Facts) -> Option<Finding> {
             .problem("the API server does not let this agent do what it has to")
             .saw(format!("not allowed: {}", missing.join(", ")))
             .fix(match missing.iter().all(|need| need.ends_with(".events.k8s.io")) {
-                // A kubelet's own credentials may do all else.
+                // A kubelet's own credentials allow everything else.
                 true => "kubectl apply -f cluster-mode.yaml",
                 false => "kubectl apply -f companion-mode.yaml -f own-node.yaml",
             })
     })
 }
 
-/// What keeps new pods out until it is lifted; none where nothing does.
+/// Checks whether a drain or a notice keeps new pods out; returns `None` if neither does.
 pub(super) fn admission(facts: &Facts) -> Option<Finding> {
     const CHECK: Check = Check::new(
         "admission",
@@ -323,14 +323,14 @@ pub(super) fn admission(facts: &Facts) -> Option<Finding> {
     })
 }
 
-/// Pods that cannot start; none where all can.
+/// Checks for pods that cannot start; returns `None` if there are none.
 pub(super) fn starts(facts: &Facts) -> Option<Finding> {
     const CHECK: Check = Check::new(
         "starts",
         Area::Containers,
         "a pod that cannot start does nothing, however well the node would end it",
     );
-    // That the agent was not asked is said by another check.
+    // Reported by the check `agent` if the agent does not answer.
     let status = facts.agent.known()?;
     let stuck: Vec<String> = status
         .pods
@@ -355,9 +355,9 @@ fn pod_and_cause((pod, cause): (&PodStatus, String)) -> String {
     format!("{}/{}: {cause}", pod.namespace, pod.name)
 }
 
-/// Why a pod does not start: what a container says that waits, or else the last failed attempt.
+/// Why a pod does not start: the reason of a waiting container, or else the error of the last attempt.
 fn cause(status: &Status, pod: &PodStatus) -> Option<String> {
-    // What containers wait with while all goes well.
+    // Reasons with which containers normally wait.
     const USUAL: [&str; 2] = ["ContainerCreating", "PodInitializing"];
     let starts = matches!(pod.phase.as_str(), "" | "Pending") && pod.state == PodState::Syncing;
     if !starts {
@@ -385,7 +385,7 @@ fn cause(status: &Status, pod: &PodStatus) -> Option<String> {
     Some(text.unwrap_or("the last attempt failed").to_owned())
 }
 
-/// Which server the node takes for the API server. Said only where it may be any.
+/// Checks that the API server's certificate is verified. Returns a finding only if it is not.
 pub(super) fn server(facts: &Facts) -> Option<Finding> {
     const CHECK: Check = Check::new(
         "api-server",
@@ -403,12 +403,12 @@ pub(super) fn server(facts: &Facts) -> Option<Finding> {
         Fact::Unseen(Unseen::Denied, _) => {
             CHECK.unseen("the credentials for the API server", &facts.server_verified)
         }
-        // The agent says why, and does not start without credentials.
+        // The agent reports why, and does not start without credentials.
         Fact::Unseen(..) => None,
     }
 }
 
-/// Who else kills processes.
+/// Checks whether other programs kill processes when memory runs out.
 pub(super) fn out_of_memory(facts: &Facts) -> Option<Finding> {
     const CHECK: Check = Check::new(
         "oom",

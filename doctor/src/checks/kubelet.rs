@@ -1,4 +1,4 @@
-//! A node whose kubelet ends the pods, before winddown is installed there.
+//! Checks of a node whose kubelet stops the pods, before winddown is installed there.
 
 use winddown_systemd::inspect::{LockView, LoginView};
 
@@ -7,7 +7,7 @@ use super::{Check, listed, span};
 use crate::facts::{ConfigRead, Fact, Facts, KubeletConfig, Unseen};
 use crate::finding::{Area, Finding};
 
-/// A kubelet runs, and nothing of winddown is installed.
+/// Whether a kubelet runs, and nothing of winddown is installed.
 pub(super) fn is_alone(facts: &Facts) -> bool {
     let runs = facts.processes.known().is_some_and(|all| all.iter().any(|p| p.name == "kubelet"));
     let nothing_of_ours = facts.config.read == ConfigRead::Defaults
@@ -16,19 +16,19 @@ pub(super) fn is_alone(facts: &Facts) -> bool {
     runs && nothing_of_ours
 }
 
-/// The lock by which a kubelet delays shutdowns. Every user may take one in any name.
+/// The inhibitor lock of a kubelet. It must belong to root: every user can take a lock under any name.
 pub(super) fn lock(login: &LoginView) -> Option<&LockView> {
     login.locks.iter().find(|lock| lock.who == "kubelet" && lock.uid == 0 && lock.delays_shutdown())
 }
 
-/// What a kubelet's configuration says of shutdowns, or why it cannot be read.
+/// The kubelet's configuration for shutdowns with its location, or why it cannot be read.
 pub(super) fn said_by(facts: &Facts, config: &KubeletConfig) -> String {
     let said = if config.problem.is_empty() { &config.enabled } else { &config.problem };
     let said = if said.is_empty() { "no shutdownGracePeriod" } else { said };
     format!("{}: {said}", facts.below_root(&config.place))
 }
 
-/// The kubelet's own graceful shutdown does what its configuration says.
+/// Checks that the kubelet's own graceful shutdown works as configured.
 pub(super) fn own_shutdown(facts: &Facts) -> Option<Finding> {
     const CHECK: Check = Check::new(
         "kubelet-shutdown",

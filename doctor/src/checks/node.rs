@@ -1,4 +1,4 @@
-//! The configuration, the disk, the clock.
+//! Checks of the configuration, the disk and the clock.
 
 use winddown_shared::display::age;
 
@@ -8,13 +8,13 @@ use crate::finding::{Area, Finding};
 use winddown_control::api::ManifestProblem;
 use winddown_static_pods::Writers;
 
-/// Less is too little for the state of a hundred pods and the reports.
+/// Less is not enough for the state of a hundred pods and the reports.
 const FEW_BYTES: u64 = 64 * 1024 * 1024;
 const FEW_INODES: u64 = 1000;
-/// Clocks of file servers differ by less.
+/// Timestamps of file servers differ from this clock by less.
 const CLOCK_SLACK_SECONDS: i64 = 120;
 
-/// The configuration is valid, and the one in force.
+/// Checks that the configuration is valid, and in force.
 pub(super) fn config(facts: &Facts) -> Option<Finding> {
     const CHECK: Check = Check::new(
         "config",
@@ -70,7 +70,7 @@ pub(super) fn config(facts: &Facts) -> Option<Finding> {
     })
 }
 
-/// The manifests are valid.
+/// Checks that the manifests are valid.
 pub(super) fn manifests(facts: &Facts) -> Option<Finding> {
     const CHECK: Check = Check::new(
         "manifests",
@@ -97,7 +97,7 @@ pub(super) fn manifests(facts: &Facts) -> Option<Finding> {
     Some(found.fix("fix or remove the file; it is read again at once"))
 }
 
-/// Only root decides what runs. Said only where it is not so.
+/// Checks that only root can write manifests. Returns a finding only if others can.
 pub(super) fn writers(facts: &Facts) -> Option<Finding> {
     const CHECK: Check = Check::new(
         "manifest-writers",
@@ -106,7 +106,7 @@ pub(super) fn writers(facts: &Facts) -> Option<Finding> {
     );
     let found = match &facts.others_may_write {
         Fact::Known(found) => found,
-        // Said by the check of the manifests.
+        // Reported by the check `manifests`.
         Fact::Unseen(Unseen::Absent | Unseen::NotLive, _) => return None,
         Fact::Unseen(..) => return CHECK.unseen("the manifests", &facts.others_may_write),
     };
@@ -122,7 +122,7 @@ pub(super) fn writers(facts: &Facts) -> Option<Finding> {
     )
 }
 
-/// What has to survive a shutdown can be written.
+/// Checks that the state that has to survive a shutdown can be written.
 pub(super) fn state(facts: &Facts) -> Option<Finding> {
     const CHECK: Check = Check::new(
         "state",
@@ -173,13 +173,13 @@ pub(super) fn state(facts: &Facts) -> Option<Finding> {
     })
 }
 
-/// The control socket is not open to all users.
+/// Checks that the control socket is not open to all users.
 pub(super) fn socket(facts: &Facts) -> Option<Finding> {
     const CHECK: Check =
         Check::new("socket", Area::Node, "a user who can write to the socket can end pods");
     let socket = match &facts.socket {
         Fact::Known(socket) => socket,
-        // Said by the check of the agent.
+        // Reported by the check `agent`.
         Fact::Unseen(Unseen::Absent, _) => return None,
         Fact::Unseen(..) => return CHECK.unseen("the control socket", &facts.socket),
     };
@@ -214,7 +214,7 @@ pub(super) fn socket(facts: &Facts) -> Option<Finding> {
     })
 }
 
-/// The clock is right.
+/// Checks the clock.
 pub(super) fn clock(facts: &Facts) -> Option<Finding> {
     const CHECK: Check = Check::new(
         "clock",

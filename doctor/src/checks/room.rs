@@ -1,4 +1,4 @@
-//! What is left of memory, disk, inodes and tasks.
+//! Checks how much memory, disk space, inodes and tasks are left.
 
 use winddown_shared::Quantity;
 
@@ -8,7 +8,7 @@ use crate::facts::{Facts, Shortage};
 use crate::finding::{Area, Finding};
 use winddown_control::api::{PressureStatus, ThresholdStatus};
 
-/// The node is not below its thresholds for evictions: otherwise pods end as soon as an agent runs.
+/// Checks that no eviction threshold is met: otherwise pods are evicted as soon as an agent runs.
 pub(super) fn room(facts: &Facts) -> Option<Finding> {
     const CHECK: Check = Check::new(
         "room",
@@ -62,7 +62,7 @@ pub(super) fn room(facts: &Facts) -> Option<Finding> {
     )))
 }
 
-/// What is free of the node's swap, and whether that counts; none on a node without.
+/// The free swap of the node, and whether it counts as available; `None` on a node without swap.
 fn swap_line(pressure: &PressureStatus) -> Option<String> {
     let swap = pressure.swap?;
     let counts = match swap.counts {
@@ -76,7 +76,7 @@ fn is_measured(threshold: &ThresholdStatus) -> bool {
     threshold.available.is_some()
 }
 
-/// What the agent's own last look has found.
+/// The shortages according to the agent's last measurement.
 fn by_the_agent(pressure: &PressureStatus) -> Vec<Shortage> {
     let amount = |text: &Option<String>| text.as_ref()?.parse::<Quantity>().ok();
     let met = pressure.thresholds.iter().filter(|threshold| threshold.met_seconds.is_some());
@@ -111,7 +111,7 @@ fn fields(short: &[Shortage]) -> String {
     let mut fields: Vec<String> = Vec::new();
     for short in short {
         let field = if short.hard { "evictionHard" } else { "evictionSoft" };
-        // The pods' own share follows from the node's.
+        // This threshold is derived from the node's, so it has no field of its own.
         let signal = match &*short.signal {
             "allocatableMemory.available" => "memory.available",
             signal => signal,

@@ -1,4 +1,4 @@
-//! The agent, its lock, and the ways down.
+//! Checks of the agent, its inhibitor lock, and the ways in which the node can go down.
 
 use std::path::Path;
 use std::time::Duration;
@@ -11,18 +11,18 @@ use crate::facts::{Fact, Facts, Unseen};
 use crate::finding::{Area, Finding, Severity};
 use winddown_control::api::{LockState, NodeStage, Phase, Status};
 
-/// Before this version the SysV commands, run as root, went around logind (systemd#22058).
+/// Before this version the SysV commands, run as root, bypassed logind (systemd#22058).
 const SYSV_ASKS_LOGIND: u32 = 251;
 /// The first version with `systemctl soft-reboot`.
 const SOFT_REBOOT: u32 = 254;
 
-/// The first version in which locks that block hold for root, too.
+/// The first version in which blocking locks also apply to root.
 const OBEYED_BY_ROOT: u32 = 257;
 
 const NOT_HELD: &str = "the shutdown lock is not held: a shutdown would not wait for the pods";
 pub(super) const RELOAD_LOGIND: &str = "systemctl kill -s HUP systemd-logind";
 
-/// The agent runs and answers.
+/// Checks that the agent runs and answers.
 pub(super) fn agent(facts: &Facts) -> Option<Finding> {
     const CHECK: Check = Check::new(
         "agent",
@@ -68,7 +68,7 @@ pub(super) fn agent(facts: &Facts) -> Option<Finding> {
     }
 }
 
-/// Graceful shutdown is switched on.
+/// Checks that graceful shutdown is enabled.
 pub(super) fn periods(facts: &Facts) -> Option<Finding> {
     const CHECK: Check = Check::new(
         "periods",
@@ -91,7 +91,7 @@ pub(super) fn periods(facts: &Facts) -> Option<Finding> {
     })
 }
 
-/// The lock is held, and logind lists it.
+/// Checks that the lock is held, and that logind lists it.
 pub(super) fn lock(facts: &Facts) -> Option<Finding> {
     const CHECK: Check = Check::new(
         "lock",
@@ -113,7 +113,7 @@ pub(super) fn lock(facts: &Facts) -> Option<Finding> {
     }
     let login = match &facts.login {
         Fact::Known(login) => login,
-        // That logind does not answer is said by another check.
+        // Another check reports that logind does not answer.
         Fact::Unseen(Unseen::NotLive, _) => return None,
         Fact::Unseen(_, why) => {
             let status = status?;
@@ -126,7 +126,7 @@ pub(super) fn lock(facts: &Facts) -> Option<Finding> {
             return Some(finding.saw(said_of_lock(status)).saw(why));
         }
     };
-    // Every user may take a delay lock in any name: the agent's is root's, or of who has its socket.
+    // Every user can take a delay lock under any name: the agent's belongs to root, or to the owner of its socket.
     let agents = facts.socket.known().map_or(0, |socket| socket.uid);
     let ours = login.locks.iter().find(|lock| {
         lock.who == "winddown" && lock.delays_shutdown() && (lock.uid == 0 || lock.uid == agents)
@@ -150,7 +150,7 @@ pub(super) fn lock(facts: &Facts) -> Option<Finding> {
     })
 }
 
-/// There is a logind, and it answers.
+/// Checks that logind exists and answers.
 pub(super) fn logind(facts: &Facts) -> Option<Finding> {
     const CHECK: Check = Check::new(
         "logind",
@@ -183,7 +183,7 @@ pub(super) fn logind(facts: &Facts) -> Option<Finding> {
     })
 }
 
-/// logind waits as long as the plan wants.
+/// Checks that logind waits as long as the plan requires.
 pub(super) fn delay(facts: &Facts) -> Option<Finding> {
     const CHECK: Check = Check::new(
         "delay",
@@ -226,7 +226,7 @@ pub(super) fn delay(facts: &Facts) -> Option<Finding> {
     Some(if facts.live { fixed.fix(RELOAD_LOGIND) } else { fixed })
 }
 
-/// Pods that hold shutdowns are obeyed.
+/// Checks that logind refuses shutdowns while pods hold them.
 pub(super) fn guard(facts: &Facts) -> Option<Finding> {
     const CHECK: Check = Check::new(
         "guard",
@@ -251,7 +251,7 @@ pub(super) fn guard(facts: &Facts) -> Option<Finding> {
     })
 }
 
-/// The nodes that go down before this one are known, and report how they go down.
+/// Checks that the nodes that go down before this one are known, and report their progress.
 pub(super) fn after_nodes(facts: &Facts) -> Option<Finding> {
     const CHECK: Check = Check::new(
         "after-nodes",
@@ -285,7 +285,7 @@ pub(super) fn after_nodes(facts: &Facts) -> Option<Finding> {
     })
 }
 
-/// Which shutdowns end the pods in order here.
+/// Checks which ways of shutting down stop the pods in order.
 pub(super) fn paths(facts: &Facts) -> Option<Finding> {
     const CHECK: Check = Check::new(
         "paths",
@@ -294,7 +294,7 @@ pub(super) fn paths(facts: &Facts) -> Option<Finding> {
     );
     let system = match &facts.system {
         Fact::Known(system) => system,
-        // Said by the check of the unit.
+        // Reported by the check `unit`.
         Fact::Unseen(..) => return None,
     };
     let version = system.major().unwrap_or(0);
@@ -330,7 +330,7 @@ pub(super) fn paths(facts: &Facts) -> Option<Finding> {
     Some(finding.saw_all(&bypassing).saw(format!("{delayed}{soft}")).saw(stop).saw(lost))
 }
 
-/// How the last shutdown went.
+/// Reports how the last shutdown went.
 pub(super) fn last(facts: &Facts) -> Option<Finding> {
     const CHECK: Check = Check::new(
         "last-shutdown",
@@ -376,7 +376,7 @@ fn said_of_lock(status: &Status) -> String {
     }
 }
 
-/// What gives the delay, by the file that sets it now.
+/// Adds the fix for the delay, depending on the file that sets it now.
 fn fix_delay(facts: &Facts, finding: Finding, file: Option<&Path>, wanted: Duration) -> Finding {
     let name = file.and_then(Path::file_name);
     let ours = name.is_none_or(|name| name == drop_in::NAME);
@@ -394,7 +394,7 @@ fn fix_delay(facts: &Facts, finding: Finding, file: Option<&Path>, wanted: Durat
     finding.fix(outdo(facts, file, wanted))
 }
 
-/// What gives logind the time that it waits.
+/// The setting that determines how long logind waits.
 pub(super) fn delay_set_by(facts: &Facts) -> String {
     match facts.setting.known().and_then(Option::as_ref) {
         Some(setting) => {
@@ -405,10 +405,10 @@ pub(super) fn delay_set_by(facts: &Facts) -> String {
     }
 }
 
-/// The command that makes a file give logind the time that is wanted.
+/// The command that makes logind use the wanted delay instead of this file's.
 pub(super) fn outdo(facts: &Facts, file: &Path, wanted: Duration) -> String {
     match file.file_name().filter(|_| !file.starts_with("/etc")) {
-        // A file of a package comes back when it is edited; one of the same name in /etc hides it.
+        // An edit of a package's file is lost with the next update; a file of the same name in /etc hides it.
         Some(name) => {
             let mask = format!("/etc/systemd/logind.conf.d/{}", name.to_string_lossy());
             format!("ln -s /dev/null {}", facts.below_root(&mask))

@@ -1,4 +1,4 @@
-//! The systemd unit.
+//! Checks of the systemd unit.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use winddown_config::RuntimeKind;
 const INSTALL: &str = "winddown install";
 const RELOAD: &str = "systemctl daemon-reload";
 
-/// The unit is installed and runs.
+/// Checks that the unit is installed and active.
 pub(super) fn unit(facts: &Facts) -> Option<Finding> {
     const CHECK: Check = Check::new(
         "unit",
@@ -67,7 +67,7 @@ pub(super) fn unit(facts: &Facts) -> Option<Finding> {
     Some(state(CHECK, facts, service))
 }
 
-/// The unit is started at boot.
+/// Checks that the unit is started at boot.
 pub(super) fn boot(facts: &Facts) -> Option<Finding> {
     const CHECK: Check =
         Check::new("boot", Area::Unit, "after the next boot the node would not be protected");
@@ -77,7 +77,7 @@ pub(super) fn boot(facts: &Facts) -> Option<Finding> {
             let installed = facts.installed.known().filter(|installed| installed.unit)?;
             if installed.enabled { "enabled" } else { "disabled" }
         }
-        // Said by another check.
+        // Reported by the check `unit`.
         _ => return None,
     };
     Some(match state {
@@ -93,7 +93,7 @@ pub(super) fn boot(facts: &Facts) -> Option<Finding> {
     })
 }
 
-/// The unit is stopped before what it needs to end the pods.
+/// Checks that the unit stops before the units that it needs in order to stop the pods.
 pub(super) fn order(facts: &Facts) -> Option<Finding> {
     const CHECK: Check = Check::new(
         "order",
@@ -130,7 +130,7 @@ pub(super) fn order(facts: &Facts) -> Option<Finding> {
     )
 }
 
-/// systemd waits long enough for the agent to stop.
+/// Checks that systemd waits long enough for the agent to stop.
 pub(super) fn stop_time(facts: &Facts) -> Option<Finding> {
     const CHECK: Check = Check::new(
         "stop-time",
@@ -154,7 +154,7 @@ pub(super) fn stop_time(facts: &Facts) -> Option<Finding> {
     })
 }
 
-/// Neither pods nor lock are lost when the agent fails.
+/// Checks that neither pods nor the lock are lost when the agent fails.
 pub(super) fn crash(facts: &Facts) -> Option<Finding> {
     const CHECK: Check = Check::new(
         "crash",

@@ -1,4 +1,4 @@
-//! What logind and the service manager say.
+//! Observations of logind and the service manager.
 
 use winddown_shared::error_chain;
 use winddown_systemd::inspect::{
@@ -9,15 +9,15 @@ use super::Place;
 use crate::facts::{Fact, Scopes, Unseen};
 
 const UNIT: &str = "winddown.service";
-/// What holds the services of the pods.
+/// The slice that contains the pods' services.
 const SLICE: &str = "winddown.slice";
-/// Containers' ids are hexadecimal. CRI-O has other scopes that begin like a container's: `crio-conmon-ID`
-/// is the monitor beside each, `crio-pull-image-PID` what pulls an image.
+/// Container IDs are hexadecimal. CRI-O has other scopes with the same prefix: `crio-conmon-ID` for the monitor of each
+/// container, `crio-pull-image-PID` for the pull of an image.
 const SCOPES: [&str; 2] = ["cri-containerd-*.scope", "crio-[0-9a-f][0-9a-f]*.scope"];
-/// Scopes of one node come from one drop-in: a few tell for all.
+/// Number of scopes that are inspected: all scopes of a node get the same drop-in, so a few are enough.
 const LOOKED_AT: usize = 5;
 
-/// What is seen over the bus.
+/// The observations made over D-Bus.
 pub(super) struct Seen {
     pub(super) login: Fact<LoginView>,
     pub(super) system: Fact<SystemView>,
@@ -27,7 +27,7 @@ pub(super) struct Seen {
     pub(super) synchronised: Fact<bool>,
 }
 
-/// `pods_are_services`: the pods' slice is looked at as well.
+/// `pods_are_services`: whether to observe the pods' slice as well.
 pub(super) async fn look(place: &Place, pods_are_services: bool) -> Seen {
     if !place.live {
         return nothing(Unseen::NotLive, "not the running machine");

@@ -1,4 +1,4 @@
-//! What the API server and the way to it are like.
+//! Observations of the API server and the connection to it.
 
 use winddown_companion::{READ_BUDGETS, RightsUnknown, may, may_taint, missing_for_requests};
 use winddown_config::Config;
@@ -8,10 +8,10 @@ use winddown_shared::{WallClock, error_chain};
 
 use crate::facts::{LIST_BUDGETS, REQUEST_EVICTIONS, TAINT_NODES};
 
-/// What the API server would have to allow, and does not.
+/// The required permissions that the API server does not grant.
 ///
 /// # Errors
-/// It cannot be asked: why, for people.
+/// The API server cannot be queried; the reason, as text for users.
 pub(super) async fn missing_rights(
     config: &Config,
     wall: &WallClock,
@@ -38,10 +38,10 @@ pub(super) async fn missing_rights(
     asked.await.map_err(|error| error.why)
 }
 
-/// Whether the API server's certificate is verified, by the credentials. The server is not asked.
+/// Whether the credentials verify the API server's certificate. Makes no request.
 ///
 /// # Errors
-/// The credentials cannot be read: why, for people.
+/// The credentials cannot be read; the reason, as text for users.
 pub(super) async fn verifies_server(config: &Config, wall: &WallClock) -> Result<bool, String> {
     let name = config.node_name_or(&node_name());
     let connection = connect(config, &name, wall).await.map_err(|error| error_chain(&error))?;

@@ -1,4 +1,4 @@
-//! What the disk says. Everything blocks.
+//! Observations of files. Everything blocks.
 
 use std::fs::{self, Metadata};
 use std::io::Write as _;
@@ -18,18 +18,18 @@ use winddown_control::api::ReportEntry;
 use winddown_kubelet::below;
 use winddown_node::reports;
 
-/// Where systemd finds units, the strongest first.
+/// Directories in which systemd finds units, by descending priority.
 const UNIT_DIRECTORIES: [&str; 4] = [
     "/etc/systemd/system",
     "/run/systemd/system",
     "/usr/lib/systemd/system",
     "/lib/systemd/system",
 ];
-/// Prefixes of the scopes in which container runtimes put containers.
+/// Prefixes of the scopes that container runtimes create for containers.
 const SCOPES: [&str; 2] = ["cri-containerd-", "crio-"];
 const COMMANDS: [&str; 4] = ["shutdown", "reboot", "poweroff", "halt"];
 
-/// The configuration's path from here: commands that fix an image must not name the host's file.
+/// The path of the configuration, including `root`: a fix for an image must not name the host's file.
 pub(super) fn config_path(place: &Place) -> PathBuf {
     place.config.clone().unwrap_or_else(|| below(&place.root, winddown_config::DEFAULT_FILE))
 }
@@ -74,7 +74,7 @@ pub(super) fn installed(root: &Path) -> Installed {
     }
 }
 
-/// Writes a file to the state directory, to the disk, and removes it again.
+/// Writes a file to the state directory, syncs it and removes it again.
 pub(super) fn state(directory: &Path) -> Fact<StateDirectory> {
     let facts = match fs::metadata(directory) {
         Ok(facts) => facts,
@@ -91,7 +91,7 @@ pub(super) fn state(directory: &Path) -> Fact<StateDirectory> {
         {
             return unseen(&error.kind().into(), directory);
         }
-        // Without the name of the file, which is private.
+        // Without the path of the temporary file.
         Err(error) => error.to_string().split(" at path ").next().map(str::to_owned),
     };
     let (free_bytes, free_inodes) = match rustix::fs::statvfs(directory) {
@@ -124,7 +124,7 @@ pub(super) fn socket(path: &Path) -> Fact<SocketFile> {
     })
 }
 
-/// The newest time stamp of what was certainly written before now.
+/// The newest timestamp of files that were certainly written in the past.
 pub(super) fn newest(state: &Path) -> Option<(PathBuf, WallTime)> {
     let program = std::env::current_exe().ok();
     let reports = reports::directory(state);
@@ -151,7 +151,7 @@ pub(super) fn last_report(state: &Path) -> Fact<Option<ReportEntry>> {
     }
 }
 
-/// The commands that take the machine down, with what they lead to.
+/// The commands that shut the machine down, with the paths that their links lead to.
 pub(super) fn commands(root: &Path) -> Vec<Command> {
     COMMANDS
         .iter()
@@ -166,7 +166,7 @@ pub(super) fn commands(root: &Path) -> Vec<Command> {
         .collect()
 }
 
-/// Follows links below `root`, also absolute ones, as far as a few steps lead.
+/// Follows symbolic links below `root`, including absolute ones, for up to eight steps.
 fn followed(root: &Path, path: &Path) -> PathBuf {
     let mut path = path.to_owned();
     for _ in 0..8 {

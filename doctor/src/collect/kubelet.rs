@@ -1,10 +1,10 @@
-//! What a kubelet's configuration says about shutdowns. Blocks.
+//! The kubelet's configuration for shutdowns. Blocks.
 
 use std::path::Path;
 
 use crate::facts::KubeletConfig;
 
-/// The configuration of the kubelet that runs, or else of the one that is installed.
+/// The configuration of the running kubelet, or else of the installed one.
 pub(super) fn config(root: &Path, live: bool) -> Option<KubeletConfig> {
     let kubelet = winddown_kubelet::find(root, live).into_iter().next().unwrap_or_default();
     let said = kubelet.configuration(root)?;

@@ -1,4 +1,4 @@
-//! What the node is short of already.
+//! Resources that the node is already short of.
 
 use std::path::Path;
 
@@ -10,13 +10,13 @@ use super::{Place, silent};
 use crate::facts::{Fact, Shortage};
 use winddown_config::Config;
 
-/// Measures the node and compares it with the configured thresholds, without a container runtime: its
-/// images' file system is not looked at.
+/// Measures the node and compares it with the configured thresholds. It does not query a container runtime, so the
+/// file system of images is not measured.
 pub(super) async fn look(place: &Place, config: &Config, state: &Path) -> Fact<Vec<Shortage>> {
     if !place.live {
         return Fact::not_live();
     }
-    // Before the agent has run, its directory is still to be made, on the file system of the one above.
+    // Before the agent has run, its directory does not exist; it will be on the file system of the nearest ancestor.
     let nodefs = state.ancestors().find(|path| path.exists()).unwrap_or(&place.root);
     let places = UsagePlaces {
         proc: place.root.join("proc"),
@@ -30,7 +30,7 @@ pub(super) async fn look(place: &Place, config: &Config, state: &Path) -> Fact<V
     }
 }
 
-/// The thresholds that are met. What was not measured is not short.
+/// The thresholds that are met. What was not measured does not count.
 fn of(stats: &NodeStats, policy: &Policy) -> Vec<Shortage> {
     let (policy, _) = policy.for_layout(stats.layout.unwrap_or_default());
     let observed = Observations::of(stats, policy.memory_available);

@@ -1,4 +1,4 @@
-//! Each check both ways: the healthy node is well, and each thing that can be wrong is found.
+//! Tests each check both ways: the healthy node passes, and each possible fault is found.
 
 mod containers;
 mod kubelet;
@@ -24,8 +24,8 @@ fn a_healthy_node_has_no_finding_but_well() {
     assert_eq!(ids.len(), found.len(), "an id names one check");
 }
 
-/// What is wrong, with what is done to the healthy node, which check finds it, how bad it is, what
-/// its evidence has, and a command that fixes it.
+/// Name of the fault, how it is introduced into the healthy node, the check that finds it, the severity,
+/// a part of the evidence, and a part of a command that fixes it.
 type Case = (&'static str, fn(&mut Facts), &'static str, Severity, &'static str, &'static str);
 
 fn check(cases: &[Case]) {

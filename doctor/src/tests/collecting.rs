@@ -1,4 +1,4 @@
-//! The looks themselves: on a directory for a root and the stand-in for logind.
+//! Tests of the observations, with a directory as root and a stand-in for logind.
 
 use std::fs;
 use std::io;
@@ -96,7 +96,7 @@ async fn an_answer_that_is_refused_is_another_finding_than_none() {
 #[tokio::test(start_paused = true)]
 async fn a_bus_and_an_agent_that_hang_become_findings() {
     let root = Root::new();
-    // A socket with a queue of connections that nobody takes.
+    // A socket whose connections are never accepted.
     let socket = root.path().join("run/winddown/winddown.sock");
     fs::create_dir_all(socket.parent().unwrap()).unwrap();
     let _listens = std::os::unix::net::UnixListener::bind(&socket).unwrap();
@@ -202,7 +202,7 @@ async fn a_state_directory_that_is_a_file_is_no_directory() {
     assert_eq!(facts.state.unseen(), Some(Unseen::Absent));
 }
 
-/// Takes connections and never says a word.
+/// A bus that accepts connections and never answers.
 fn hung_bus() -> Bus {
     let held = Arc::new(Mutex::new(Vec::new()));
     Bus::Peer(Arc::new(move || {
@@ -212,12 +212,12 @@ fn hung_bus() -> Bus {
     }))
 }
 
-/// Takes no connection.
+/// A bus that refuses connections.
 fn no_bus() -> Bus {
     Bus::Peer(Arc::new(|| Err(io::ErrorKind::ConnectionRefused.into())))
 }
 
-/// Every user may start what is called a killer.
+/// Every user can start processes with the name of an OOM killer.
 #[tokio::test]
 async fn killers_crowd_no_kubelet_out() {
     let root = Root::new();
@@ -229,7 +229,7 @@ async fn killers_crowd_no_kubelet_out() {
     assert_eq!(found.len(), 33);
 }
 
-/// k3s writes its own file anew at each start.
+/// k3s overwrites its own file at each start.
 #[tokio::test]
 async fn a_kubelet_with_a_directory_of_drop_ins_is_told_by_one_more() {
     let root = Root::new();

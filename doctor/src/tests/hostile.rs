@@ -1,4 +1,4 @@
-//! Facts made by an attacker, or by a node in a bad state.
+//! Observations forged by an attacker, or of a node in a bad state.
 
 use super::*;
 use winddown_control::api::ManifestProblem;

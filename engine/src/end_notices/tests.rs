@@ -40,7 +40,7 @@ impl Bed {
         self.pods.get_or_new(&uid)
     }
 
-    /// What the pod reads, once everything that is due is written.
+    /// What the pod reads once everything that is due is written.
     async fn reads(&self, uid: &str) -> Option<Value> {
         let last = self.notices.hand_over(&PodUid::new("of-no-pod"), Deed::Withdraw).unwrap();
         last.await.unwrap_err();
@@ -66,7 +66,7 @@ fn ending(seconds: u64) -> Option<Arc<NodeEnding>> {
     }))
 }
 
-/// In how many seconds the pod is killed, as it reads.
+/// The seconds until the pod is killed, according to its notice.
 fn left(notice: Option<Value>) -> i64 {
     let deadline: WallTime = notice.unwrap()["deadline"].as_str().unwrap().parse().unwrap();
     (deadline.as_millisecond() + 500) / 1000
@@ -85,7 +85,7 @@ async fn pods_read_of_the_end_of_the_node_until_it_is_called_off_and_of_a_sooner
     drop(late);
     bed.notices.announce(ending(20), &bed.pods);
     assert_eq!(left(bed.reads("a").await), 20);
-    // One that is let in meanwhile.
+    // A pod that is admitted meanwhile.
     bed.notices.look(&bed.pod("b"));
     assert_eq!(left(bed.reads("b").await), 20);
     bed.notices.announce(None, &bed.pods);
@@ -117,7 +117,7 @@ async fn a_pod_that_is_stopped_reads_its_own_reason_and_its_own_time_while_that_
         () = shortened => {}
         never = bed.notices.follow(&entry, grace) => match never {},
     }
-    // It goes on ending when the shutdown is called off.
+    // Its stop continues when the shutdown is called off.
     bed.notices.announce(None, &bed.pods);
     assert_eq!(bed.reads("a").await.unwrap().get("nodeAction"), None);
     bed.notices.forget(&entry);

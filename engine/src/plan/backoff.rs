@@ -1,15 +1,15 @@
-//! How long a container that ended waits before it is started again.
+//! How long a container that exited waits before it is started again.
 
 use std::time::Duration;
 
-/// The back-off of crashing containers. The kubelet's, and not configurable there.
+/// The backoff of crashing containers. The defaults are the kubelet's, where they are not configurable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Backoff {
-    /// The wait before the second restart; the first is at once.
+    /// The wait before the second restart; the first is immediate.
     pub initial: Duration,
     /// The longest wait.
     pub max: Duration,
-    /// A run this long clears the back-off.
+    /// A run this long resets the backoff.
     pub reset_after: Duration,
 }
 
@@ -24,12 +24,12 @@ impl Default for Backoff {
 }
 
 impl Backoff {
-    /// The wait after a run of `ran` that had been started with `due` as the wait to follow it.
+    /// The wait after a run that took `ran`; `due` is the wait that follows a short run.
     pub fn after(&self, due: Duration, ran: Duration) -> Duration {
         if ran >= self.reset_after { Duration::ZERO } else { due.min(self.max) }
     }
 
-    /// The wait to follow a run that was itself started after `waited`.
+    /// The wait that follows a run which was itself started after `waited`.
     pub fn next(&self, waited: Duration) -> Duration {
         if waited.is_zero() {
             self.initial.min(self.max)

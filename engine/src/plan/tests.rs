@@ -32,7 +32,7 @@ fn full(restart: Restart) -> Vec<ContainerRule> {
     ]
 }
 
-/// What it shows, policy, what is seen; expected: start, stop, seconds to wait, done.
+/// Case, policy, observations; expected: start, stop, seconds to wait, done.
 type Row<'a> =
     (&'a str, Restart, [ContainerObservation; 5], &'a [usize], &'a [usize], Option<u64>, bool);
 

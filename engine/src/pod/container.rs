@@ -13,7 +13,7 @@ use crate::probing::ProbeState;
 
 /// The kubelet's reason for an image that could not be pulled.
 pub const IMAGE_PULL: &str = "ErrImagePull";
-/// The same from the second time on.
+/// The kubelet's reason from the second failure on.
 pub const IMAGE_PULL_BACK_OFF: &str = "ImagePullBackOff";
 
 /// A container.
@@ -21,7 +21,7 @@ pub const IMAGE_PULL_BACK_OFF: &str = "ImagePullBackOff";
 pub struct Container<B: Boundary> {
     /// Its name in the spec.
     pub name: Arc<str>,
-    /// The part it plays.
+    /// The kind of container.
     pub kind: ContainerKind,
     /// The newest run.
     pub run: Option<Run<B>>,
@@ -29,11 +29,11 @@ pub struct Container<B: Boundary> {
     pub last_exit: Option<ContainerExit>,
     /// The image as the pod's spec names it now; none while the pod is unknown.
     pub image: Option<Arc<str>>,
-    /// What kept it from being started, if it could not be.
+    /// Why it could not be started, if that failed.
     pub trouble: Option<Trouble>,
-    /// What is known of its spec while the pod is unknown.
+    /// Its spec as far as it is known while the pod is unknown.
     pub found_spec: Option<Box<k8s::Container>>,
-    /// What only this kind of runtime knows.
+    /// State of this kind of runtime.
     pub own: B::Container,
 }
 
@@ -42,67 +42,67 @@ pub struct Container<B: Boundary> {
 pub struct Run<B: Boundary> {
     /// The runtime's id, without the name of the runtime.
     pub id: Arc<str>,
-    /// 0 for the first.
+    /// The number of the run; 0 for the first.
     pub attempt: u32,
-    /// The image as the spec named it when it was made; none if that is not known, or of no meaning.
+    /// The image that the spec named when the run was created; none if unknown, or if images have no meaning.
     pub image: Option<Arc<str>>,
-    /// What that was, with its digest; empty if the runtime does not tell.
+    /// The resolved image with its digest; empty if the runtime does not report it.
     pub image_id: Arc<str>,
-    /// When it started; none while it is only made.
+    /// When it started; none while it is only created.
     pub started_at: Option<WallTime>,
-    /// The back-off to follow this run if it is short.
+    /// The backoff that follows this run if it is short.
     pub backoff: Duration,
-    /// What its postStart hook and its probes have come to.
+    /// The state of its postStart hook and its probes.
     pub probe_state: ProbeState,
-    /// It is being ended because it fails.
+    /// Whether it is being stopped because it fails.
     pub ending: bool,
-    /// When it was asked to end.
+    /// When it was sent the stop signal.
     pub signalled_at: Option<Instant>,
-    /// SIGKILL was needed.
+    /// Whether SIGKILL was needed.
     pub forced: bool,
-    /// Its start was given up because its caller was gone. That says nothing of the container: it counts as never
-    /// started.
+    /// Whether its start was abandoned because the caller was gone. That says nothing about the container, which counts
+    /// as never started.
     pub undone: bool,
     /// How it ended, if it has.
     pub end: Option<End>,
-    /// What only this kind of runtime knows.
+    /// State of this kind of runtime.
     pub own: B::Run,
 }
 
 /// How a run ended.
 #[derive(Clone, Debug)]
 pub struct End {
-    /// Its exit.
+    /// The exit status.
     pub exit: ContainerExit,
     /// How long it ran.
     pub ran: Duration,
-    /// A stop of its pod had asked for it, so it says nothing against the container: it is no crash.
+    /// Whether a stop of its pod had requested it, so that it does not count as a crash.
     pub asked: bool,
-    /// The back-off after it.
+    /// The backoff after it.
     pub backoff: Duration,
     /// When it may be started again.
     pub restart_at: Instant,
-    /// It was told that it waits for that.
+    /// Whether the wait for the restart was reported.
     pub told: bool,
 }
 
-/// Why a container could not be started, and when that is tried again.
+/// Why a container could not be started, and when the next try is.
 #[derive(Clone, Debug)]
 pub struct Trouble {
     /// `ErrImagePull`, `CreateContainerError`, …
     pub reason: &'static str,
-    /// For people.
+    /// A description for people.
     pub message: String,
-    /// When it is tried again.
+    /// When the next try is.
     pub until: Instant,
-    /// The wait that ends then.
+    /// The length of the wait that ends then.
     pub wait: Duration,
 }
 
 // === impl Container ===
 
 impl<B: Boundary> Container<B> {
-    /// One that never ran.
+    /// A container that never ran.
     pub fn new(name: Arc<str>, kind: ContainerKind) -> Self {
         Self {
             name,
@@ -116,42 +116,43 @@ impl<B: Boundary> Container<B> {
         }
     }
 
-    /// Takes what its pod's spec says of it now.
+    /// Updates the container from its pod's spec.
     pub(super) fn take(&mut self, kind: ContainerKind, spec: Option<&k8s::Container>) {
         self.kind = kind;
         self.image = spec.and_then(|spec| spec.image.as_deref()).map(Into::into);
         self.found_spec = None;
     }
 
-    /// It runs, or it is created and could.
+    /// Whether it runs.
     pub fn is_running(&self) -> bool {
         self.run.as_ref().is_some_and(Run::is_running)
     }
 
-    /// It was started by an earlier agent and has no prober yet.
+    /// Whether it was started by an earlier agent and has no prober yet.
     pub fn is_adopted(&self) -> bool {
         self.run.as_ref().is_some_and(|run| run.is_running() && run.probe_state.is_adopted())
     }
 
-    /// Its newest run is of another image than the spec names by now, and it is one that goes on: an init
-    /// container has done its work, and an ephemeral one runs once.
+    /// Whether its newest run has another image than the spec names now. Never true for init containers, which have
+    /// done their work, and ephemeral ones, which run once.
     pub fn is_outdated(&self) -> bool {
         let made_of = self.run.as_ref().and_then(|run| run.image.as_ref());
         let differs = made_of.zip(self.image.as_ref()).is_some_and(|(a, b)| a != b);
         differs && !matches!(self.kind, ContainerKind::Init | ContainerKind::Ephemeral)
     }
 
-    /// The number of the next attempt, and the back-off to follow it. `is_past`: what the newest run was in is gone.
+    /// The number of the next attempt, and the backoff that follows it. `is_past`: the sandbox or boot of the newest
+    /// run is gone.
     pub(super) fn next(&self, is_past: bool, backoff: &Backoff) -> (u32, Duration) {
         let Some(run) = &self.run else { return (0, Duration::ZERO) };
-        // Neither is a crash of the container; and a new image has not failed yet.
+        // These are not crashes of the container, and a new image has not failed yet.
         let says_nothing = is_past || run.undone || self.is_outdated();
         let crash = run.end.as_ref().filter(|end| !says_nothing && !end.asked);
         let follow = crash.map(|end| backoff.next(backoff.after(run.backoff, end.ran)));
         (run.attempt.saturating_add(1), follow.unwrap_or_default())
     }
 
-    /// Makes `run` the newest one; gives the one before.
+    /// Makes `run` the newest one; returns the previous one.
     pub fn begin(&mut self, run: Run<B>) -> Option<Run<B>> {
         self.trouble = None;
         let old = self.run.replace(run)?;
@@ -161,7 +162,7 @@ impl<B: Boundary> Container<B> {
         Some(old)
     }
 
-    /// Notes that it could not be started. Gives the reason that its status has.
+    /// Records that it could not be started. Returns the reason for its status.
     pub fn fail(
         &mut self,
         reason: &'static str,
@@ -170,7 +171,7 @@ impl<B: Boundary> Container<B> {
     ) -> &'static str {
         let waited = self.trouble.as_ref().map_or(Duration::ZERO, |t| t.wait);
         let wait = retry.next(waited);
-        // The kubelet's word for an image that is not there the second time either.
+        // The kubelet's reason for an image that could not be pulled the second time either.
         let reason = match (reason, &self.trouble) {
             (IMAGE_PULL, Some(_)) => {
                 let image = self.image.as_deref().unwrap_or_default();
@@ -183,13 +184,13 @@ impl<B: Boundary> Container<B> {
         reason
     }
 
-    /// Notes that it cannot be started before `wait` is over, through no fault of its own.
+    /// Records that it cannot be started before `wait` is over, through no fault of its own.
     pub fn wait(&mut self, reason: &'static str, message: String, wait: Duration) {
         let until = Instant::now() + wait;
         self.trouble = Some(Trouble { reason, message, until, wait: Duration::ZERO });
     }
 
-    /// What it does, for the plan. `is_past`: what its newest run was in is gone.
+    /// The current state, for the plan. `is_past`: the sandbox or boot of the newest run is gone.
     pub(super) fn seen(
         &self,
         rule: &ContainerRule,
@@ -216,7 +217,7 @@ impl<B: Boundary> Container<B> {
         } else if rule.is_for_good(exit_code) {
             ContainerObservation::Done { exit_code }
         } else {
-            // What init containers and sidecars did is gone too.
+            // The work of init containers and sidecars is gone too.
             ContainerObservation::Never
         }
     }
@@ -225,7 +226,7 @@ impl<B: Boundary> Container<B> {
 // === impl Run ===
 
 impl<B: Boundary> Run<B> {
-    /// One that was made and not started.
+    /// A run that was created but not started.
     pub fn new(id: impl Into<Arc<str>>, attempt: u32, backoff: Duration, own: B::Run) -> Self {
         Self {
             id: id.into(),
@@ -244,19 +245,19 @@ impl<B: Boundary> Run<B> {
         }
     }
 
-    /// Notes that an earlier agent started it. When exactly it was asked to end is not known any more, but whether
-    /// it was: it is not asked twice.
+    /// Records that an earlier agent started it. The time of the stop signal is unknown, but not whether it was sent:
+    /// it is not sent twice.
     pub fn adopt(&mut self, asked: bool) {
         self.probe_state = ProbeState::ADOPTED;
         self.signalled_at = asked.then(Instant::now);
     }
 
-    /// Whether it runs or could: one that is only made holds nothing but its place.
+    /// Whether it runs: it has started and has not ended.
     pub fn is_running(&self) -> bool {
         self.end.is_none() && self.started_at.is_some()
     }
 
-    /// Notes how it ended, `since` ago, after it `ran` that long; `asked` as in [`End`].
+    /// Records how it ended, `since` ago, after running for `ran`; for `asked` see [`End`].
     pub fn finish(
         &mut self,
         exit: ContainerExit,
@@ -274,7 +275,7 @@ impl<B: Boundary> Run<B> {
 // === impl Trouble ===
 
 impl Trouble {
-    /// The state of a container that waits for this to pass.
+    /// The state of a container that waits for the next try.
     pub fn state(&self) -> ContainerState {
         let message = self.message.clone();
         ContainerState::Waiting { reason: self.reason.into(), message }

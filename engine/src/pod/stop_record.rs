@@ -1,23 +1,23 @@
-//! What a pod's stops came to.
+//! The record of a pod's stops.
 
 use std::sync::Arc;
 
 use tokio::time::Instant;
 use winddown_shared::{PodStopped, StoppedContainer};
 
-/// What ran when a stop began; kept so that a second stop tells the same.
+/// The containers that ran when a stop began; kept so that a second stop reports the same.
 #[derive(Clone, Debug, Default)]
 pub struct StopRecord {
     /// The containers that ran.
     names: Vec<Arc<str>>,
-    /// When the first was asked to end.
+    /// When the first was sent the stop signal.
     pub signalled_at: Option<Instant>,
-    /// When nothing ran any more.
+    /// When no container ran any more.
     stopped_at: Option<Instant>,
 }
 
 impl StopRecord {
-    /// Notes that a container runs. True if that is new.
+    /// Adds a running container. Returns whether it is new.
     pub(crate) fn add(&mut self, name: &Arc<str>) -> bool {
         let is_new = !self.names.contains(name);
         if is_new {
@@ -26,7 +26,7 @@ impl StopRecord {
         is_new
     }
 
-    /// How it went, now that nothing runs. `end_of` gives how a container ended.
+    /// Summarizes the stop, now that nothing runs. `end_of` returns how a container ended.
     pub(crate) fn finish(
         &mut self,
         end_of: impl FnMut(&Arc<str>) -> Option<StoppedContainer>,

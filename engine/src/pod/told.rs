@@ -1,17 +1,17 @@
-//! What a pod was told of its end.
+//! The content of a pod's end notice.
 
 use std::sync::Arc;
 
 use tokio::time::Instant;
 use winddown_shared::{KillReason, NodeEnding};
 
-/// Why a pod ends, or is about to, and until when.
+/// Why a pod is being stopped or is about to be, and until when.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Told {
-    /// Why it was asked to end, if it was.
+    /// Why the pod itself is being stopped, if it is.
     pub(crate) own: Option<KillReason>,
-    /// What is known of the end of all pods.
+    /// The announced end of all pods.
     pub(crate) all: Option<Arc<NodeEnding>>,
-    /// When what runs of it is killed.
+    /// When its remaining containers are killed.
     pub(crate) until: Instant,
 }

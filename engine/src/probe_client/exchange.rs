@@ -1,4 +1,4 @@
-//! One HTTP request and its answer, over TCP or TLS.
+//! Sends one HTTP request and reads the response, over TCP or TLS.
 
 use std::io;
 use std::sync::Arc;
@@ -15,32 +15,32 @@ use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use tokio_rustls::rustls::{ClientConfig, DigitallySignedStruct, Error, SignatureScheme};
 
-/// Longest head of an answer that is read, in bytes.
+/// The maximum size of a response's head, in bytes.
 const MAX_HEAD: usize = 16 * 1024;
 
-/// Longest part of a redirect's body that is read, in bytes.
+/// The maximum size of the part of a redirect's body that is read, in bytes.
 const MAX_BODY: usize = 10 * 1024;
-/// How long the rest of a redirect's body may take: it is for people, and a server that keeps the connection open must
+/// How long reading a redirect's body may take: it is only for people, and a server that keeps the connection open must
 /// not make its probe fail.
 const FOR_BODY: Duration = Duration::from_millis(100);
 
-/// What a server answered.
+/// The response of a server.
 #[derive(Debug, Default)]
 pub(super) struct Answer {
     pub(super) status: u16,
-    /// Of a redirect: where to.
+    /// The location of a redirect.
     pub(super) location: Option<String>,
-    /// Of a redirect, as it came.
+    /// The body of a redirect, as it was received.
     pub(super) body: String,
-    /// How long a redirect says that its body is.
+    /// The content length of a redirect.
     body_length: Option<usize>,
 }
 
-/// Sends `request` to a server, and reads as much of the answer as it needs. As with the kubelet, a certificate is not
-/// looked at: the container's own has no authority that the node knows of.
+/// Sends `request` to a server, and reads as much of the response as is needed. As with the kubelet, certificates are
+/// not verified: the node knows no authority for the container's certificate.
 ///
 /// # Errors
-/// No listener, no TLS, or no HTTP.
+/// Nothing listens there, or the server does not speak TLS or HTTP.
 pub(super) async fn exchange(
     (host, port): (&str, u16),
     is_tls: bool,
@@ -84,7 +84,8 @@ async fn on(mut stream: impl AsyncRead + AsyncWrite + Unpin, request: &[u8]) -> 
     Ok(answer)
 }
 
-/// What has come so far says, and where its head ends; none if more is needed. Only a redirect's whole head is.
+/// Parses what has been received so far: the response and where its head ends; none if more is needed. Only a redirect
+/// needs its whole head.
 fn read(seen: &[u8]) -> io::Result<Option<(Answer, usize)>> {
     let mut headers = [httparse::EMPTY_HEADER; 64];
     let mut response = httparse::Response::new(&mut headers);
@@ -108,7 +109,7 @@ fn read(seen: &[u8]) -> io::Result<Option<(Answer, usize)>> {
     }
 }
 
-/// Takes every server for the right one.
+/// Accepts every certificate.
 #[derive(Debug)]
 struct AnyCertificate;
 

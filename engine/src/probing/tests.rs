@@ -39,7 +39,7 @@ fn what_a_probe_leaves_out_is_kubernetes_default() {
     }
 }
 
-/// Answers by what it is asked and how often: `+` well, `-` bad, `?` nothing. The last one goes on.
+/// Answers by probe and by count: `+` success, `-` failure, `?` no result. The last answer is repeated.
 struct Scripted {
     began: Instant,
     answers: Mutex<Vec<(&'static str, usize)>>,
@@ -74,7 +74,7 @@ impl Probed for Scripted {
     }
 }
 
-/// Asks the probes, each every 10 s and with thresholds of 1 and 2, for so many seconds.
+/// Runs the probes, each every 10 s and with thresholds of 1 and 2, for this many seconds.
 async fn found_in(
     [startup, readiness, liveness]: [Option<&'static str>; 3],
     seconds: u64,

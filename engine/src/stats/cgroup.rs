@@ -1,4 +1,4 @@
-//! Memory, tasks and processor time of a cgroup, of version 1 or 2.
+//! Memory, tasks and CPU time of a cgroup, version 1 or 2.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write as _};
@@ -10,22 +10,22 @@ use winddown_shared::{
     CgroupMemory, MemoryFigure, cgroup_cpu_time, cgroup_number, cgroup_of_process,
 };
 
-/// The kernel is asked for this many bytes at a time, which takes a moment even where they go to a slow disk.
+/// How many bytes the kernel is asked to reclaim at a time, which takes only a moment even with a slow disk.
 const SOME: u64 = 4 << 20;
 
-/// Where the files of one cgroup are.
+/// The directories of one cgroup.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CgroupDirs {
     memory: PathBuf,
     is_v2: bool,
-    /// None where nothing counts tasks.
+    /// None if tasks are not counted.
     tasks: Option<PathBuf>,
-    /// None where nothing counts processor time.
+    /// None if CPU time is not counted.
     cpu: Option<PathBuf>,
 }
 
 impl CgroupDirs {
-    /// Those of one cgroup, which is one directory in each hierarchy. None if none of them counts memory.
+    /// Selects among the directories of one cgroup, one for each hierarchy. None if none of them counts memory.
     pub fn among(dirs: &[PathBuf]) -> Option<Self> {
         let with = |file: &str| dirs.iter().find(|dir| dir.join(file).exists()).cloned();
         let tasks = with("pids.current");
@@ -38,9 +38,8 @@ impl CgroupDirs {
         }
     }
 
-    /// That of a process, which must carry `mark` in its path: a number that has become another
-    /// process's does not. `proc_root` is where `/proc` is, `mount` where cgroups are. Reads one small
-    /// file.
+    /// Finds the cgroup of a process, which must have `mark` in its path: the cgroup of another process with a reused
+    /// pid does not. `proc_root` is the path of `/proc`, `mount` the mount point of cgroups. Reads one small file.
     pub fn of_process((proc_root, mount): (&Path, &Path), pid: i32, mark: &str) -> Option<Self> {
         let text = fs::read(proc_root.join(pid.to_string()).join("cgroup")).ok()?;
         let (path, is_v2) = cgroup_of_process(&text, "memory")?;
@@ -55,7 +54,7 @@ impl CgroupDirs {
         Some(Self { memory, is_v2, tasks: other("pids"), cpu: other("cpuacct") })
     }
 
-    /// The one above, if its name has `mark` in it: a pod's, around its containers'.
+    /// The parent cgroup, if its name contains `mark`: the pod's, around those of its containers.
     pub fn parent(&self, mark: &str) -> Option<Self> {
         let parent = |dir: &Path| {
             let parent = dir.parent()?;
@@ -69,7 +68,7 @@ impl CgroupDirs {
         })
     }
 
-    /// Its memory. Blocks for as long as the kernel takes to add up.
+    /// Reads the memory usage. Blocks for as long as the kernel takes to add up.
     pub fn memory(&self) -> Option<CgroupMemory> {
         let usage = if self.is_v2 { "memory.current" } else { "memory.usage_in_bytes" };
         let usage = fs::read(self.memory.join(usage)).ok()?;
@@ -77,12 +76,12 @@ impl CgroupDirs {
         CgroupMemory::parse(&usage, &stat, None)
     }
 
-    /// Whether the kernel can be asked to take memory back from it: version 2, since Linux 5.19, and where the agent may.
+    /// Whether memory can be reclaimed from the cgroup: version 2, since Linux 5.19, and with write permission.
     pub fn can_reclaim(&self) -> bool {
         self.is_v2 && access(&self.memory.join("memory.reclaim"), AccessFlags::W_OK).is_ok()
     }
 
-    /// What of `memory` may still go to swap by its own limit, in bytes.
+    /// How much of `memory` may still go to swap within the cgroup's own limit, in bytes.
     pub fn swappable(&self, memory: &CgroupMemory) -> u64 {
         let number =
             |file: &str| cgroup_number(&fs::read(self.memory.join(file)).unwrap_or_default());
@@ -91,11 +90,11 @@ impl CgroupDirs {
         memory.anonymous.min(left.unwrap_or(u64::MAX))
     }
 
-    /// Has the kernel take memory back until `figure` has fallen by `bytes`, no more can be had, or `goes_on` says no.
-    /// Answers by how much it has fallen, in bytes; nothing for a cgroup that is gone. Blocks.
+    /// Has the kernel reclaim memory until `figure` has fallen by `bytes`, no more can be reclaimed, or `goes_on`
+    /// returns false. Returns by how much it has fallen, in bytes; 0 for a cgroup that is gone. Blocks.
     ///
     /// # Errors
-    /// The kernel cannot, see [`can_reclaim`](Self::can_reclaim).
+    /// The kernel cannot reclaim memory, see [`can_reclaim`](Self::can_reclaim).
     pub fn reclaim(
         &self,
         figure: MemoryFigure,
@@ -103,7 +102,7 @@ impl CgroupDirs {
         goes_on: impl Fn() -> bool,
     ) -> io::Result<u64> {
         let Some(before) = self.memory() else { return Ok(0) };
-        // File cache that was not used lately goes first, and does not count.
+        // Inactive file cache goes first, and does not count.
         let (mut asked, mut fallen) = (0, 0);
         let mut words = Words::of(figure);
         while asked < before.usage && fallen < bytes && goes_on() {
@@ -113,7 +112,7 @@ impl CgroupDirs {
                 &mut fallen,
                 before.figure(figure).saturating_sub(now.figure(figure)),
             );
-            // On a slow disk the kernel gives up although it gets on.
+            // On a slow disk the kernel gives up although it makes progress.
             if !all && fallen <= last {
                 break;
             }
@@ -122,7 +121,7 @@ impl CgroupDirs {
         Ok(fallen)
     }
 
-    /// Whether as much was taken back as was asked for.
+    /// Reclaims [`SOME`] bytes. Returns whether that much was reclaimed.
     fn reclaim_some(&self, words: &mut Words) -> io::Result<bool> {
         loop {
             let text = format!("{SOME}{}", words.first());
@@ -138,7 +137,7 @@ impl CgroupDirs {
         }
     }
 
-    /// What of it is in swap, and the memory that its compressed pages take, in bytes. Version 2 tells, if the kernel
+    /// The bytes in swap, and the memory that compressed pages take in zswap. Only known on version 2, if the kernel
     /// has swap and zswap.
     pub fn swap(&self) -> (Option<u64>, Option<u64>) {
         let number = |file: &str| {
@@ -148,21 +147,21 @@ impl CgroupDirs {
         (number("memory.swap.current"), number("memory.zswap.current"))
     }
 
-    /// How many tasks it has: threads, each of which takes one of the node's process ids.
+    /// The number of tasks, i.e. threads, each of which takes one of the node's process ids.
     pub fn tasks(&self) -> Option<u64> {
         cgroup_number(&fs::read(self.tasks.as_ref()?.join("pids.current")).ok()?)
     }
 
-    /// Processor time that it has used so far.
+    /// The CPU time used so far.
     pub fn cpu_time(&self) -> Option<Duration> {
         let dir = self.cpu.as_ref()?;
-        // Version 1 has a file of the other's name, too, which does not tell.
+        // Version 1 has a `cpu.stat` too, but without the usage.
         let of_v2 = |_| fs::read(dir.join("cpu.stat"));
         cgroup_cpu_time(&fs::read(dir.join("cpuacct.usage")).or_else(of_v2).ok()?)
     }
 }
 
-/// What the kernel is told of what to take, the best word first: older ones do not know them all.
+/// Options that tell the kernel what to reclaim, the best first: older kernels do not know all of them.
 struct Words(&'static [&'static str]);
 
 impl Words {
@@ -177,7 +176,7 @@ impl Words {
         self.0.first().copied().unwrap_or_default()
     }
 
-    /// Whether there is another one.
+    /// Moves on to the next option. Returns whether there is one.
     fn next(&mut self) -> bool {
         let Some((_, others @ [_, ..])) = self.0.split_first() else { return false };
         self.0 = others;

@@ -1,4 +1,4 @@
-//! How much room a tree of files takes.
+//! Measures the disk usage of a directory tree.
 
 use std::collections::HashSet;
 use std::fs::{self, Metadata};
@@ -8,21 +8,21 @@ use std::path::{Path, PathBuf};
 use tokio::time::Instant;
 use winddown_shared::DiskUse;
 
-/// How much may still be looked at.
+/// How much may still be examined.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Budget {
-    /// Files and directories.
+    /// The number of files and directories.
     pub(crate) entries: u64,
     pub(crate) until: Instant,
 }
 
-/// Entries between two looks at the clock.
+/// The number of entries between two checks of the clock.
 const LOOK: u64 = 256;
 
-/// Adds up `root` and everything below it on the same file system. A link counts as itself and is not
-/// followed, except `root`; a file with several names counts once. None if `root` is not there. Blocks.
+/// Adds up `root` and everything below it on the same file system. A symbolic link counts as itself and is not
+/// followed, except `root`; a file with several hard links counts once. None if `root` does not exist. Blocks.
 ///
-/// When the budget is used up what was found by then is the answer: less than there is, never more.
+/// When the budget is used up, the result is what was found by then: less than there is, never more.
 pub(crate) fn walk(root: &Path, budget: &mut Budget) -> Option<DiskUse> {
     let found = fs::metadata(root).ok()?;
     let device = found.dev();
@@ -33,7 +33,7 @@ pub(crate) fn walk(root: &Path, budget: &mut Budget) -> Option<DiskUse> {
         left.push(root.to_owned());
     }
     while let Some(dir) = left.pop() {
-        // What is removed while it is looked at takes no room.
+        // A directory that is removed meanwhile takes no space.
         let Ok(entries) = fs::read_dir(&dir) else { continue };
         for entry in entries.flatten() {
             if !budget.take() {
@@ -66,7 +66,7 @@ impl Budget {
     }
 }
 
-/// What is allocated: less than its length for a file with holes.
+/// The allocated space: less than the length for a sparse file.
 fn used(found: &Metadata) -> DiskUse {
     DiskUse { bytes: found.blocks().saturating_mul(512), inodes: 1 }
 }

@@ -1,4 +1,4 @@
-//! What pods have on disk, kept from one measurement to the next.
+//! The disk usage of pods, cached between measurements.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,38 +9,38 @@ use winddown_shared::{DiskUse, PodStats, PodUid, PodUidMap, VolumeStats};
 
 use super::disk::{Budget, walk};
 
-/// How long one measurement of all pods may take, and how much of one pod it looks at.
+/// How long one measurement of all pods may take, and how many entries of one pod it examines.
 const TIME: Duration = Duration::from_secs(30);
 const ENTRIES: u64 = 500_000;
 
-/// What of a pod is where.
+/// The directories of a pod.
 #[derive(Clone, Debug)]
 pub struct PodPlaces {
-    /// The pod's.
+    /// The UID of the pod.
     pub uid: PodUid,
-    /// A directory of logs for each container.
+    /// The log directory of each container.
     pub logs: Vec<(Arc<str>, PathBuf)>,
-    /// Volumes that are directories made for the pod.
+    /// Volumes that are directories created for the pod.
     pub volumes: Vec<(Arc<str>, PathBuf)>,
-    /// Volumes among them that are in memory.
+    /// The names of those volumes that are in memory.
     pub in_memory: Vec<Arc<str>>,
-    /// What else is the pod's.
+    /// Other directories of the pod.
     pub other: Vec<PathBuf>,
 }
 
-/// What of a pod takes how much room.
+/// The disk usage of a pod.
 #[derive(Clone, Debug, Default)]
 struct PodDisk {
     logs: Vec<(Arc<str>, DiskUse)>,
     volumes: Vec<VolumeStats>,
-    /// All of it that is on a disk.
+    /// The total without volumes in memory.
     on_disk: DiskUse,
 }
 
-/// Of each pod, when it was measured and what was found.
+/// For each pod, when it was measured and the result.
 type Known = PodUidMap<(Instant, Arc<PodDisk>)>;
 
-/// The last measurement of each pod.
+/// The latest measurement of each pod.
 #[derive(Debug, Default)]
 pub struct DiskCache {
     known: Arc<Mutex<Known>>,
@@ -49,13 +49,13 @@ pub struct DiskCache {
 }
 
 impl DiskCache {
-    /// What is known of a pod.
+    /// The latest measurement of a pod.
     fn get(&self, uid: &PodUid) -> Option<Arc<PodDisk>> {
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         known.get(uid).map(|(_, disk)| Arc::clone(disk))
     }
 
-    /// Enters what is known of a pod. What its containers have written beside that is entered already.
+    /// Adds the cached disk usage to a pod's stats. The containers' `rootfs` must be set already.
     pub fn enter(&self, uid: &PodUid, stats: &mut PodStats) {
         let Some(disk) = self.get(uid) else { return };
         let mut all = disk.on_disk;
@@ -68,9 +68,9 @@ impl DiskCache {
         stats.ephemeral = Some(all);
     }
 
-    /// Measures the pods of which nothing younger than `age` is known, and forgets all others than these
-    /// pods. Resolves when that is done, which takes 30 s at most; pods it did not come to are measured
-    /// next time. Dropping the future does not end the work; the next call waits for it.
+    /// Measures the pods whose cached measurement is missing or at least `age` old, and forgets all pods that are not
+    /// in `pods`. Resolves when that is done, which takes at most about 30 s; pods that were not reached are measured
+    /// next time. Dropping the future does not stop the work; the next call waits for it.
     pub async fn refresh(&self, pods: Vec<PodPlaces>, age: Duration) {
         let turn = Arc::clone(&self.turn).lock_owned().await;
         let now = Instant::now();
@@ -87,7 +87,7 @@ impl DiskCache {
             due.retain(|(at, _)| at.is_none_or(|at| now.saturating_duration_since(at) >= age));
             due
         };
-        // The longest known first: with little time each has its turn.
+        // The oldest measurements first, so that every pod gets its turn when time is short.
         due.sort_by_key(|(at, _)| *at);
         let known = Arc::clone(&self.known);
         let work = move || {
@@ -103,7 +103,7 @@ impl DiskCache {
                 known.insert(pod.uid, (began, Arc::new(disk)));
             }
         };
-        // Its only error is a panic, after which the pod is measured next time.
+        // The only error is a panic, after which the pod is measured next time.
         let _ = tokio::task::spawn_blocking(work).await;
     }
 }

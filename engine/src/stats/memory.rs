@@ -1,4 +1,4 @@
-//! Takes memory back from running pods.
+//! Reclaims memory from running pods.
 
 use std::io;
 use std::sync::Arc;
@@ -10,11 +10,11 @@ use winddown_shared::{Freed, MemoryFigure, RuntimeError};
 use super::CgroupDirs;
 use crate::failure::{blocking, caused};
 
-/// Has the kernel take memory back from these cgroups, the largest first, until `figure` has fallen by `bytes` or `time`
+/// Has the kernel reclaim memory from these cgroups, the largest first, until `figure` has fallen by `bytes` or `time`
 /// is over. Dropping the future ends it after a few MiB.
 ///
 /// # Errors
-/// The kernel cannot, see [`CgroupDirs::reclaim`].
+/// The kernel cannot reclaim memory, see [`CgroupDirs::reclaim`].
 pub async fn reclaim_memory(
     find: impl FnOnce() -> Vec<CgroupDirs> + Send + 'static,
     figure: MemoryFigure,
@@ -31,7 +31,7 @@ pub async fn reclaim_memory(
         for dirs in &all {
             match dirs.reclaim(figure, bytes.saturating_sub(fallen), &goes_on) {
                 Ok(more) => fallen = fallen.saturating_add(more),
-                // The container has ended meanwhile.
+                // The container has exited meanwhile.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 Err(error) => return Err(caused("having the kernel take memory back", error)),
             }

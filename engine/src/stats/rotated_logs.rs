@@ -1,4 +1,4 @@
-//! Frees the space of rotated logs.
+//! Removes rotated logs to free space.
 
 use std::fs;
 use std::io;
@@ -10,10 +10,10 @@ use winddown_shared::{Freed, RuntimeError};
 use super::PodPlaces;
 use crate::failure::{blocking, caused};
 
-/// Removes `0.log.1` and its like of these pods; `0.log` stays.
+/// Removes the rotated logs of these pods (`0.log.1`, for example); `0.log` stays.
 ///
 /// # Errors
-/// One could not be removed; all others are.
+/// A log cannot be removed; all others are.
 pub async fn remove_rotated_logs(
     pods: impl IntoIterator<Item = PodPlaces>,
 ) -> Result<Freed, RuntimeError> {
@@ -44,7 +44,7 @@ fn remove(dirs: &[PathBuf]) -> Result<Freed, RuntimeError> {
     left.map(|()| freed)
 }
 
-/// `ATTEMPT.log.NUMBER`.
+/// Whether the name is `ATTEMPT.log.NUMBER`.
 fn is_turned(path: &Path) -> bool {
     let Some(name) = path.file_name().and_then(|name| name.to_str()) else { return false };
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());

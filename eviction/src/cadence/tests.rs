@@ -55,7 +55,7 @@ fn a_calm_wait_that_is_longer_than_the_far_one_holds() {
 
 #[test]
 fn what_falls_fast_is_looked_at_before_it_gets_there() {
-    // 1100 MiB are left and 500 go in a second.
+    // 1100 MiB are left, and usage grows by 500 MiB per second.
     assert_eq!(after(1700, 1200, 1000), 550);
     assert_eq!(after(1100, 600, 1000), 250);
     assert_eq!(after(500, 120, 1000), 25, "and never more often than forty times a second");
@@ -99,14 +99,14 @@ async fn a_disk_that_is_asked_every_ten_seconds_falls_at_a_tenth_of_the_pace_of_
         let second = Duration::from_secs(1);
         Cadence::default().next(&policy, before, now, second, second).as_millis()
     };
-    // 20 GiB in ten seconds, and 10 left above the threshold: they last 5 s.
+    // Falls by 20 GiB in ten seconds; 10 GiB are left above the threshold, which last 5 s.
     assert_eq!(next(&disk(31, 0), &disk(11, 10)), 1250);
-    // The same in one second: half a second is left, of which a quarter is waited for.
+    // Falls by the same in one second: half a second is left, and the wait is a quarter of it.
     assert_eq!(next(&disk(31, 9), &disk(11, 10)), 125);
     assert_eq!(next(&disk(11, 10), &disk(11, 10)), 2500, "nothing new was said");
-    // 250 GiB in ten seconds, and 50 left: 2 s.
+    // Falls by 250 GiB in ten seconds; 50 GiB are left, which last 2 s.
     assert_eq!(next(&disk(301, 0), &disk(51, 10)), 500);
-    // 20 GiB in a second, and 1 left: never more often than ten times a second.
+    // Falls by 20 GiB in a second; 1 GiB is left: at most ten samples per second.
     assert_eq!(next(&disk(22, 9), &disk(2, 10)), 100);
 }
 

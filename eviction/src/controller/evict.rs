@@ -1,4 +1,4 @@
-//! One pod's end.
+//! The eviction of one pod.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -26,17 +26,17 @@ use crate::usage::left_behind;
 
 /// The timeout of a pod measurement.
 const MEASURE_PODS: Duration = Duration::from_secs(2);
-/// The same where only growth is asked for.
+/// The timeout when only growth is measured.
 const MEASURE_GROWTH: Duration = Duration::from_millis(50);
-/// The time between two measurements for growth.
+/// The interval between measurements for growth.
 const GROWTH: Duration = Duration::from_secs(1);
-/// How long to wait for an ended pod's files to be removed.
+/// How long to wait for the files of a stopped pod to be removed.
 const FILES: Duration = Duration::from_secs(30);
-/// The grace of a pod without its own.
+/// The grace period of a pod that specifies none.
 const DEFAULT_GRACE: Duration = Duration::from_secs(30);
-/// If no pod qualifies, the next attempt is after this time; the pause doubles.
+/// The first pause when no pod qualifies; it doubles each time.
 const NO_VICTIM_FIRST: Duration = Duration::from_secs(1);
-/// … up to this.
+/// The longest such pause.
 const NO_VICTIM_MOST: Duration = Duration::from_secs(10);
 
 /// The victim and the texts of its eviction.
@@ -47,15 +47,15 @@ pub(super) struct Order {
     pub(super) grace: Option<Duration>,
     pub(super) message: Arc<str>,
     pub(super) annotations: Vec<(&'static str, String)>,
-    /// Whether it is a disruption: the node's need, not the pod's fault.
+    /// Whether this is a disruption, caused by the node's need and not by the pod.
     pub(super) disruption: bool,
-    /// The disk space and tasks it leaves behind.
+    /// The disk space and tasks that the pod leaves behind.
     pub(super) leaves: Amounts,
-    /// The decision in the history.
+    /// The ID of the decision in the history.
     pub(super) record: u64,
 }
 
-/// A pod ended, or did not end in time.
+/// The outcome of an eviction: the pod stopped, or did not stop in time.
 pub(super) struct Ended {
     pod: Pod,
     condition: Condition,
@@ -64,7 +64,7 @@ pub(super) struct Ended {
 }
 
 impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
-    /// Chooses a pod and asks it to end, under the victim lock.
+    /// Chooses a pod and asks it to stop, under the victim lock.
     pub(super) async fn evict(&mut self, act: &Act) {
         let active = self.parts.killer.running().pods;
         let wanted = Wanted::of(act.resource());
@@ -80,8 +80,8 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
         lock.choose(|| self.choose_and_ask(act, &active, &stats));
     }
 
-    /// Measures pods once a second while something is near its threshold, so that their growth is known when one has
-    /// to be chosen. Only where growth counts.
+    /// Measures pods once a second while a threshold is near, so that their growth is known when one has to be chosen.
+    /// Does nothing where growth does not count.
     pub(super) async fn follow_growth(&mut self) {
         let now = Instant::now();
         let lately = self.grown_at.is_some_and(|at| now.saturating_duration_since(at) < GROWTH);
@@ -91,13 +91,13 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
         self.grown_at = Some(now);
         let active = self.parts.killer.running().pods;
         let measured = self.parts.signals.pods(&active, Wanted::Memory);
-        // The next look does not wait for a runtime that is slow.
+        // A slow runtime must not delay the next sample.
         if let Ok(stats) = timeout(MEASURE_GROWTH, measured).await {
             self.growth.note(&active, &stats, now);
         }
     }
 
-    /// Whether a pod that was evicted for this condition is still ending.
+    /// Whether a pod that was evicted for this condition is still terminating.
     pub(super) fn waits_for_a_victim(&self, act: &Act, now: Instant) -> bool {
         let condition = Some(act.signal.condition());
         self.endings
@@ -115,7 +115,7 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
             Ok(took) => {
                 self.endings.remove(pod.uid());
                 self.shown.conclude(record, Outcome::evicted(took));
-                // What it leaves behind can be reclaimed.
+                // Its remains can be reclaimed now.
                 if condition == Condition::Disk {
                     self.reclaimed.fill(None);
                 }
@@ -126,7 +126,7 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
                 }
                 self.held.fill(None);
             }
-            // It stays listed as ending and overdue until it is gone.
+            // Until it is gone, it stays listed as terminating and overdue.
             Err(error) => {
                 self.pending_reclaim.forget(condition);
                 self.shown.conclude(record, Outcome::Failed { error: error.to_string() });
@@ -134,7 +134,8 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
         }
     }
 
-    /// Asks a pod to end. The lock is held: other controllers see it as ending when this returns.
+    /// Asks a pod to stop. The caller holds the victim lock: when this returns, other controllers see the pod as
+    /// terminating.
     pub(super) fn ask(&mut self, order: Order) {
         let now = Instant::now();
         let Order { pod, cause, condition, grace, message, annotations, disruption, .. } = order;
@@ -167,8 +168,8 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
         let hurried = grace.is_some_and(|grace| grace <= HARD_GRACE);
         let ending = Ending { due: due + files, hurried, evicted_for: Some(condition) };
         self.endings.insert(pod.uid().clone(), ending);
-        // Noted now and not at its end: a pod that takes too long, or whose end a shutdown hides,
-        // must be readmitted too.
+        // Noted now and not when the pod stops: a pod that takes too long, or that a shutdown stops, must be
+        // readmitted too.
         if pod.is_static() {
             self.readmission.note(&pod, condition, now);
         }
@@ -189,7 +190,7 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
             Happened::Ended(Ended { pod, condition, record, outcome })
         };
         let mut kill = kill.boxed();
-        // The first poll asks, unless something runs before.
+        // The first poll sends the request, unless a hook runs before.
         match (&mut kill).now_or_never() {
             Some(over) => self.under_way.push(std::future::ready(over).boxed()),
             None => self.under_way.push(kill),
@@ -258,7 +259,7 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
         let here = measured.iter().enumerate().filter(|(_, pod)| active.contains(pod.uid()));
         let candidates = here.map(|(place, pod)| {
             let (uid, asked) = (pod.uid(), self.endings.contains_key(pod.uid()));
-            // What runs before the end of one that was chosen may not be over.
+            // A victim whose hook still runs is staying, but counts as terminating.
             let ending = (asked || !staying.contains(uid)).then(|| {
                 *self.endings.entry(pod.uid().clone()).or_insert_with(|| ending_of(pod, now))
             });
@@ -339,7 +340,7 @@ fn log_hook(pod: &Pod, run: &HookRun) {
     }
 }
 
-/// For a pod that another controller ends, the grace counts from when that was observed.
+/// The state of a pod that another controller stops. Its grace period counts from when that was first observed.
 fn ending_of(pod: &Pod, now: Instant) -> Ending {
     let deleted = pod.metadata.deletion_grace_period_seconds;
     let deleted = deleted.and_then(|seconds| u64::try_from(seconds).ok()).map(Duration::from_secs);

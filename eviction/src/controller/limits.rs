@@ -15,14 +15,14 @@ use crate::policy::HARD_GRACE;
 use crate::seams::{Reclaim, Signals, Wanted};
 use crate::usage::left_behind;
 
-/// How often limits are checked.
+/// The interval between checks of the limits.
 const EVERY: Duration = Duration::from_secs(10);
 /// The timeout of their measurement.
 const MEASURE: Duration = Duration::from_millis(500);
 
 impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
-    /// Ends all pods that exceed a limit of their own, unless the policy spares them. They end
-    /// concurrently with each other and with the loop.
+    /// Evicts all pods that exceed a limit of their own, unless the policy spares them. They stop concurrently with
+    /// each other and with the loop.
     pub(super) async fn check_limits(&mut self) {
         let now = Instant::now();
         if !self.policy.local_storage_limits || now < self.next_limits {
@@ -82,7 +82,7 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
                 grace: Some(HARD_GRACE),
                 message,
                 annotations: Vec::new(),
-                // The pod's own fault, as for the kubelet: a Job counts it as a failure.
+                // The pod's own fault, as with the kubelet: a Job counts it as a failure.
                 disruption: false,
                 leaves,
                 record,

@@ -1,4 +1,4 @@
-//! Reclaims what no pod needs, before a pod has to end.
+//! Reclaims what no pod needs, before a pod has to be evicted.
 
 use std::time::Duration;
 
@@ -15,12 +15,12 @@ use crate::signal::Signal;
 
 /// The timeout of one reclaim.
 const LONGEST: Duration = Duration::from_secs(60);
-/// The pause between reclaims for one signal, unless a pod has ended since.
+/// The pause between reclaims for one signal, unless a pod has stopped in between.
 const AGAIN: Duration = Duration::from_secs(10);
 /// The pause after a reclaim that hung: eviction must not wait for it again.
 const AFTER_HANGING: Duration = Duration::from_secs(5 * 60);
 
-/// It is over.
+/// The result of a reclaim.
 pub(super) struct Over {
     signal: Signal,
     record: u64,
@@ -36,7 +36,7 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
         !act.reclaim.is_empty() && !self.policy.shadow && !lately && !hangs
     }
 
-    /// Runs concurrently with the loop: an eviction for memory does not wait for a disk.
+    /// Starts a reclaim, concurrently with the loop: an eviction for memory does not wait for a disk.
     pub(super) fn begin_giving_back(&mut self, act: &Act) {
         let record = Record::about(act, self.parts.wall.now(), Outcome::Reclaiming);
         let record = self.shown.note(record);
@@ -58,7 +58,7 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
         let now = Instant::now();
         self.reclaiming = false;
         self.reclaimed[over.signal.index()] = Some(now);
-        // A reclaim that hung is not awaited again.
+        // The remains may still be there, so the wait for freed space is not extended.
         if !over.hung {
             self.pending_reclaim.note_given_back(now);
         }

@@ -1,4 +1,4 @@
-//! Has the kernel take memory back from the pod that would be ended.
+//! Has the kernel reclaim memory from the pod that would otherwise be evicted.
 
 use std::time::Duration;
 
@@ -15,12 +15,12 @@ use crate::signal::Resource;
 
 /// The pause between two attempts: a pod that needs its memory has it back by then.
 const AGAIN: Duration = Duration::from_secs(10);
-/// The same after one that did not end in time: the disk with the swap hangs.
+/// The pause after an attempt that timed out: the disk with the swap hangs.
 const AFTER_HANGING: Duration = Duration::from_secs(5 * 60);
-/// How much longer than its time one is waited for.
+/// How long to wait for an attempt beyond its own time limit.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-/// How much of a pod's memory is to be taken back, and how long that may take.
+/// How much of a pod's memory to reclaim, and how long that may take.
 #[derive(Clone, Copy)]
 pub(super) struct Attempt {
     figure: MemoryFigure,
@@ -28,14 +28,14 @@ pub(super) struct Attempt {
     time: Duration,
 }
 
-/// It is over.
+/// The result of an attempt.
 pub(super) struct Over {
     record: u64,
     outcome: Outcome,
     pause: Duration,
 }
 
-/// What the loop keeps of it.
+/// The loop's state of memory reclaim.
 #[derive(Default)]
 pub(super) struct MemoryReclaim {
     pub(super) is_under_way: bool,
@@ -45,12 +45,12 @@ pub(super) struct MemoryReclaim {
 }
 
 impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
-    /// Whether memory is being taken back, which may save the pod that would be ended.
+    /// Whether a memory reclaim is in progress that may save the pod that would be evicted.
     pub(super) fn waits_for_memory(&self, act: &Act) -> bool {
         act.resource() == Resource::Memory && self.memory_reclaim.is_under_way
     }
 
-    /// What to take back of the victim before it ends; none where that cannot be enough, or was tried lately.
+    /// What to reclaim from the victim instead of evicting it; none if that cannot be enough or was tried recently.
     pub(super) fn memory_to_reclaim(
         &self,
         act: &Act,
@@ -65,13 +65,13 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
         }
         let (figure, most) = reclaimable_memory(self.policy.memory_available, victim?, swap_free)?;
         let deficit = u64::try_from(act.deficit).ok().filter(|deficit| *deficit <= most)?;
-        // A pod that still grows would bring the shortage back at once.
+        // Reclaims half a threshold more: a pod that still grows would bring the shortage back at once.
         let margin = u64::try_from(act.threshold.value() / 2).unwrap_or(0);
         let bytes = deficit.saturating_add(margin).min(most);
         Some(Attempt { figure, bytes, time })
     }
 
-    /// Runs concurrently with the loop. No pod ends for memory meanwhile.
+    /// Starts the reclaim, concurrently with the loop. No pod is evicted for memory meanwhile.
     pub(super) fn begin_reclaiming_memory(&mut self, act: &Act, victim: &Pod, attempt: Attempt) {
         self.log_met(act);
         self.memory_reclaim.is_under_way = true;

@@ -1,4 +1,4 @@
-//! The loop on a paused clock, with stand-ins for everything it touches.
+//! The loop on a paused clock, with fakes for everything that it uses.
 
 use std::time::Duration;
 
@@ -32,13 +32,13 @@ fn policy(fields: serde_json::Value) -> Policy {
     policy
 }
 
-/// A node of 16 GiB of which so much is left, in every way of counting.
+/// A node of 16 GiB with this much available memory, by every measure.
 fn left(memory: &str) -> NodeStats {
     world::memory_left(bytes(memory))
 }
 
-/// The pods of the kubelet's test of memory pressure; the last has the lowest priority of those that
-/// exceed their request, and uses least.
+/// The pods of the kubelet's memory pressure test. Among those that exceed their request, the last has the lowest
+/// priority and uses least.
 fn memory_pods() -> Vec<(Pod, PodStats)> {
     let guaranteed = changed("guaranteed-low-priority-high-usage", -1, &[], |object| {
         let memory = [("cpu", "100m"), ("memory", "1Gi")];

@@ -25,7 +25,7 @@ use crate::signal::Signal;
 /// The timeout of a pod measurement.
 const MEASURE: Duration = Duration::from_secs(2);
 
-/// What the loop has measured and done. Clones share one view.
+/// The measurements and decisions of the loop. Clones share one view.
 #[derive(Clone, Debug)]
 pub struct EvictionView {
     conditions: watch::Receiver<Conditions>,
@@ -36,20 +36,19 @@ pub struct EvictionView {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ThresholdView {
-    /// The signal.
+    /// The name of the signal.
     pub signal: &'static str,
-    /// Whether pods get one second only.
+    /// Whether this is a hard threshold: evicted pods get one second only.
     pub hard: bool,
-    /// The minimum that should be available; none if it is a share of a capacity that was not
-    /// measured.
+    /// The minimum that should be available; none if it is a share of a capacity that was not measured.
     pub threshold: Option<String>,
     /// What is available; none if it was not measured.
     pub available: Option<String>,
-    /// What there is in all.
+    /// The capacity; none if it was not measured.
     pub capacity: Option<i64>,
-    /// For how many seconds it has been met; none if it is not met.
+    /// How many seconds the threshold has been met; none if it is not met.
     pub met_seconds: Option<f64>,
-    /// Its grace, in seconds.
+    /// Its grace period, in seconds.
     pub grace_seconds: f64,
 }
 
@@ -57,10 +56,10 @@ pub struct ThresholdView {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AwayPod {
-    /// Which.
+    /// The pod.
     #[serde(flatten)]
     pub pod: PodName,
-    /// The seconds until it may be readmitted at the earliest, if the pressure is over by then.
+    /// The seconds until it may be readmitted, provided that the pressure is over by then.
     pub back_in_seconds: f64,
 }
 
@@ -70,7 +69,7 @@ pub struct AwayPod {
 pub struct Explanation {
     /// All thresholds.
     pub thresholds: Vec<ThresholdView>,
-    /// The conditions that are reported.
+    /// The conditions that the node reports.
     pub conditions: Vec<&'static str>,
     /// Whether this is a dry run.
     pub shadow: bool,
@@ -102,25 +101,25 @@ impl EvictionView {
         Self { conditions, shown }
     }
 
-    /// The conditions to be reported, and their changes.
+    /// A receiver of the reported conditions.
     #[must_use]
     pub fn conditions(&self) -> watch::Receiver<Conditions> {
         self.conditions.clone()
     }
 
-    /// Rejects pods while the node is under pressure.
+    /// An admission check that rejects pods while the node is under pressure.
     #[must_use]
     pub fn gate(&self) -> PressureGate {
         PressureGate::new(self.conditions.clone())
     }
 
-    /// The last decisions, from the oldest to the newest.
+    /// The latest decisions, oldest first.
     #[must_use]
     pub fn history(&self) -> Vec<Record> {
         self.shown.lock().history.records()
     }
 
-    /// Evicted static pods that wait for readmission.
+    /// Evicted static pods that await readmission.
     #[must_use]
     pub fn away(&self) -> Vec<AwayPod> {
         let now = Instant::now();
@@ -131,8 +130,8 @@ impl EvictionView {
         self.shown.lock().away.iter().map(away).collect()
     }
 
-    /// The node's swap as of the last sample, and whether what is free of it counts as available memory; none on a
-    /// node without, or while it was not measured.
+    /// The node's swap as of the last sample, and whether free swap counts as available memory; none if the node has no
+    /// swap or it was not measured.
     #[must_use]
     pub fn swap(&self) -> Option<(SwapStats, bool)> {
         let latest = self.shown.lock();
@@ -166,8 +165,8 @@ impl EvictionView {
         .collect()
     }
 
-    /// The pods that would be evicted if `signal` were met now, by default the signal nearest to
-    /// its threshold. Measures the pods and changes nothing.
+    /// Ranks the pods as if `signal` were met now, by default the signal nearest to its threshold. Measures the pods
+    /// and changes nothing.
     pub async fn explain<K: PodKiller, S: Signals>(
         &self,
         killer: &K,
@@ -206,7 +205,7 @@ impl EvictionView {
         explanation
     }
 
-    /// Plans as if `signal` were met.
+    /// The policy, and the act that would follow if `signal` were met now.
     fn supposed(&self, signal: Option<Signal>) -> (Arc<Policy>, Option<Act>) {
         let (latest, now) = (self.shown.lock(), Instant::now());
         let acts = latest.policy.thresholds().iter().filter_map(|threshold| {
@@ -235,7 +234,7 @@ impl Shown {
         Self(Mutex::new(Latest { policy, memory, samples, history, swap: None, away }))
     }
 
-    /// Before it is decided what a sample means.
+    /// Publishes a sample before the loop decides on it.
     pub(super) fn measured(&self, now: Instant, observed: &Observations, swap: Option<SwapStats>) {
         let Latest { samples, history, swap: latest, .. } = &mut *self.lock();
         *latest = swap;

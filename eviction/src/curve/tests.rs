@@ -22,7 +22,7 @@ async fn each_value_is_the_least_of_three_seconds() {
     let curve = samples.curve(since + secs(11), Signal::MemoryAvailable, 100).unwrap();
     assert_eq!(curve.available, [Some(500), Some(700), None, Some(90)]);
     assert_eq!((curve.chosen_at, curve.threshold, curve.seconds_each), (3, 100, 3));
-    // What was never measured, and what is no memory, has none.
+    // Signals that were never measured, or are not about memory, have no curve.
     for other in [Signal::AllocatableMemoryAvailable, Signal::PidAvailable] {
         assert_eq!(samples.curve(since + secs(11), other, 100), None);
     }

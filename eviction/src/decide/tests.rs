@@ -31,7 +31,7 @@ fn secs(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }
 
-/// Looks one after the other, each at its own time.
+/// A sequence of samples, each at its own time.
 struct Looks {
     policy: Policy,
     memory: Memory,

@@ -1,7 +1,7 @@
 use super::*;
 use crate::tests::{memory, pod};
 
-/// What `web` was found to grow by, measured after so many ms each time.
+/// The growth rates of `web` after each measurement, given as the time in ms and the usage.
 fn rates(measured: &[(u64, Option<&str>)]) -> Vec<Option<i64>> {
     let (start, pods) = (Instant::now(), [pod("web", 0, &[])]);
     let mut growth = Growth::default();

@@ -73,7 +73,7 @@ async fn of_much_output_the_beginning_is_kept() {
 async fn is_gone(pid: &str) {
     assert!(!pid.is_empty());
     let state = || std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    // A zombie has no parent here that would reap it.
+    // Nothing here reaps a zombie.
     while !state().is_empty() && !state().contains(") Z") {
         tokio::task::yield_now().await;
     }

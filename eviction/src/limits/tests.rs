@@ -63,7 +63,7 @@ fn a_container_counts_alone_where_the_pod_is_within_its_limit() {
     let over = over_limit(&pod, &disk("2Gi", "0"), FsLayout::One).unwrap();
     assert_eq!(over.cause, Cause::ContainerLimit);
     assert_eq!(over.message, "Container main exceeded its local ephemeral storage limit \"1Gi\". ");
-    // Its writable layer is on another file system then.
+    // With this layout, its writable layer is on another file system.
     assert_eq!(over_limit(&pod, &disk("2Gi", "0"), FsLayout::ImageFs), None);
 }
 

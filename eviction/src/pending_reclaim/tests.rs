@@ -20,7 +20,7 @@ fn leaves(mib: i64) -> Amounts {
     amounts
 }
 
-/// A pod with so much has ended where 100 MiB were left.
+/// A pod that left this much behind has stopped when 100 MiB were available.
 fn after(mib: i64, now: Instant) -> PendingReclaim {
     let mut pending_reclaim = PendingReclaim::default();
     pending_reclaim.ask(Condition::Disk, &leaves(mib), now, &left(100));
@@ -36,7 +36,7 @@ async fn about_all_that_a_pod_had_is_waited_for() {
         (&[100, 100][..], true),
         (&[270], true),
         (&[280], false),
-        // In pieces, while another pod writes: what has risen counts.
+        // Freed in pieces, while another pod writes: the sum of the increases counts.
         (&[90, 170, 140, 220, 200, 219], true),
         (&[90, 170, 140, 220, 200, 220], false),
     ] {
@@ -61,11 +61,11 @@ async fn what_does_not_come_back_is_given_up_and_sooner_when_nothing_would_be_le
     for (at_last, seconds, is_awaited) in [
         (100, 29.9, true),
         (100, 30.0, false),
-        // 1 MiB a second: more than that is left.
+        // Falls by 1 MiB per second: more than enough is left.
         (90, 10.0, true),
-        // At this pace the last MiB goes with the last second.
+        // At this rate the last MiB is used in the last second.
         (50, 15.0, true),
-        // 5 MiB a second, and 6: 75 MiB would last for 15 s.
+        // Falls by 5 MiB per second, or 6: 75 MiB would last 15 s.
         (75, 4.9, true),
         (75, 5.0, false),
         (70, 5.0, false),

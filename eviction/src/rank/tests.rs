@@ -71,7 +71,7 @@ fn ordered_by_disk_goes_by_use_beyond_the_request() {
 
 #[test]
 fn ordered_by_inodes_whatever_storage_was_asked_for() {
-    // The kubelet subtracts the bytes that were asked for from the inodes that are used.
+    // The kubelet subtracts the requested bytes from the used inodes.
     let pods = [
         (pod("200k", 0, &[]), Some(inodes(200_000))),
         (pod("400k", 0, &[("ephemeral-storage", "1Gi")]), Some(inodes(400_000))),

@@ -1,4 +1,4 @@
-//! The four maps of a configuration, and the thresholds they make.
+//! The four maps of a configuration, and the thresholds that they define.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -10,93 +10,93 @@ use super::value::{ValueError, parse_minimum_reclaim, parse_threshold};
 use super::{Threshold, ThresholdValue};
 use crate::signal::{Signal, UnknownSignal};
 
-/// Thresholds as a configuration writes them: signal to text.
+/// Thresholds as the configuration writes them: maps from signal to text.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ThresholdConfig {
-    /// At once.
+    /// Hard thresholds, which evict at once.
     #[serde(rename = "evictionHard")]
     pub hard: BTreeMap<String, String>,
-    /// After a grace.
+    /// Soft thresholds, which evict after a grace period.
     #[serde(rename = "evictionSoft")]
     pub soft: BTreeMap<String, String>,
-    /// The grace of each soft one, as Go writes durations.
+    /// The grace period of each soft threshold, in Go's duration format.
     #[serde(rename = "evictionSoftGracePeriod")]
     pub soft_grace: BTreeMap<String, String>,
-    /// How much is to be regained, of hard ones and soft ones.
+    /// The minimum reclaim of hard and soft thresholds.
     #[serde(rename = "evictionMinimumReclaim")]
     pub minimum_reclaim: BTreeMap<String, String>,
 }
 
-/// Why thresholds cannot be used.
+/// Why a threshold is invalid.
 #[derive(Clone, Debug, thiserror::Error, PartialEq)]
 #[non_exhaustive]
 pub enum ThresholdError {
-    /// A name that is no signal.
+    /// A name is not a signal.
     #[error("{field}")]
     Signal {
-        /// The field.
+        /// The field of the configuration.
         field: &'static str,
         /// The name.
         #[source]
         source: UnknownSignal,
     },
-    /// A value that cannot be one.
+    /// A value is not a threshold or a minimum reclaim.
     #[error("{field}[{signal}]")]
     Value {
-        /// The field.
+        /// The field of the configuration.
         field: &'static str,
-        /// The entry.
+        /// The signal of the entry.
         signal: Signal,
-        /// What is wrong.
+        /// The reason.
         #[source]
         source: ValueError,
     },
-    /// A grace that is no duration.
+    /// A grace period is not a duration.
     #[error("evictionSoftGracePeriod[{signal}]")]
     Grace {
-        /// The entry.
+        /// The signal of the entry.
         signal: Signal,
-        /// What is wrong.
+        /// The reason.
         #[source]
         source: GoDurationError,
     },
-    /// A grace below zero.
+    /// A grace period is negative.
     #[error("evictionSoftGracePeriod[{signal}]: {grace} is negative: write 0s or more")]
     NegativeGrace {
-        /// The entry.
+        /// The signal of the entry.
         signal: Signal,
-        /// What was written.
+        /// The grace period as given.
         grace: GoDuration,
     },
-    /// A soft threshold without a grace.
+    /// A soft threshold has no grace period.
     #[error(
         "evictionSoft[{signal}]: needs a grace period: add evictionSoftGracePeriod[{signal}], for \
          example 1m30s"
     )]
     GraceMissing {
-        /// The entry.
+        /// The signal of the entry.
         signal: Signal,
     },
 }
 
-/// A soft grace that cannot be one.
+/// Why a soft grace period is invalid.
 #[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SoftGraceError {
-    /// No duration of this kind.
+    /// The text is not a duration.
     #[error(transparent)]
     Duration(winddown_shared::DurationError),
-    /// None at all.
+    /// The duration is zero.
     #[error("needs more than 0s: without grace it is a hard threshold, move it to evictionHard")]
     Zero,
 }
 
-/// Reads the grace of a soft threshold more strictly than [`ThresholdConfig::thresholds`] does, in
-/// Go's form or in words: a grace of zero would make the threshold a hard one.
+/// Parses the grace period of a soft threshold, in Go's form or in words. Unlike [`ThresholdConfig::thresholds`], it
+/// rejects zero, which would make the threshold a hard one.
 ///
 /// # Errors
-/// It is no duration, or no time at all.
+/// The text is not a duration, or the duration is zero.
 pub fn parse_soft_grace(text: &str) -> Result<Duration, SoftGraceError> {
     match winddown_shared::parse_duration(text) {
         Ok(grace) if grace.is_zero() => Err(SoftGraceError::Zero),
@@ -105,17 +105,17 @@ pub fn parse_soft_grace(text: &str) -> Result<Duration, SoftGraceError> {
     }
 }
 
-/// Everything that is wrong with a configuration, at least one thing.
+/// All errors of a configuration, at least one.
 #[derive(Clone, Debug, thiserror::Error, PartialEq)]
 #[error("{}", .0.iter().map(|error| error_chain(error)).collect::<Vec<_>>().join("; "))]
 pub struct ThresholdErrors(pub Vec<ThresholdError>);
 
 impl ThresholdConfig {
-    /// The thresholds: hard ones, then soft ones, each in the order of [`Signal::ALL`]. Entries of
-    /// `0%` and `100%` make none; a grace or a reclaim without a threshold has no effect.
+    /// The thresholds: hard ones, then soft ones, each in the order of [`Signal::ALL`]. Entries of `0%` and `100%`
+    /// define none; a grace period or minimum reclaim without a threshold has no effect.
     ///
     /// # Errors
-    /// All entries that cannot be used: hard ones, soft ones, graces, reclaims, missing graces.
+    /// All invalid entries: hard, soft, grace periods, minimum reclaims, missing grace periods.
     pub fn thresholds(&self) -> Result<Vec<Threshold>, ThresholdErrors> {
         let mut errors = Vec::new();
         let hard = values("evictionHard", &self.hard, parse_threshold, &mut errors);
@@ -136,7 +136,7 @@ impl ThresholdConfig {
                     let min_reclaim = min_reclaim(signal);
                     thresholds.push(Threshold { signal, value, grace, min_reclaim });
                 }
-                // Unreadable ones were reported already.
+                // An invalid grace period was reported already.
                 None if self.soft_grace.contains_key(signal.as_str()) => {}
                 None => errors.push(ThresholdError::GraceMissing { signal }),
             }

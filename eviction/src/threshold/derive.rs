@@ -1,23 +1,23 @@
-//! Thresholds that follow from others.
+//! Thresholds that are derived from others.
 
 use winddown_shared::FsLayout;
 
 use super::Threshold;
 use crate::signal::Signal;
 
-/// A threshold on `containerfs` that was configured and has no effect: the one of the file system
-/// that the writable layers are on counts.
+/// A configured threshold on `containerfs`, which has no effect: the threshold of the file system with the writable
+/// layers counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Overwritten {
-    /// Which.
+    /// The signal of the threshold.
     pub signal: Signal,
     /// Whether it was a hard one.
     pub hard: bool,
 }
 
-/// For every hard threshold on the node's memory, the same on the memory of its pods.
+/// Adds a copy of every hard threshold on the node's memory for the memory of its pods.
 ///
-/// It has effect where the pods' cgroup is limited to less than the node.
+/// The copy has an effect where the pods' cgroup is limited to less than the node.
 pub(crate) fn with_allocatable(mut thresholds: Vec<Threshold>) -> Vec<Threshold> {
     let copies: Vec<Threshold> = thresholds
         .iter()
@@ -28,8 +28,8 @@ pub(crate) fn with_allocatable(mut thresholds: Vec<Threshold>) -> Vec<Threshold>
     thresholds
 }
 
-/// The thresholds with those on `containerfs` taken from the file system that the writable layers
-/// are on: `imagefs` where it is theirs too, else `nodefs`.
+/// Replaces the thresholds on `containerfs` with those of the file system that holds the writable layers: `imagefs` if
+/// it holds them, else `nodefs`.
 pub(crate) fn with_container_fs(
     thresholds: &[Threshold],
     layout: FsLayout,

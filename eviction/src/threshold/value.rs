@@ -1,4 +1,4 @@
-//! Reading one threshold or one minimum reclaim.
+//! Parsing of thresholds and minimum reclaims.
 
 use std::cmp::Ordering;
 use std::num::ParseFloatError;
@@ -7,47 +7,47 @@ use winddown_shared::{Quantity, QuantityError};
 
 use super::ThresholdValue;
 
-/// A value that cannot be one.
+/// Why a threshold or a minimum reclaim is invalid.
 #[derive(Clone, Debug, thiserror::Error, PartialEq)]
 #[non_exhaustive]
 pub enum ValueError {
-    /// Neither a quantity nor a percentage.
+    /// The text is not a quantity.
     #[error(
         "`{text}` is not a quantity: write a quantity such as 100Mi, or a percentage such as 10%"
     )]
     Quantity {
-        /// What was written, at most its first 40 characters, what is not printable as escapes.
+        /// The first 40 characters of the text, with unprintable characters escaped.
         text: String,
-        /// Why not.
+        /// The reason.
         #[source]
         source: QuantityError,
     },
-    /// It ends with a percent sign and is no percentage.
+    /// The text ends with a percent sign but is not a percentage.
     #[error(
         "`{text}` is not a percentage: write a quantity such as 100Mi, or a percentage such as 10%"
     )]
     Percentage {
-        /// What was written, at most its first 40 characters, what is not printable as escapes.
+        /// The first 40 characters of the text, with unprintable characters escaped.
         text: String,
-        /// Why not; none when it is not written in digits.
+        /// The reason; none if the number is not finite or not written in digits.
         #[source]
         source: Option<ParseFloatError>,
     },
-    /// Less than nothing, nothing at all, or more than everything.
+    /// The value is negative, zero, or more than the maximum.
     #[error("`{text}` is out of range: write {allowed}")]
     Range {
-        /// What was written, at most its first 40 characters, what is not printable as escapes.
+        /// The first 40 characters of the text, with unprintable characters escaped.
         text: String,
-        /// What can be written.
+        /// The allowed range.
         allowed: &'static str,
     },
 }
 
-/// Reads a threshold: a quantity above 0, or a percentage of the capacity. `None`: `0%` or `100%`,
-/// which switch it off.
+/// Parses a threshold: a quantity above 0, or a percentage of the capacity. Returns `None` for `0%` and `100%`, which
+/// disable it.
 ///
 /// # Errors
-/// It is neither, or out of range.
+/// The text is neither, or out of range.
 pub fn parse_threshold(text: &str) -> Result<Option<ThresholdValue>, ValueError> {
     if matches!(text, "0%" | "100%") {
         return Ok(None);
@@ -63,10 +63,10 @@ pub fn parse_threshold(text: &str) -> Result<Option<ThresholdValue>, ValueError>
     }
 }
 
-/// Reads a minimum reclaim: a quantity of 0 or more, or a percentage of the capacity above 0.
+/// Parses a minimum reclaim: a quantity of 0 or more, or a percentage of the capacity above 0.
 ///
 /// # Errors
-/// It is neither, or out of range.
+/// The text is neither, or out of range.
 pub fn parse_minimum_reclaim(text: &str) -> Result<ThresholdValue, ValueError> {
     let value = parse(text)?;
     let fits = match value {
@@ -76,7 +76,7 @@ pub fn parse_minimum_reclaim(text: &str) -> Result<ThresholdValue, ValueError> {
     if fits { Ok(value) } else { Err(out_of_range(text, "more than 0%, or 0 or more")) }
 }
 
-/// The kubelet takes any number of percent signs, and so do we.
+/// Parses a quantity or a percentage. The kubelet accepts any number of percent signs, and so does this.
 fn parse(text: &str) -> Result<ThresholdValue, ValueError> {
     if !text.ends_with('%') {
         return match text.parse::<Quantity>() {
@@ -85,7 +85,7 @@ fn parse(text: &str) -> Result<ThresholdValue, ValueError> {
         };
     }
     let number = text.trim_end_matches('%');
-    // `NaN` and `inf` would pass every comparison, and a number that is too large is `inf`.
+    // `NaN` and `inf` parse as numbers, and so does a number that is too large, as `inf`.
     let in_digits = number.bytes().all(|b| b.is_ascii_digit() || b"+-.eE".contains(&b));
     match number.parse::<f32>() {
         Ok(percent) if in_digits && percent.is_finite() => {
@@ -102,7 +102,7 @@ fn out_of_range(text: &str, allowed: &'static str) -> ValueError {
     ValueError::Range { text: abbreviated(text), allowed }
 }
 
-/// Quoted input is escaped, so that it stays on its line.
+/// Escapes quoted input, so that it stays on its line.
 fn abbreviated(text: &str) -> String {
     let mut shown = String::new();
     for c in text.chars().take(40) {

@@ -6,7 +6,7 @@ use winddown_shared::VolumeStats;
 use super::*;
 use crate::tests::{changed, disk};
 
-/// Rootfs 1000, logs 200, and 30 in volumes that count; each with one inode per byte.
+/// A pod with 1000 in its rootfs, 200 in logs, and 30 in volumes that count; each with one inode per byte.
 fn pod_on_disk() -> (Pod, PodStats) {
     let volume = |name: &str| Volume { name: name.to_owned(), ..Volume::default() };
     let memory = Some("Memory".to_owned());

@@ -1,4 +1,4 @@
-//! Against the recorded answers of Kubernetes 1.36: every row of both files.
+//! Compares with recorded answers of Kubernetes 1.36: every row of both files.
 
 #[cfg(test)]
 mod ranking;

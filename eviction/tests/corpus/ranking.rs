@@ -1,4 +1,4 @@
-//! The order in which pods are ended.
+//! The eviction order.
 
 use serde_json::Value;
 use winddown_eviction::plan_json_line;

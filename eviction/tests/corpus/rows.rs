@@ -1,4 +1,4 @@
-//! The rows of a file of recorded answers.
+//! Reads files of recorded answers.
 
 use std::io::Read;
 use std::path::Path;

@@ -41,7 +41,7 @@ fn every_recorded_configuration_makes_the_same_thresholds_or_the_same_error() {
                 );
             }
             (Err(ThresholdErrors(errors)), Some(recorded)) => {
-                // The kubelet stops at the first field with an error, at one of them at random.
+                // The kubelet stops at the first field with errors, and reports a random one of them.
                 let first = step(&errors[0]);
                 let texts = errors.iter().filter(|error| step(error) == first).flat_map(kubelets);
                 assert!(texts.into_iter().any(|text| text == recorded), "{line}\nours: {errors:?}");
@@ -59,7 +59,7 @@ fn step(error: &ThresholdError) -> &'static str {
     }
 }
 
-/// The kubelet goes through maps at random.
+/// Sorts the thresholds, because the kubelet iterates over maps in random order.
 fn sorted(all: impl IntoIterator<Item = Recorded>) -> Vec<Recorded> {
     let mut all: Vec<Recorded> = all.into_iter().collect();
     all.sort_by(|a, b| (&a.signal, &a.grace_period).cmp(&(&b.signal, &b.grace_period)));
@@ -86,7 +86,7 @@ fn recorded(threshold: &Threshold) -> Recorded {
     }
 }
 
-/// What the kubelet says of the same mistake. Ours says what to write instead.
+/// The kubelet's messages for the same mistake. Ours also say what to write instead.
 fn kubelets(error: &ThresholdError) -> Vec<String> {
     let soft_or_hard = |field: &str| field != "evictionMinimumReclaim";
     match error {

@@ -1,9 +1,8 @@
-//! How many processors are online.
+//! Counts the CPUs that are online.
 
 use crate::file::{self, ReadError, Roots};
 
-/// Counts the processors that are online: by the kernel's list of them, or, where `/sys` does not
-/// have it, by those that `/proc/cpuinfo` describes.
+/// Counts the CPUs that are online: from the kernel's list, or if `/sys` does not have it, from `/proc/cpuinfo`.
 pub(super) fn online(roots: &Roots) -> Result<i64, ReadError> {
     let path = roots.sys.join("devices/system/cpu/online");
     let text = match file::text(&path) {
@@ -28,11 +27,11 @@ fn described(roots: &Roots) -> Result<i64, ReadError> {
     }
 }
 
-/// How many numbers a list of ranges such as `0-3,8` has.
+/// Counts the numbers in a list of ranges such as `0-3,8`.
 pub(super) fn count(list: &str) -> Option<i64> {
     list.split(',').try_fold(0_i64, |sum, range| {
         let (first, last) = range.split_once('-').unwrap_or((range, range));
-        // No machine has more, and a sum of them cannot overflow.
+        // No machine has more than `u32::MAX`, and the sum cannot overflow.
         let (first, last) = (first.parse::<u32>().ok()?, last.parse::<u32>().ok()?);
         let length = i64::from(last.checked_sub(first)?) + 1;
         sum.checked_add(length)

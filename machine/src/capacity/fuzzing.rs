@@ -1,4 +1,4 @@
-//! What must hold of what there is.
+//! Properties of the parsers of capacity, for any input.
 
 use super::{cpu, huge_pages};
 

@@ -1,11 +1,11 @@
-//! Memory that is set aside for huge pages.
+//! Reads the memory that is reserved for huge pages.
 
 use std::collections::BTreeMap;
 use std::io;
 
 use crate::file::{self, ReadError, Roots};
 
-/// Bytes set aside, by the size of a page in bytes. Empty on a kernel without huge pages.
+/// Returns the bytes reserved, by the size of a page in bytes. Empty on a kernel without huge pages.
 pub(super) fn set_aside(roots: &Roots) -> Result<BTreeMap<i64, i64>, ReadError> {
     let folder = roots.sys.join("kernel/mm/hugepages");
     let entries = match std::fs::read_dir(&folder) {
@@ -25,7 +25,7 @@ pub(super) fn set_aside(roots: &Roots) -> Result<BTreeMap<i64, i64>, ReadError> 
     Ok(sizes)
 }
 
-/// The size in the name of a folder such as `hugepages-2048kB`.
+/// Parses the size from the name of a directory such as `hugepages-2048kB`.
 pub(super) fn page_kibibytes(name: &str) -> Option<i64> {
     let size = name.strip_prefix("hugepages-")?.strip_suffix("kB")?.parse().ok();
     size.filter(|size| *size > 0)

@@ -3,7 +3,7 @@ use std::path::PathBuf;
 
 use super::*;
 
-/// A machine made of files.
+/// A fake machine in a directory tree.
 struct Tree {
     _folder: tempfile::TempDir,
     roots: Roots,
@@ -139,7 +139,7 @@ fn a_file_that_is_missing_is_named() {
 }
 
 proptest::proptest! {
-    // Each makes a tree of files.
+    // Each case creates a directory tree.
     #![proptest_config(proptest::prelude::ProptestConfig::with_cases(48))]
     #[test]
     fn no_text_makes_the_reading_fail_in_another_way_than_with_an_error(

@@ -1,4 +1,4 @@
-//! Sets a trigger: the shortest window the kernel allows this process.
+//! Sets a trigger, with the shortest window that the kernel allows this process.
 
 use std::fmt;
 use std::fs::{File, OpenOptions};
@@ -15,27 +15,27 @@ const UNPRIVILEGED_STEP: Duration = Duration::from_secs(2);
 const SHORTEST: Duration = Duration::from_millis(500);
 const LONGEST: Duration = Duration::from_secs(10);
 
-/// Which tasks must stall for a trigger to count the time.
+/// Which tasks must stall for the time to count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Hold {
     /// At least one.
     Some,
-    /// Every one that wants to run.
+    /// All non-idle tasks.
     Full,
 }
 
-/// When to wake: `stall` lost within `window`.
+/// When to fire: `stall` lost within `window`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PsiTrigger {
-    /// What counts.
+    /// Which stalls count.
     pub hold: Hold,
     /// The time lost, more than 0 and at most the window.
     pub stall: Duration,
-    /// Over how long, 500 ms to 10 s. The kernel fires at most once per window.
+    /// The window, 500 ms to 10 s. The kernel fires at most once per window.
     pub window: Duration,
 }
 
-/// `any task waiting 280ms in 2s`, as the log says it.
+/// Shows, for example, `any task waiting 280ms in 2s`, for the log.
 impl fmt::Display for PsiTrigger {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let hold = match self.hold {
@@ -60,7 +60,7 @@ pub struct Armed {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Unarmed {
-    /// The kernel has none for this.
+    /// The kernel reports no pressure here.
     #[error(
         "{}: no pressure is reported; the kernel is built or started without it (psi=1), or the cgroup has none",
         .path.display()
@@ -69,29 +69,29 @@ pub enum Unarmed {
         /// The file.
         path: PathBuf,
     },
-    /// The process may not.
+    /// The process lacks the permission.
     #[error("{} may not be written: run as root, or delegate the cgroup", .path.display())]
     Forbidden {
         /// The file.
         path: PathBuf,
     },
-    /// The kernel accepts no such trigger, with any window.
+    /// The kernel rejects such a trigger, with any window.
     #[error("{}: the kernel takes no trigger of {stall:?} in {window:?}", .path.display())]
     Refused {
         /// The file.
         path: PathBuf,
         /// The time lost.
         stall: Duration,
-        /// Over how long.
+        /// The window.
         window: Duration,
-        /// What the kernel said.
+        /// The error of the kernel.
         #[source]
         source: io::Error,
     },
-    /// The file cannot be waited for.
+    /// It is not possible to wait on the file.
     #[error("cannot wait for pressure")]
     NoWaiting {
-        /// What the system said.
+        /// The error of the system.
         #[source]
         source: io::Error,
     },
@@ -112,7 +112,7 @@ pub(super) fn arm(path: &Path, asked: PsiTrigger) -> Result<(File, Armed), Unarm
     }
 }
 
-/// The shortest window that needs no privilege, with the same share of it lost.
+/// The shortest window that needs no privilege, with the same proportion of stall time.
 pub(super) fn unprivileged(trigger: PsiTrigger) -> PsiTrigger {
     let step = UNPRIVILEGED_STEP.as_micros();
     let steps = trigger.window.as_micros().div_ceil(step).clamp(1, 5);
@@ -122,13 +122,13 @@ pub(super) fn unprivileged(trigger: PsiTrigger) -> PsiTrigger {
     PsiTrigger { window, stall, ..trigger }
 }
 
-/// What is written to set it.
+/// The text that sets the trigger.
 pub(super) fn text(trigger: PsiTrigger) -> String {
     let hold = match trigger.hold {
         Hold::Some => "some",
         Hold::Full => "full",
     };
-    // The kernel wants an end to the text.
+    // The kernel wants the text to be terminated.
     format!("{hold} {} {}\0", trigger.stall.as_micros(), trigger.window.as_micros())
 }
 
@@ -141,7 +141,7 @@ fn set(path: &Path, trigger: PsiTrigger) -> Result<File, Errno> {
         .custom_flags(nonblock)
         .open(path)
         .map_err(errno)?;
-    // In one piece: each write is a trigger of its own.
+    // In a single write: each write is a trigger of its own.
     let text = text(trigger);
     match file.write(text.as_bytes()) {
         Ok(written) if written == text.len() => Ok(file),

@@ -10,16 +10,16 @@ use winddown_engine::ready::Ready;
 use super::arm::{self, Armed, Hold, PsiTrigger, Unarmed};
 use crate::usage::CgroupTree;
 
-/// Whose pressure is watched.
+/// The scope whose pressure is watched.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum PsiPlace {
     /// The whole machine: `/proc/pressure/memory`.
     Node,
-    /// A cgroup by its path from the root of the unified hierarchy, and all below it.
+    /// A cgroup with all its descendants, by its path from the root of the unified hierarchy.
     Cgroup(String),
 }
 
-/// `the whole machine`, `cgroup /edge`.
+/// Shows `the whole machine` or, for example, `cgroup /edge`.
 impl fmt::Display for PsiPlace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -34,11 +34,11 @@ impl fmt::Display for PsiPlace {
 pub struct PsiWatch(Ready);
 
 impl PsiWatch {
-    /// Sets a trigger. Does a little file work, and does not block for long. Needs a tokio runtime with I/O
-    /// around it.
+    /// Sets a trigger. Does a little file I/O, and does not block for long. Must be called inside a tokio runtime with
+    /// I/O enabled.
     ///
     /// # Errors
-    /// The kernel tells no pressure of the place, or not to this process.
+    /// The kernel does not report pressure for the place, or not to this process.
     pub fn start(
         proc: &Path,
         cgroup: &Path,
@@ -58,15 +58,14 @@ impl PsiWatch {
         Ready::for_urgent(trigger).map(Self).map_err(|source| Unarmed::NoWaiting { source })
     }
 
-    /// Waits until the trigger fires. False: it is gone with its cgroup; set it again if that comes back.
-    /// Several alarms since the last call may have become one. Cancel-safe.
+    /// Waits until the trigger fires. Returns false if the trigger is gone with its cgroup; set it again if the cgroup
+    /// comes back. Several alarms since the last call may be merged. Cancel-safe.
     pub async fn pressed(&self) -> bool {
         self.0.urgent().await
     }
 }
 
-/// What a node that wants to act before its memory is gone asks for: 70 ms lost by anyone within half a
-/// second.
+/// The trigger for a node that wants to act before it runs out of memory: 70 ms lost by any task within half a second.
 impl Default for PsiTrigger {
     fn default() -> Self {
         Self {

@@ -1,4 +1,4 @@
-//! Where a cgroup's files are, on a machine with version 1, version 2 or both.
+//! The paths of a cgroup's files, on a machine with version 1, version 2 or both.
 
 use std::path::{Path, PathBuf};
 
@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct CgroupTree {
     mount: PathBuf,
-    /// The unified hierarchy, wherever it is.
+    /// The directory of the unified hierarchy.
     unified: Option<PathBuf>,
 }
 
-/// The files that tell of the memory of a cgroup.
+/// The files about a cgroup's memory.
 pub(super) struct MemoryFiles {
     pub(super) usage: PathBuf,
     pub(super) stat: PathBuf,
@@ -18,15 +18,15 @@ pub(super) struct MemoryFiles {
 }
 
 impl CgroupTree {
-    /// Detects the mounted hierarchies. Version 2 alone has its list of controllers at the mount
-    /// point itself; where version 1 is mounted, version 2 may be in `unified`.
+    /// Detects the mounted hierarchies. If only version 2 is mounted, its list of controllers is at the mount point
+    /// itself; next to version 1, version 2 may be in `unified`.
     pub(crate) fn find(mount: &Path) -> Self {
         let places = [mount.to_owned(), mount.join("unified")];
         let unified = places.into_iter().find(|dir| dir.join("cgroup.controllers").exists());
         Self { mount: mount.to_owned(), unified }
     }
 
-    /// The files of a cgroup's memory. Where there are no cgroups they are files that are not there.
+    /// The files about a cgroup's memory. Without cgroups, these files do not exist.
     pub(super) fn memory(&self, cgroup: &str) -> MemoryFiles {
         let (dir, is_v1) = self.of("memory", cgroup);
         let [usage, limit] = match is_v1 {
@@ -40,36 +40,37 @@ impl CgroupTree {
         }
     }
 
-    /// How often a cgroup and all below it met their limits; version 1 does not tell of those below.
+    /// The file that counts how often a cgroup and its descendants hit their limits; version 1 does not count
+    /// descendants.
     pub(super) fn memory_events(&self, cgroup: &str) -> Option<PathBuf> {
         let (dir, is_v1) = self.of("memory", cgroup);
         (!is_v1).then(|| dir.join("memory.events"))
     }
 
-    /// How much swap a cgroup uses, and may use; version 1 counts it together with memory.
+    /// The files with a cgroup's swap usage and limit; version 1 counts swap together with memory.
     pub(super) fn swap(&self, cgroup: &str) -> Option<[PathBuf; 2]> {
         let (dir, is_v1) = self.of("memory", cgroup);
         (!is_v1).then(|| ["memory.swap.current", "memory.swap.max"].map(|file| dir.join(file)))
     }
 
-    /// How many tasks are in a cgroup, and how many may be.
+    /// The files with a cgroup's number of tasks and their limit.
     pub(super) fn tasks(&self, cgroup: &str) -> (PathBuf, PathBuf) {
         let (dir, _) = self.of("pids", cgroup);
         (dir.join("pids.current"), dir.join("pids.max"))
     }
 
-    /// The file with a cgroup's processor time.
+    /// The file with a cgroup's CPU time.
     pub(super) fn cpu_time(&self, cgroup: &str) -> PathBuf {
         let (dir, is_v1) = self.of("cpuacct", cgroup);
         dir.join(if is_v1 { "cpuacct.usage" } else { "cpu.stat" })
     }
 
-    /// The pressure of a cgroup; only the unified hierarchy has it.
+    /// The file with a cgroup's memory pressure; only the unified hierarchy has it.
     pub(crate) fn memory_pressure(&self, cgroup: &str) -> Option<PathBuf> {
         Some(below(self.unified.as_ref()?, cgroup).join("memory.pressure"))
     }
 
-    /// A cgroup's directory in the hierarchy that has the controller, and whether that is of version 1.
+    /// A cgroup's directory in the controller's hierarchy, and whether that is version 1.
     fn of(&self, controller: &str, cgroup: &str) -> (PathBuf, bool) {
         let own = self.mount.join(controller);
         match &self.unified {

@@ -1,4 +1,4 @@
-//! What must hold of what is in use.
+//! Properties of the parsers of usage, for any input.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! Memory, tasks and pressure, as the kernel tells them.
+//! Reads memory, tasks and pressure from the kernel.
 
 use std::path::PathBuf;
 
@@ -15,7 +15,7 @@ use super::{Reading, UsagePlaces, tasks};
 use crate::file::ReadError;
 use crate::psi::parse_pressure;
 
-/// A limit at or above this is none.
+/// A limit at or above this counts as none.
 const UNLIMITED: u64 = 1 << 62;
 
 /// The kernel's files, kept open.
@@ -24,21 +24,21 @@ pub(super) struct KernelUsage {
     meminfo: KernelFile,
     node: CgroupFiles,
     pods: Option<CgroupFiles>,
-    /// How much swap the node's cgroup uses, and may use.
+    /// The swap usage and limit of the node's cgroup.
     node_swap: Option<[KernelFile; 2]>,
     loadavg: KernelFile,
     task_limits: [KernelFile; 2],
-    /// How many tasks the node's cgroup has, and may have.
+    /// The number of tasks of the node's cgroup, and its limit.
     node_tasks: [KernelFile; 2],
     pressure: KernelFile,
     pods_pressure: Option<KernelFile>,
-    /// How often memory ran out in the node's own cgroup, or else in the pods'.
+    /// The memory events of the node's own cgroup, or else of the pods'.
     events: Option<KernelFile>,
-    /// Room for what is read, used again and again.
+    /// A buffer for reading, which is reused.
     text: Vec<u8>,
 }
 
-/// The files of a cgroup's memory.
+/// The files about a cgroup's memory.
 #[derive(Debug)]
 struct CgroupFiles {
     usage: KernelFile,
@@ -63,7 +63,7 @@ impl KernelUsage {
             node_tasks: [file(running), file(most)],
             pressure: in_proc("pressure/memory"),
             pods_pressure: pods.and_then(|cgroup| tree.memory_pressure(cgroup)).map(file),
-            // The root has none.
+            // The root cgroup has no such file.
             events: Some(&*places.node_cgroup)
                 .filter(|node| *node != "/")
                 .or(pods)
@@ -82,7 +82,7 @@ impl KernelUsage {
             reading.stats.swap = self.swap(info);
             reading.stats.pods_memory = match self.pods_memory(info).transpose() {
                 Ok(memory) => memory,
-                // It comes with the first pod.
+                // The cgroup is created with the first pod.
                 Err(error) if error.is_missing() => None,
                 Err(error) => {
                     keep(error);
@@ -96,7 +96,7 @@ impl KernelUsage {
         let pods = self.pods_pressure.as_mut();
         reading.stats.pods_memory_pressure =
             pods.and_then(|file| read_pressure(file, &mut self.text));
-        // It comes with the first pod.
+        // The cgroup is created with the first pod.
         let events = self.events.as_mut().and_then(|file| file.read(&mut self.text).ok());
         reading.stats.oom_kills = events.map(|text| CgroupMemoryEvents::parse(text).oom_kill);
     }
@@ -106,8 +106,8 @@ impl KernelUsage {
         parsed.ok_or_else(|| self.meminfo.odd("has no lines MemTotal and MemFree in kB"))
     }
 
-    /// The node: its root cgroup within the machine's memory. The root of version 2 has no usage of its
-    /// own, so there, and where there are no cgroups, it is what is not free.
+    /// The node's memory: its root cgroup within the machine's memory. The v2 root has no usage file, so there, and
+    /// without cgroups, everything that is not free counts as used.
     fn node_memory(&mut self, info: MemInfo) -> Result<MemoryStats, ReadError> {
         let memory = match self.node.read(&mut self.text) {
             Err(error) if error.is_missing() => {
@@ -129,7 +129,7 @@ impl KernelUsage {
         Some(pods.read(&mut self.text).map(|memory| measured(memory, info)))
     }
 
-    /// The machine's swap, as much of it as the node's cgroup may still use. The root has no limit.
+    /// The part of the machine's swap that the node's cgroup may use. The root has no limit.
     fn swap(&mut self, info: MemInfo) -> Option<SwapStats> {
         let MemInfo { zswap, zswapped, .. } = info;
         let (mut total, mut free) = (info.swap_total?, info.swap_free?);
@@ -197,14 +197,14 @@ impl CgroupFiles {
         })
     }
 
-    /// The page cache that was not used lately.
+    /// Reads the inactive page cache.
     fn cache(&mut self, text: &mut Vec<u8>) -> Option<u64> {
         MemoryStat::parse(self.stat.read(text).ok()?).inactive_file
     }
 }
 
-/// A cgroup's memory within the machine's: `available` up to its limit or to all there is, by what is in
-/// use; `mem_available` by what the kernel can give back too.
+/// A cgroup's memory within the machine's. `available` is what its working set leaves of its limit, or of the total;
+/// `mem_available` also counts what the kernel can reclaim.
 fn measured(memory: CgroupMemory, info: MemInfo) -> MemoryStats {
     let working_set = memory.working_set();
     let limit = memory.limit.filter(|&limit| limit < info.total);
@@ -223,7 +223,7 @@ fn measured(memory: CgroupMemory, info: MemInfo) -> MemoryStats {
     }
 }
 
-/// The number of a file that need not be there.
+/// Reads a number from a file that may not exist.
 fn number(file: &mut KernelFile, text: &mut Vec<u8>) -> Option<u64> {
     cgroup_number(file.read(text).ok()?)
 }

@@ -1,4 +1,4 @@
-//! A file of the kernel that is read again and again.
+//! A kernel file that is read repeatedly.
 
 use std::fs::File;
 use std::io;
@@ -7,11 +7,11 @@ use std::path::PathBuf;
 
 use crate::file::ReadError;
 
-/// No file that is read here is longer; a longer one is cut.
+/// No file that is read here is longer; a longer one is truncated.
 const MOST_BYTES: usize = 256 * 1024;
 const STEP: usize = 4096;
 
-/// Stays open between readings, which then need no lookup of its path.
+/// Stays open between reads, so that its path need not be looked up again.
 #[derive(Debug)]
 pub(super) struct KernelFile {
     path: PathBuf,
@@ -23,8 +23,8 @@ impl KernelFile {
         Self { path, file: None }
     }
 
-    /// Reads it into `text`, which is emptied first. Opens it anew if it was replaced (a cgroup that was
-    /// removed and made again).
+    /// Reads it into `text`, which is cleared first. Opens it again if it was replaced (a cgroup that was removed and
+    /// created again).
     pub(super) fn read<'a>(&mut self, text: &'a mut Vec<u8>) -> Result<&'a [u8], ReadError> {
         if let Some(file) = &self.file
             && read_all(file, text).is_ok()

@@ -1,13 +1,13 @@
-//! `/proc/self/mountinfo`: which file system a path is on.
+//! Finds the file system of a path in `/proc/self/mountinfo`.
 
 use std::path::Path;
 
 use winddown_shared::mounts;
 
-/// The device of the file system that `path` (absolute, without links) is on, as `major:minor`.
+/// The device, as `(major, minor)`, of the file system that `path` (absolute, without symbolic links) is on.
 ///
-/// Two directories with the same device share their space; st_dev would tell parts (subvolumes) of
-/// one file system apart.
+/// Two directories with the same device share their space; st_dev would distinguish parts (subvolumes) of one file
+/// system.
 pub(super) fn device_of(mountinfo: &[u8], path: &Path) -> Option<(u32, u32)> {
     let mut best: Option<(usize, (u32, u32))> = None;
     for mount in mounts(mountinfo) {
@@ -17,7 +17,7 @@ pub(super) fn device_of(mountinfo: &[u8], path: &Path) -> Option<(u32, u32)> {
             continue;
         }
         let depth = point.components().count();
-        // Of two mounts at one place the later is on top.
+        // Of two mounts at the same place, the later one is on top.
         if best.is_none_or(|(known, _)| depth >= known) {
             best = Some((depth, device));
         }

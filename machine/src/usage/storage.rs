@@ -1,4 +1,4 @@
-//! The file systems that pods and images are on.
+//! Queries the file systems of pods and images.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
@@ -19,20 +19,20 @@ pub(super) struct Disks {
     nodefs: PathBuf,
     imagefs: Option<PathBuf>,
     containerfs: Option<PathBuf>,
-    /// What the layout was last made out for.
+    /// The last known layout.
     known: Mutex<Option<Known>>,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Known {
-    /// st_dev of each directory: if they are the same, so is the layout.
+    /// The st_dev of each directory: if they are the same, the layout is too.
     devices: Devices,
     layout: FsLayout,
 }
 
 type Devices = [Option<u64>; 3];
 
-/// What the file systems said.
+/// The answers of the file systems.
 #[derive(Debug, Default)]
 pub(super) struct DisksUsage {
     nodefs: Option<FsStats>,
@@ -53,7 +53,7 @@ impl Disks {
         }
     }
 
-    /// Asks all of them. Blocks for as long as a device takes.
+    /// Queries all of them. Blocks for as long as a device takes.
     pub(super) fn read(&self) -> DisksUsage {
         let mut usage = DisksUsage::default();
         let mut ask = |path: &Path| match stats(path) {
@@ -65,7 +65,7 @@ impl Disks {
         };
         usage.nodefs = ask(&self.nodefs);
         let images = self.imagefs.as_deref();
-        // Without images containers write straight to the node's disk, and there is nothing to tell.
+        // Without images, containers write directly to the node's disk, and there is nothing to report.
         usage.imagefs = images.and_then(&mut ask);
         usage.containerfs = match (&self.containerfs, images) {
             (Some(path), Some(_)) => ask(path),
@@ -84,7 +84,7 @@ impl Disks {
         ReadError::unreadable(&self.nodefs, source)
     }
 
-    /// None if a directory is not there.
+    /// Determines the layout; none if a directory does not exist.
     fn layout(&self) -> Option<FsLayout> {
         let Some(images) = &self.imagefs else { return Some(FsLayout::One) };
         let containers = self.containerfs.as_deref().unwrap_or(images);
@@ -100,7 +100,7 @@ impl Disks {
         Some(layout)
     }
 
-    /// What tells the file systems apart: by the table of mounts, or by st_dev if that has not all.
+    /// Identifies the file systems: by the mount table, or by st_dev if the table does not have all of them.
     fn systems(&self, paths: [&Path; 3], devices: Devices) -> Option<[u64; 3]> {
         let table = fs::read(&self.mountinfo).unwrap_or_default();
         let mounted = paths.map(|path| {
@@ -135,7 +135,7 @@ fn layout(node: u64, images: u64, containers: u64) -> FsLayout {
     }
 }
 
-/// What a file system has and what is left. Blocks for as long as its device takes.
+/// The capacity of a file system and what is left. Blocks for as long as its device takes.
 fn stats(path: &Path) -> Result<FsStats, ReadError> {
     let said = rustix::fs::statvfs(path).map_err(|error| ReadError::unreadable(path, error))?;
     let bytes = |blocks: u64| blocks.saturating_mul(said.f_frsize);

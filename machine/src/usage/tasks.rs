@@ -1,6 +1,6 @@
-//! `/proc/loadavg`: how many tasks there are.
+//! Reads the number of tasks from `/proc/loadavg`.
 
-/// All tasks of the machine, threads each counted: the number after the slash in the fourth field.
+/// All tasks of the machine, counting each thread: the number after the slash in the fourth field.
 pub(super) fn running(loadavg: &[u8]) -> Option<u64> {
     let mut fields = loadavg.split(u8::is_ascii_whitespace).filter(|field| !field.is_empty());
     let field = fields.nth(3)?;

@@ -19,7 +19,7 @@ async fn a_measurement_that_is_given_up_is_joined_by_the_next() {
     {
         let reading = usage.read();
         tokio::pin!(reading);
-        // Dropped wherever it stands.
+        // Dropped wherever it is.
         let _ = poll_once(reading.as_mut()).await;
     }
     assert!(usage.read().await.stats.nodefs.is_some());

@@ -1,4 +1,4 @@
-//! The files of a container's log: one for each run, and the older ones that it was turned into.
+//! The files of a container's log: one for each run, and the rotated ones.
 
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
@@ -8,17 +8,17 @@ use std::path::{Path, PathBuf};
 
 use nix::fcntl::OFlag;
 
-/// How much is read at once, in bytes.
+/// How many bytes are read at once.
 const BLOCK: usize = 32 * 1024;
 
-/// The log of one run: `3.log`, which may have been turned into `3.log.1`, `3.log.2` and so on. Every call blocks.
+/// The log of one run: `3.log`, whose rotated files are `3.log.1`, `3.log.2` and so on. Every call blocks.
 pub(crate) struct LogFile {
     path: PathBuf,
     file: File,
     at: u64,
 }
 
-/// The runs of which there is a log in this directory of a container, the oldest first.
+/// The runs that have a log in this directory of a container, oldest first.
 pub(crate) fn runs(directory: &Path) -> io::Result<Vec<u32>> {
     let mut runs = Vec::new();
     for entry in std::fs::read_dir(directory)? {
@@ -32,10 +32,10 @@ pub(crate) fn runs(directory: &Path) -> io::Result<Vec<u32>> {
 }
 
 impl LogFile {
-    /// Opens the log, or while it turns what it was turned into.
+    /// Opens the log, or the first rotated file while a rotation is in progress.
     ///
     /// # Errors
-    /// It is not there, or is no file.
+    /// The log does not exist, is not a regular file or cannot be opened.
     pub(crate) fn open(path: PathBuf) -> io::Result<Self> {
         let file = open(&path).or_else(|error| match error.kind() {
             io::ErrorKind::NotFound => open(&turned(&path, 1)),
@@ -44,15 +44,15 @@ impl LogFile {
         Ok(Self { path, file, at: 0 })
     }
 
-    /// How long it is now.
+    /// The current length in bytes.
     pub(crate) fn size(&self) -> io::Result<u64> {
         Ok(self.file.metadata()?.len())
     }
 
-    /// Goes to where the last `lines` of the first `size` bytes begin.
+    /// Seeks to the start of the last `lines` lines of the first `size` bytes.
     pub(crate) fn seek_tail(&mut self, lines: u64, size: u64) -> io::Result<()> {
         let mut block = vec![0; BLOCK];
-        // The last line's own end does not count.
+        // The newline of the last line does not count.
         let (mut end, mut left) = (size, lines);
         let mut is_last = true;
         self.at = size;
@@ -79,7 +79,7 @@ impl LogFile {
         Ok(())
     }
 
-    /// The next bytes before `end`; none where there are none now.
+    /// Reads the next bytes before `end`; empty if there are none now.
     pub(crate) fn read<'a>(
         &mut self,
         end: Option<u64>,
@@ -92,8 +92,8 @@ impl LogFile {
         Ok(&block[..read])
     }
 
-    /// The file that is written after this one; none while this is the last. Of several that came since, the
-    /// first; where this one is removed, the oldest.
+    /// Opens the file that was written after this one, or `None` while this is the newest. If this one has been
+    /// removed, opens the oldest that is left.
     pub(crate) fn next(&self) -> io::Result<Option<Self>> {
         let own = self.file.metadata()?;
         let own = (own.dev(), own.ino());
@@ -101,7 +101,7 @@ impl LogFile {
         for number in 0_u32.. {
             let file = match open(&turned(&self.path, number)) {
                 Ok(file) => file,
-                // The newest is made a little after the one before was renamed.
+                // The newest is created shortly after the previous one was renamed.
                 Err(error) if error.kind() == io::ErrorKind::NotFound && number == 0 => continue,
                 Err(error) if error.kind() == io::ErrorKind::NotFound => break,
                 Err(error) => return Err(error),
@@ -124,7 +124,7 @@ fn turned(path: &Path, number: u32) -> PathBuf {
     name.into()
 }
 
-/// A pod that may write here could put a link, a pipe or a device in a log's place.
+/// Opens a regular file. A pod that may write here could have replaced a log by a link, a pipe or a device.
 fn open(path: &Path) -> io::Result<File> {
     let flags = OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK;
     let file = OpenOptions::new().read(true).custom_flags(flags.bits()).open(path)?;

@@ -1,5 +1,5 @@
-//! The lines of a log as the container wrote them: `TIME STREAM TAG LINE`, where the tag `P` marks a piece of a
-//! line that goes on.
+//! Parses the lines of a CRI log, `TIME STREAM TAG LINE`, into the container's output. The tag `P` marks a partial
+//! line, which continues in the next entry of its stream.
 
 use std::io::Write as _;
 
@@ -7,18 +7,18 @@ use winddown_shared::WallTime;
 
 use super::LogOptions;
 
-/// Longer than any time, stream and tags.
+/// The most bytes of a head; longer than any time, stream and tags.
 const LONGEST_HEAD: usize = 128;
 
-/// Takes what runtimes write and gives what containers wrote. Keeps no more than the head of a line.
+/// Converts what the runtime wrote to what the container wrote. Buffers no more than the head of a line.
 pub(crate) struct Lines {
     since: Option<WallTime>,
     timestamps: bool,
     stream: Option<&'static str>,
-    /// Bytes that may still be given.
+    /// The number of bytes that may still be returned.
     left: u64,
     part: Part,
-    /// Whether the last line of stdout and of stderr goes on.
+    /// Whether the last entry of stdout and of stderr was a partial line.
     goes_on: [bool; 2],
 }
 
@@ -29,7 +29,7 @@ enum Part {
         stream: usize,
         goes_on: bool,
     },
-    /// Of a line that is not given, or is none.
+    /// The rest of a line that is filtered out or malformed.
     PassedOver,
 }
 
@@ -45,17 +45,17 @@ impl Lines {
         }
     }
 
-    /// Whether nothing more is given.
+    /// Whether the limit is reached.
     pub(crate) fn is_full(&self) -> bool {
         self.left == 0
     }
 
-    /// Another file follows: what is incomplete stays so.
+    /// Begins a new line, also when another file follows: an incomplete line is never continued there.
     pub(crate) fn turn(&mut self) {
         self.part = Part::Head(Vec::new());
     }
 
-    /// Appends what these bytes of the log add.
+    /// Parses the next bytes of the log and appends the output that they yield.
     pub(crate) fn take(&mut self, mut bytes: &[u8], out: &mut Vec<u8>) {
         while !bytes.is_empty() && !self.is_full() {
             let end = bytes.iter().position(|byte| *byte == b'\n');
@@ -104,7 +104,7 @@ impl Lines {
         }
     }
 
-    /// What follows this head.
+    /// Starts the text of a line with this head.
     fn begin(&mut self, head: &[u8], out: &mut Vec<u8>) -> Part {
         let Some((at, stream, goes_on)) = read_head(head) else { return Part::PassedOver };
         let is_wanted = self.since.is_none_or(|since| at >= since)
@@ -114,7 +114,7 @@ impl Lines {
         }
         if self.timestamps && !self.goes_on[stream] {
             let mut time = Vec::with_capacity(40);
-            // Writing to a Vec cannot fail. Always nine digits, as from a kubelet.
+            // Writing to a Vec cannot fail. The kubelet also writes nine digits always.
             let _ = write!(time, "{at:.9} ");
             self.give(&time, out);
         }
@@ -130,7 +130,7 @@ impl Lines {
 
 const STREAMS: [&str; 2] = ["stdout", "stderr"];
 
-/// How much of `bytes` still belongs to the head: up to the third blank of both, or more than there may be.
+/// How many of `bytes` still belong to the head: up to the third space of both, or just beyond [`LONGEST_HEAD`].
 fn head_in(head: &[u8], bytes: &[u8]) -> usize {
     let blanks = head.iter().filter(|byte| **byte == b' ').count();
     let ends = bytes.iter().enumerate().filter(|(_, byte)| **byte == b' ');
@@ -138,14 +138,14 @@ fn head_in(head: &[u8], bytes: &[u8]) -> usize {
     third.unwrap_or(bytes.len()).min(LONGEST_HEAD + 1)
 }
 
-/// Time, stream and whether the line goes on.
+/// Parses a head into its time, stream and whether the line is partial.
 fn read_head(head: &[u8]) -> Option<(WallTime, usize, bool)> {
     let head = std::str::from_utf8(head).ok().filter(|head| head.len() <= LONGEST_HEAD)?;
     let mut words = head.split(' ');
     let at = words.next()?.parse().ok()?;
     let stream = words.next()?;
     let stream = STREAMS.iter().position(|one| *one == stream)?;
-    // More tags may follow, behind a colon.
+    // More tags may follow after a colon.
     let goes_on = words.next()?.split(':').next() == Some("P");
     Some((at, stream, goes_on))
 }

@@ -1,4 +1,4 @@
-//! What of a log is asked for.
+//! The options of a log request.
 
 use hyper::StatusCode;
 use winddown_shared::WallTime;
@@ -9,24 +9,24 @@ use crate::answer::Failure;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct LogOptions {
     pub(crate) follow: bool,
-    /// Of the run before the last one.
+    /// Whether the previous run is requested.
     pub(crate) previous: bool,
     pub(crate) timestamps: bool,
-    /// Lines before this are left out.
+    /// The time before which lines are left out.
     pub(crate) since: Option<WallTime>,
     pub(crate) tail_lines: Option<u64>,
     pub(crate) limit_bytes: Option<u64>,
-    /// `stdout` or `stderr` alone.
+    /// The only stream to return, `stdout` or `stderr`.
     pub(crate) stream: Option<&'static str>,
 }
 
 impl LogOptions {
-    /// Reads the query of a request. What is unknown is passed over.
+    /// Parses the query of a request. Unknown options are ignored.
     pub(crate) fn parse(query: &str, now: WallTime) -> Result<Self, Failure> {
         let mut options = Self::default();
         let (mut since_seconds, mut since_time) = (None, None);
         for (key, value) in form_urlencoded::parse(query.as_bytes()) {
-            // An empty value is as if it were left out, but for a flag.
+            // An empty value counts as absent, except for a flag.
             let given = Some(&*value).filter(|value| !value.is_empty());
             match &*key {
                 "follow" => options.follow = is_set(&value),

@@ -1,5 +1,5 @@
-//! Serves a command to `kubectl exec`: the protocols `v5.channel.k8s.io` (KEP-4006) and `v4.channel.k8s.io` over a
-//! WebSocket. The first byte of each message is its channel.
+//! Serves a command to `kubectl exec` with the protocols `v5.channel.k8s.io` (KEP-4006) and `v4.channel.k8s.io` over
+//! a WebSocket. The first byte of each message is its channel.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -30,24 +30,24 @@ use crate::answer::{self, Body, Failure};
 
 type Socket = WebSocketStream<TokioIo<Upgraded>>;
 
-/// The better one first.
+/// The supported protocols, in order of preference.
 const PROTOCOLS: [&str; 2] = ["v5.channel.k8s.io", "v4.channel.k8s.io"];
 const STDIN: u8 = 0;
 const STDOUT: u8 = 1;
 const STDERR: u8 = 2;
 const STATUS: u8 = 3;
 const RESIZE: u8 = 4;
-/// Ends the channel that it names; of version 5.
+/// Closes the channel that the message names; version 5 only.
 const CLOSE: u8 = 255;
-/// Bytes of output in a message.
+/// The most bytes of output in a message.
 const BLOCK: usize = 16 * 1024;
-/// Bytes of a client's message; `kubectl` sends 32 KiB.
+/// The most bytes of a client's message; `kubectl` sends 32 KiB.
 const LONGEST: usize = 1024 * 1024;
 
-/// The head of the answer to a client that speaks one of the protocols.
+/// Negotiates the protocol and returns the head of the response.
 ///
 /// # Errors
-/// It does not, and what it might do instead.
+/// The client speaks none of the protocols; the error says what to do instead.
 pub(super) fn agree(headers: &HeaderMap) -> Result<Response<Body>, Failure> {
     let refused = |text: &str| Failure::new(StatusCode::BAD_REQUEST, text);
     let words = |name: HeaderName| {
@@ -73,7 +73,7 @@ pub(super) fn agree(headers: &HeaderMap) -> Result<Response<Body>, Failure> {
     Ok(response)
 }
 
-/// Runs the command for its client until it has ended, or the client is gone, or `ended` resolves.
+/// Runs the command for its client until the command exits, the client disconnects or `ended` resolves.
 pub(super) async fn serve(
     client: TokioIo<Upgraded>,
     command: CommandStream,
@@ -93,19 +93,19 @@ pub(super) async fn serve(
     };
     let mut socket = to_client.0.reunite(from_client).map_err(io::Error::other)?;
     let farewell = async {
-        // What it still says is read: else the kernel might throw away what it was told last.
-        // One without a code is an error to `kubectl`.
+        // `kubectl` takes a close frame without a code for an error. The rest of the client's data is read, because
+        // the kernel might otherwise discard what was sent last.
         let bye = CloseFrame { code: CloseCode::Normal, reason: Utf8Bytes::default() };
         let _ = socket.close(Some(bye)).await;
         while let Some(Ok(_)) = socket.next().await {}
         let _ = socket.get_mut().shutdown().await;
     };
-    // A client that is stuck hears none.
+    // A client that is stuck is not waited for.
     let _ = timeout(FAREWELL, farewell).await;
     served
 }
 
-/// Runs the command, and tells the client its output and how it ended.
+/// Runs the command, and sends its output and its exit status to the client.
 async fn run(
     to_client: &mut Teller,
     outputs: [Option<OwnedFd>; 2],
@@ -113,7 +113,7 @@ async fn run(
 ) -> io::Result<()> {
     let [stdout, stderr] = outputs.map(|fd| fd.map(Source::new).transpose());
     let (mut stdout, mut stderr) = (stdout?, stderr?);
-    // A runtime's own server tells so that the stream is open.
+    // An empty message tells the client that the stream is open, as a runtime's own server does.
     to_client.tell(STDOUT, &[]).await?;
     let mut ended = None;
     while stdout.is_some() || stderr.is_some() || ended.is_none() {
@@ -127,7 +127,7 @@ async fn run(
                 None => stderr = None,
             },
             how = &mut exit, if ended.is_none() => ended = Some(how),
-            // Something else than the command, which has ended, may have its output.
+            // Another process may still hold the output open after the command has exited.
             () = sleep(LAST_WORDS), if ended.is_some() => break,
         }
     }
@@ -137,7 +137,7 @@ async fn run(
     }
 }
 
-/// How the command ended, as the kubelet tells it: a `v1.Status`.
+/// The exit status of the command as a `v1.Status`, in the kubelet's form.
 fn status(how: Result<i32, RuntimeError>) -> Value {
     match how {
         Ok(0) => json!({"metadata": {}, "status": "Success"}),
@@ -162,7 +162,7 @@ fn status(how: Result<i32, RuntimeError>) -> Value {
     }
 }
 
-/// Gives the command what the client says, until that is gone.
+/// Passes the client's input to the command until the client disconnects.
 async fn hear(
     from_client: &mut SplitStream<Socket>,
     stdin: Option<OwnedFd>,
@@ -182,7 +182,7 @@ async fn hear(
             Some((&CLOSE, [STDIN])) => stdin = None,
             Some((&RESIZE, size)) => {
                 if let (Some(terminal), Some(size)) = (&terminal, winsize(size)) {
-                    // What is no terminal has no size.
+                    // Fails if stdout is not a terminal, which has no size.
                     let _ = tcsetwinsize(terminal, size);
                 }
             }
@@ -198,7 +198,7 @@ fn winsize(json: &[u8]) -> Option<Winsize> {
     Some(Winsize { ws_col: of("Width")?, ws_row: of("Height")?, ws_xpixel: 0, ws_ypixel: 0 })
 }
 
-/// What a command writes.
+/// The read end of a command's output.
 struct Source {
     pipe: Receiver,
     block: Vec<u8>,
@@ -210,7 +210,8 @@ impl Source {
     }
 }
 
-/// The next it wrote; none at its end, which a terminal tells by an error. Never without a source. Cancel-safe.
+/// Reads the next block; `None` at the end, which a terminal reports as an error. Pending if there is no source.
+/// Cancel-safe.
 async fn next(source: &mut Option<Source>) -> Option<&[u8]> {
     let Some(Source { pipe, block }) = source else { return std::future::pending().await };
     match pipe.read(block).await {
@@ -219,7 +220,7 @@ async fn next(source: &mut Option<Source>) -> Option<&[u8]> {
     }
 }
 
-/// Tells a client.
+/// Sends messages to the client.
 struct Teller(SplitSink<Socket, Message>);
 
 impl Teller {

@@ -1,10 +1,10 @@
-//! What of a stream is asked for.
+//! The options of a stream request.
 
 use winddown_shared::{Stdio, StreamRequest};
 
 use crate::route::StreamKind;
 
-/// Reads the query of a request, with the kubelet's words for what is wrong.
+/// Parses the query of a request, with the kubelet's error messages.
 pub(crate) fn read(kind: &StreamKind, query: &str) -> Result<StreamRequest, String> {
     let all = || form_urlencoded::parse(query.as_bytes());
     let of = |name: &'static str| all().filter(move |(key, _)| key == name).map(|(_, value)| value);

@@ -1,10 +1,10 @@
-//! How long a stream waits for its client.
+//! Timeouts of streams.
 
 use std::time::Duration;
 
-/// One who takes nothing for so long is cut off: the kubelet's `streamingConnectionIdleTimeout`.
+/// How long a write may block; the value is the kubelet's default `streamingConnectionIdleTimeout`.
 pub(super) const TAKES: Duration = Duration::from_secs(4 * 60 * 60);
-/// How long what was said last may take, once the pod or the command has ended.
+/// How long the last output may take once the pod or the command has ended.
 pub(super) const LAST_WORDS: Duration = Duration::from_secs(1);
-/// How long a farewell may take.
+/// How long closing a connection may take.
 pub(super) const FAREWELL: Duration = Duration::from_secs(10);

@@ -1,4 +1,4 @@
-//! Asks the runtime's own server for a stream that the runtime has prepared.
+//! Requests a stream, which the runtime has prepared, from the runtime's own server.
 
 use std::time::Duration;
 
@@ -19,21 +19,21 @@ use crate::answer::{self, Body};
 
 /// How long the server may take to answer.
 const ANSWERS: Duration = Duration::from_secs(10);
-/// Bytes of a refusal that are passed on.
+/// The most bytes of a refusal that are passed on.
 const LONGEST_REFUSAL: usize = 64 * 1024;
 
-/// What of a client's head is not the runtime's: how it showed its right, and how this hop is framed.
+/// The client's headers that are not for the runtime: its credentials and those of this hop.
 const NOT_PASSED: [hyper::header::HeaderName; 5] =
     [AUTHORIZATION, COOKIE, HOST, CONTENT_LENGTH, TRANSFER_ENCODING];
 
-/// What the server answers.
+/// The server's answer.
 pub(super) enum Answer {
-    /// The connection speaks another protocol from now on; with the head of the answer.
+    /// The headers of the response, and the connection, which speaks another protocol from now on.
     Upgraded(HeaderMap, Upgraded),
     Refused(Response<Body>),
 }
 
-/// Passes a client's request for an upgrade on. An error is for people.
+/// Forwards a client's upgrade request. The error is for display.
 pub(super) async fn ask(
     server: &StreamServer,
     request: &Request<Incoming>,
@@ -58,7 +58,7 @@ async fn exchange(server: &StreamServer, request: &Request<Incoming>) -> Result<
     let _ = stream.set_nodelay(true);
     let shaken = handshake(TokioIo::new(stream)).await.map_err(|error| error_chain(&error))?;
     let (mut sender, connection) = shaken;
-    // It ends with the answer, or when the connection is handed over.
+    // The task ends with the response, or when the connection is upgraded.
     tokio::spawn(connection.with_upgrades());
     let answer = sender.send_request(asked).await.map_err(|error| error_chain(&error))?;
     if answer.status() == StatusCode::SWITCHING_PROTOCOLS {
@@ -69,7 +69,7 @@ async fn exchange(server: &StreamServer, request: &Request<Incoming>) -> Result<
     refusal(answer).await.map(Answer::Refused)
 }
 
-/// The server's own words. It is followed nowhere.
+/// Passes the server's error response on. Redirects are not followed.
 async fn refusal(answer: Response<Incoming>) -> Result<Response<Body>, String> {
     let status = answer.status();
     if !(status.is_client_error() || status.is_server_error()) {

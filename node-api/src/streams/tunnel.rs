@@ -1,4 +1,4 @@
-//! An open stream: a client, what it is connected to, and what passes between them.
+//! An open stream between a client and what it is connected to.
 
 use std::io;
 
@@ -12,28 +12,28 @@ use winddown_shared::{CommandStream, NodeHandle, PodUid};
 use super::command;
 use super::patience::{FAREWELL, LAST_WORDS, TAKES};
 
-/// Bytes that are on their way in one direction.
+/// The most bytes that are buffered in one direction.
 const BLOCK: usize = 16 * 1024;
 
-/// A stream that is open.
+/// An open stream.
 pub(crate) struct Tunnel {
     pub(super) client: OnUpgrade,
     pub(super) far: Far,
     pub(super) node: NodeHandle,
     pub(super) pod: PodUid,
-    /// Its place among the streams.
+    /// Counts this stream against the limit.
     pub(super) _turn: OwnedSemaphorePermit,
 }
 
-/// What a client is connected to.
+/// The far end of a stream.
 pub(super) enum Far {
-    /// The runtime's server.
+    /// A connection to the runtime's server.
     Server(Upgraded),
     Command(CommandStream),
 }
 
 impl Tunnel {
-    /// Passes on what both say until one of them has said all, or the pod has ended.
+    /// Relays data until one side closes its end or the pod has ended.
     pub(crate) async fn pass(self) -> io::Result<()> {
         let Self { client, far, node, pod, _turn } = self;
         let client = TokioIo::new(client.await.map_err(io::Error::other)?);
@@ -60,7 +60,7 @@ async fn relay(
         passed = pass_on(&mut from_server, &mut to_client) => passed,
         () = ended => Ok(()),
     };
-    // A client that is stuck hears none.
+    // A client that is stuck is not waited for.
     let _ = timeout(FAREWELL, to_client.shutdown()).await;
     passed
 }
@@ -83,7 +83,7 @@ async fn pass_on(
     }
 }
 
-/// Resolves when nothing of the pod runs any more.
+/// Resolves when the pod has finished and none of its containers runs.
 async fn ended(node: &NodeHandle, pod: &PodUid) {
     let mut changes = node.changes();
     loop {

@@ -1,4 +1,4 @@
-//! A client of our own: TLS with or without a certificate, one request, the answer as bytes.
+//! A test client: TLS with or without a certificate, one request, the response as bytes.
 
 use std::io;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ pub(super) struct Client {
 }
 
 impl Client {
-    /// One that shows this certificate.
+    /// A client that presents this certificate.
     pub(super) async fn new(bench: &Bench, shown: Option<&str>) -> Self {
         Self::of(bench.serve().await, &bench.authority, shown)
     }
@@ -54,19 +54,19 @@ impl Client {
         self.tls.connect("localhost".try_into().unwrap(), stream).await
     }
 
-    /// Sends this, and gives the connection.
+    /// Sends this request and returns the connection.
     pub(super) async fn send(&self, request: &[u8]) -> io::Result<TlsStream<TcpStream>> {
         let mut stream = self.connect().await?;
         stream.write_all(request).await?;
         Ok(stream)
     }
 
-    /// The whole answer to this request.
+    /// Sends this request and returns the whole response.
     pub(super) async fn raw(&self, request: &[u8]) -> io::Result<String> {
         let mut stream = self.send(request).await?;
         let mut answer = Vec::new();
         match stream.read_to_end(&mut answer).await {
-            // An end without a farewell of TLS, after all that there is to say.
+            // The connection may end without a TLS `close_notify` after the response.
             Err(error) if error.kind() != io::ErrorKind::UnexpectedEof || answer.is_empty() => {
                 return Err(error);
             }
@@ -75,7 +75,7 @@ impl Client {
         Ok(String::from_utf8_lossy(&answer).into_owned())
     }
 
-    /// Status and body of a `GET`.
+    /// Sends a `GET` request and returns the status and the body.
     pub(super) async fn get(&self, path: &str, token: Option<&str>) -> io::Result<(u16, String)> {
         let token = token.map(|token| format!("Authorization: Bearer {token}\r\n"));
         let token = token.unwrap_or_default();

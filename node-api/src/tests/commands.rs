@@ -1,4 +1,4 @@
-//! Commands whose streams the node API serves, with one that gives back what it is told.
+//! Tests of commands whose streams the node API serves, with a command that echoes its input.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -28,13 +28,13 @@ use super::streams::{SOON, api_server, upgrade};
 
 const EXEC: &str = "/exec/ns/web/main?command=cat&input=1&output=1&error=1";
 
-/// A runtime whose one command gives back what it reads, says "err" and ends as it is to.
+/// A runtime whose only command writes "err" to stderr, echoes its input and exits with the given result.
 struct Runtime {
     ends: Result<i32, &'static str>,
     begun: Mutex<u32>,
-    /// Closes when the command is given up.
+    /// Dropped when the command is abandoned.
     alive: Mutex<Option<oneshot::Sender<()>>>,
-    /// The command's side of a terminal, in the place of pipes.
+    /// The command's side of a terminal, which replaces the pipes.
     terminal: Mutex<Option<OwnedFd>>,
 }
 
@@ -87,7 +87,7 @@ impl Runtime {
     }
 }
 
-/// What the node has of the runtime.
+/// The runtime's streams, as the node sees them.
 struct Streams(Arc<Runtime>);
 
 impl PodStreams for Streams {
@@ -112,7 +112,7 @@ async fn bench(runtime: &Arc<Runtime>) -> (Bench, Client) {
 
 type Socket = WebSocketStream<TlsStream<TcpStream>>;
 
-/// A stream that is open, and the protocol that was agreed on.
+/// Opens a stream, and returns it with the negotiated protocol.
 async fn opened(client: &Client, path: &str, protocols: &'static str) -> (Socket, String) {
     let mut request = format!("ws://localhost{path}").into_client_request().unwrap();
     request.headers_mut().insert(SEC_WEBSOCKET_PROTOCOL, HeaderValue::from_static(protocols));
@@ -125,7 +125,7 @@ async fn say(socket: &mut Socket, channel: u8, words: &[u8]) {
     socket.send(Message::binary([&[channel], words].concat())).await.unwrap();
 }
 
-/// What is heard on each channel until the stream ends as it should.
+/// Collects the data of each channel until the stream is closed normally.
 async fn heard(socket: &mut Socket) -> [String; 4] {
     let mut heard = <[String; 4]>::default();
     while let Some(message) = timeout(SOON, socket.next()).await.unwrap() {

@@ -1,4 +1,4 @@
-//! What the node and its pods use, as metrics-server and the API server read it.
+//! Tests of the usage of the node and its pods, as metrics-server and the API server read it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,7 +17,7 @@ use super::Bench;
 use super::clients::Client;
 use crate::figures::{Figures, Kept, NodeFigures};
 
-/// Each measurement finds a second more of processor time than the one before.
+/// A fake whose every measurement reports one more second of CPU time than the previous one.
 #[derive(Default)]
 pub(super) struct Measures {
     taken: AtomicU64,
@@ -28,7 +28,7 @@ impl Figures for Measures {
     fn measure(&self, disks: bool) -> BoxFuture<'_, Result<NodeFigures, RuntimeError>> {
         async move {
             let used = Duration::from_secs(self.taken.fetch_add(1, Ordering::Relaxed) + 1);
-            // Who comes meanwhile waits.
+            // Concurrent requests wait for this measurement.
             tokio::time::sleep(Duration::from_millis(10)).await;
             if self.fails {
                 let what = "no runtime".to_owned();

@@ -1,4 +1,4 @@
-//! Logs through the server.
+//! Tests of reading and following logs.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write as _;
@@ -32,7 +32,7 @@ async fn read(bench: &Bench, query: &str) -> Result<Reading, Failure> {
     open(&bench.context, &place, Some(query)).await
 }
 
-/// What comes next; empty at the end.
+/// The next block; empty at the end.
 async fn next(stream: &mut (impl Stream<Item = std::io::Result<Frame<Bytes>>> + Unpin)) -> String {
     let next = timeout(Duration::from_secs(60), stream.next()).await.expect("it is told in time");
     let bytes = next.map(|frame| frame.unwrap().into_data().unwrap()).unwrap_or_default();
@@ -103,14 +103,14 @@ async fn a_follower_hears_of_each_line_over_turns_of_the_log_until_the_container
     assert_eq!(next(&mut stream).await, "one\n");
     append(&mut log, "two");
     assert_eq!(next(&mut stream).await, "two\n");
-    // Turned: the writer goes on in the old file until it is told to begin a new one.
+    // Rotation: the writer continues in the old file until it is told to open a new one.
     std::fs::rename(&path, bench.log("0.log.1")).unwrap();
     append(&mut log, "three");
     assert_eq!(next(&mut stream).await, "three\n");
     log = new_log(&path);
     append(&mut log, "four");
     assert_eq!(next(&mut stream).await, "four\n");
-    // Another pod's change, and one of this pod that is not its end.
+    // The container is restarted right after its last output.
     bench.statuses.changes();
     append(&mut log, "last words");
     bench.pod(Ok(1));

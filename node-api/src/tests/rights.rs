@@ -1,4 +1,4 @@
-//! Who is let in: one test for each rule.
+//! Tests of authentication and authorization, one for each rule.
 
 use std::time::Duration;
 
@@ -48,7 +48,7 @@ async fn a_client_of_the_clusters_authority_is_known_and_of_any_other_is_not() {
     bench.cluster.asked();
     for (what, shown) in [("foreign", foreign), ("expired", expired), ("a server's", server)] {
         let client = Client::of(known.port, &bench.authority, Some(&shown));
-        // Not even a token helps: the connection is not made.
+        // A valid token does not help: the TLS handshake fails.
         assert!(client.get("/healthz", Some("good")).await.is_err(), "{what}");
     }
     assert!(bench.cluster.asked().is_empty());

@@ -1,4 +1,4 @@
-//! Streams into containers, with a runtime whose server of streams is a few lines.
+//! Tests of streams into containers, with a runtime that has a minimal streaming server.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -22,10 +22,10 @@ const EXEC: &str = "/exec/ns/web/main?command=sh&input=1&output=1";
 const UPGRADED: &str = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: SPDY/3.1\r\n\
     X-Stream-Protocol-Version: v4.channel.k8s.io\r\n\r\n";
 
-/// A runtime, and its server of streams.
+/// A fake runtime with a streaming server.
 #[derive(Default)]
 struct Runtime {
-    /// Where the server is; a container does not run as long as there is none.
+    /// The URL of the server; while it is `None`, no container runs.
     url: Mutex<Option<String>>,
     refuses: bool,
     asked: Mutex<Vec<(PodUid, StreamRequest)>>,
@@ -52,7 +52,7 @@ impl PodStreams for Runtime {
 }
 
 impl Runtime {
-    /// Serves streams: answers each request with `answer`, and says after that what it is told.
+    /// Serves streams: answers each request with `answer`, and then echoes its input.
     async fn serve(&self, answer: &'static str) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
@@ -67,7 +67,7 @@ impl Runtime {
     }
 }
 
-/// `die` ends it in the middle, `bye` when it has been said.
+/// Serves one connection. `die` resets it, `bye` closes it once it has been echoed.
 async fn converse(mut stream: TcpStream, answer: &str, heads: Arc<Mutex<Vec<String>>>) {
     let head = read_head(&mut stream).await;
     heads.lock().unwrap().push(head);
@@ -117,7 +117,7 @@ pub(super) fn upgrade(method: &str, path: &str) -> String {
     )
 }
 
-/// A stream that is open, and the head of its answer.
+/// Opens a stream, and returns it with the head of the response.
 async fn opened(client: &Client) -> (TlsStream<TcpStream>, String) {
     let mut stream = client.send(upgrade("POST", EXEC).as_bytes()).await.unwrap();
     let head = read_head(&mut stream).await;
@@ -125,7 +125,7 @@ async fn opened(client: &Client) -> (TlsStream<TcpStream>, String) {
     (stream, head)
 }
 
-/// Fails unless it is told so, and comes back.
+/// Writes `words` and panics unless they are echoed.
 async fn echoes(stream: &mut TlsStream<TcpStream>, words: &[u8]) {
     stream.write_all(words).await.unwrap();
     let mut back = vec![0; words.len()];
@@ -133,7 +133,7 @@ async fn echoes(stream: &mut TlsStream<TcpStream>, words: &[u8]) {
     assert_eq!(back, words);
 }
 
-/// Waits until the connection has ended, one way or another.
+/// Waits until the connection is closed or reset.
 pub(super) async fn ends(mut stream: TlsStream<TcpStream>) {
     let mut rest = Vec::new();
     let _ = timeout(SOON, stream.read_to_end(&mut rest)).await.unwrap();
@@ -196,7 +196,7 @@ async fn who_takes_nothing_holds_up_no_other_and_there_are_only_so_many_streams(
     runtime.serve(UPGRADED).await;
     let client = api_server(&bench).await;
     let (mut stuck, _) = opened(&client).await;
-    // More than all buffers hold; nothing of what comes back is read.
+    // Writes more than all buffers hold, and reads nothing of what comes back.
     let flood = async { while stuck.write_all(&[b'x'; 65_536]).await.is_ok() {} };
     let others = async {
         for _ in 0..3 {
@@ -208,7 +208,7 @@ async fn who_takes_nothing_holds_up_no_other_and_there_are_only_so_many_streams(
         () = flood => panic!("the connection ended"),
         () = others => {}
     }
-    // All but the stuck one's, as soon as the others have given theirs back.
+    // All streams but the stuck one, as soon as the others are released.
     let rest = u32::try_from(crate::STREAMS - 1).unwrap();
     let _taken = timeout(SOON, bench.context.streams.acquire_many(rest)).await.unwrap().unwrap();
     let answer = client.raw(upgrade("POST", EXEC).as_bytes()).await.unwrap();
@@ -237,7 +237,7 @@ async fn what_is_wrong_is_said_in_the_kubelets_words() {
         assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{path}: {answer}");
         assert!(answer.ends_with(&format!("\r\n\r\n{text}\n")), "{path}: {answer}");
     }
-    // A pod of another UID is not asked about.
+    // The runtime is not asked for a pod of another UID.
     assert_eq!(runtime.asked.lock().unwrap().len(), 3);
     let (status, text) = client.get(EXEC, None).await.unwrap();
     assert_eq!((status, &*text), (400, "Upgrade request required\n"));

@@ -1,4 +1,4 @@
-//! Nodes that go down before this one: the wait for them, and what is shown of it.
+//! The wait for nodes that go down before this one, with its status and metrics.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use winddown_shared::{PluginName, ShutdownPoint, ShutdownWork};
 
 use crate::metrics::AfterNodesFacts;
 
-/// What of this node waits for others. Clones are one.
+/// The wait for the nodes that go down before this one. Clones share their state.
 #[derive(Clone)]
 pub(crate) struct GoesAfter {
     settings: AfterNodes,
@@ -18,7 +18,7 @@ pub(crate) struct GoesAfter {
     waiting: Arc<watch::Sender<bool>>,
 }
 
-/// Set as long as it lives.
+/// Resets the flag when dropped, also if the wait is cancelled.
 struct Waiting(Arc<watch::Sender<bool>>);
 
 impl Drop for Waiting {
@@ -32,7 +32,7 @@ impl GoesAfter {
         Self { settings, seen, waiting: Arc::default() }
     }
 
-    /// As work before the pods that wait. The plan keeps the time for it.
+    /// The wait as shutdown work before the pods of the configured priority. The plan reserves the time for it.
     pub(super) fn work(&self) -> ShutdownWork {
         let (what, waits) = ("wait for the nodes that go down first", self.clone());
         let point = ShutdownPoint::Before(self.settings.priority);
@@ -52,7 +52,7 @@ impl GoesAfter {
         })
     }
 
-    /// For `winddown status`.
+    /// The part of `winddown status`.
     pub(super) fn status(&self) -> api::AfterNodesStatus {
         let seen = self.seen.borrow();
         let node = |(name, stage): (&Arc<str>, &Stage)| api::AfterNode {
@@ -73,7 +73,7 @@ impl GoesAfter {
         }
     }
 
-    /// For a scrape.
+    /// The part of the metrics.
     pub(super) fn facts(&self) -> AfterNodesFacts {
         let seen = self.seen.borrow();
         let mut stages = BTreeMap::from(Stage::ALL.map(|stage| (stage.as_str(), 0)));

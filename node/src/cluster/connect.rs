@@ -1,4 +1,4 @@
-//! The way to the API server, as the configuration has it.
+//! The connection to the API server as configured.
 
 use winddown_api_client::{
     Bootstrap, ClusterConfig, Connection, Credentials, CredentialsError, ServiceAccount,
@@ -6,10 +6,10 @@ use winddown_api_client::{
 use winddown_config::{ClusterSettings, Config};
 use winddown_shared::WallClock;
 
-/// The way to the API server for the node of that name. Nothing is asked of it.
+/// Opens the connection to the API server for the node of that name. Sends no request.
 ///
 /// # Errors
-/// The credentials that the configuration names cannot be read.
+/// The configured credentials cannot be read.
 pub async fn connect(
     config: &Config,
     node_name: &str,

@@ -1,4 +1,4 @@
-//! What the Node object says of this machine.
+//! The facts about this machine in the Node object.
 
 use std::collections::BTreeMap;
 
@@ -8,46 +8,46 @@ use winddown_cluster::node::{CLEAN_SHUTDOWN, NodeFacts, condition};
 use winddown_pod_references::NodeAmounts;
 use winddown_shared::{Allocatable, Quantity, QuantityFormat, ResourceName};
 
-/// A shutdown of the machine would not wait for the pods, and that has been so for a minute.
+/// The condition of a node whose shutdown would not wait for the pods; true once that has lasted a minute.
 pub const UNPROTECTED: &str = "winddown.dev/Unprotected";
 
-/// Pods hold shutdowns: the node is not to be restarted now. Absent while none does.
+/// The condition of a node whose pods hold shutdowns, so that it must not be restarted now. Absent while none does.
 pub(super) const SHUTDOWN_HELD: &str = "winddown.dev/ShutdownHeld";
 
-/// What of the node changes while the agent runs.
+/// The facts that change while the agent runs.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Changing {
-    /// Labels of the machine and the configuration; none while they are not known.
+    /// Labels from the machine and the configuration; `None` while unknown.
     pub(crate) labels: Option<BTreeMap<String, String>>,
-    /// What the machine has, and what of it pods may have.
+    /// Capacity and allocatable resources of the machine.
     pub(crate) amounts: Option<(Allocatable, Allocatable)>,
-    /// What runs the pods; none while that is not known.
+    /// The runtime; `None` while unknown.
     pub(crate) runtime: Option<RuntimeFacts>,
-    /// How the node went down last, or goes down now.
+    /// How the node went down last, or is going down now.
     pub(crate) clean: Clean,
-    /// Why a shutdown would not wait.
+    /// Why a shutdown would not wait for the pods.
     pub(crate) unprotected: Option<String>,
-    /// Which pods hold shutdowns.
+    /// The pods that hold shutdowns, for display.
     pub(crate) held: Option<String>,
 }
 
-/// What the Node object says of what runs the pods.
+/// The facts about the runtime in the Node object.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RuntimeFacts {
-    /// Its name and version (`containerd://1.6.20`).
+    /// The runtime's name and version (`containerd://1.6.20`).
     pub name: String,
-    /// The images that it has, as many as are to be told; empty while that is not known.
+    /// The images to report; empty while unknown.
     pub images: Vec<ContainerImage>,
 }
 
-/// Whether the node's volumes can be attached elsewhere.
+/// Whether the node went down cleanly, so that its volumes can be attached elsewhere.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Clean {
-    /// The node is up; how it went down before this boot, for people.
+    /// The node is up. Holds how it went down before this boot, for display.
     Up(String),
-    /// It has ended its pods and goes down now.
+    /// The node has ended its pods and is going down.
     Down {
-        /// Every pod ended and nothing is mounted.
+        /// Whether every pod has ended and nothing is mounted.
         clean: bool,
     },
 }
@@ -58,7 +58,7 @@ impl Default for Clean {
     }
 }
 
-/// The facts as they are now: `fixed`, and what changes.
+/// Combines the `fixed` facts with those that change.
 pub(crate) fn facts(fixed: &NodeFacts, changing: &Changing) -> NodeFacts {
     let mut facts = fixed.clone();
     if let Some(labels) = &changing.labels {
@@ -118,7 +118,7 @@ fn quantities(amounts: &Allocatable) -> BTreeMap<String, ApiQuantity> {
     amounts.iter().map(quantity).collect()
 }
 
-/// What containers without limits may use.
+/// The amounts that containers without limits may use.
 pub(crate) fn for_pods(allocatable: &Allocatable) -> NodeAmounts {
     NodeAmounts {
         cpu_milli: allocatable.get(&ResourceName::Cpu),

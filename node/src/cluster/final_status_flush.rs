@@ -1,4 +1,4 @@
-//! What the cluster is told before the node goes down.
+//! Sends final statuses, conditions and events to the API server before the node goes down.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,26 +12,26 @@ use winddown_shared::{PluginName, PodLabel, ShutdownPoint, ShutdownWork, WorkCon
 use super::Membership;
 use super::facts::Clean;
 
-/// The timeout for an API server that was away before: it is enough to persist what to send after
+/// The timeout if the API server was unreachable before: long enough to persist what the next agent sends after
 /// the boot.
 const AWAY: Duration = Duration::from_secs(1);
 
-/// The same for one that was connected, and answers nothing from then on.
+/// The timeout if the API server was connected but does not answer any more.
 const SILENT: Duration = Duration::from_secs(3);
 
-/// Statuses, conditions and events of a node that goes down, told for as long as there is time.
+/// Sends the final statuses, conditions and events of a node that is going down, for as long as there is time.
 pub(super) struct FinalReport {
     pub(super) cluster: Membership,
     pub(super) statuses: StatusStore,
 }
 
-/// What the API server does not know.
+/// What was not delivered to the API server.
 struct Undelivered {
-    /// The pods whose last status it is.
+    /// The pods whose final status is missing.
     pods: Vec<PodLabel>,
-    /// That the node goes down.
+    /// Whether the Node object is missing that the node is going down.
     node: bool,
-    /// The objects of which events are missing.
+    /// The objects whose events are missing.
     events: Vec<Subject>,
 }
 
@@ -42,7 +42,7 @@ impl Undelivered {
 }
 
 impl FinalReport {
-    /// As the last work before the shutdown is released. What is not told is found and told by the next agent.
+    /// The flush as the last work before the lock is released. The next agent sends what was not delivered.
     pub(super) fn work(self) -> ShutdownWork {
         let report = Arc::new(self);
         let what = "send the pods' final statuses to the API server";
@@ -56,7 +56,7 @@ impl FinalReport {
         })
     }
 
-    /// Names the pods whose last status was not told.
+    /// Returns the pods whose final status was not delivered.
     async fn deliver(&self, context: WorkContext) -> Vec<PodLabel> {
         let WorkContext { until, clean, .. } = context;
         let begun = Instant::now();
@@ -90,7 +90,7 @@ impl FinalReport {
         left.pods
     }
 
-    /// What is not told by then.
+    /// Sends everything, and returns what is not delivered by `until`.
     async fn flush(&self, until: Instant) -> Undelivered {
         let pods = async {
             let Some(side) = self.cluster.pods() else { return Vec::new() };

@@ -1,9 +1,9 @@
-//! Which pods of the API run here, for the next agent of this boot.
+//! Records which pods of the API server run here, for the next agent of this boot.
 //!
-//! One file for each pod, in a directory that is lost with the boot: after a boot nothing runs, and the
-//! API server says what should. Until it has, no agent takes the pods there for all: those of before the boot that
-//! are to start again find their volumes as they left them. The files hold what pods were given from Secrets, so
-//! only root reads them.
+//! There is one file for each pod, in a directory that is lost with the boot: after a boot nothing runs, and the
+//! API server says what should. Until it has been listed in this boot, no agent takes the records for complete, so that
+//! pods of before the boot that start again find their volumes. The files contain values from Secrets, so only root
+//! may read them.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -18,12 +18,12 @@ use winddown_shared::{Pod, PodUid, error_chain};
 
 use crate::kept_file;
 
-/// Of a file that could not be read.
+/// The extension of a file that could not be read.
 const SET_ASIDE: &str = "bad";
-/// The file that says that no pod is missing.
+/// The file that marks the records as complete.
 const ALL: &str = "all";
 
-/// The directory. Cheap to clone. What goes wrong is logged once, and costs only what it says.
+/// The directory of the records. Cheap to clone. A write error is logged once and is not fatal.
 #[derive(Clone, Debug)]
 pub(crate) struct KeptPods(Arc<Inner>);
 
@@ -31,15 +31,14 @@ pub(crate) struct KeptPods(Arc<Inner>);
 struct Inner {
     directory: PathBuf,
     refused: AtomicBool,
-    /// One write at a time: of two for the same pod the later one must win.
+    /// Held by each write, so that the later of two writes for the same pod wins.
     writing: Mutex<()>,
 }
 
 // === impl KeptPods ===
 
 impl KeptPods {
-    /// The directory of this boot below `parent`. Those of other boots are removed: what ran then runs
-    /// no more. Blocking.
+    /// The directory of this boot below `parent`. Removes those of other boots, whose pods no longer run. Blocking.
     pub(crate) fn of_boot(parent: &Path, boot_id: &str) -> Self {
         let valid = |c: char| c.is_ascii_alphanumeric() || c == '-';
         let name: String = boot_id.chars().filter(|c| valid(*c)).collect();
@@ -57,7 +56,7 @@ impl KeptPods {
         }))
     }
 
-    /// What an earlier agent has kept. Blocking. A file that cannot be read is set aside.
+    /// Reads the records of an earlier agent. A file that cannot be read is renamed. Blocking.
     pub(crate) fn load(&self) -> EarlierPods {
         let directory = &self.0.directory;
         let entries = match std::fs::read_dir(directory) {
@@ -77,7 +76,7 @@ impl KeptPods {
         let mut found = EarlierPods { complete, ..EarlierPods::default() };
         for path in entries.flatten().map(|entry| entry.path()) {
             if has_ending(&path, SET_ASIDE) {
-                // An earlier agent of this boot could not read it, and it was not reported since.
+                // An earlier agent of this boot could not read it, and the API server has not been listed since.
                 found.complete = false;
             }
             if !has_ending(&path, kept_file::ENDING) {
@@ -98,7 +97,7 @@ impl KeptPods {
         found
     }
 
-    /// Does one piece of work on the directory, off the async threads.
+    /// Runs work on the directory off the async threads, one piece at a time.
     async fn blocking(
         &self,
         work: impl FnOnce(&Inner) -> io::Result<()> + Send + 'static,
@@ -134,7 +133,7 @@ impl Keep for KeptPods {
     fn remove<'a>(&'a self, uid: &'a PodUid) -> BoxFuture<'a, ()> {
         async move {
             let Ok(path) = kept_file::path(&self.0.directory, uid) else { return };
-            // A file that stays is found at the next start, and then the API does not have the pod.
+            // A file that remains is loaded at the next start, and the API server then does not have the pod.
             let _ = self.blocking(move |_| std::fs::remove_file(path)).await;
         }
         .boxed()
@@ -153,7 +152,7 @@ impl Keep for KeptPods {
                     .filter(|path| has_ending(path, SET_ASIDE))
                     .try_for_each(std::fs::remove_file)
             });
-            // Without it the next agent waits for the API server once more.
+            // Without the mark, the next agent waits for the API server again.
             let _ = noted.await;
         }
         .boxed()

@@ -1,4 +1,4 @@
-//! What the Node object says while the node is up, and when it begins to go down.
+//! Keeps the Node object up to date while the node is up and when it begins to go down.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,11 +12,11 @@ use super::{Clean, Membership};
 use crate::core::Core;
 use crate::links::{Draining, NodeEnd, Shortage, Shows};
 
-/// A node without the lock for so long says so in its conditions.
+/// How long a node may be without the lock before its conditions report that.
 const UNPROTECTED_AFTER: Duration = Duration::from_secs(60);
 
-/// Asks whether the runtime can run pods. While an agent that has just started does not know yet which pods run,
-/// there is no answer, so that a restart of the agent does not make a healthy node NotReady.
+/// Checks whether the runtime can run pods. Until a starting agent knows which pods run, it waits with the answer, so
+/// that a restart of the agent does not make a healthy node NotReady.
 pub(super) struct RuntimePing<R: Runtime>(pub(super) Arc<Core<R>>);
 
 impl<R: Runtime> Ping for RuntimePing<R> {
@@ -26,13 +26,13 @@ impl<R: Runtime> Ping for RuntimePing<R> {
     }
 }
 
-/// Keeps the Node object in step with the node.
+/// Publishes the node's state to the Node object.
 pub(super) struct NodeTeller<R: Runtime> {
     pub(super) core: Arc<Core<R>>,
     pub(super) cluster: Membership,
-    /// How the node stands to its end; none where nothing ends its pods before that.
+    /// Whether the node is about to go down; `None` without the shutdown plug-in.
     pub(super) end: Option<Box<dyn Shows<NodeEnd>>>,
-    /// What it runs short of; none where that is not watched.
+    /// The resources that the node runs short of; `None` without the eviction plug-in.
     pub(super) shortage: Option<Box<dyn Shows<Shortage>>>,
 }
 
@@ -45,7 +45,7 @@ impl<R: Runtime> NodeTeller<R> {
         critical::spawn("teller of the cluster", self.run());
     }
 
-    /// Tells every change. Nothing of the node waits for it.
+    /// Publishes every change. No other part of the node waits for it.
     async fn run(mut self) {
         let mut gate = self.core.gate.changes();
         let mut found = self.core.fit.changes();
@@ -59,7 +59,7 @@ impl<R: Runtime> NodeTeller<R> {
             gate.mark_unchanged();
             if let Some(end) = &mut self.end {
                 let end = end.now();
-                // This comes before Ready: a node that is ready undoes its own cordon.
+                // Must come before Ready: a node that becomes ready removes its own cordon.
                 node.set_shutting_down(end.is_near);
                 node.set_draining(draining(end.draining));
                 unprotected_at = unheld(&end.lock, &mut unheld_since);
@@ -91,7 +91,7 @@ impl<R: Runtime> NodeTeller<R> {
                 changing.labels = Some(found.own.labels.clone());
                 changing.amounts = Some((found.whole.clone(), found.own.allocatable.clone()));
             }
-            // What was said last stands until pods are let in again.
+            // The result of a shutdown stays until pods are admitted again.
             if !self.core.gate.is_shut() || matches!(changing.clean, Clean::Up(_)) {
                 changing.clean = Clean::Up(last);
             }
@@ -100,7 +100,7 @@ impl<R: Runtime> NodeTeller<R> {
     }
 }
 
-/// Follows the Node object as the API server has it: others label and taint it.
+/// Follows the Node object on the API server, because others label and taint it.
 async fn follow_node<R: Runtime>(core: Arc<Core<R>>, cluster: Membership) {
     let mut node = cluster.node().server_node();
     loop {
@@ -128,7 +128,7 @@ fn draining(draining: Draining) -> node::Draining {
     }
 }
 
-/// When a node that does not hold the lock counts as unprotected; `None` while it holds it.
+/// Returns when a node without the lock counts as unprotected; `None` while it holds the lock.
 fn unheld(lock: &LockState, since: &mut Option<Instant>) -> Option<Instant> {
     if *lock == LockState::Held {
         *since = None;
@@ -138,7 +138,7 @@ fn unheld(lock: &LockState, since: &mut Option<Instant>) -> Option<Instant> {
     since.map(|since| since + UNPROTECTED_AFTER)
 }
 
-/// Why a shutdown would not wait for the pods, once that has been so for long enough.
+/// Returns why a shutdown would not wait for the pods, once `at` has passed.
 fn unprotected(lock: &LockState, at: Option<Instant>) -> Option<String> {
     at.filter(|at| *at <= Instant::now()).map(|_| match lock {
         LockState::Waiting { why } | LockState::Absent { why } => why.to_string(),

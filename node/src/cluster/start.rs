@@ -1,4 +1,4 @@
-//! The tasks of a node in a cluster.
+//! Starts the tasks of a node in a cluster.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ use winddown_shared::{
 
 use super::{Membership, PodSide, RuntimeFacts};
 
-/// What has to be started once the node is there.
+/// The work to start once the node exists.
 pub(crate) struct ClusterWork<P> {
     pub(super) node: NodeController<P>,
     pub(super) writer: EventWriter,
@@ -28,7 +28,7 @@ pub(crate) struct ClusterWork<P> {
     pub(super) follower: Option<Follower>,
 }
 
-/// The same for the API's pods.
+/// The work for the API server's pods.
 pub(super) struct PodsWork {
     pub(super) outbox_driver: OutboxDriver,
     pub(super) mirror_driver: MirrorDriver,
@@ -36,16 +36,16 @@ pub(super) struct PodsWork {
     pub(super) policy: AfterBootPolicy,
     pub(super) api_pods: KubePods,
     pub(super) controller: PodController<Outbox, Resolver>,
-    /// The pods that an earlier agent of this boot has left.
+    /// The pods that an earlier agent of this boot recorded.
     pub(super) earlier: Vec<PodUid>,
     pub(super) runtime: watch::Receiver<RuntimeFacts>,
 }
 
-/// The node that the tasks work for.
+/// The parts of the node that the tasks need.
 pub(crate) struct Around<S: PodSyncer> {
     pub(crate) workers: PodWorkers<S>,
     pub(crate) statuses: StatusStore,
-    /// What all sources want.
+    /// The pods that all sources want.
     pub(crate) wanted: watch::Receiver<Option<Arc<DesiredPods>>>,
     pub(crate) wall: WallClock,
     pub(crate) stop: CancellationToken,
@@ -54,7 +54,7 @@ pub(crate) struct Around<S: PodSyncer> {
 // === impl ClusterWork ===
 
 impl<P: Ping> ClusterWork<P> {
-    /// Starts everything. Must be called inside a tokio runtime.
+    /// Starts all tasks. Must be called inside a tokio runtime.
     pub(crate) fn start<S: PodSyncer>(self, cluster: &Membership, around: Around<S>) {
         let stop = &around.stop;
         let connection = cluster.0.connection.clone();
@@ -121,7 +121,7 @@ impl PodsWork {
     }
 }
 
-/// Volumes of pods that went while no agent ran.
+/// Removes the volumes of pods that went away while no agent ran.
 fn remove_unknown_volumes(side: &PodSide, known: Vec<PodUid>) {
     let resolver = side.resolver.clone();
     tokio::task::spawn_blocking(move || {
@@ -132,7 +132,7 @@ fn remove_unknown_volumes(side: &PodSide, known: Vec<PodUid>) {
     });
 }
 
-/// Says in the Node object what runs the pods.
+/// Keeps the runtime in the Node object up to date.
 async fn tell_runtime(cluster: Membership, mut runtime: watch::Receiver<RuntimeFacts>) {
     loop {
         let now = runtime.borrow_and_update().clone();
@@ -143,7 +143,7 @@ async fn tell_runtime(cluster: Membership, mut runtime: watch::Receiver<RuntimeF
     }
 }
 
-/// Tells those who wait for the API server that it answers again, and the mirrors whose they are.
+/// Tells the outbox when the API server answers again, and the mirrors the UID of the Node that owns them.
 async fn follow_the_api(cluster: Membership, stop: CancellationToken) {
     let Some(side) = cluster.pods() else { return };
     let mut health = cluster.0.connection.health();

@@ -1,4 +1,4 @@
-//! How the node stands with its cluster, for people and for metrics.
+//! The state of the node in its cluster, for the status and for metrics.
 
 use tokio::time::Instant;
 use winddown_api_client::ApiState;
@@ -11,7 +11,7 @@ use crate::metrics::{ClusterFacts, NodeFacts};
 use crate::plugin::Section;
 use winddown_control::api;
 
-/// What is shown of it.
+/// The cluster's section of the status and the metrics.
 pub(super) struct View {
     cluster: Membership,
     wall: WallClock,
@@ -34,7 +34,7 @@ impl Section for View {
 }
 
 impl Membership {
-    /// For `winddown status`.
+    /// The part of `winddown status`.
     fn status(&self, wall: &WallClock) -> api::ClusterStatus {
         let health = self.api();
         let node = self.0.node.state().borrow().clone();
@@ -46,7 +46,7 @@ impl Membership {
         });
         let problems = [node.refused, node.outage, node.lease_problem];
         api::ClusterStatus {
-            // Beside a kubelet the pods of the API are none of ours.
+            // Next to a kubelet, this agent does not run the API server's pods.
             mode: if self.pods().is_some() { "cluster" } else { "companion" }.to_owned(),
             api: api_status(&health.state, at(health.since, wall)),
             registered: match (node.uid, node.deleted) {
@@ -65,7 +65,7 @@ impl Membership {
         }
     }
 
-    /// For a scrape.
+    /// The part of the metrics.
     fn facts(&self, wall: &WallClock) -> ClusterFacts {
         let node = self.0.node.state().borrow().clone();
         let side = self.pods();

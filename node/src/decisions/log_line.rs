@@ -1,11 +1,10 @@
-//! A decision as a line of the log.
+//! Writes decisions to the log.
 
 use winddown_shared::{Event, PodLabel};
 
 use winddown_control::api::Decision;
 
-/// Writes `event`, told as `told`, to the log. What an operator has to look at is a warning; the
-/// rest is the story.
+/// Logs `event` with the text and fields of `told`: as a warning if an operator has to look at it, as info otherwise.
 pub fn log_decision(event: &Event, told: &Decision) {
     let field = |name: &str| told.fields.get(name);
     let word = |name: &str| field(name).and_then(|value| value.as_str());
@@ -15,7 +14,7 @@ pub fn log_decision(event: &Event, told: &Decision) {
         Event::PodStopped { forced, .. } if !forced.is_empty() => Some(forced.join(",")),
         _ => None,
     };
-    // One statement for each level, because a level is fixed where it stands.
+    // One statement for each level, because tracing fixes the level at the call site.
     macro_rules! write_at {
         ($level:ident) => {
             tracing::$level!(

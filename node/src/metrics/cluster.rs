@@ -1,4 +1,4 @@
-//! How the node stands with its cluster at the moment of a scrape.
+//! The state of the node in its cluster at the time of a scrape.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,47 +8,47 @@ use winddown_shared::WallTime;
 
 use super::document::Document;
 
-/// How a node stands with its cluster.
+/// The state of a node in its cluster.
 #[derive(Clone, Debug, Default)]
 pub struct ClusterFacts {
-    /// The API server answers and accepts the credentials.
+    /// Whether the API server answers and accepts the credentials.
     pub connected: bool,
-    /// There is a Node object of this node.
+    /// Whether the Node object of this node exists.
     pub registered: bool,
     /// When the lease was last renewed.
     pub lease_renewed: Option<WallTime>,
-    /// How often it was.
+    /// Number of lease renewals.
     pub lease_renewals: u64,
-    /// How often the Node's status was written.
+    /// Number of writes of the Node's status.
     pub status_writes: u64,
-    /// Pods of which the API server does not have the latest status.
+    /// Number of pods whose latest status the API server does not have.
     pub statuses_waiting: usize,
-    /// Statuses of pods that it has taken.
+    /// Number of pod statuses that the API server has accepted.
     pub statuses_sent: u64,
-    /// Attempts to tell it one that failed.
+    /// Number of failed attempts to send a pod status.
     pub status_failures: u64,
-    /// Last statuses that are on disk until the API server has them.
+    /// Number of final statuses that are on disk until the API server has them.
     pub spool_records: usize,
-    /// Writes to that disk that failed.
+    /// Number of final statuses that could not be written to disk.
     pub spool_errors: u64,
-    /// Events that were written.
+    /// Number of events that the API server has accepted.
     pub events_written: u64,
-    /// Events that were given up.
+    /// Number of events that were dropped.
     pub events_lost: u64,
-    /// Mirror pods that the API server has of this node.
+    /// Number of mirror pods of this node on the API server.
     pub mirrors: usize,
-    /// Nodes that go down before this one, where there are any by the configuration.
+    /// The nodes that go down before this one, if any are configured.
     pub after_nodes: Option<AfterNodesFacts>,
 }
 
-/// How far nodes are that go down before this one.
+/// The progress of the nodes that go down before this one.
 #[derive(Clone, Debug, Default)]
 pub struct AfterNodesFacts {
-    /// How many are at each stage.
+    /// Number of nodes at each stage.
     pub stages: BTreeMap<&'static str, usize>,
-    /// The API server says how far they are.
+    /// Whether their stages are known from the API server.
     pub known: bool,
-    /// A shutdown waits for them now.
+    /// Whether a shutdown is waiting for them now.
     pub waiting: bool,
 }
 

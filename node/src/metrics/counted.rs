@@ -1,4 +1,4 @@
-//! What is counted as it happens: counters, durations, and the times of the last shutdown.
+//! Metrics that are updated by events: counters, histograms, and the times of the last shutdown.
 
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
@@ -9,29 +9,29 @@ use super::labelled::Labelled;
 use super::rejection_reason::rejection_reason;
 use super::tally::Tally;
 
-/// Upper bounds in seconds of what the kubelet measures with its default buckets.
+/// Bucket bounds in seconds of histograms for which the kubelet has the default buckets.
 const DEFAULT: [f64; 11] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
 
-/// Upper bounds in seconds of what takes as long as a pod's grace.
+/// Bucket bounds in seconds of durations in the range of grace periods.
 const GRACE: [f64; 14] =
     [0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0, 600.0];
 
-/// Upper bounds of a number of containers.
+/// Bucket bounds of a number of containers.
 const CONTAINERS: [f64; 5] = [1.0, 2.0, 4.0, 8.0, 16.0];
 
-/// Groups that are told apart. Configurations with more are rare, and none is refused.
+/// The most shutdown groups with a label value of their own. Configurations with more are rare, but valid.
 const MOST_GROUPS: usize = 16;
 
-/// More than [`rejection_reason`] has.
+/// The most rejection reasons; more than [`rejection_reason`] returns.
 const MOST_REASONS: usize = 64;
 
-/// A node's own resources and some that its configuration adds.
+/// The most signals: those of the node's own resources and some that its configuration adds.
 const MOST_SIGNALS: usize = 16;
 
-/// A node of more plug-ins counts some together.
+/// The most plug-ins with a label value of their own; further ones are counted together.
 const MOST_PLUGINS: usize = 16;
 
-/// What asks for a worker's step; the last is the step after which nothing is left to do.
+/// The reasons for a worker's step. `terminated` is the step after which nothing is left to do.
 const OPERATIONS: [&str; 5] = ["sync", "update", "create", "kill", "terminated"];
 
 #[derive(Debug)]
@@ -51,7 +51,7 @@ pub(super) struct Counted {
     pub(super) pod_start: Histogram,
 }
 
-/// What is counted of shutdowns.
+/// The metrics of shutdowns.
 #[derive(Debug)]
 pub(super) struct OfShutdown {
     pub(super) start: Gauge,
@@ -62,8 +62,8 @@ pub(super) struct OfShutdown {
 }
 
 impl Counted {
-    /// Everything at zero. Series whose label values are known are there from the start: a rate over
-    /// a series that appears with its first event would miss it.
+    /// Registers all metrics at zero. Series whose label values are known exist from the start, because a rate
+    /// over a series that appears with its first event would miss that event.
     pub(super) fn register(registry: &mut Registry) -> Self {
         let restarted = labelled(
             registry,
@@ -163,20 +163,20 @@ impl Counted {
         self.preemptions.of(signal)
     }
 
-    /// Shows what preemption counts, from the start on.
+    /// Creates the preemption series, so that they exist from the start.
     pub(super) fn show_preemption(&self) {
         for signal in ["cpu", "memory", "pods"] {
             self.preemptions.of(signal);
         }
     }
 
-    /// Shows what eviction counts, from the start on.
+    /// Creates the eviction series, so that they exist from the start.
     pub(super) fn show_eviction(&self) {
         for signal in ["memory.available", "nodefs.available", "nodefs.inodesFree", "pid.available"]
         {
             self.evictions.of(signal);
         }
-        // Many series for each: those of the others come with their first event.
+        // A histogram has many series, so those of the other signals appear with their first event.
         self.eviction_stats_age.of("memory.available");
     }
 

@@ -1,70 +1,69 @@
-//! How many pods stand where: the gauges of a node, counted from one snapshot.
+//! The numbers of pods by state, counted from one snapshot.
 
 use winddown_shared::{Lifecycle, Pod, PodSnapshot, PodUidMap};
 
 #[cfg(test)]
 mod tests;
 
-/// The pods of a node by what is wanted of them and where their workers are.
+/// The numbers of a node's pods, by whether they are desired and by the stage of their worker.
 ///
 /// The meanings are those of the kubelet's `kubelet_desired_pods`, `kubelet_active_pods`,
 /// `kubelet_mirror_pods` and `kubelet_working_pods`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PodCounts {
-    /// Pods that a source wants here, those that are refused or have ended included. Mirror pods are
-    /// not.
+    /// Pods that a source wants here, including those that were refused or have ended. Mirror pods are not
+    /// counted.
     pub desired: ByOrigin,
-    /// Desired pods that have not come to their end: not known to be without containers, and not
-    /// refused or over before they had a worker.
+    /// Desired pods that have not ended: their containers are not known to be gone, and they were not refused or
+    /// terminal before they had a worker.
     pub active: ByOrigin,
-    /// The API server's images of static pods.
+    /// The API server's mirror pods of static pods.
     pub mirrors: usize,
     /// Pods that have a worker.
     pub working: WorkingPods,
-    /// Pods that end, or have ended, and start again here when the node is back.
+    /// Pods that are terminating or have ended, and start again here when the node is back.
     pub staying: usize,
 }
 
-/// A number of pods by who brought them in.
+/// A number of pods by origin.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ByOrigin {
-    /// Pods of the API server.
+    /// Pods from the API server.
     pub regular: usize,
-    /// Pods that the agent itself brought in, from manifests.
+    /// Static pods, from manifests.
     pub from_manifests: usize,
 }
 
-/// Pods that have a worker, by stage, by whether they are wanted, and by origin.
+/// Pods that have a worker, by stage, by whether they are desired, and by origin.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WorkingPods {
-    /// Started and kept running, or waiting for their turn to start.
+    /// Pods that are started and kept running, or wait for their turn to start.
     pub sync: ByConfig,
-    /// Containers may still run, and are being stopped.
+    /// Pods whose containers may still run and are being stopped.
     pub terminating: ByConfig,
-    /// No container runs; what is left is cleared away.
+    /// Pods whose containers have all stopped; the rest is being cleaned up.
     pub terminated: ByConfig,
 }
 
-/// A number of pods by whether they are wanted.
+/// A number of pods by whether they are desired.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ByConfig {
-    /// A source wants them.
+    /// Pods that a source wants.
     pub desired: ByOrigin,
-    /// They left their source.
+    /// Pods that no source wants any more.
     pub orphan: ByOrigin,
-    /// Only the runtime knows them.
+    /// Pods that only the runtime knows.
     pub runtime_only: usize,
 }
 
 // === impl PodCounts ===
 
 impl PodCounts {
-    /// Counts.
+    /// Counts the pods.
     ///
-    /// `desired` is everything the sources want, `workers` what
-    /// [`PodWorkers::snapshot`](crate::PodWorkers::snapshot) says, and `has_ended` whether the last
-    /// status that was given for a pod is a terminal one. It is asked at most once per desired pod.
-    /// Linear in the number of pods.
+    /// `desired` is everything that the sources want, `workers` the result of
+    /// [`PodWorkers::snapshot`](crate::PodWorkers::snapshot), and `has_ended` whether the last status of a pod is
+    /// terminal; it is called at most once per desired pod. Takes time linear in the number of pods.
     pub fn of<'a>(
         desired: impl IntoIterator<Item = &'a Pod>,
         workers: &[PodSnapshot],
@@ -100,7 +99,7 @@ impl PodCounts {
     }
 }
 
-/// A terminal pod that is still being torn down counts: it may hold what it was given.
+/// Whether a desired pod is active. A terminal pod that is still terminating counts, because it may hold resources.
 fn is_active(pod: &Pod, worker: Option<&PodSnapshot>, has_ended: impl Fn(&Pod) -> bool) -> bool {
     match worker.map(|w| w.lifecycle) {
         Some(Lifecycle::Terminated | Lifecycle::Finished) => false,
@@ -126,7 +125,7 @@ impl ByOrigin {
 // === impl WorkingPods ===
 
 impl WorkingPods {
-    /// The stages in order, with the words that metrics carry.
+    /// The stages in order, with their label values.
     pub fn stages(&self) -> [(&'static str, &ByConfig); 3] {
         [("sync", &self.sync), ("terminating", &self.terminating), ("terminated", &self.terminated)]
     }
@@ -140,7 +139,7 @@ impl WorkingPods {
     }
 }
 
-/// Whether the pod is said to have come to its end.
+/// Whether the phase in the pod object is terminal.
 fn has_terminal_phase(pod: &Pod) -> bool {
     let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
     matches!(phase, Some("Succeeded" | "Failed"))

@@ -1,4 +1,4 @@
-//! Writes single families of values that are known at the scrape.
+//! Encodes families of metrics whose values are known at the scrape.
 
 use std::fmt;
 
@@ -10,11 +10,11 @@ use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Unit;
 
-/// The document being written. Names come without their unit and without `_total`: both are added.
+/// The document being written. Names are passed without unit and without `_total`; both are appended.
 pub(super) struct Document<'a, 'b>(pub(super) &'a mut DescriptorEncoder<'b>);
 
 impl Document<'_, '_> {
-    /// A gauge of one sample.
+    /// Writes a gauge with one sample.
     pub(super) fn gauge(
         &mut self,
         name: &str,
@@ -26,7 +26,7 @@ impl Document<'_, '_> {
         ConstGauge::new(value).encode(encoder)
     }
 
-    /// A gauge of several samples, each with its labels.
+    /// Writes a gauge with several samples, each with its labels.
     pub(super) fn gauges<L, V, const N: usize>(
         &mut self,
         name: &str,
@@ -44,7 +44,7 @@ impl Document<'_, '_> {
         Ok(())
     }
 
-    /// A counter of one sample.
+    /// Writes a counter with one sample.
     pub(super) fn counter(
         &mut self,
         name: &str,
@@ -56,7 +56,7 @@ impl Document<'_, '_> {
         ConstCounter::new(value).encode(encoder)
     }
 
-    /// What does not change while the program runs.
+    /// Writes an info metric, which does not change while the program runs.
     pub(super) fn info<const N: usize>(
         &mut self,
         name: &str,

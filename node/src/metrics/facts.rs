@@ -1,4 +1,4 @@
-//! How things stand at the moment of a scrape.
+//! The state of the node at the time of a scrape.
 
 use std::fmt;
 use std::time::Duration;
@@ -14,65 +14,65 @@ use super::counts::{ByOrigin, PodCounts};
 use super::document::Document;
 use super::process::ProcessUsage;
 
-/// How a node stands now.
+/// The current state of a node, for a scrape.
 #[derive(Clone, Debug, Default)]
 pub struct NodeFacts {
-    /// Its pods.
+    /// The numbers of its pods.
     pub pods: PodCounts,
-    /// Its hold on the machine's shutdown.
+    /// Its inhibitor lock.
     pub inhibitor: InhibitorFacts,
-    /// Whether every pod could end by itself before this boot; none when that is not known.
+    /// Whether every pod exited by itself before this boot; `None` if unknown.
     pub last_shutdown_graceful: Option<bool>,
-    /// Which of its pods hold shutdowns; none where none may.
+    /// Its pods that hold shutdowns; `None` if no pod may.
     pub guard: Option<GuardFacts>,
-    /// How its pods started after the boot; none where they do not start in order.
+    /// The ordered start of its pods after the boot; `None` without an ordered start.
     pub start: Option<StartFacts>,
-    /// Whether it runs short of memory, of disk and of process ids.
+    /// Whether it is short of memory, disk and process ids.
     pub pressure: [bool; 3],
-    /// How near it is to each eviction threshold.
+    /// Its eviction thresholds and the amounts available.
     pub thresholds: Vec<ThresholdStatus>,
-    /// Its swap; none without, or while it was not measured.
+    /// Its swap; `None` if it has none or it was not measured yet.
     pub swap: Option<SwapStatus>,
-    /// Things wrong in the manifests directory.
+    /// The number of problems in the manifests directory.
     pub manifest_problems: usize,
-    /// How it stands with its cluster; none outside one.
+    /// Its state in the cluster; `None` outside a cluster.
     pub cluster: Option<ClusterFacts>,
-    /// What the agent uses; none when it is not known.
+    /// The resource usage of the agent; `None` if unknown.
     pub process: Option<ProcessUsage>,
 }
 
-/// The hold on the machine's shutdown.
+/// The state of the inhibitor lock.
 #[derive(Clone, Debug, Default)]
 pub struct InhibitorFacts {
-    /// A shutdown waits for this agent.
+    /// Whether a shutdown waits for this agent.
     pub held: bool,
-    /// How long it waits at most; none when that is not known.
+    /// How long it waits at most; `None` if unknown.
     pub delay_max: Option<Duration>,
-    /// How long the configuration needs it to wait.
+    /// How long it has to wait for the configured grace periods.
     pub delay_wanted: Duration,
-    /// Shutdown signals that were not believed.
+    /// The number of shutdown signals that were rejected.
     pub refused_signals: u64,
 }
 
 /// The pods of a node that hold shutdowns.
 #[derive(Clone, Debug, Default)]
 pub struct GuardFacts {
-    /// How many do.
+    /// The number of pods that hold shutdowns.
     pub holding: usize,
-    /// How many ask in vain, because their time is over.
+    /// The number of pods that no longer hold shutdowns, because their time is over.
     pub expired: usize,
     /// Whether the login manager refuses shutdowns for them.
     pub blocked: bool,
 }
 
-/// How the pods of a node started after its boot.
+/// The ordered start of the pods of a node after its boot.
 #[derive(Clone, Debug, Default)]
 pub struct StartFacts {
-    /// Pods whose turn has not come.
+    /// The number of pods whose turn has not come.
     pub waiting: usize,
-    /// Pods that are not ready, or were not when the time of their group was over.
+    /// The number of pods that are not ready, or were not when the time of their group ended.
     pub not_ready: usize,
-    /// How long it took; none while it goes on.
+    /// How long the start took; `None` while it is in progress.
     pub took: Option<Duration>,
 }
 
@@ -241,7 +241,7 @@ impl NodeFacts {
         out.info("winddown_build", "The program.", &[("version", env!("CARGO_PKG_VERSION"))])
     }
 
-    /// Nothing on a node without swap.
+    /// Writes nothing for a node without swap.
     fn encode_swap(&self, out: &mut Document<'_, '_>) -> fmt::Result {
         let Some(SwapStatus { total, free, zswap, zswapped, .. }) = self.swap else {
             return Ok(());
@@ -257,7 +257,7 @@ impl NodeFacts {
         out.gauges("winddown_swap", help, &known.collect::<Vec<_>>())
     }
 
-    /// Nothing where nothing is watched, or while nothing was measured.
+    /// Writes nothing without thresholds, or before the first measurement.
     fn encode_thresholds(&self, out: &mut Document<'_, '_>) -> fmt::Result {
         let mut available: Vec<([(&str, &str); 1], f64)> = Vec::new();
         let (mut capacity, mut least) = (Vec::new(), Vec::new());
@@ -268,7 +268,7 @@ impl NodeFacts {
                 least.push(([signal, kind], amount));
             }
             let Some(amount) = amount(view.available.as_ref()) else { continue };
-            // A hard and a soft threshold are of the same measurement.
+            // A hard and a soft threshold of a signal share one measurement.
             if available.iter().all(|(labels, _)| *labels != [signal]) {
                 available.push(([signal], amount));
                 capacity.extend(view.capacity.map(|capacity| ([signal], capacity)));
@@ -288,7 +288,7 @@ impl NodeFacts {
     }
 }
 
-/// Bytes, inodes or tasks.
+/// Parses a quantity of bytes, inodes or tasks.
 fn amount(quantity: Option<&String>) -> Option<f64> {
     let quantity: Quantity = quantity?.parse().ok()?;
     // Amounts are small enough for a float's precision.

@@ -1,4 +1,4 @@
-//! A family of metrics told apart by one label with a bounded set of values.
+//! A family of metrics with one label, whose number of values is bounded.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -7,12 +7,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use prometheus_client::encoding::{EncodeMetric, MetricEncoder};
 use prometheus_client::metrics::{MetricType, TypedMetric};
 
-/// What a value is counted as once there are as many as there may be.
+/// The label value of everything beyond the bound.
 const OTHER: &str = "other";
 
 /// One metric per value of a label, in the order of the values. Clones share their metrics.
 ///
-/// Unlike the library's `Family` it is encoded in a fixed order and cannot grow without bound.
+/// Unlike the library's `Family`, it is encoded in a fixed order and its size is bounded.
 #[derive(Debug)]
 pub(super) struct Labelled<M>(Arc<Inner<M>>);
 
@@ -24,13 +24,12 @@ struct Inner<M> {
 }
 
 impl<M: Clone> Labelled<M> {
-    /// A family that may grow to `most` values; what comes after that is counted as `other`, which
-    /// is one more.
+    /// A family of at most `most` values; further values are counted as `other`, which is one more.
     pub(super) fn new(label: &'static str, most: usize, make: fn() -> M) -> Self {
         Self(Arc::new(Inner { label, most, make, series: Mutex::default() }))
     }
 
-    /// The metric of one value, made if there is none yet.
+    /// The metric of one value, created if it does not exist yet.
     pub(super) fn of(&self, value: &str) -> M {
         let mut series = self.0.lock();
         if let Some(metric) = series.get(value) {

@@ -1,4 +1,4 @@
-//! What plug-ins of other parties count.
+//! The metrics of third-party plug-ins.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use winddown_shared::{Measured, PluginMetric};
 
-/// A family of a plug-in's, as it stands at the scrape.
+/// A metric family of a plug-in, encoded with its values at the scrape.
 #[derive(Debug)]
 pub(super) struct OfPlugin(pub(super) PluginMetric);
 

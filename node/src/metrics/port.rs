@@ -1,4 +1,4 @@
-//! Metrics and health over TCP, where the configuration asks for it.
+//! Metrics and health over TCP, if configured.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -9,14 +9,13 @@ use winddown_shared::error_chain;
 
 use winddown_control::{AgentApi, Server};
 
-/// How long an address that cannot be had is left alone; see [`serve_over_tcp`].
+/// How long to wait before trying again to bind the address; see [`serve_over_tcp`].
 pub const TRY_AGAIN: Duration = Duration::from_secs(10);
 
-/// Answers metrics and health on `address` until `stop` is cancelled.
+/// Serves metrics and health on `address` until `stop` is cancelled.
 ///
-/// An address that cannot be had (in use, or of an interface that is not up yet) is said once and
-/// tried again after every `again`: a node must lose neither its protection nor its metrics for good
-/// over a port.
+/// If the address cannot be bound (in use, or of an interface that is not up yet), this is logged once and retried
+/// every `again`: a node must lose neither its protection nor, for good, its metrics because of a port.
 pub async fn serve_over_tcp<A: AgentApi>(
     server: Server<A>,
     address: SocketAddr,

@@ -1,24 +1,24 @@
-//! What the agent itself uses, as Prometheus clients usually report it.
+//! The resource usage of the agent itself, as Prometheus clients usually report it.
 
 use std::fs;
 use std::path::PathBuf;
 
 use winddown_shared::ProcStat;
 
-/// What the agent uses now.
+/// The current resource usage of the agent.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct ProcessUsage {
-    /// User and system time since the start, in seconds.
+    /// User and system CPU time since the start, in seconds.
     pub cpu_seconds: f64,
     /// Resident memory, in bytes.
     pub resident_bytes: u64,
     /// Virtual memory, in bytes.
     pub virtual_bytes: u64,
-    /// Open file descriptors; none when they cannot be counted.
+    /// The number of open file descriptors; `None` if they cannot be counted.
     pub open_fds: Option<u64>,
-    /// The most descriptors that may be open; none when there is no limit.
+    /// The limit of open file descriptors; `None` if there is no limit.
     pub max_fds: Option<u64>,
-    /// When the agent started, in seconds since 1970; none when the kernel does not say.
+    /// When the agent started, in seconds since 1970; `None` if the boot time is unknown.
     pub started_at: Option<f64>,
 }
 
@@ -36,7 +36,7 @@ impl ProcessReader {
     /// A reader of the proc file system mounted at `proc`.
     pub fn new(proc: impl Into<PathBuf>) -> Self {
         let proc = proc.into();
-        // Does not change, and is a long file on a machine with many processors.
+        // Read once: it does not change, and the file is long on a machine with many CPUs.
         let booted_at = fs::read_to_string(proc.join("stat")).ok().as_deref().and_then(boot_time);
         Self {
             proc,
@@ -47,7 +47,7 @@ impl ProcessReader {
         }
     }
 
-    /// What this process uses now; none without a proc file system.
+    /// Reads the usage of this process; `None` without a proc file system.
     pub fn read(&self) -> Option<ProcessUsage> {
         let text = fs::read_to_string(self.proc.join("self/stat")).ok()?;
         let stat = Stat::parse(&text)?;
@@ -64,12 +64,12 @@ impl ProcessReader {
 
     fn open_fds(&self) -> Option<u64> {
         let entries = fs::read_dir(self.proc.join("self/fd")).ok()?;
-        // The descriptor that reads the directory is in it.
+        // The listing includes the descriptor that reads the directory.
         u64::try_from(entries.count()).ok().map(|n| n.saturating_sub(1))
     }
 }
 
-/// The fields of `/proc/self/stat` that are used.
+/// The fields needed from `/proc/self/stat`.
 #[derive(Debug, PartialEq, Eq)]
 struct Stat {
     cpu_ticks: u64,
@@ -94,7 +94,7 @@ fn boot_time(stat: &str) -> Option<u64> {
     stat.lines().find_map(|line| line.strip_prefix("btime "))?.trim().parse().ok()
 }
 
-/// Exact for less than 2^53, which is far beyond what is measured here.
+/// Exact below 2^53, which is far beyond any value measured here.
 #[allow(clippy::cast_precision_loss, reason = "there is no other way from u64 to f64")]
 fn seconds(whole: u64) -> f64 {
     whole as f64

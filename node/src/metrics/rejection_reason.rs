@@ -1,6 +1,6 @@
 //! The label of a rejection in `kubelet_admission_rejections_total`.
 
-/// Reasons that are counted under their own name. Any other would let a pod's author choose labels.
+/// Reasons that are counted under their own name. With arbitrary reasons, a pod's author could choose label values.
 const KNOWN: [&str; 25] = [
     "AppArmor",
     "Evicted",
@@ -31,14 +31,14 @@ const KNOWN: [&str; 25] = [
 const TAINT_TOLERATION: &str = "TaintToleration";
 const EXTENDED: &str = "OutOfExtendedResources";
 const OTHER: &str = "Other";
-/// What the kubelet's list of known reasons has in place of the predicate's name.
+/// The entry of the taint predicate in the kubelet's list of known reasons, which has its description for its name.
 const TAINT_DESCRIPTION: &str = "node(s) had taints that the pod didn't tolerate";
 
-/// Under which label a rejection with this reason is counted: one of a fixed set.
+/// Returns the label value of a rejection with this reason: one of a fixed set.
 ///
-/// The kubelet's labels, with one difference. Its list names the taint predicate by description
+/// The values are the kubelet's, with one difference. Its list names the taint predicate by description
 /// while rejections carry the predicate's name, and it lacks the other three predicates, so the
-/// kubelet counts all four as `Other`. Here each counts as itself.
+/// kubelet counts all four as `Other`. Here each is counted under its own name.
 pub(super) fn rejection_reason(reason: &str) -> &'static str {
     if let Some(known) = KNOWN.iter().find(|known| **known == reason) {
         return known;

@@ -1,4 +1,4 @@
-//! The pods that were let in and do not run yet.
+//! The pods that were admitted and do not run yet.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -7,18 +7,18 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 use winddown_shared::{PodUid, PodUidMap};
 
-/// How far a pod is that was let in.
+/// The start of an admitted pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Start {
-    /// Its containers run, or have run to their end.
+    /// The pod runs, or has already completed.
     Running,
-    /// Not yet.
+    /// The pod has not started yet.
     NotYet,
-    /// It has failed or is gone.
+    /// The pod has failed.
     Never,
 }
 
-/// Since when pods are starting. A pod that ran before the agent did is not among them.
+/// The pods that are starting, each with its admission time. Pods that ran before the agent started are not included.
 #[derive(Debug, Default)]
 pub(super) struct Starting {
     since: Mutex<PodUidMap<Instant>>,
@@ -35,13 +35,13 @@ impl Starting {
         self.lock().remove(uid);
     }
 
-    /// Resolves when a pod began to start since the last call.
+    /// Resolves when a pod has been admitted since the last call.
     pub(super) async fn any(&self) {
         self.any.notified().await;
     }
 
-    /// Takes out those that run, with the time they took, and those that never will. Says whether
-    /// some are left.
+    /// Removes the pods that run, and passes the time that each took to `took`, and those that never will. Returns
+    /// whether some are left.
     pub(super) fn settle(
         &self,
         mut look: impl FnMut(&PodUid) -> Start,

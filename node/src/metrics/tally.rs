@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use prometheus_client::encoding::{EncodeMetric, MetricEncoder};
 use prometheus_client::metrics::{MetricType, TypedMetric};
 
-/// Goes up only, as a counter does. OpenMetrics ends every counter's name in `_total`; a few of the
-/// kubelet's do not, and dashboards ask for them by the kubelet's names, so these are of no stated
-/// type. Clones are one count.
+/// A counter of unknown type. OpenMetrics requires that every counter's name ends in `_total`; a few of the
+/// kubelet's do not, and dashboards query them by the kubelet's names, so these state no type. Clones share
+/// their count.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Tally(Arc<AtomicU64>);
 

@@ -1,4 +1,4 @@
-//! What each event counts, and that no label can grow.
+//! Tests of what each event counts, and of the bounds on labels.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ fn metrics() -> Metrics {
     Metrics::new(wall, &[])
 }
 
-/// The value of one sample, named with its labels.
+/// The value of one sample, given by its name with labels.
 fn value(metrics: &Metrics, sample: &str) -> Option<f64> {
     let text = metrics.text(NodeFacts::default());
     let line = text.lines().find_map(|line| line.strip_prefix(sample)?.strip_prefix(' '))?;
@@ -92,7 +92,7 @@ fn the_times_of_the_shutdown_before_this_boot_are_there_from_the_start() {
     let metrics = Metrics::new(WallClock::fixed(WallTime::UNIX_EPOCH), &[]);
     metrics.last_shutdown(Some(start), None);
     assert_eq!(value(&metrics, "kubelet_graceful_shutdown_start_time_seconds"), Some(1.7e9));
-    // A start without an end: the shutdown before did not come to its end.
+    // A start without an end: the previous shutdown did not complete.
     assert_eq!(value(&metrics, "kubelet_graceful_shutdown_end_time_seconds"), Some(0.0));
 }
 
@@ -114,7 +114,7 @@ fn what_a_plug_in_counts_is_shown_as_a_family_of_its_own_from_zero_on() {
          # TYPE max_age_oldest_seconds gauge\nmax_age_oldest_seconds 1.5\n# EOF\n"
     );
     assert!(ours.contains("winddown_plugin_choices_total{plugin=\"max-age\"} 0"));
-    // Which is why no plug-in's may begin like one of these.
+    // This is why the metrics of a plug-in may not begin with one of these prefixes.
     let of_node = |line: &str| {
         ["kubelet_", "winddown_", "process_"].iter().any(|prefix| line.starts_with(prefix))
     };

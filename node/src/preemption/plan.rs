@@ -1,4 +1,4 @@
-//! What making room for a pod that does not fit would come to.
+//! Simulates preemption for the control API.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -20,14 +20,14 @@ use winddown_control::api::{
 };
 use winddown_static_pods::read_manifest;
 
-/// Answers what would be done for a pod.
+/// Explains how a pod would be admitted, and which pods would be preempted for it.
 pub(super) struct Rooms<R: Runtime> {
     pub(super) core: Arc<Core<R>>,
     pub(super) strategy: watch::Receiver<Strategy>,
 }
 
 impl<R: Runtime> PreemptionAnswers for Rooms<R> {
-    /// By `strategy`, or the one in force.
+    /// Plans with `strategy`, or the one in force.
     fn plan(
         &self,
         manifest: Option<&[u8]>,
@@ -83,7 +83,7 @@ impl<R: Runtime> Rooms<R> {
         waiting
     }
 
-    /// The same questions that a new pod is asked, with nothing done about the answer.
+    /// Runs the admission checks of a new pod without acting on the result.
     fn case(&self, pod: &Pod, found: Option<&Found>, strategy: Strategy) -> PreemptionCase {
         let workers = self.core.workers.clone();
         let others = Others::new(move || workers.staying_pods());

@@ -1,7 +1,7 @@
-//! When the file systems are asked anew.
+//! Decides when the file systems are queried again.
 //!
-//! Asking them takes a thread that may block, and so wakes several; the kernel's own files cost
-//! nothing. While no file system is near a threshold what they last said is used again, with its time.
+//! A query takes a thread that may block, and so wakes several threads, while the kernel's own files cost
+//! nothing. While no file system is near a threshold, the last answer is used again, with its time.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,29 +14,29 @@ use winddown_shared::NodeStats;
 #[cfg(test)]
 mod tests;
 
-/// What file systems said is not used for longer than this.
+/// The longest time for which an answer of the file systems is used.
 const LONGEST: Duration = Duration::from_secs(10);
 
-/// Samples closer together than this mean fast polling: less than a second, for which a calm look
-/// waits, by what a timer may be late for the one before.
+/// Samples closer together than this mean fast polling. Slightly less than the second between calm samples,
+/// because the timer of the previous sample may have been late.
 const HURRIED: Duration = Duration::from_millis(980);
 
-/// What the file systems last said, and for how long that will do.
+/// The last answer of the file systems, and for how long it may be used.
 pub(super) struct DiskTurns {
     policy: watch::Receiver<Arc<Policy>>,
-    /// The policy for the layout of the file systems.
+    /// The policy for the current layout of the file systems.
     rules: Policy,
     last_look: Option<Instant>,
     last: Option<Asked>,
     before: Option<Asked>,
 }
 
-/// One answer.
+/// One answer of the file systems.
 #[derive(Clone, Copy)]
 struct Asked {
-    /// When they were asked; they answered later.
+    /// When they were queried, which is before they answered.
     at: Instant,
-    /// Of these only what is said of file systems counts.
+    /// The statistics, of which only those of file systems are used.
     stats: NodeStats,
 }
 
@@ -48,13 +48,13 @@ impl DiskTurns {
         Self { policy, rules, last_look: None, last: None, before: None }
     }
 
-    /// What they said is of no use any more: others are looked at from now on.
+    /// Discards the answers, because other file systems are measured from now on.
     pub(super) fn forget(&mut self) {
         self.last = None;
         self.before = None;
     }
 
-    /// Notes a look, and says whether the file systems are to be asked for it.
+    /// Notes a sample, and returns whether the file systems have to be queried for it.
     pub(super) fn are_due(&mut self, now: Instant) -> bool {
         let last_look = self.last_look.replace(now);
         let Some(last) = self.last else { return true };
@@ -62,19 +62,19 @@ impl DiskTurns {
         let are_due = last_look.is_none_or(|look| now.saturating_duration_since(look) < HURRIED)
             || now.saturating_duration_since(last.at) >= self.good_for(&last);
         if are_due {
-            // A question that is given up leaves them due.
+            // If the query is cancelled, the file systems are still due.
             self.before = self.last.take();
         }
         are_due
     }
 
-    /// Notes what they said when they were asked at `at`; nothing if not all have answered, which
-    /// makes them due again.
+    /// Notes the answer to the query at `at`; `None` if not all file systems have answered, which makes them due
+    /// again.
     pub(super) fn answered(&mut self, at: Instant, stats: Option<&NodeStats>) {
         self.last = stats.map(|stats| Asked { at, stats: *stats });
     }
 
-    /// Enters what they last said, with the time it was said at.
+    /// Copies the last answer into `stats`, with its time.
     pub(super) fn enter(&self, stats: &mut NodeStats) {
         let Some(Asked { stats: said, .. }) = self.last else { return };
         stats.nodefs = said.nodefs;
@@ -91,9 +91,9 @@ impl DiskTurns {
         }
     }
 
-    /// How long an answer will do. No time at all near a threshold: when what is left above it is less
-    /// than a fifth of the capacity, or less than the threshold itself; nor before two answers tell the
-    /// pace. Otherwise a quarter of the time in which that pace leads to the threshold.
+    /// How long an answer may be used. Zero near a threshold, i.e. if the amount above it is less than a fifth of
+    /// the capacity or less than the threshold itself, and before the rate is known from two answers. Otherwise a
+    /// quarter of the time after which the threshold would be reached at that rate.
     fn good_for(&self, last: &Asked) -> Duration {
         let Some(before) = &self.before else { return Duration::ZERO };
         let apart = last.at.saturating_duration_since(before.at);

@@ -18,48 +18,47 @@ use super::stalls::StallPlaces;
 #[cfg(test)]
 mod tests;
 
-/// What pods have on disks is not walked through again before this.
+/// How old a measurement of pods' disk usage may be before their files are walked again.
 const DISK_AGE: Duration = Duration::from_secs(10);
 
-/// A walk is waited for no longer than this: it is looked again soon, and by then it may have ended.
+/// How long to wait for a walk. The next sample comes soon, and the walk may have finished by then.
 const WALK: Duration = Duration::from_millis(400);
 
-/// What was found by a walk that ended longer ago is not used any more.
+/// The age from which the result of a walk is not used any more.
 const STALE: Duration = Duration::from_secs(60);
 
-/// A runtime that does not say where its images are is asked again after this long, then twice as
-/// long, …
+/// The first backoff if the runtime does not report where its images are; it doubles with each failure.
 const ASK_FIRST: Duration = Duration::from_secs(1);
 
-/// … up to this.
+/// The longest backoff.
 const ASK_MOST: Duration = Duration::from_secs(30);
 
-/// Where the node is measured, once the runtime has said what it knows of it.
+/// The places where the node is measured, which include the runtime's once it has reported them.
 pub(super) struct Places {
     base: UsagePlaces,
     runtime: Arc<dyn RuntimeFigures>,
     known: Arc<OnceLock<UsagePlaces>>,
 }
 
-/// The node and its pods.
+/// Measures the node and its pods for eviction.
 pub(crate) struct Measured {
     node: Mutex<NodeReader>,
     runtime: Arc<dyn RuntimeFigures>,
-    /// Held by the one walk through the pods' files.
+    /// Held while the pods' files are walked, so that there is one walk at a time.
     walks: Arc<Mutex<()>>,
-    /// When the last one had ended.
+    /// When the last walk finished.
     walked: watch::Sender<Option<Instant>>,
 }
 
 struct NodeReader {
     usage: NodeUsage,
     disks: DiskTurns,
-    /// Whether images are among what is measured.
+    /// Whether the file system of images is measured.
     has_images: bool,
-    /// Whether the runtime's places are among those that are measured.
+    /// Whether the runtime's places are measured.
     is_whole: bool,
     known: Arc<OnceLock<UsagePlaces>>,
-    /// What was already said to be unreadable.
+    /// The problems that were already logged.
     told: HashSet<String>,
 }
 
@@ -75,7 +74,7 @@ impl Places {
         StallPlaces { proc: proc.clone(), cgroup: cgroup.clone(), node: node_cgroup.clone() }
     }
 
-    /// Asks the runtime until it has said where it keeps things.
+    /// Asks the runtime for its places, with backoff, until it answers.
     pub(super) async fn find(self) {
         let mut wait = ASK_FIRST;
         let images = loop {
@@ -102,8 +101,7 @@ impl Places {
 // === impl Measured ===
 
 impl Measured {
-    /// Measures; how often the file systems are asked depends on how near they are to the policy's
-    /// thresholds.
+    /// How often the file systems are queried depends on how near they are to the thresholds of `policy`.
     pub(super) fn new(
         places: &Places,
         runtime: Arc<dyn RuntimeFigures>,
@@ -114,7 +112,7 @@ impl Measured {
         Self { node: Mutex::new(reader), runtime, walks: Arc::default(), walked }
     }
 
-    /// Walks through the pods' files in the background, one walk at a time.
+    /// Starts a walk through the pods' files in the background, unless one is running.
     fn walk(&self) {
         let Ok(turn) = Arc::clone(&self.walks).try_lock_owned() else { return };
         let (runtime, walked) = (Arc::clone(&self.runtime), self.walked.clone());
@@ -126,7 +124,7 @@ impl Measured {
         });
     }
 
-    /// Has them walked through, and says whether what is known then is young enough to choose by.
+    /// Has the files walked, and returns whether the result is recent enough to choose a pod by.
     async fn has_walked(&self) -> bool {
         let mut walked = self.walked.subscribe();
         self.walk();
@@ -195,7 +193,7 @@ impl NodeReader {
                 tracing::warn!(why, "eviction does not see all of the node");
             }
         }
-        // What is on one file system is not known before the runtime has said where its images are.
+        // The layout is unknown before the runtime has reported where its images are.
         stats.layout = stats.layout.filter(|_| self.is_whole);
         if !is_blind {
             return Ok(stats);

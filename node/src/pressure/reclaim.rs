@@ -1,4 +1,4 @@
-//! Gives back what no pod misses.
+//! Reclaims what no pod needs.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,10 +9,10 @@ use winddown_shared::{MemoryFigure, PodUid};
 
 use super::RuntimeFigures;
 
-/// Has the runtime do it.
+/// Reclaims through the runtime.
 pub(crate) struct GiveBack {
     pub(super) runtime: Arc<dyn RuntimeFigures>,
-    /// How long images are kept that nothing uses.
+    /// How long unused images are kept.
     pub(super) image_age: watch::Receiver<Duration>,
 }
 

@@ -1,4 +1,4 @@
-//! What eviction needs of a runtime, whichever it is.
+//! What eviction needs from a runtime.
 
 use std::time::Duration;
 
@@ -9,10 +9,10 @@ use winddown_shared::{
     Freed, Garbage, ImagePlaces, MemoryFigure, PodStats, PodStatsSource, PodUid, RuntimeError,
 };
 
-/// Figures of the pods.
+/// The usage of each pod.
 pub(super) type Figures = Vec<(PodUid, PodStats)>;
 
-/// A runtime that tells what pods use and gives back what none of them misses.
+/// A runtime that reports the usage of pods and reclaims what no pod needs.
 pub trait RuntimeFigures: Send + Sync + 'static {
     /// See [`PodStatsSource::pod_stats`].
     fn figures(
@@ -26,8 +26,8 @@ pub trait RuntimeFigures: Send + Sync + 'static {
     /// See [`PodStatsSource::image_places`].
     fn places(&self) -> BoxFuture<'_, Result<ImagePlaces, RuntimeError>>;
 
-    /// Gives back all there is of one kind, except images that were found within `image_age`: the pod
-    /// that they are for may not have started yet.
+    /// Reclaims everything of one kind, except images that have been present for less than `image_age`: the
+    /// pod that they are for may not have started yet.
     fn reclaim(
         &self,
         what: Reclaimable,

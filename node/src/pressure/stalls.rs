@@ -10,13 +10,13 @@ use winddown_shared::error_chain;
 #[cfg(test)]
 mod tests;
 
-/// A cgroup that tells nothing is tried again after this long, then twice as long, …
+/// The first backoff if a cgroup reports no pressure; it doubles with each failure.
 const TRY_FIRST: Duration = Duration::from_secs(1);
 
-/// … up to this. Until then the whole machine is listened to.
+/// The longest backoff. In the meantime the whole machine is watched.
 const TRY_MOST: Duration = Duration::from_secs(30);
 
-/// Where the kernel tells of time lost.
+/// Where the kernel reports memory pressure (PSI).
 #[derive(Clone, Debug)]
 pub(super) struct StallPlaces {
     pub(super) proc: PathBuf,
@@ -25,24 +25,25 @@ pub(super) struct StallPlaces {
     pub(super) node: String,
 }
 
-/// What came of listening.
+/// A result of watching memory pressure.
 #[derive(Debug)]
 enum StallEvent {
-    /// The kernel tells of this place from now on.
+    /// The kernel reports pressure in this place from now on.
     Armed(PsiPlace, Armed),
-    /// It does not.
+    /// The kernel does not report pressure in this place.
     Unarmed(PsiPlace, Unarmed),
-    /// Tasks have waited for memory.
+    /// Tasks have stalled on memory.
     Pressed,
 }
 
-/// One place that is listened to.
+/// One place that is watched.
 struct Listening {
     place: PsiPlace,
     watch: PsiWatch,
 }
 
-/// Wakes for as long as the kernel tells; without it the loop looks by the clock alone.
+/// Wakes eviction at memory pressure, for as long as the kernel reports it. Without that, eviction samples by the
+/// clock alone.
 pub(super) async fn wake(places: StallPlaces, wake: &Notify) {
     let mut unarmed = Vec::new();
     let tell = |told| match told {
@@ -54,7 +55,7 @@ pub(super) async fn wake(places: StallPlaces, wake: &Notify) {
             unarmed.clear();
             tracing::info!(%place, %trigger, as_asked, "memory pressure wakes eviction at once");
         }
-        // A cgroup that is not there is tried again and again; that is said once.
+        // A cgroup that does not exist is retried, but logged only once.
         StallEvent::Unarmed(place, error) if !unarmed.contains(&place) => {
             let why = error_chain(&error);
             tracing::info!(%place, why, "waits for memory here do not wake eviction");
@@ -65,8 +66,8 @@ pub(super) async fn wake(places: StallPlaces, wake: &Notify) {
     follow(places, tell).await;
 }
 
-/// Listens to the node's cgroup; while that tells nothing, to the whole machine, trying the cgroup
-/// again. Ends when the kernel tells nothing of either and never will.
+/// Watches the node's cgroup, or the whole machine while the cgroup reports nothing, and retries the cgroup. Returns
+/// when the kernel reports neither and never will.
 async fn follow(places: StallPlaces, mut tell: impl FnMut(StallEvent)) {
     let wanted = match &*places.node {
         "/" => PsiPlace::Node,
@@ -82,7 +83,7 @@ async fn follow(places: StallPlaces, mut tell: impl FnMut(StallEvent)) {
                 while heard.next(&mut tell).await {}
                 true
             }
-            // It may be made, or made again.
+            // The cgroup may be created, or created again.
             Err(comes) => comes && wanted != PsiPlace::Node,
         };
         if instead.is_none() && wanted != PsiPlace::Node {
@@ -112,7 +113,7 @@ async fn follow(places: StallPlaces, mut tell: impl FnMut(StallEvent)) {
     }
 }
 
-/// Has the kernel tell of a place. An error says whether it may do so later.
+/// Starts watching a place. The error is whether that may succeed later.
 async fn listen(
     places: &StallPlaces,
     place: &PsiPlace,
@@ -137,7 +138,7 @@ async fn listen(
 // === impl Listening ===
 
 impl Listening {
-    /// Passes the next alarm on. False: there will be no more alarms. Cancel-safe.
+    /// Forwards the next alarm. Returns false if there will be no more. Cancel-safe.
     async fn next(&self, tell: &mut impl FnMut(StallEvent)) -> bool {
         let pressed = self.watch.pressed().await;
         match pressed {

@@ -1,5 +1,4 @@
-//! From the kernel's files to the end of a pod, on a machine with cgroups of version 2 only, which is
-//! made of files.
+//! Tests from the kernel's files to the eviction of a pod, on a fake machine of files with cgroup v2 only.
 
 use std::fs;
 use std::path::PathBuf;
@@ -22,13 +21,13 @@ use super::*;
 const MIB: u64 = 1 << 20;
 const PODS: [&str; 3] = ["small", "middle", "large"];
 
-/// Long enough for a look and for a pod to end.
+/// Long enough for a sample and for a pod to end.
 const A_WHILE: Duration = Duration::from_secs(3);
 
-/// The files of a machine of 4 GiB, of which a slice of 1000 MiB and 500 tasks is the node.
+/// The files of a machine of 4 GiB, whose node is a slice of 1000 MiB and 500 tasks.
 struct Machine(tempfile::TempDir);
 
-/// What the pods use, read from their cgroups.
+/// A runtime that reads the usage of pods from their cgroups.
 struct Files(PathBuf);
 
 struct Brought;
@@ -77,7 +76,7 @@ impl Machine {
         fs::write(path, text).unwrap();
     }
 
-    /// So many MiB are in use, and 100 more are file cache.
+    /// Sets a cgroup to `mib` MiB in use and 100 MiB more of file cache.
     fn cgroup(&self, path: &str, mib: u64) {
         let cache = 50 * MIB;
         self.write(
@@ -102,7 +101,7 @@ impl Machine {
         self.write("cgroup/edge.slice/memory.events", &text);
     }
 
-    /// Tasks have waited for so many seconds, and so much of the last ten.
+    /// Sets the pressure: tasks have stalled for so many seconds in all, up to ten of them within the last ten.
     fn stalls(&self, seconds: u64) {
         let (share, total) = (seconds.min(10) * 10, seconds * 1_000_000);
         let line = format!("avg10={share}.00 avg60=0.00 avg300=0.00 total={total}\n");
@@ -209,7 +208,7 @@ impl World {
         self.killer.calls().iter().map(|call| call.pod.uid().to_string()).collect()
     }
 
-    /// Waits until so many pods were asked to end.
+    /// Waits until so many pods were requested to stop.
     async fn until_asked(&self, pods: usize) {
         let asked = async {
             while self.killer.calls().len() < pods {
@@ -237,7 +236,7 @@ fn hard(signal: Signal, least: &str) -> Threshold {
 async fn on_version_2_a_node_short_of_memory_ends_the_largest_pod_and_no_other() {
     let policy = Policy::new(vec![hard(Signal::MemoryAvailable, "100Mi")], true);
     let world = World::new(policy).await;
-    // 1000 MiB, of which 930 are in use; all file cache can be had.
+    // 930 of 1000 MiB are in use; all file cache can be reclaimed.
     world.machine.cgroup("edge.slice", 930);
     world.until_asked(1).await;
     world.machine.cgroup("edge.slice", 700);
@@ -257,7 +256,7 @@ async fn on_version_2_a_node_short_of_memory_ends_the_largest_pod_and_no_other()
 async fn on_version_2_file_cache_is_no_shortage() {
     let policy = Policy::new(vec![hard(Signal::MemoryAvailable, "100Mi")], true);
     let world = World::new(policy).await;
-    // 950 MiB of 1000, of which 100 are file cache.
+    // 950 of 1000 MiB are in use, including 100 of file cache.
     world.machine.cgroup("edge.slice", 850);
     tokio::time::sleep(Duration::from_secs(60)).await;
     assert_eq!(world.ended(), [""; 0]);
@@ -270,7 +269,7 @@ async fn on_version_2_pods_that_wait_for_memory_are_relieved_of_one() {
     let scope = PressureScope::Pods;
     policy.memory_pressure = Some(PressureRule { scope, ..PressureRule::default() });
     let world = World::new(policy).await;
-    // Of a node with a tenth of its memory left, more and more of the time is waited.
+    // A node with less than a tenth of its memory left, whose tasks stall for more and more of the time.
     world.machine.cgroup("edge.slice", 920);
     for second in 1..=6 {
         world.machine.stalls(second);

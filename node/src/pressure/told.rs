@@ -1,4 +1,4 @@
-//! What eviction says, as the control API shows it.
+//! Converts the state of eviction to the types of the control API.
 
 use winddown_control::api::{
     AwayStatus, EvictionHookRun, EvictionPlan, EvictionRecord, MemoryCurve, PressureStatus,
@@ -9,7 +9,7 @@ use winddown_eviction::{
 };
 use winddown_shared::SwapStats;
 
-/// What an explanation says.
+/// Converts an explanation.
 pub(super) fn plan(told: Explanation) -> EvictionPlan {
     let pressure = PressureStatus {
         conditions: told.conditions.into_iter().map(str::to_owned).collect(),

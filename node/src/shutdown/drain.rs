@@ -1,4 +1,4 @@
-//! Ending all pods while the node stays up.
+//! Drains: ends all pods while the node stays up.
 
 use std::future::poll_fn;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -17,7 +17,7 @@ use winddown_control::ApiError;
 use winddown_control::api::{DrainEvent, ErrorCode};
 
 impl<R: Runtime> Joined<R> {
-    /// Closes admission and starts a drain that may take `time` as a task of its own: it goes on
+    /// Closes admission and starts a drain that may take `time`, as a task of its own: it continues
     /// without its caller.
     pub(super) fn start_drain(
         self: &Arc<Self>,
@@ -41,14 +41,14 @@ impl<R: Runtime> Joined<R> {
             node.operator.note_drain(Some(Drain { time, is_over: true })).await;
             node.drained.send_replace(Draining::Done);
             drop(turn);
-            // Last: an agent that is stopped after that does not begin it again, and the drain can be ended.
+            // Last, so that when the caller learns of it, a new agent does not repeat the drain, and it can be ended.
             send_end(&report, &tx);
         });
         Ok(rx)
     }
 
-    /// Ends a drain that is over: its pods may come back, if nothing else keeps them out. One that is
-    /// under way goes on.
+    /// Ends a completed drain: its pods come back unless something else keeps them out. A drain in progress
+    /// continues.
     pub(super) async fn end_drain(&self) {
         let Ok(_turn) = Arc::clone(&self.draining).try_acquire_owned() else { return };
         if !self.core.gate.reasons().contains(GateReason::Drain) {
@@ -60,7 +60,7 @@ impl<R: Runtime> Joined<R> {
         self.core.gate.lift(GateReason::Drain);
     }
 
-    /// A node that an earlier agent of this boot has drained stays drained.
+    /// Keeps the node drained if an earlier agent of this boot has drained it.
     pub(super) fn keep_drained(&self) {
         if self.operator.found_drain().is_some() {
             tracing::info!("the node is drained: no pod is let in until the drain is ended");
@@ -70,7 +70,7 @@ impl<R: Runtime> Joined<R> {
         }
     }
 
-    /// Ends the pods that an earlier agent of this boot had not ended yet when it was stopped.
+    /// Resumes a drain that an earlier agent of this boot had not finished.
     pub(super) fn go_on_draining(self: &Arc<Self>) {
         let found = self.operator.found_drain();
         if let Some(Drain { time, is_over: false }) = found
@@ -104,7 +104,7 @@ impl<R: Runtime> Joined<R> {
         let running = self.core.workers.running();
         let pods_unknown = !running.known;
         let planned = order.plan(&running.into_pods());
-        // A missing listener is fine: the drain goes on.
+        // A missing listener is fine: the drain continues.
         let _ = events.send(DrainEvent::Started {
             groups: planned.groups.iter().filter(|g| !g.pods.is_empty()).count(),
             pods: planned.pod_count(),
@@ -123,7 +123,7 @@ impl<R: Runtime> Joined<R> {
         report
     }
 
-    /// Keeps the report beside those of shutdowns; a disk that refuses costs only the report.
+    /// Stores the report next to those of shutdowns. If the disk fails, only the report is lost.
     async fn keep(&self, report: ShutdownReport) {
         let store = self.kept.reports.clone();
         let written = tokio::task::spawn_blocking(move || store.write(&report)).await;
@@ -136,16 +136,16 @@ impl<R: Runtime> Joined<R> {
     }
 }
 
-/// Passes on what the run records about groups, and the workers about pods, in the order in which it happened.
+/// Forwards to the caller what the run records about groups, and the workers about pods, in the order of events.
 struct Tell {
     recorder: Arc<dyn Recorder>,
-    /// What all have recorded. A pod's end is in it before the end of its group is recorded.
+    /// The events of the whole node. The end of a pod is in it before the end of its group is recorded.
     happened: Mutex<mpsc::UnboundedReceiver<Event>>,
     events: mpsc::UnboundedSender<DrainEvent>,
 }
 
 impl Tell {
-    /// Passes on the ends of pods as they come.
+    /// Forwards the ends of pods as they happen.
     async fn follow(&self) {
         poll_fn(|context| {
             let mut happened = self.happened.lock().unwrap_or_else(PoisonError::into_inner);
@@ -159,7 +159,7 @@ impl Tell {
         .await;
     }
 
-    /// Passes on those that were recorded so far.
+    /// Forwards the ends of pods that were recorded so far.
     fn pods_so_far(&self) {
         let mut happened = self.happened.lock().unwrap_or_else(PoisonError::into_inner);
         while let Ok(event) = happened.try_recv() {
@@ -167,7 +167,7 @@ impl Tell {
         }
     }
 
-    /// The drain itself reports groups: a shutdown's are not its own.
+    /// Forwards the end of a pod. Groups are reported by the drain itself, since these could be a shutdown's.
     fn pod(&self, event: &Event) {
         if let Event::PodStopped { .. } = event
             && let Some(told) = drain_event(event)
@@ -189,7 +189,7 @@ impl Recorder for Tell {
     }
 }
 
-/// An event in words, for an operator who follows the drain.
+/// Converts an event for an operator who follows the drain.
 pub(super) fn drain_event(event: &Event) -> Option<DrainEvent> {
     Some(match event {
         Event::GroupStarted { priority, name, pods, allowed } => DrainEvent::GroupStarted {

@@ -1,4 +1,4 @@
-//! Pods that hold shutdowns: who they are, and the lock that is wanted for them.
+//! Pods that hold shutdowns, and the block lock that is held for them.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -20,25 +20,25 @@ use crate::core::Core;
 use crate::kept_file;
 use crate::metrics::GuardFacts;
 
-/// What pods hold shutdowns with.
+/// Lets pods hold shutdowns, by a block lock of the login manager.
 pub struct ShutdownGuard {
-    /// Which may, and for how long; none may unless it is here.
+    /// The namespaces whose pods may hold shutdowns, and for how long. No other pods may.
     pub policy: watch::Receiver<GuardPolicy>,
-    /// Takes the reason for which shutdowns are to be refused.
+    /// Receives the reason to refuse shutdowns, or `None`.
     pub wanted: watch::Sender<Option<ShutdownBlock>>,
-    /// Whether they are.
+    /// The state of the lock that refuses them.
     pub lock: watch::Receiver<LockState>,
 }
 
-/// Which pods hold shutdowns now.
+/// The pods that hold shutdowns now.
 pub(super) struct Guarded {
     means: Option<ShutdownGuard>,
     guard: watch::Sender<Guard>,
-    /// Where it is kept for the next agent of this boot.
+    /// The file that keeps `guard` for the next agent of this boot.
     file: Option<PathBuf>,
 }
 
-/// For the next agent of this boot.
+/// The contents of the file for the next agent of this boot.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Kept {
@@ -48,7 +48,7 @@ struct Kept {
 
 #[cfg(test)]
 thread_local! {
-    /// How often all pods were looked at.
+    /// Number of times that all pods were checked.
     pub(crate) static LOOKS: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
 }
 
@@ -75,7 +75,7 @@ impl ShutdownGuard {
 // === impl Guarded ===
 
 impl Guarded {
-    /// As an agent of this boot left it in `directory`. Blocks on the disk.
+    /// Restores what an earlier agent of this boot left in `directory`. Blocks on the disk.
     pub(super) fn of_boot<R: Runtime>(
         core: &Core<R>,
         directory: Option<&Path>,
@@ -106,7 +106,7 @@ impl Guarded {
         })
     }
 
-    /// Counts every change as one of the picture of the node.
+    /// Counts every change as a change of the node's status.
     pub(super) fn count<R: Runtime>(&self, core: &Core<R>) {
         core.count(self.guard());
         if let Some(means) = &self.means {
@@ -129,7 +129,7 @@ impl Guarded {
 // === impl Joined ===
 
 impl<R: Runtime> Joined<R> {
-    /// Has shutdowns refused while a pod holds them.
+    /// Has shutdowns refused while a pod holds them. Never returns.
     pub(super) async fn hold_shutdowns(self: Arc<Self>) {
         let (core, guarded) = (&self.core, &self.guarded);
         let Some(means) = &guarded.means else { return std::future::pending().await };
@@ -141,7 +141,7 @@ impl<R: Runtime> Joined<R> {
         let (mut block, mut seen) = (None, 0);
         loop {
             if policy.borrow_and_update().is_empty() && block.is_none() {
-                // Its sender lives as long as the node.
+                // The sender lives as long as the node.
                 let _ = policy.changed().await;
                 continue;
             }
@@ -155,7 +155,7 @@ impl<R: Runtime> Joined<R> {
             if *guarded.guard.borrow() != next {
                 guarded.guard.send_replace(next);
             }
-            // Not oftener: the time of the end moves with the clock that labels it.
+            // Only on a change, because the wall time of the end moves with the wall clock.
             if guard.has_changed().unwrap_or(false) {
                 guarded.keep(&core.identity.boot_id);
                 block = guard.borrow_and_update().block(|at| self.wall_at(at));
@@ -177,7 +177,7 @@ impl<R: Runtime> Joined<R> {
         }
     }
 
-    /// Waits until the status of a pod changes that may hold shutdowns. Takes time with the changes, not with the
+    /// Waits until the status of a pod that may hold shutdowns changes. Takes time in the number of changes, not of
     /// pods: while a node boots there are many of both. Dropping it loses no change that is not in `seen`.
     async fn guarded_changed(
         &self,
@@ -189,7 +189,7 @@ impl<R: Runtime> Joined<R> {
             let changed;
             (changed, *seen) = self.core.statuses.changed_since(*seen);
             let guard = self.guarded.guard.borrow();
-            // A status that was forgotten is not among the changes.
+            // A status that was removed is not among the changes.
             let is_gone = |uid: &str| self.core.statuses.get(&PodUid::new(uid)).is_none();
             if changed.iter().any(|entry| guard.concerns(&entry.pod)) || guard.uids().any(is_gone) {
                 return Ok(());
@@ -197,8 +197,8 @@ impl<R: Runtime> Joined<R> {
         }
     }
 
-    /// The pods that run and were not asked to end, with the labels that their source gives them now; and whether no
-    /// other runs.
+    /// The running pods that were not requested to stop, with the labels that their source gives them now; and whether
+    /// these are all.
     fn staying(&self) -> (Vec<Pod>, bool) {
         #[cfg(test)]
         LOOKS.with(|looks| looks.set(looks.get() + 1));
@@ -222,7 +222,7 @@ impl<R: Runtime> Joined<R> {
         boot.checked_add(at).ok()
     }
 
-    /// The pods that hold shutdowns; none while there is none.
+    /// The pods that hold shutdowns, for the status; `None` while there are none.
     pub(super) fn guard_status(&self) -> Option<api::GuardStatus> {
         let means = self.guarded.means.as_ref()?;
         let guard = self.guarded.guard.borrow();
@@ -246,13 +246,13 @@ impl<R: Runtime> Joined<R> {
         Some(api::GuardStatus { state, why, pods })
     }
 
-    /// What others read of the pods that hold shutdowns.
+    /// Describes the pods that hold shutdowns, for display.
     pub(super) fn held_by(&self) -> Option<String> {
         let block = self.guarded.guard.borrow().block(|at| self.wall_at(at))?;
         Some(format!("{} {}", block.who, block.why))
     }
 
-    /// Lets shutdowns through for all of a pod. Resolves when the lock is given back or is wanted for others.
+    /// Ends a pod's hold on shutdowns. Waits until the lock is released, unless other pods still hold shutdowns.
     pub(super) async fn release_pod(
         &self,
         namespace: &str,
@@ -269,7 +269,7 @@ impl<R: Runtime> Joined<R> {
         if pods.len() == 1 {
             let mut lock = means.lock.clone();
             let given_back = lock.wait_for(|lock| *lock != LockState::Held);
-            // A call to the login manager is in between at most.
+            // Releasing takes at most a call to the login manager.
             let _ = tokio::time::timeout(Duration::from_secs(10), given_back).await;
         }
         Ok(ReleaseAnswer {

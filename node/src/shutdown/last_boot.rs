@@ -1,4 +1,4 @@
-//! How the node went down before this boot: found at the start, told once, shown ever after.
+//! How the node went down before this boot: determined at the start, reported as an event once, shown from then on.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,10 +14,10 @@ use winddown_control::api::LastBootStatus;
 #[cfg(test)]
 mod tests;
 
-/// How long the end of the agent waits for the disk.
+/// How long the agent's stop waits for the disk.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// What was found at the start.
+/// The result at the start.
 #[derive(Clone, Debug)]
 pub(super) struct LookBack {
     last: LastBoot,
@@ -25,14 +25,14 @@ pub(super) struct LookBack {
 }
 
 impl LookBack {
-    /// Nothing is known and nothing is reported: for rehearsals.
+    /// Knows nothing and reports nothing; for drills.
     pub(super) fn nothing() -> Self {
         Self { last: LastBoot::Unknown, is_news: false }
     }
 
-    /// Looks at what earlier agents left in `state`, keeps the report that a machine in a hurry did
-    /// not wait for, and leaves the mark of this start. Blocks on the disk; what cannot be read or
-    /// written is logged and counts as not there.
+    /// Evaluates what earlier agents left in `state`, writes the report of a run that the machine did
+    /// not wait for, and stores the boot mark of this start. Blocks on the disk. What cannot be read or
+    /// written is logged and counts as missing.
     pub(super) fn new(
         state: &Path,
         reports: &ReportStore,
@@ -68,18 +68,18 @@ impl LookBack {
         Self { last, is_news: first || again }
     }
 
-    /// What to report of it now, if anything.
+    /// The event to record now, if any.
     pub(super) fn event(&self) -> Option<Event> {
         let text = self.last.describe().filter(|_| self.is_news)?;
         Some(Event::LastBoot { graceful: self.last.graceful(), text: text.into() })
     }
 
-    /// Whether every pod could end by itself; none when that is not known.
+    /// Whether every pod exited by itself; `None` if unknown.
     pub(super) fn graceful(&self) -> Option<bool> {
         self.last.graceful()
     }
 
-    /// What `status` shows of it.
+    /// The part of `status`.
     pub(super) fn status(&self) -> Option<LastBootStatus> {
         let report = self.last.report();
         Some(LastBootStatus {
@@ -95,7 +95,7 @@ impl LookBack {
     }
 }
 
-/// Notes in `state` that the agent was stopped as it should be. Waits a second for the disk at most.
+/// Stores in `state` that the agent was stopped properly. Waits at most a second for the disk.
 pub(super) async fn note_stopped(state: PathBuf, boot_id: String, now: WallTime) {
     let write = tokio::task::spawn_blocking(move || note_stop(&state, &boot_id, now));
     if tokio::time::timeout(PATIENCE, write).await.is_err() {
@@ -110,9 +110,9 @@ fn note_stop(state: &Path, boot_id: &str, now: WallTime) {
     }
 }
 
-/// The newest run that an agent of another boot left.
+/// The newest run record that an agent of another boot left.
 fn newest_of_other_boots(records: &[Arc<dyn RecordPlace>], boot_id: &str) -> Option<RunRecord> {
-    // One that cannot be read was logged when the runs of this boot were looked for.
+    // A record that cannot be read was logged when the run of this boot was looked for.
     let found = records.iter().filter_map(|place| place.read().ok().flatten());
     found
         .filter(|record| record.report.boot_id != boot_id)

@@ -1,5 +1,5 @@
-//! Notices that the node goes away: the operator's, given and taken back through the control
-//! socket, and what all sources say, for the status.
+//! Notices that the node will go down: the operator's, given and withdrawn through the control
+//! socket, and the status of all sources.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,14 +14,14 @@ use super::{Joined, drain};
 use winddown_control::ApiError;
 use winddown_control::api::{DrainEvent, ErrorCode, NoticeBody, NoticeStatus, WithdrawAnswer};
 
-/// Followers of the pods' end are released this long after the node should have been gone.
+/// How long after the deadline followers are disconnected; the node should have been gone by then.
 const AFTER_THE_END: Duration = Duration::from_secs(5);
 
-/// How long the answer to a withdrawal waits for the controller, which may wait for a disk.
+/// How long a withdrawal waits for the controller, which may be waiting for a disk.
 const FOLLOWED_WITHIN: Duration = Duration::from_secs(5);
 
 impl<R: Runtime> Joined<R> {
-    /// Puts the operator's notice in force and tells how the pods end.
+    /// Puts the operator's notice in force and reports how the pods end.
     pub(super) async fn start_notice(
         self: &Arc<Self>,
         body: NoticeBody,
@@ -54,7 +54,7 @@ impl<R: Runtime> Joined<R> {
         let reasons = self.core.gate.reasons();
         let had_a_run = [GateReason::Shutdown, GateReason::Notice].map(|r| reasons.contains(r));
         if had_a_run.contains(&true) && self.is_over() {
-            // An earlier run has ended them all; there will be no other.
+            // An earlier run has ended all pods; there will be no other.
             let _ = events.send(finished((0, 0, 0), false, Duration::ZERO));
             return Ok(progress);
         }
@@ -74,8 +74,8 @@ impl<R: Runtime> Joined<R> {
         Ok(progress)
     }
 
-    /// Takes the operator's notice back; without one, ends the operator's drain. Whatever else keeps
-    /// pods out goes on doing so: a drain outlives a deadline that was set during it.
+    /// Withdraws the operator's notice, or ends the operator's drain if there is none. Anything else
+    /// that keeps pods out stays in force: a drain outlives a deadline that was set during it.
     pub(super) async fn end_notice(&self) -> WithdrawAnswer {
         let was_shut = self.core.gate.is_shut();
         let withdrawn = self.operator.withdraw().await;
@@ -92,8 +92,8 @@ impl<R: Runtime> Joined<R> {
         }
     }
 
-    /// Puts notices in force whose time has come, and compares the operator's with the clock, until the
-    /// node stops.
+    /// Puts notices in force when their time has come, and checks the operator's against the clock, until
+    /// the node stops.
     pub(super) async fn run_board(self: Arc<Self>) {
         tokio::select! {
             () = self.notices.run() => {}
@@ -102,7 +102,7 @@ impl<R: Runtime> Joined<R> {
         }
     }
 
-    /// What every source says, those with nothing to say left out.
+    /// The status of every source that has a notice or a problem.
     pub(super) fn notice_statuses(&self) -> Vec<NoticeStatus> {
         let (now, wall) = (Instant::now(), self.core.wall.now());
         let source_statuses = self.notices.source_statuses().into_iter();
@@ -127,7 +127,7 @@ impl<R: Runtime> Joined<R> {
             .collect()
     }
 
-    /// Passes on what happens until the run is over.
+    /// Forwards events until the run is over.
     async fn forward(
         &self,
         mut happened: mpsc::UnboundedReceiver<Event>,
@@ -143,7 +143,7 @@ impl<R: Runtime> Joined<R> {
                     None
                 }
                 Event::ShutdownEnded { left, .. } => Some(*left),
-                // An earlier run may still be on its way out when this one's notice is given.
+                // This may be the end of an earlier run, which was still in progress when this notice was given.
                 Event::ShutdownCancelled { .. } if self.operator.published().is_some() => None,
                 Event::ShutdownCancelled { .. } => Some(self.left().0),
                 _ => None,
@@ -159,31 +159,31 @@ impl<R: Runtime> Joined<R> {
         }
     }
 
-    /// A run has ended, and no pod is left that another one could end.
+    /// Whether a run has ended, and no pod is left that another run could end.
     fn is_over(&self) -> bool {
         let phase = self.progress.subscribe().borrow().phase;
         matches!(phase, ProgressPhase::Ended | ProgressPhase::Released)
             && self.core.workers.running().is_known_empty()
     }
 
-    /// How many pods run, and whether there may be more.
+    /// The number of running pods, and whether there may be more.
     fn left(&self) -> (usize, bool) {
         let running = self.core.workers.running();
         (running.pods.len() + running.runtime_only.len(), !running.known)
     }
 
-    /// Waits until the controller has heard that no notice is in force any more.
+    /// Waits until the controller has noticed that no notice is in force any more.
     async fn notice_is_followed(&self) {
         let mut reasons = self.core.gate.changes();
         let notices = self.notices.notices();
         let followed = reasons.wait_for(|reasons| {
             !reasons.contains(GateReason::Notice) || notices.borrow().in_force.is_some()
         });
-        // It is busy with a disk that does not answer: the answer says what holds by then.
+        // After a timeout, e.g. if a disk does not answer, the caller gets the state as of then.
         let _ = timeout(FOLLOWED_WITHIN, followed).await;
     }
 
-    /// Why no pod is let in; none when pods are.
+    /// Why no pod is admitted; `None` if pods are.
     fn keeps_closed(&self) -> Option<String> {
         let reasons: Vec<String> =
             self.core.gate.reasons().iter().map(|reason| self.in_words(reason)).collect();
@@ -219,7 +219,7 @@ fn finished(
     DrainEvent::Finished { ended, forced, left, took_seconds: took.as_secs_f64(), pods_unknown }
 }
 
-/// The one time that the body names.
+/// The deadline in the body, which must name exactly one.
 fn deadline(body: &NoticeBody, now: WallTime, boot: &BootClock) -> Result<Deadline, ApiError> {
     let bad = |what: &str| {
         Err(ApiError::new(ErrorCode::BadRequest, what)

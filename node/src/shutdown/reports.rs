@@ -1,4 +1,4 @@
-//! The reports on disk, in the form the control API and the commands show them.
+//! The reports on disk, in the form of the control API and the commands.
 
 use std::path::{Path, PathBuf};
 
@@ -8,19 +8,19 @@ use winddown_shutdown::{ReportStore, ShutdownReport, StartReport};
 use winddown_control::ApiError;
 use winddown_control::api::{ErrorCode, ReportEntry, ReportList};
 
-/// Where reports are kept below the state directory.
+/// The directory of reports below the state directory.
 pub fn directory(state: &Path) -> PathBuf {
     state.join("reports")
 }
 
-/// The reports of the node that `config` describes.
+/// The report store of the node that `config` describes.
 #[cfg(feature = "config")]
 pub fn store(config: &winddown_config::Config) -> ReportStore {
     let kept = usize::try_from(config.reports_kept).unwrap_or(usize::MAX);
     ReportStore::new(directory(&config.state_directory)).keeping(kept)
 }
 
-/// The reports that are kept, newest first. Blocks on the disk.
+/// Lists the reports, newest first. Blocks on the disk.
 ///
 /// # Errors
 /// The directory cannot be read.
@@ -35,10 +35,10 @@ pub fn list(store: &ReportStore) -> Result<ReportList, ApiError> {
     })
 }
 
-/// One report; `latest` names the newest. Blocks on the disk.
+/// Finds one report; `latest` names the newest. Blocks on the disk.
 ///
 /// # Errors
-/// There is no such report.
+/// The directory cannot be read, or there is no such report.
 pub fn find(store: &ReportStore, id: &str) -> Result<serde_json::Value, ApiError> {
     let listing = store.list().map_err(|error| {
         ApiError::new(ErrorCode::Internal, error_chain(&error))
@@ -62,13 +62,13 @@ pub fn find(store: &ReportStore, id: &str) -> Result<serde_json::Value, ApiError
         .map_err(|error| ApiError::new(ErrorCode::Internal, error_chain(&error)))
 }
 
-/// What names the report of the last ordered start in place of an id.
+/// The id of the report of the last ordered start.
 pub const OF_START: &str = "start";
 
-/// The report of the last ordered start: the one that is `known`, or that in the state directory. Blocks on the disk.
+/// The report of the last ordered start: `known`, or else the one in the state directory. Blocks on the disk.
 ///
 /// # Errors
-/// There is none, or it cannot be read.
+/// There is no report, or it cannot be read.
 pub fn of_start(known: Option<&StartReport>, state: &Path) -> Result<serde_json::Value, ApiError> {
     let internal =
         |error: &dyn std::error::Error| ApiError::new(ErrorCode::Internal, error_chain(error));
@@ -97,7 +97,7 @@ fn entry(report: &ShutdownReport) -> ReportEntry {
     }
 }
 
-/// The word an enum has in JSON.
+/// The name of an enum's variant in JSON.
 fn json_name(value: &impl serde::Serialize) -> String {
     let json = serde_json::to_value(value).ok();
     json.and_then(|v| v.as_str().map(str::to_owned)).unwrap_or_default()

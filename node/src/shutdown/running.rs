@@ -1,5 +1,5 @@
-//! From the first word of the login manager to the shutdown: the shutdown controller, and what an earlier
-//! agent left for it.
+//! Runs the shutdown controller, once the login manager has answered, with the run that an earlier agent left
+//! for it.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -18,8 +18,8 @@ use winddown_shutdown::{
 use super::Joined;
 use crate::core::FIRST_WORD;
 
-/// Where the record of a shutdown is kept: the state directory, which is there after the boot, and
-/// one that needs no disk.
+/// Where the record of a shutdown is kept: in the state directory, which survives a reboot, and in one
+/// that needs no disk.
 pub(crate) fn places(state: &Path, volatile: Option<&Path>) -> Vec<Arc<dyn RecordPlace>> {
     let second = volatile.map(|directory| match is_in_memory(directory) {
         true => RecordFile::in_memory(directory),
@@ -29,8 +29,8 @@ pub(crate) fn places(state: &Path, volatile: Option<&Path>) -> Vec<Arc<dyn Recor
     files.map(|file| Arc::new(file) as Arc<dyn RecordPlace>).collect()
 }
 
-/// The run of this boot that an earlier agent began, unless it has been called off. With one the gate
-/// is shut before anything can ask it.
+/// The run of this boot that an earlier agent began, unless it was cancelled. If there is one, the gate is
+/// shut before any pod can be admitted.
 pub(super) fn pick_up(
     places: &[Arc<dyn RecordPlace>],
     boot_id: &str,
@@ -45,14 +45,14 @@ pub(super) fn pick_up(
 }
 
 impl<R: Runtime> Joined<R> {
-    /// Ends the pods as at a shutdown that the login manager did not announce.
+    /// Ends the pods as in a shutdown that the login manager did not announce.
     pub(super) async fn end_pods(self: Arc<Self>, inhibitor: Arc<dyn Inhibitor>, trigger: Trigger) {
         let carried = self.unfinished_run().await;
         self.controller(inhibitor, trigger, carried).run(self.core.stop.clone()).await;
     }
 
-    /// Waits for the login manager's first word, though not for long: one that is silent must not keep the
-    /// node without pods. Says what the run of an earlier agent has asked to end.
+    /// Waits up to [`FIRST_WORD`] for the login manager's state: a silent one must not keep the node without
+    /// pods. Returns the kill requests of the run of an earlier agent.
     pub(super) async fn first(
         self: Arc<Self>,
         carried: Option<RunRecord>,
@@ -67,7 +67,7 @@ impl<R: Runtime> Joined<R> {
         if ends_early {
             self.core.gate.shut(GateReason::Startup);
         }
-        // What is ending is not started again before it has ended.
+        // A terminating pod must not be started again before it has ended.
         let now = self.core.boot_clock.now();
         let Some(run) = carried else { return PodUidMap::default() };
         let heard = self.notices.notices().borrow().heard.clone();
@@ -75,7 +75,7 @@ impl<R: Runtime> Joined<R> {
         run.asked(now, !goes_on).collect()
     }
 
-    /// Ends the pods when the node goes down.
+    /// Runs the controller, which ends the pods when the node goes down.
     pub(super) async fn then(self: Arc<Self>, carried: Option<RunRecord>) {
         let controller = self.controller(Arc::clone(&self.inhibitor), self.trigger, carried);
         // From here on the controller keeps the gate shut if need be.
@@ -113,7 +113,7 @@ impl<R: Runtime> Joined<R> {
         })
     }
 
-    /// The run of this boot that no agent has finished, if there is one.
+    /// The unfinished run of this boot, if there is one.
     async fn unfinished_run(&self) -> Option<RunRecord> {
         let (places, boot) = (self.kept.records.clone(), self.core.identity.boot_id.clone());
         let look = tokio::task::spawn_blocking(move || RunRecord::of_boot(&places, &boot));

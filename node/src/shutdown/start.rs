@@ -1,4 +1,4 @@
-//! The ordered start of a node's pods: what is kept and shown of it.
+//! The ordered start of a node's pods: its report, status and metrics.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -13,22 +13,22 @@ use super::Joined;
 use crate::core::Core;
 use crate::metrics::StartFacts;
 
-/// A plan without a time for its groups is no order.
+/// The warning in a plan without a group timeout, in which all pods start at once.
 const OFF: &str =
     "ordered start is off: after a boot all pods start at once; set startGroupTimeout";
 
-/// How far the ordered start is.
+/// The state of the ordered start.
 pub(super) struct Started {
-    /// None before the pods are known, and where they all start at once.
+    /// `None` before the pods are known, and if they all start at once.
     pub(super) report: watch::Receiver<Option<StartReport>>,
-    /// Zero where they do.
+    /// Zero if they all start at once.
     pub(super) group_timeout: Duration,
 }
 
 // === impl Started ===
 
 impl Started {
-    /// What there is to see of it, and the start itself if that of this boot is not over. Blocks on the disk.
+    /// Returns the state, and the start itself unless that of this boot is over. Blocks on the disk.
     pub(super) fn of_boot<R: Runtime>(
         core: &Core<R>,
         state: &Path,
@@ -61,7 +61,7 @@ impl Started {
         (Self { report, group_timeout }, start)
     }
 
-    /// Who waits for whom; none while no pod waits.
+    /// The current group and the pods that wait for it; `None` while no pod waits.
     pub(super) fn status(&self) -> Option<StartStatus> {
         let report = self.report.borrow();
         let report = report.as_ref().filter(|report| !report.is_over())?;
@@ -88,17 +88,17 @@ impl Started {
 // === impl Joined ===
 
 impl<R: Runtime> Joined<R> {
-    /// Lets the pods start, and keeps how far that is.
+    /// Starts the pods in order, and stores the progress.
     pub(super) fn start_in_order(&self, start: Option<OrderedStart>) {
         let Some(start) = start else { return };
         let (mut report, state) = (start.report(), self.kept.state_directory.clone());
         let stop = self.core.stop.clone();
-        // Nothing waits for the disk: an agent that is started meanwhile finds most pods running.
+        // Nothing waits for the disk: an agent that starts meanwhile finds most pods running.
         tokio::spawn(async move {
             let mut kept = None;
             while report.changed().await.is_ok() {
                 let turn = report.borrow_and_update().as_ref().map(StartReport::turn);
-                // All pods of the node for each one that is ready would be much to write.
+                // Written once per turn: the report holds all pods of the node, too much to write for each ready one.
                 if std::mem::replace(&mut kept, turn) == turn {
                     continue;
                 }
@@ -117,7 +117,7 @@ impl<R: Runtime> Joined<R> {
     }
 }
 
-/// A plan as the control API shows it, for groups that have so much time each.
+/// Converts a plan for the control API; each group has so much time.
 pub fn start_view(plan: &StartPlan, group_timeout: Duration) -> api::StartPlan {
     let pod = |pod: &Pod| StartingPod {
         namespace: pod.namespace().to_string(),

@@ -1,4 +1,4 @@
-//! What is seen of a shutdown, before, while and after it is there.
+//! The status, metrics and plan of a shutdown.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -74,7 +74,7 @@ impl<R: Runtime> Section for Joined<R> {
     }
 }
 
-/// Behind an `Arc` of its own: a drain goes on without its caller.
+/// Implemented for an `Arc`, because a drain continues without its caller.
 impl<R: Runtime> ShutdownAnswers for Arc<Joined<R>> {
     fn plan(&self, within: Option<Duration>) -> BoxFuture<'_, ShutdownPlan> {
         let plan = match within {
@@ -143,7 +143,7 @@ impl<R: Runtime> ShutdownAnswers for Arc<Joined<R>> {
     }
 }
 
-/// Follows everything that tells how the node stands to its end.
+/// Follows everything that shows whether the node is about to go down.
 pub(super) struct End<R: Runtime> {
     shutdown: Arc<Joined<R>>,
     inhibitor: watch::Receiver<InhibitorState>,
@@ -163,7 +163,7 @@ impl<R: Runtime> Shows<NodeEnd> for End<R> {
             self.progress.borrow_and_update().phase,
             ProgressPhase::Ending | ProgressPhase::Ended | ProgressPhase::Released
         );
-        // What an earlier agent has begun goes on, until it is called off.
+        // A shutdown that an earlier agent began continues until it is cancelled.
         let carried = !known && self.shutdown.core.gate.is_shut();
         let last = self.shutdown.kept.last_boot.status();
         self.guard.mark_unchanged();
@@ -193,7 +193,7 @@ impl<R: Runtime> Shows<NodeEnd> for End<R> {
 }
 
 impl<R: Runtime> Joined<R> {
-    /// How the node stands to its end, for others.
+    /// Whether the node is about to go down, for other plug-ins.
     pub(super) fn end(self: &Arc<Self>) -> End<R> {
         End {
             shutdown: Arc::clone(self),
@@ -257,7 +257,7 @@ impl<R: Runtime> Joined<R> {
         view
     }
 
-    /// Shows with each pod what is asked before it is ended.
+    /// Adds to each pod the disruption budgets and eviction responders that are consulted before it is ended.
     async fn show_consent(&self, plan: &Plan, view: &mut ShutdownPlan) {
         let pods = plan.groups.iter().flat_map(|group| &group.pods).map(|planned| &planned.pod);
         let pods: Vec<Pod> = pods.cloned().collect();
@@ -282,7 +282,7 @@ impl<R: Runtime> Joined<R> {
         }
     }
 
-    /// What a shutdown would do now, within the time that logind really gives.
+    /// Plans a shutdown as of now, within the time that logind actually allows.
     pub(super) fn planned(&self) -> (Plan, Budget) {
         let policy = Arc::clone(&self.policy.borrow());
         let budget = Budget::new(&policy, self.inhibitor.state().borrow().delay);
@@ -329,7 +329,7 @@ fn phase(progress: &Progress) -> api::Phase {
     }
 }
 
-/// A plan as the control API shows it.
+/// Converts a plan for the control API.
 pub fn plan_view(plan: &winddown_shutdown::Plan, set_by: Option<&str>) -> ShutdownPlan {
     let seconds = |d: Duration| d.as_secs_f64();
     let mut view = ShutdownPlan::new(seconds(plan.requested));
@@ -366,7 +366,7 @@ fn planned_work(planned: &winddown_shutdown::PlannedWork) -> PlannedWork {
     }
 }
 
-/// A pod whose group is sure of so much time.
+/// Converts a pod whose group is guaranteed so much time.
 fn planned_pod(
     plan: &Plan,
     planned: &winddown_shutdown::PlannedPod,
@@ -387,7 +387,7 @@ fn planned_pod(
     }
 }
 
-/// Disk work beside the runtime's own threads.
+/// Runs disk work off the async threads.
 async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, ApiError> + Send + 'static,
 ) -> Result<T, ApiError> {

@@ -1,4 +1,4 @@
-//! The joined node in a cluster: in-memory containers, a scripted login manager, a real API server.
+//! Tests of a whole node in a cluster: in-memory containers, a scripted login manager, an API server over TLS.
 
 mod machine;
 
@@ -175,7 +175,7 @@ async fn a_node_that_was_cut_off_when_it_went_down_says_everything_after_the_boo
     let agent = m.agent().await;
     m.server.come_back().await.unwrap();
     for name in ["web", "db"] {
-        // The policy removes what the node itself ended, once the API has its end.
+        // The policy deletes pods that the node itself ended, once the API server has their final status.
         m.until_gone(name).await;
     }
     let told =
@@ -253,7 +253,7 @@ async fn a_static_pod_is_shown_in_the_api_and_the_status_says_how_the_node_stand
     agent.stop().await;
 }
 
-/// The other nodes of the cluster, each with whether it went down cleanly.
+/// Sets whether another node of the cluster went down cleanly.
 fn says(m: &Machine, name: &str, clean: &str) {
     let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}});
     if m.server.get(&format!("nodes/{name}")).is_none() {
@@ -279,7 +279,7 @@ async fn control_plane(wait: Duration) -> (Machine, machine::Agent) {
     (m, agent)
 }
 
-/// What the report says of the wait.
+/// The outcome and the remark of the wait in the report.
 fn waited(report: &ShutdownReport) -> (WorkOutcome, String) {
     let of_wait = |work: &&winddown_shutdown::WorkReport| work.what.contains("nodes");
     let work = report.work.iter().find(of_wait).unwrap();

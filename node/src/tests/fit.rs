@@ -1,4 +1,4 @@
-//! What fits on the node, and what is done for a critical pod that does not.
+//! Tests of the fit, and of preemption for a critical pod that does not fit.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -23,7 +23,7 @@ fn capacity() -> Capacity {
     }
 }
 
-/// A machine that can be read while `readable`.
+/// A machine that can be read while `readable` is true.
 fn machine(readable: Arc<AtomicBool>) -> Machine {
     let capacity = move || match readable.load(Ordering::SeqCst) {
         true => Ok(capacity()),
@@ -35,7 +35,7 @@ fn machine(readable: Arc<AtomicBool>) -> Machine {
     Machine { host_name: "edge".into(), capacity: Box::new(capacity) }
 }
 
-/// A node of 2 processors and 4 GiB, of which `change` keeps some.
+/// A node with 2 CPUs and 4 GiB, of which `change` may reserve some.
 fn small_node(change: impl FnOnce(&mut Config)) -> Bench {
     small_node_that(Arc::new(AtomicBool::new(true)), change)
 }
@@ -45,7 +45,7 @@ fn small_node_that(readable: Arc<AtomicBool>, change: impl FnOnce(&mut Config)) 
     small_node_after(left, readable, change)
 }
 
-/// The same on what an earlier agent has left.
+/// The same on the state that an earlier agent left.
 fn small_node_after(
     left: (tempfile::TempDir, BootClock, FakeRuntime, FakeInhibitor),
     readable: Arc<AtomicBool>,
@@ -60,7 +60,7 @@ fn small_node_after(
     })
 }
 
-/// A pod that asks for so many thousandths of a processor.
+/// A pod that requests so many millicores.
 fn asking(name: &str, priority: i32, cpu: i64) -> Pod {
     changed(&pod(name, priority, 30), |pod| {
         let requests = [("cpu".to_owned(), Quantity(format!("{cpu}m")))];
@@ -140,7 +140,7 @@ async fn the_number_of_pods_is_bounded_and_selectors_ask_for_the_nodes_labels() 
     assert_eq!(b.runtime.starts(), [here.uid().clone()]);
     b.want(&[&here, &away, &more]).await;
     let all = refused(&b);
-    // The number is reported before the labels, as the kubelet does.
+    // Too many pods is reported before node affinity, as by the kubelet.
     for name in ["more", "away"] {
         let (_, reason, _) = all.iter().find(|(other, ..)| other == name).unwrap();
         assert_eq!(reason, "OutOfpods", "{name}");
@@ -161,7 +161,7 @@ async fn pods_wait_for_a_machine_that_cannot_be_read() {
     tokio::time::sleep(secs(31)).await;
     assert_eq!(refused(&b), []);
     assert!(b.runtime.starts().contains(a.uid()));
-    // What was read once is good enough when it cannot be read again.
+    // The last reading is used when the machine cannot be read again.
     readable.store(false, Ordering::SeqCst);
     b.configured.replace(b.configured.configuration());
     tokio::time::sleep(secs(1)).await;
@@ -271,7 +271,7 @@ async fn a_successor_ends_no_second_pod_for_a_critical_one_that_has_to_wait() {
     tokio::time::sleep(secs(2)).await;
     let first = b.runtime.stops();
     let left = b.stop();
-    // By now the one that was not chosen is the cheaper one.
+    // By now the pod that was not chosen would be the better victim.
     let cheaper = |pod: &Pod| match first.contains(pod.uid()) {
         true => pod.clone(),
         false => changed(pod, |pod| pod.spec.as_mut().unwrap().priority = Some(-5)),
@@ -334,7 +334,7 @@ async fn no_pod_is_ended_for_a_pod_that_the_runtime_cannot_run() {
     assert!(b.runtime.runs(web.uid()));
 }
 
-/// The same as [`asking`], asked for by the pod as a whole.
+/// As [`asking`], but with pod-level requests.
 fn asking_as_a_whole(name: &str, priority: i32, cpu: i64) -> Pod {
     changed(&asking(name, priority, cpu), |pod| {
         let spec = pod.spec.as_mut().unwrap();

@@ -1,4 +1,4 @@
-//! Pods that hold shutdowns.
+//! Tests of pods that hold shutdowns.
 
 use std::sync::OnceLock;
 
@@ -8,7 +8,7 @@ use winddown_shared::ShutdownBlock;
 
 use super::*;
 
-/// What stands for logind: grants the lock as soon as it is wanted.
+/// A fake logind that grants the lock as soon as it is wanted.
 struct Logind {
     wanted: watch::Receiver<Option<ShutdownBlock>>,
     lock: watch::Sender<LockState>,
@@ -26,7 +26,7 @@ impl Logind {
     }
 }
 
-/// A node on which pods of `default` may hold shutdowns for a minute, and its logind.
+/// A node whose pods in `default` may hold shutdowns for a minute, and its logind.
 fn guarded(state: tempfile::TempDir, clock: BootClock, runtime: FakeRuntime) -> (Bench, Logind) {
     let made = Arc::new(OnceLock::new());
     let makes = Arc::clone(&made);
@@ -109,7 +109,7 @@ async fn a_hold_goes_on_under_the_next_agent_with_the_rest_of_its_time() {
     assert_eq!(released.still_held_by, ["default/backup"]);
     tokio::time::sleep(secs(40)).await;
     let (state, clock, runtime, _) = b.stop();
-    // It has not said what runs yet.
+    // The runtime has not reported yet what runs.
     runtime.fail(true);
     let (b, logind) = guarded(state, clock, runtime);
     tokio::time::sleep(secs(1)).await;
@@ -133,7 +133,7 @@ async fn a_shutdown_that_did_not_ask_ends_the_pods_and_the_report_names_who_held
     assert_eq!(report.outcome, Outcome::Clean);
 }
 
-/// Each status of a pod that does not ask is looked at alone, and not with all pods: a boot has many of both.
+/// A status change of a pod that holds nothing does not cause a check of all pods: a boot has many of both.
 #[tokio::test(start_paused = true)]
 async fn pods_that_do_not_ask_do_not_have_all_pods_looked_at() {
     let (b, logind) = first();

@@ -1,4 +1,4 @@
-//! Notices: given and taken back by an operator, and heard from elsewhere.
+//! Tests of notices: given and withdrawn by an operator, and from other sources.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -54,7 +54,7 @@ async fn a_deadline_ends_the_pods_in_order_and_is_followed_to_the_end() {
     assert_eq!(status.rejected[0].name, "late");
     let notice = &status.notices[0];
     assert_eq!((notice.source.as_str(), notice.text.as_str()), ("operator", "rack 7 moves"));
-    // Two minutes from when it was given, which was after a second.
+    // Two minutes after it was given, which was after one second.
     let at = WallTime::UNIX_EPOCH.checked_add(secs(1 + 120)).unwrap();
     assert!(notice.in_force);
     assert_eq!(notice.deadline, Some(at), "however many seconds have passed");
@@ -181,7 +181,7 @@ async fn a_drain_that_an_agent_had_not_finished_is_finished_by_the_next_one() {
         .drain(DrainRequest { timeout_seconds: Some(90), ..DrainRequest::default() })
         .await
         .unwrap();
-    // The first group ends, the critical pod is not asked yet.
+    // The first group has been requested to stop, the critical pod not yet.
     tokio::time::sleep(secs(2)).await;
     b.node.shut_down().await;
     assert_eq!(b.runtime.stops(), [web.uid().clone()]);
@@ -235,7 +235,7 @@ async fn a_deadline_given_while_another_run_is_called_off_is_followed_to_its_own
     battery.publish(&Announcement::new(When::In(secs(300)), "battery low"), WallTime::UNIX_EPOCH);
     tokio::time::sleep(secs(2)).await;
     battery.withdraw();
-    // Not by the clock: the run must not come to its end.
+    // Yields instead of sleeping, because the run must not complete.
     let mut turns = 0;
     while b.node.status().admission_closed {
         assert!(turns < 100_000, "the notice is still in force");
@@ -284,7 +284,7 @@ async fn a_drained_node_stays_drained_through_a_notice_and_a_shutdown_that_is_ca
     assert_eq!(closed_by(), [ClosedBy::Drain]);
     assert_eq!(b.runtime.starts().len(), 2, "nothing has come back");
 
-    // The operator's own deadline is another matter than the drain.
+    // The operator's deadline is independent of the drain.
     all(b.node.give_notice(within(120)).await.unwrap()).await;
     let answer = b.node.withdraw_notice().await;
     assert!(answer.withdrawn && !answer.opened && answer.admission_closed, "{answer:?}");

@@ -1,4 +1,4 @@
-//! A node that runs short: measured in a tree of the test's own, with pods that use what the test says.
+//! Tests of eviction on a node that is measured in a fake file tree, with pods whose usage the test sets.
 
 use std::collections::HashMap;
 use std::fs;
@@ -15,7 +15,7 @@ use crate::{PressureSource, RuntimeFigures};
 
 const MIB: u64 = 1 << 20;
 
-/// What the pods use, and what was given back.
+/// What the pods use, and what was reclaimed.
 #[derive(Default)]
 struct Figures {
     memory: Mutex<HashMap<PodUid, u64>>,
@@ -53,7 +53,7 @@ struct Pressed {
     kernel: tempfile::TempDir,
 }
 
-/// A node of 1 GiB, 900 MiB of which are available, that keeps 100 MiB.
+/// A node of 1 GiB with 900 MiB available and a threshold of 100 MiB.
 fn node(change: impl FnOnce(&mut Config)) -> Pressed {
     let kernel = tempfile::tempdir().unwrap();
     let (proc, cgroup) = (kernel.path().join("proc"), kernel.path().join("cgroup"));
@@ -70,7 +70,7 @@ fn node(change: impl FnOnce(&mut Config)) -> Pressed {
     let b = bench_with(state, boot_clock(), FakeRuntime::default(), held(), |parts| {
         parts.pressure = Some(PressureSource { places, runtime });
         let mut config = Config::clone(&parts.configuration.config);
-        // The disk is the real one, and may be as full as it likes.
+        // No threshold for disks, because the disk is the real one and may be full.
         config.eviction.hard = [("memory.available".into(), "100Mi".into())].into();
         change(&mut config);
         parts.configuration.config = Arc::new(config);
@@ -78,7 +78,7 @@ fn node(change: impl FnOnce(&mut Config)) -> Pressed {
     Pressed { b, figures, kernel }
 }
 
-/// So many MiB are available from now on.
+/// Sets the available memory, in MiB.
 fn memory(kernel: &tempfile::TempDir, available: u64) {
     let kib = available * 1024;
     let text = format!(
@@ -96,7 +96,7 @@ impl Pressed {
         memory(&self.kernel, mib);
     }
 
-    /// Waits until `count` pods were asked to stop.
+    /// Waits until `count` pods were requested to stop.
     async fn until_stops(&self, count: usize) {
         for _ in 0..600 {
             if self.b.runtime.stops().len() >= count {
@@ -137,7 +137,7 @@ async fn a_node_short_of_memory_ends_the_pod_that_uses_most_and_tells_the_story(
     let begun = Instant::now();
     p.available(60);
     p.until_stops(1).await;
-    // The clock alone: nothing tells of stalls here.
+    // By the clock alone, because no stalls are reported here.
     assert!(begun.elapsed() <= Duration::from_millis(1100), "{:?}", begun.elapsed());
     p.available(760);
     tokio::time::sleep(secs(10)).await;
@@ -291,7 +291,7 @@ async fn the_plan_ranks_the_pods_for_what_is_nearest_or_asked_for_and_keeps_the_
     let curve = last.curve.as_ref().unwrap();
     assert!(curve.available[curve.chosen_at].unwrap() < curve.threshold, "{curve:?}");
     assert!(curve.available.last().unwrap().unwrap() > curve.threshold, "{curve:?}");
-    // What is printed can be read back.
+    // The JSON can be read back.
     let text = serde_json::to_string(&plan).unwrap();
     assert_eq!(serde_json::from_str::<winddown_control::api::EvictionPlan>(&text).unwrap(), plan);
 }

@@ -1,4 +1,4 @@
-//! An agent that stops in the middle of a shutdown, and its successor on the same state directory.
+//! Tests of an agent that stops in the middle of a shutdown, and its successor on the same state directory.
 
 use winddown_shared::PodKiller as _;
 use winddown_shutdown::{RecordFile, RecordPlace, RunPhase, RunRecord};
@@ -146,7 +146,7 @@ async fn a_successor_goes_on_with_the_end_of_a_single_pod_in_the_rest_of_its_gra
     let took = begun.elapsed();
     assert!(took <= secs(22), "no grace anew: {took:?}");
 
-    // What is over is not asked for once more.
+    // A pod that has ended is not requested to stop again.
     let (state, clock, runtime, login) = b.stop();
     let b = bench_in(state, clock, runtime, login);
     b.want(&[&web, &other]).await;
@@ -253,7 +253,7 @@ fn a_record_that_needs_no_disk_is_not_forced_to_one() {
             crate::shutdown::running::places(std::path::Path::new("/var"), Some(directory));
         places.iter().map(|place| place.is_volatile()).collect()
     };
-    // A tmpfs on every Linux, below which nothing has to exist yet; and one that is none.
+    // A tmpfs on every Linux, in which the directory need not exist; and a directory that is on none.
     assert_eq!(volatile("/dev/shm/winddown-not-there/run"), [false, true]);
     assert_eq!(volatile("/proc/self"), [false, false]);
 }

@@ -1,4 +1,4 @@
-//! Pods that start in the reverse of the order in which they end.
+//! Tests of pods that start in the reverse of the order in which they end.
 
 use winddown_control::api::StartStatus;
 use winddown_shutdown::{StartOutcome, StartReport};
@@ -13,7 +13,7 @@ fn ordered(parts: &mut Parts) {
     parts.configuration.config = Arc::new(config);
 }
 
-/// A node whose groups have 20 s, on a runtime that has said what runs and then fails.
+/// A node whose groups have 20 s, on a runtime that fails once it has reported what runs.
 async fn ordered_bench(state: tempfile::TempDir, clock: BootClock, runtime: FakeRuntime) -> Bench {
     runtime.fail(false);
     let b = bench_with(state, clock, runtime, held(), ordered);
@@ -54,7 +54,7 @@ async fn a_pod_that_is_never_ready_holds_the_next_group_for_its_time_and_all_of_
     let plan = b.node.start_plan();
     assert_eq!((plan.group_timeout_seconds, plan.groups.len()), (20.0, 2));
     assert!(plan.warnings.is_empty());
-    // On disk, for the next agent and for a command without one.
+    // The report is on disk, for the next agent and for a command without an agent.
     let kept = StartReport::load(b.state.path()).unwrap().unwrap();
     assert_eq!(kept, report(&b).await);
 
@@ -82,16 +82,16 @@ async fn an_agent_that_is_restarted_in_the_middle_holds_no_pod_that_runs_and_goe
     assert!(b.runtime.runs(net.uid()));
     let (state, clock, runtime, _) = b.stop();
 
-    // The start was over.
+    // The start of this boot was over.
     let b = ordered_bench(state, clock, runtime).await;
     b.want(&[&net, &dns, &web]).await;
     assert!(start_of(&b).is_none() && said(&b, "web").0 != "WaitingForTurn");
     let (_, clock, runtime, _) = b.stop();
 
-    // One that was not: of the next boot.
+    // A start that was not over: that of the next boot.
     let b = ordered_bench(tempfile::tempdir().unwrap(), clock, runtime).await;
     b.want(&[&net, &dns, &web]).await;
-    // It runs, though a runtime that fails does not say how it is.
+    // The pod runs, but the failing runtime does not report its status.
     assert_eq!(start_of(&b).unwrap().not_ready, ["default/net", "default/dns"]);
     assert!(said(&b, "net").0 != "WaitingForTurn" && said(&b, "web").0 == "WaitingForTurn");
     let (state, clock, runtime, _) = b.stop();

@@ -1,11 +1,11 @@
-//! What is not known of the node: a runtime that is silent, manifests that are out of reach.
+//! Tests with an incomplete view of the node: a silent runtime, unreachable manifests.
 
 use winddown_notices::{Announcement, When};
 use winddown_shutdown::LastBoot;
 
 use super::*;
 
-/// A runtime that runs `pods`, no matter what started them.
+/// A runtime that already runs `pods`.
 async fn running(pods: &[&Pod]) -> FakeRuntime {
     let runtime = FakeRuntime::default();
     for pod in pods {
@@ -116,7 +116,7 @@ async fn the_units_stop_path_takes_no_silent_runtime_for_an_empty_node() {
     stopping.abort();
 }
 
-/// A run that a notice began, whose agent was killed after it had asked the pod.
+/// The agent of a run that a notice began is killed after it requested the pod to stop.
 #[tokio::test(start_paused = true)]
 async fn a_run_that_a_notice_began_starts_nothing_that_it_had_asked_to_end() {
     let web = pod("web", 0, 20);
@@ -129,7 +129,7 @@ async fn a_run_that_a_notice_began_starts_nothing_that_it_had_asked_to_end() {
     tokio::time::sleep(secs(2)).await;
     assert_eq!(b.runtime.stops().len(), 1);
     let (state, clock, runtime, login) = b.stop();
-    // The login manager answers at once, and knows of no shutdown; the source has not been asked yet.
+    // The login manager answers at once, and knows of no shutdown; the notice source was not polled yet.
     let b = bench_in(state, clock, runtime, login);
     b.want(&[&web]).await;
     b.runtime.exit(web.uid(), 0);

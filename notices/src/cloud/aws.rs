@@ -22,7 +22,7 @@ const TOKEN: &str = "/latest/api/token";
 const SPOT: &str = "/latest/meta-data/spot/instance-action";
 const EVENTS: &str = "/latest/meta-data/events/maintenance/scheduled";
 
-/// How long a token is asked for, and used; a little less than it is valid.
+/// The lifetime that is requested for a token, and how long it is used: a little less.
 const TOKEN_SECONDS: &str = "21600";
 const TOKEN_USED: Duration = Duration::from_secs(21_000);
 
@@ -30,7 +30,7 @@ const WITHIN: Duration = Duration::from_secs(5);
 
 pub(super) struct Aws {
     endpoint: Endpoint,
-    /// Stands in for the service's clock where an answer has no date.
+    /// Used in place of the service's clock when a response has no date.
     wall: WallClock,
     token: Option<Token>,
 }
@@ -40,14 +40,14 @@ struct Token {
     until: Instant,
 }
 
-/// `spot/instance-action`.
+/// The document at `spot/instance-action`.
 #[derive(Deserialize)]
 struct SpotAction {
     action: String,
     time: WallTime,
 }
 
-/// One of `events/maintenance/scheduled`.
+/// An element of `events/maintenance/scheduled`.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "PascalCase", default)]
 struct Event {
@@ -87,7 +87,7 @@ impl Aws {
         Ok(text)
     }
 
-    /// The answer; none when there is nothing at `path`.
+    /// Returns the body, or `None` on a 404, and the service's time.
     async fn get(&mut self, path: &str) -> Result<(Option<String>, Option<WallTime>), AskError> {
         let token = self.token().await?;
         let headers = &[("x-aws-ec2-metadata-token", token.as_str())];
@@ -116,8 +116,8 @@ impl Service for Aws {
         };
         let (spot, server_time) = self.get(SPOT).await?;
         let spot = spot.map(|body| spot_action(&body)).transpose().map_err(bad(SPOT))?;
-        // Its two minutes are not spent on another question. One whose time is past may be that of an
-        // earlier boot.
+        // Do not spend any of the two minutes on another request. An action whose time has passed may
+        // belong to an earlier boot.
         let now = server_time.unwrap_or_else(|| self.wall.now());
         if let Some(spot) = &spot
             && spot.not_before > Some(now)
@@ -131,7 +131,7 @@ impl Service for Aws {
     }
 }
 
-/// The interruption of a spot instance.
+/// Parses the interruption of a spot instance.
 pub(super) fn spot_action(body: &str) -> Result<CloudEvent, String> {
     let SpotAction { action, time } = serde_json::from_str(body).map_err(|e| e.to_string())?;
     let done = match action.as_str() {
@@ -144,16 +144,16 @@ pub(super) fn spot_action(body: &str) -> Result<CloudEvent, String> {
     Ok(CloudEvent { id: format!("spot {action} {time}"), not_before: Some(time), announced })
 }
 
-/// The scheduled events that end the instance.
+/// Parses the scheduled events and returns those that end the instance.
 pub(super) fn scheduled(body: &str) -> Result<Vec<CloudEvent>, String> {
-    // Some instances answer with nothing at all when nothing is scheduled.
+    // On some instances the body is empty when nothing is scheduled.
     if body.trim().is_empty() {
         return Ok(Vec::new());
     }
     let events: Vec<Event> = serde_json::from_str(body).map_err(|e| e.to_string())?;
     let mut ending = Vec::new();
     for event in events {
-        // Done or called off; AWS leaves such events in the list, marked in the description.
+        // AWS leaves completed and canceled events in the list, marked in the description.
         let over = matches!(event.state.as_str(), "completed" | "canceled")
             || event.description.starts_with("[Completed]")
             || event.description.starts_with("[Canceled]");
@@ -169,7 +169,7 @@ pub(super) fn scheduled(body: &str) -> Result<Vec<CloudEvent>, String> {
     Ok(ending)
 }
 
-/// `system-maintenance` (network, power) leaves the instance running.
+/// Whether an event ends the instance. `system-maintenance` (network, power) leaves it running.
 fn ends_the_instance(code: &str) -> bool {
     matches!(code, "instance-stop" | "instance-retirement" | "instance-reboot" | "system-reboot")
 }

@@ -20,17 +20,16 @@ const NAME: &str = "/metadata/instance/compute/name?api-version=2021-02-01&forma
 
 const WITHIN: Duration = Duration::from_secs(5);
 
-/// The first question switches the service on for this machine, which takes up to two minutes.
+/// The timeout of the first request, which enables the service for this machine: that takes up to two minutes.
 const FIRST_WITHIN: Duration = Duration::from_secs(150);
 
-/// The time left when an event has started already. The service does not say how much; it is
-/// little.
+/// The time assumed to be left once an event has started. The service does not say how much is left.
 const STARTED: Duration = Duration::from_secs(5);
 
 pub(super) struct Azure {
     endpoint: Endpoint,
-    /// This machine's name in the list of an event's machines: the service tells the events of a
-    /// whole availability or scale set.
+    /// This machine's name, to find it among an event's resources: the service lists the events of a
+    /// whole availability set or scale set.
     name: Option<String>,
     answered: bool,
 }
@@ -88,7 +87,7 @@ impl Service for Azure {
     }
 }
 
-/// The events that end the machine `name`.
+/// Parses the events and returns those that end the machine `name`.
 pub(super) fn scheduled(body: &str, name: &str) -> Result<Vec<CloudEvent>, String> {
     let Document { events } = serde_json::from_str(body).map_err(|e| e.to_string())?;
     let mut ending = Vec::new();
@@ -96,7 +95,7 @@ pub(super) fn scheduled(body: &str, name: &str) -> Result<Vec<CloudEvent>, Strin
         let ours = event.resources.iter().any(|resource| resource.eq_ignore_ascii_case(name));
         let Some(what) = what_ends(&event.event_type).filter(|_| ours) else { continue };
         let not_before = event.not_before.as_deref().map(str::trim).unwrap_or_default();
-        // One that has started has no time any more, and comes before all others.
+        // An event that has started has no time any more, and sorts before all others.
         let not_before = match (event.event_status.as_str(), not_before) {
             ("Started", _) | (_, "") => None,
             (_, text) => {
@@ -115,7 +114,7 @@ pub(super) fn scheduled(body: &str, name: &str) -> Result<Vec<CloudEvent>, Strin
     Ok(ending)
 }
 
-/// What an event does to the machine, if it ends it. `Freeze` only pauses it.
+/// Describes what an event does to the machine, if it ends it. `Freeze` only pauses it.
 fn what_ends(event_type: &str) -> Option<&'static str> {
     Some(match event_type {
         "Preempt" => "preempted",

@@ -1,9 +1,9 @@
-//! The answers of the metadata services.
+//! Parses arbitrary text as responses of the metadata services.
 
 use super::{aws, azure, gcp, http};
 use crate::Announcement;
 
-/// What the text announces, as an answer to each question that is asked.
+/// Returns what the text announces when it is read as the response to each kind of request.
 pub(crate) fn answers(text: &str) -> Vec<Announcement> {
     let _ = http::date(text);
     let _ = text.parse::<http::Endpoint>();

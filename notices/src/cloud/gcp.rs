@@ -1,5 +1,4 @@
-//! Google Compute Engine: two values of the metadata server, each of which it holds back until the
-//! value changes.
+//! Google Compute Engine: two values of the metadata server, each long-polled until it changes.
 //!
 //! <https://cloud.google.com/compute/docs/instances/create-use-preemptible#detecting_if_an_instance_was_preempted>,
 //! <https://cloud.google.com/compute/docs/metadata/getting-live-migration-notice>
@@ -16,32 +15,32 @@ use crate::{Announcement, When};
 #[cfg(test)]
 mod tests;
 
-/// Google gives a preempted machine 30 s.
+/// How long Google gives a preempted machine.
 const PREEMPTED: Duration = Duration::from_secs(30);
 
-/// Google tells of host maintenance at least 60 s before it.
+/// How long in advance, at least, Google announces host maintenance.
 const MAINTENANCE: Duration = Duration::from_secs(60);
 
-/// How long the server may hold an answer back, and how long it is waited for.
+/// How long the server may hold a response, and the timeouts of requests that wait and do not wait.
 const HELD_SECONDS: u32 = 60;
 const WITHIN_HELD: Duration = Duration::from_secs(75);
 const WITHIN: Duration = Duration::from_secs(5);
 
 const FLAVOR: &str = "metadata-flavor";
 
-/// One of the values.
+/// A value of the metadata server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Value {
-    /// The machine is being preempted.
+    /// Whether the machine is being preempted.
     Preempted,
-    /// Its host is being maintained.
+    /// Whether maintenance of its host is about to stop it.
     Maintenance,
 }
 
 pub(super) struct Gcp {
     endpoint: Endpoint,
     value: Value,
-    /// The version of the value that was read last.
+    /// The ETag of the value that was read last.
     seen: Option<String>,
 }
 
@@ -56,7 +55,7 @@ impl Gcp {
 impl Service for Gcp {
     async fn ask(&mut self) -> Result<Announced, AskError> {
         let path = self.value.path();
-        // Taken: after a failure the value itself is asked for again, without waiting for a change.
+        // Taken, so that after a failure the value is requested again without waiting for a change.
         let (asked, within) = match self.seen.take() {
             None => (path.to_owned(), WITHIN),
             Some(seen) => (
@@ -76,7 +75,7 @@ impl Service for Gcp {
             return Err(bad("it is not from Google's metadata server".to_owned()));
         }
         let announced = self.value.read(&answer.body).map_err(bad)?;
-        // It has neither a name nor a time; while it lasts it is the same one.
+        // The event has neither an id nor a time. It counts as one event for as long as it lasts.
         let event = |announced| CloudEvent { id: path.to_owned(), not_before: None, announced };
         let events = announced.map(event).into_iter().collect();
         self.seen = answer.etag().filter(|etag| is_plain(etag)).map(str::to_owned);
@@ -112,7 +111,7 @@ impl Value {
     }
 }
 
-/// Whether it can stand in a query as it is.
+/// Whether the ETag can be put into a query without escaping.
 fn is_plain(etag: &str) -> bool {
     !etag.is_empty() && etag.len() <= 64 && etag.bytes().all(|b| b.is_ascii_alphanumeric())
 }

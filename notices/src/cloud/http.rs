@@ -1,5 +1,5 @@
-//! One question to a metadata service: plain HTTP/1.1, bounded in time and size, no redirects, no
-//! proxy.
+//! Requests to a metadata service: plain HTTP/1.1, bounded in time and size, without redirects or
+//! proxies.
 
 use std::io;
 use std::time::Duration;
@@ -14,25 +14,25 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 use winddown_shared::WallTime;
 
-/// Answers that are longer are refused.
+/// The largest response body that is accepted, in bytes.
 const LARGEST: usize = 256 * 1024;
 
-/// A metadata service's address.
+/// The address of a metadata service.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Endpoint {
     host: String,
     port: u16,
 }
 
-/// An address that cannot be used.
+/// The error for an address that cannot be used.
 #[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
 #[error("{text:?} is no address of a metadata service: write http://HOST or http://HOST:PORT")]
 pub struct EndpointError {
-    /// What was given.
+    /// The address as it was given.
     pub text: String,
 }
 
-/// Why there is no answer.
+/// Why a request failed.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum AskError {
     #[error("cannot connect to {host} port {port}; is this machine in that cloud?")]
@@ -58,17 +58,17 @@ pub(super) enum AskError {
     Content { path: String, why: String },
 }
 
-/// One question.
+/// A request to a metadata service.
 pub(super) struct Question<'a> {
     pub(super) method: Method,
-    /// With its query.
+    /// The path and query.
     pub(super) path: &'a str,
     pub(super) headers: &'a [(&'static str, &'a str)],
-    /// The longest time it may take, connecting included.
+    /// The timeout, connecting included.
     pub(super) within: Duration,
 }
 
-/// What was answered, with whatever status.
+/// A response, whatever its status.
 #[derive(Debug)]
 pub(super) struct Answer {
     pub(super) status: StatusCode,
@@ -79,12 +79,12 @@ pub(super) struct Answer {
 // === impl Endpoint ===
 
 impl Endpoint {
-    /// `http://169.254.169.254`, where all three clouds have it.
+    /// `http://169.254.169.254`, the address in all three clouds.
     pub fn link_local() -> Self {
         Self { host: "169.254.169.254".to_owned(), port: 80 }
     }
 
-    /// Asks one question on a connection of its own. Cancel-safe.
+    /// Sends one request on a connection of its own. Cancel-safe.
     pub(super) async fn ask(&self, question: &Question<'_>) -> Result<Answer, AskError> {
         let after = question.within;
         timeout(after, self.ask_unbounded(question))
@@ -111,7 +111,7 @@ impl Endpoint {
                 String::from_utf8(body.into()).map_err(|_| AskError::Body { path: path() })?;
             Ok(Answer { status: head.status, headers: head.headers, body })
         };
-        // Driven beside the question and dropped with it: no task outlives its caller.
+        // The connection is driven alongside the request and dropped with it, so that no task outlives its caller.
         tokio::pin!(asked);
         let connection = std::pin::pin!(connection);
         tokio::select! {
@@ -165,18 +165,18 @@ impl std::str::FromStr for Endpoint {
 // === impl Answer ===
 
 impl Answer {
-    /// The service's clock.
+    /// The time in the `Date` header.
     pub(super) fn server_time(&self) -> Option<WallTime> {
         date(self.headers.get(DATE)?.to_str().ok()?)
     }
 
-    /// The version of a value that can be waited on.
+    /// The ETag: the version of a value whose change can be waited for.
     pub(super) fn etag(&self) -> Option<&str> {
         self.headers.get(ETAG)?.to_str().ok()
     }
 }
 
-/// A date as HTTP, AWS and Azure write it: `Mon, 19 Sep 2016 18:29:47 GMT`, or without the day.
+/// Parses a date as HTTP, AWS and Azure write it: `Mon, 19 Sep 2016 18:29:47 GMT`, or without the weekday.
 pub(super) fn date(text: &str) -> Option<WallTime> {
     DateTimeParser::new().parse_timestamp(text.trim()).ok()
 }

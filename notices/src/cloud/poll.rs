@@ -1,4 +1,4 @@
-//! Asking again and again.
+//! The polling loop that all metadata services share.
 
 use std::time::Duration;
 
@@ -9,10 +9,10 @@ use super::http::AskError;
 use super::seen::{CloudEvent, Seen};
 use crate::{NoticePublisher, Uptime};
 
-/// Two questions are at least this far apart, whatever the service answers.
+/// The shortest interval between polls, whatever the service answers.
 pub(super) const FASTEST: Duration = Duration::from_secs(1);
 
-/// The pause after a failure doubles up to this: the shortest notice of a cloud is 30 s.
+/// The longest backoff after failures: the shortest notice of a cloud is 30 s.
 const SLOWEST: Duration = Duration::from_secs(30);
 
 /// Clocks that differ by less than this are taken to agree.
@@ -20,26 +20,26 @@ const AGREE: Duration = Duration::from_secs(2);
 
 /// One metadata service.
 pub(super) trait Service: Send {
-    /// What it announces now, all questions asked. Bounded in time.
+    /// Fetches everything that the service announces now. Bounded in time.
     fn ask(&mut self) -> impl Future<Output = Result<Announced, AskError>> + Send;
 }
 
-/// An answer.
+/// The result of one poll.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Announced {
-    /// What is announced, in any order.
+    /// The announced events, in any order.
     pub(super) events: Vec<CloudEvent>,
-    /// The service's own clock, which its dates go by.
+    /// The time of the service's own clock, which its dates refer to.
     pub(super) server_time: Option<WallTime>,
 }
 
-/// The clocks that an answer is judged by.
+/// The clocks that the dates in a response are compared with.
 pub(super) struct Clocks {
     pub(super) wall: WallClock,
     pub(super) uptime: Uptime,
 }
 
-/// Asks for ever, `every` so often, and says of each answer what this boot has to expect.
+/// Polls forever, every `every`, and publishes the earliest event that lies ahead of this boot.
 pub(super) async fn follow(
     mut service: impl Service,
     publisher: &NoticePublisher,
@@ -62,7 +62,7 @@ pub(super) async fn follow(
                     Some(event) => publisher.publish(&event.announced, now),
                     None => publisher.withdraw(),
                 }
-                // Said first: the disk may take its time.
+                // Published first: the disk may be slow.
                 seen.take(&told.events, booted).await;
             }
             Err(error) => {
@@ -78,7 +78,7 @@ pub(super) async fn follow(
     }
 }
 
-/// The pause after so many failures in a row.
+/// Returns the pause after this many consecutive failures.
 fn pause(every: Duration, failures: u32) -> Duration {
     let factor = 1_u32.checked_shl(failures).unwrap_or(u32::MAX);
     match failures {
@@ -87,8 +87,8 @@ fn pause(every: Duration, failures: u32) -> Duration {
     }
 }
 
-/// The clock that dates are compared with: the machine's own, which tells fractions of seconds,
-/// unless it is plainly wrong.
+/// Returns the time that dates are compared with: the machine's own, which has fractions of seconds,
+/// unless it is clearly wrong.
 fn clock(own: WallTime, server: Option<WallTime>) -> WallTime {
     match server {
         Some(server) if own.duration_since(server).unsigned_abs() > AGREE => server,

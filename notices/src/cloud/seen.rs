@@ -1,9 +1,9 @@
-//! Which events of a metadata service are still ahead, and which are those of an earlier boot.
+//! Tells events of a metadata service that still lie ahead from those of an earlier boot.
 //!
-//! A service goes on listing an event while the machine it rebooted comes up again. Where the event
-//! says when it takes place at the earliest, the time of the boot tells. One that has started, and
-//! Google's values, carry no time: they are over if they were seen before the machine came up. So what
-//! is listed is kept over the boot, and forgotten when it is no longer listed.
+//! A service keeps listing an event while the machine that it rebooted comes up again. If the event
+//! has an earliest time, that is compared with the time of the boot. Events that have started, and
+//! Google's values, have no time: they are over if they were seen before the machine came up. So the
+//! listed events are kept on disk across boots, and forgotten once they are no longer listed.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -17,46 +17,46 @@ use crate::kept::KeptFile;
 #[cfg(test)]
 mod tests;
 
-/// So many events are kept, with so long names; services list a handful.
+/// The most events kept, and the most characters of an id; services list a handful of events.
 const MOST: usize = 64;
 const LONGEST_ID: usize = 128;
 
-/// Stands for the boot of an event that was over when it was first listed.
+/// Stored in place of a boot id for an event that was over when it was first listed.
 const EARLIER: &str = "earlier";
 
 /// One event that ends this machine, as a service lists it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct CloudEvent {
-    /// The service's name for it.
+    /// The service's id for the event.
     pub(super) id: String,
-    /// It does not take place before; none once it has started.
+    /// The earliest time of the event; none once it has started.
     pub(super) not_before: Option<WallTime>,
-    /// What is said of it.
+    /// The announcement to publish for it.
     pub(super) announced: Announcement,
 }
 
-/// The events that a service lists, with the boot in which each was last seen to be ahead.
+/// The events that a service lists, each with the boot in which it was last seen to lie ahead.
 #[derive(Debug)]
 pub(super) struct Seen {
     file: KeptFile,
     boot_id: String,
     boots: BTreeMap<String, String>,
-    /// The disk does not have `boots` yet: it refused them.
+    /// Whether the last write failed, so that the disk does not have `boots` yet.
     refused: bool,
-    /// The event that was last passed over, to tell of each once.
+    /// The event that was last ignored, to log each only once.
     passed_over: Option<String>,
 }
 
-/// What is on the disk.
+/// The content of the file.
 #[derive(Debug, Serialize, Deserialize)]
 struct Kept {
     version: u32,
-    /// From an event's name to the id of a boot.
+    /// Boot ids by event id.
     events: BTreeMap<String, String>,
 }
 
 impl Seen {
-    /// What was kept in `file`. With an empty `boot_id`, nothing is kept.
+    /// Reads `file`. With an empty `boot_id`, nothing is written to it.
     pub(super) async fn open(file: PathBuf, boot_id: &str) -> Self {
         let file = KeptFile::at(file);
         let kept = file.load::<Kept>().await.unwrap_or_else(|why| {
@@ -71,8 +71,8 @@ impl Seen {
         Self { file, boot_id: boot_id.to_owned(), boots, refused: false, passed_over: None }
     }
 
-    /// Takes what is listed now, on a machine that came up at `booted`, and keeps what a later boot has
-    /// to know.
+    /// Records the events listed now, on a machine that came up at `booted`, and stores what a later boot
+    /// needs to know.
     pub(super) async fn take(&mut self, listed: &[CloudEvent], booted: Option<WallTime>) {
         if !self.note(listed, booted) && !self.refused {
             return;
@@ -90,7 +90,7 @@ impl Seen {
         self.refused = stored.is_err();
     }
 
-    /// The earliest of the listed events that is still ahead of a machine that came up at `booted`.
+    /// Returns the earliest listed event that still lies ahead of a machine that came up at `booted`.
     pub(super) fn earliest<'a>(
         &mut self,
         listed: &'a [CloudEvent],
@@ -120,7 +120,7 @@ impl Seen {
         }
     }
 
-    /// Whether something is different afterwards.
+    /// Updates `boots`. Returns whether anything changed.
     fn note(&mut self, listed: &[CloudEvent], booted: Option<WallTime>) -> bool {
         if self.boot_id.is_empty() {
             return false;
@@ -131,7 +131,7 @@ impl Seen {
         for (event, key) in listed.iter().zip(keys) {
             let known = self.boots.contains_key(&key);
             let ahead = self.is_ahead(event, booted);
-            // One that is ahead and has not started will start in this boot.
+            // An event that lies ahead and has not started will start in this boot.
             let will_start = ahead && event.not_before.is_some();
             if will_start || (!known && self.boots.len() < MOST) {
                 let boot = if ahead { self.boot_id.as_str() } else { EARLIER };

@@ -1,4 +1,4 @@
-//! The pollers against a stand-in on a socket.
+//! Tests of the pollers against a stand-in server on a socket.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use stand_in::{Reply, StandIn};
 mod stand_in;
 use crate::NoticeAggregator;
 
-/// Longer than anything here takes; only a failure waits for it.
+/// The timeout of a test: longer than anything here takes.
 const LIMIT: Duration = Duration::from_secs(20);
 
 const NOW: &str = "2026-11-20T12:00:00Z";
@@ -65,13 +65,13 @@ impl Rig {
         Self { stand_in, aggregator, notices, task, directory }
     }
 
-    /// The same machine after a reboot that the cloud made, with the cloud as `prepare` says.
+    /// The same machine after a reboot by the cloud, with the stand-in prepared by `prepare`.
     async fn rebooted(self, cloud: Cloud, prepare: impl FnOnce(&StandIn)) -> Self {
         self.task.abort();
         Self::start_in(cloud, "two", Arc::clone(&self.directory), prepare).await
     }
 
-    /// Waits until so many questions were asked, and answered.
+    /// Waits until this many requests have been made and answered.
     async fn asked(&self, count: usize) {
         let asked = async {
             while self.stand_in.asked().len() < count {
@@ -233,7 +233,7 @@ async fn the_services_clock_counts_when_our_own_is_wrong() {
 
 #[tokio::test]
 async fn a_spot_action_of_an_earlier_boot_hides_no_scheduled_event() {
-    // Not every answer tells the time.
+    // Not every response has a date.
     for dated in ["Date: Fri, 20 Nov 2026 12:00:00 GMT\r\n", ""] {
         let mut rig = Rig::start(Cloud::Aws, |aws| {
             aws.publish("/latest/api/token", "t");
@@ -265,7 +265,7 @@ async fn an_aws_reboot_that_is_done_and_still_listed_starts_nothing() {
         aws.publish(AWS_EVENTS, format!("[{}]", event(two_hours_ago)));
     })
     .await;
-    // A token, and twice both questions: the first answers are taken.
+    // A token, and both requests twice: the first responses have been processed.
     rig.asked(5).await;
     assert!(rig.notices.borrow().in_force.is_none());
     rig.stand_in.publish(AWS_EVENTS, format!("[{},{}]", event(two_hours_ago), event(at(300))));
@@ -285,7 +285,7 @@ async fn an_azure_event_that_started_before_the_boot_starts_nothing_after_it() {
     };
     let mut rig = Rig::start(Cloud::Azure, prepare).await;
     rig.notice().await;
-    // Two more questions: what the first answer was is on the disk by then.
+    // Two more requests: the first response is on disk by then.
     rig.asked(4).await;
     let mut rig = rig.rebooted(Cloud::Azure, prepare).await;
     rig.asked(4).await;
@@ -304,7 +304,7 @@ async fn a_preemption_that_google_still_tells_after_the_boot_starts_nothing() {
     };
     let mut rig = Rig::start(Cloud::Gcp, prepare).await;
     rig.notice().await;
-    // Both values, and both held back: the first answers are taken.
+    // Both values, and both long polls: the first responses have been processed.
     rig.asked(4).await;
     let mut rig = rig.rebooted(Cloud::Gcp, prepare).await;
     rig.asked(4).await;
@@ -395,7 +395,7 @@ async fn what_is_no_answer_is_a_problem_and_never_more() {
 
 #[tokio::test(start_paused = true)]
 async fn a_service_that_hangs_is_given_up_and_asked_again() {
-    // On the paused clock the time-outs cost nothing.
+    // On the paused clock the timeouts take no time.
     let begun = Instant::now();
     let mut rig = Rig::start(Cloud::Azure, |azure| azure.reply(AZURE_NAME, Reply::Hang)).await;
     let mut changes = rig.aggregator.changes();

@@ -1,4 +1,4 @@
-//! What is written in the file.
+//! Parses the content of a notice file.
 
 use std::str::FromStr;
 use std::time::Duration;
@@ -7,22 +7,22 @@ use winddown_shared::{WallTime, parse_duration};
 
 use crate::When;
 
-/// A duration is at most this many words: `1h 2min 3s 4ms`.
+/// The most words in a duration, as in `1h 2min 3s 4ms`.
 const LONGEST_DURATION: usize = 4;
 
-/// What people put between the deadline and the text.
+/// Punctuation accepted between the deadline and the text.
 const BETWEEN: [char; 2] = [':', ','];
 
-/// Why a file names no deadline.
+/// Why a file has no valid deadline.
 #[derive(Debug, thiserror::Error, PartialEq)]
 #[non_exhaustive]
 pub enum ContentError {
-    /// There is nothing in it.
+    /// The file is empty.
     #[error("it is empty: write a deadline such as 90s or 2026-11-20T12:00:00Z, then a text")]
     Empty,
     /// The first word is neither a time nor a duration.
     ///
-    /// It is not quoted: the file may be one that was never meant to be a notice.
+    /// The word is not quoted, because the file may never have been meant as a notice.
     #[error(
         "its first word is no deadline: write a duration such as 90s or a time such as \
          2026-11-20T12:00:00Z"
@@ -30,7 +30,7 @@ pub enum ContentError {
     NoDeadline,
 }
 
-/// The deadline and the text behind it. A duration counts from when the file was written.
+/// Parses the deadline and the text after it. A duration counts from when the file was written.
 pub(super) fn parse(content: &str) -> Result<(When, &str), ContentError> {
     let content = content.trim_start_matches('\u{feff}').trim();
     let word = content.split_whitespace().next().ok_or(ContentError::Empty)?;
@@ -47,7 +47,7 @@ pub(super) fn parse(content: &str) -> Result<(When, &str), ContentError> {
     }
 }
 
-/// The words at the front that are durations each, added up, and where they end.
+/// Returns the sum of the leading words that are durations, and the offset where they end.
 fn longest_duration(content: &str) -> Option<(Duration, usize)> {
     let line = content.lines().next()?;
     let (mut sum, mut end) = (None, 0);
@@ -62,7 +62,7 @@ fn longest_duration(content: &str) -> Option<(Duration, usize)> {
     Some((sum?, end))
 }
 
-/// What follows the deadline, without the punctuation that people put in between.
+/// Returns the text after the deadline, without the punctuation in between.
 fn after(content: &str, end: usize) -> &str {
     let text = content.get(end..).unwrap_or_default();
     text.trim_start_matches(|c: char| c.is_whitespace() || c == '-' || BETWEEN.contains(&c))

@@ -1,4 +1,4 @@
-//! What must hold of a notice file.
+//! Properties that a parsed notice file must have.
 
 use super::content;
 use crate::{Announcement, When};

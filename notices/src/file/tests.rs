@@ -1,4 +1,4 @@
-//! A real file under a real inotify: what is waited for are conditions, never times.
+//! Tests with a real file and real inotify. They wait for conditions, never for times.
 
 use std::fs;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -9,7 +9,7 @@ use winddown_shared::{Notice, NoticeState, Notices};
 use super::*;
 use crate::{NoticeAggregator, SourceStatus};
 
-/// Longer than anything here takes; only a failure waits for it.
+/// The timeout of a test: longer than anything here takes.
 const LIMIT: Duration = Duration::from_secs(20);
 
 struct Rig {
@@ -233,8 +233,8 @@ async fn without_a_text_the_file_is_named() {
     rig.notice(&text).await;
 }
 
-/// A source of a file with `content` whose wall clock shows noon of 20 November 2026 and so many seconds, which
-/// can be set, on a machine that has been up for an hour.
+/// A source of a file with `content`, on a machine that has been up for an hour. Its wall clock can be set, and
+/// shows a number of seconds after noon of 20 November 2026.
 async fn with_a_clock(content: &str, seconds: i64) -> (Rig, Arc<AtomicI64>) {
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().join("notice");

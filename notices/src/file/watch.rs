@@ -1,4 +1,4 @@
-//! Being told when the file changes.
+//! Watches the notice file for changes.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -9,14 +9,14 @@ use winddown_shared::error_chain;
 /// Events of the file's directory, or of the nearest directory above it that exists.
 pub(super) struct FileWatch {
     watch: Watch,
-    /// What is looked for in the directory that is watched.
+    /// The name of interest in the watched directory.
     name: Option<OsString>,
 }
 
-/// What is watched, as [`attach`] found it: the directory, and the name in it that leads to the file.
+/// The result of [`attach`]: the watched directory, and the name in it that leads to the file.
 pub(super) type Attached = Option<(Watched, OsString)>;
 
-/// Watches the directory nearest to `file`. Blocks on the file system. Repeating it is harmless.
+/// Watches the nearest existing directory above `file`. Blocks on the file system. Idempotent.
 pub(super) fn attach(mut watcher: Watcher, file: &Path) -> Attached {
     let mut below: PathBuf = file.to_owned();
     while let (Some(directory), Some(name)) = (below.parent(), below.file_name()) {
@@ -29,7 +29,7 @@ pub(super) fn attach(mut watcher: Watcher, file: &Path) -> Attached {
 }
 
 impl FileWatch {
-    /// Needs a tokio runtime with I/O. Without inotify it stays silent.
+    /// Opens a watch. Needs a tokio runtime with I/O. Without inotify the watch never fires.
     pub(super) fn open() -> Self {
         let (watch, opened) = Watch::open();
         if let Err(error) = opened {
@@ -41,20 +41,19 @@ impl FileWatch {
         Self { watch, name: None }
     }
 
-    /// A handle for [`attach`].
+    /// Returns a handle for [`attach`].
     pub(super) fn watcher(&self) -> Option<Watcher> {
         self.watch.watcher()
     }
 
-    /// Takes what [`attach`] found, and lets go of a directory that is no longer the nearest.
+    /// Follows what [`attach`] found, and stops watching a directory that is no longer the nearest.
     pub(super) fn attached(&mut self, attached: Attached) {
         let (watched, name) = attached.unzip();
         self.name = name;
         self.watch.follow(vec![watched]);
     }
 
-    /// Resolves when the file may have changed. Cancel-safe. Waits for ever when there is no
-    /// inotify.
+    /// Waits until the file may have changed. Cancel-safe. Waits forever without inotify.
     pub(super) async fn changed(&mut self) {
         loop {
             match self.watch.next().await {

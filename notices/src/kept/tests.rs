@@ -5,7 +5,7 @@ use serde::ser::Error as _;
 
 use super::*;
 
-/// Content that keeps the disk busy until it is let go.
+/// Content that keeps the disk busy until it is released.
 struct Slow {
     begun: tokio::sync::mpsc::UnboundedSender<()>,
     gate: Mutex<mpsc::Receiver<()>>,

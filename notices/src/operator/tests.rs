@@ -25,7 +25,7 @@ fn after(seconds: u64) -> Deadline {
     Deadline::At(noon().checked_add(Duration::from_secs(seconds)).expect("a time"))
 }
 
-/// Clocks that go with the paused one, and are off by so many seconds.
+/// Clocks that run with the paused one, each off by a number of seconds.
 fn clocks() -> (WallClock, Arc<AtomicI64>, BootClock, Arc<AtomicI64>) {
     let (wall_off, boot_off) = (Arc::new(AtomicI64::new(0)), Arc::new(AtomicI64::new(0)));
     let (wall, boot, origin) = (Arc::clone(&wall_off), Arc::clone(&boot_off), Instant::now());

@@ -18,7 +18,7 @@ fn now() -> WallTime {
     "2026-11-20T10:00:00.123456789Z".parse().unwrap()
 }
 
-/// What a container sees: paths and contents, through the links. None while there is nothing.
+/// What a container sees: paths and contents, through the links. `None` while there is nothing.
 fn seen(volume: &Path) -> Option<BTreeMap<String, String>> {
     fn walk(dir: &Path, prefix: &str, all: &mut BTreeMap<String, String>) {
         for entry in fs::read_dir(dir).unwrap() {
@@ -30,7 +30,7 @@ fn seen(volume: &Path) -> Option<BTreeMap<String, String>> {
             match fs::metadata(&path) {
                 Ok(meta) if meta.is_dir() => walk(&path, &format!("{below}/"), all),
                 Ok(_) => drop(all.insert(below, fs::read_to_string(&path).unwrap())),
-                // The link of a file that is about to go.
+                // The link of a file that will be removed.
                 Err(_) => {}
             }
         }
@@ -179,7 +179,7 @@ fn what_cannot_be_written_leaves_the_old_content() {
     assert_eq!(seen(dir.path()).unwrap(), texts(&next));
 }
 
-/// Stops before the step number `at`.
+/// Stops before step number `at`.
 fn crash_at(volume: &Path, files: &Payload, at: usize) -> bool {
     let mut steps = 0;
     let outcome = write_in_steps(volume, files, None, now(), &mut |_| {

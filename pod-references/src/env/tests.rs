@@ -1,4 +1,4 @@
-//! One test per rule, each for init, regular and ephemeral containers, with what is told of it.
+//! One test per rule, each for init, regular and ephemeral containers, including events.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ struct Api {
     node: Option<NodeAmounts>,
 }
 
-/// Makes a variable of a key: the variable, the object, the key, whether it is optional.
+/// Builds a reference to a key: the variable, the object, the key, whether it is optional.
 type KeyRef = fn(&str, &str, &str, bool) -> Value;
 
 /// A reason and a message for each event.
@@ -56,8 +56,8 @@ impl Api {
         self
     }
 
-    /// The variables of one container of each list, which must come out the same, as a runtime sets
-    /// them; what was told, which is the same too; and the problem.
+    /// The variables as a runtime sets them, the events, and the problem. They must be the same for
+    /// one container of each list.
     fn resolve(&self, env: &Value, from: &Value) -> (Result<Vec<(String, String)>, Problem>, Told) {
         let mut all = LISTS.map(|list| self.resolve_in(list, env, from)).into_iter();
         let first = all.next().unwrap();
@@ -123,8 +123,8 @@ fn key(kind: Kind, name: &str) -> Key {
     Key::new(kind, &Arc::from("shop"), name)
 }
 
-/// What a runtime makes of it: `$(NAME)` of variables before is replaced, `$$` is a dollar, and the
-/// later of a name wins. Sources that are left to it are shown by their path.
+/// What a runtime does with it: `$(NAME)` of earlier variables is expanded, `$$` is a dollar, and
+/// the later of two with one name wins. Sources left to the runtime are shown by their path.
 fn as_set(env: &[api::EnvVar]) -> Vec<(String, String)> {
     let mut done: Vec<(String, String)> = Vec::new();
     for var in env {

@@ -49,7 +49,7 @@ impl World {
         files(&known, 0, &pod.spec.as_ref().unwrap().volumes.as_ref().unwrap()[0])
     }
 
-    /// `path=content mode` of each file, or the problem in words.
+    /// `path=content mode` of each file, or the problem as text.
     fn shown(&self, volume: Value) -> Vec<String> {
         let mut volume = volume;
         volume["name"] = json!("v");
@@ -142,7 +142,7 @@ fn a_pods_own_facts_are_files() {
     assert_eq!(World::new().shown(unknown), [expected]);
 }
 
-/// What the API server adds to every pod.
+/// The volume that the API server adds to every pod.
 fn access() -> Value {
     json!({"projected": {"defaultMode": 0o644, "sources": [
         {"serviceAccountToken": {"expirationSeconds": 3607, "path": "token"}},

@@ -6,7 +6,7 @@ use super::*;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Answers after a second with how often it was asked.
+/// Answers after a second with the number of times it was asked.
 #[derive(Clone, Default)]
 struct Slow(Arc<AtomicUsize>);
 

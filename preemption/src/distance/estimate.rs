@@ -1,33 +1,33 @@
-//! Which pods may be the closest: without divisions, and without looking at every pod.
+//! Finds the pods that may be the closest, without divisions and without examining every pod.
 //!
-//! A pod that frees the part `f` of a requirement is `(1 - f)²` away from it, so it is the closer the more it
-//! helps, `f · (2 - f)`. As what is lacking shrinks, what a pod helps grows, but never by more than what is
-//! lacking shrinks: that function is concave, and 0 at 0. So what the pods of a part helped when they were
-//! looked at last bounds what they help now, and a part that cannot hold the closest pod is not looked at. The
-//! pods are sorted by what they help at first, which keeps those that help much together.
+//! A pod that frees the fraction `f` of a requirement is at a distance of `(1 - f)²` from it. So the more it
+//! helps, which is `f · (2 - f)`, the closer it is. As the lacking amount shrinks, a pod's help grows, but by no
+//! larger factor than the amount shrinks by: that function is concave, and 0 at 0. So the help of a part's pods
+//! when they were last examined bounds their help now, and a part that cannot contain the closest pod is skipped.
+//! The pods are sorted by their initial help, which keeps those that help most together.
 
-/// Pods of one part. They are looked at together, several in one instruction.
+/// The number of pods in a part. They are processed together, several in one instruction.
 const LANES: usize = 16;
 
 /// A number for each pod of a part.
 type Part = [f32; LANES];
 
-/// How much of itself an estimate may be off: a dozen roundings, for a few requirements, of two pods.
+/// The relative error of an estimate: a dozen roundings, for a few requirements, of two pods.
 const SLACK: f32 = 4e-6;
-/// How much an exact distance may be off, and much more.
+/// A generous bound on the error of an exact distance.
 const SLACK_OF_DISTANCES: f32 = 1e-12;
 
-/// What each pod frees, as floats.
+/// Estimates of how much each pod helps.
 #[derive(Debug)]
 pub(super) struct Estimates {
-    /// How many pods there were at first.
+    /// The initial number of pods.
     pods: usize,
     requirements: Vec<Requirement>,
-    /// What the pods of each part help at most: no more than this times `growth`.
+    /// For each part, an upper bound on the help of its pods, to be multiplied by `growth`.
     bounds: Vec<f64>,
-    /// How much more than at first any pod may help by now.
+    /// The factor by which the help of any pod may have grown since the start.
     growth: f64,
-    /// The part that is looked at first, as the closest pod was there before.
+    /// The part that is examined first, because the closest pod was there before.
     likely: usize,
     looks: u64,
     close: Vec<usize>,
@@ -36,18 +36,18 @@ pub(super) struct Estimates {
 /// A requirement that is not met.
 #[derive(Debug)]
 struct Requirement {
-    /// What each pod frees of it. A pod that was taken out, and room behind the last one, helps infinitely little.
+    /// How much each pod frees of it; negative infinity for removed pods and for padding after the last pod.
     freed: Vec<Part>,
     lacking: f32,
-    /// One by what is lacking.
+    /// The reciprocal of `lacking`.
     factor: f32,
 }
 
 // === impl Estimates ===
 
 impl Estimates {
-    /// For each requirement what is lacking and what each of `pods` pods frees. Returns also the pods in the
-    /// order of the rows.
+    /// Takes, for each requirement, the lacking amount and what each of `pods` pods frees. Also returns the
+    /// indices of the pods in the order of the rows.
     pub(super) fn new<C: Iterator<Item = i64>>(
         pods: usize,
         requirements: impl Iterator<Item = (i64, C)>,
@@ -69,8 +69,8 @@ impl Estimates {
         (estimates, order)
     }
 
-    /// Rows of which one is the closest; each that is as close as that one is among them. `lacking` is what
-    /// is lacking now, never more than before.
+    /// Returns rows that include the closest pod and all pods that are equally close. `lacking` has the
+    /// current amounts, which are never larger than before.
     pub(super) fn closest(&mut self, lacking: impl Iterator<Item = i64>) -> &[usize] {
         self.shrink(lacking);
         let mut most = self.look(self.likely);
@@ -93,19 +93,19 @@ impl Estimates {
         &self.close
     }
 
-    /// How many rows were looked at.
+    /// How many rows have been examined.
     pub(super) fn looks(&self) -> u64 {
         self.looks
     }
 
-    /// Takes a pod out. The rows of the others stay.
+    /// Removes a pod. The rows of the others stay the same.
     pub(super) fn remove(&mut self, row: usize) {
         for requirement in &mut self.requirements {
             requirement.freed[row / LANES][row % LANES] = f32::NEG_INFINITY;
         }
     }
 
-    /// Takes a requirement out that is met.
+    /// Removes a requirement that has been met.
     pub(super) fn remove_requirement(&mut self, at: usize) {
         self.requirements.remove(at);
     }
@@ -121,12 +121,12 @@ impl Estimates {
         self.growth *= f64::from(growth) * (1.0 + 1e-6);
     }
 
-    /// Whether a pod of the part may help so much.
+    /// Whether any pod of the part may help as much as `most`.
     fn may_help(&self, part: usize, most: f32) -> bool {
         self.bounds[part] * self.growth >= f64::from(most)
     }
 
-    /// What the pods of a part help at most.
+    /// Examines a part and returns the greatest help of its pods.
     fn look(&mut self, part: usize) -> f32 {
         self.looks += LANES.min(self.pods - part * LANES) as u64;
         let most = greatest(&helps(&self.requirements, part));
@@ -135,12 +135,12 @@ impl Estimates {
     }
 }
 
-/// The pods, those that help most first.
+/// Returns the pods sorted by help, greatest first.
 fn order(requirements: &[Requirement], pods: usize) -> Vec<usize> {
     let parts = pods.div_ceil(LANES);
     let mut keys = Vec::with_capacity(parts * LANES);
     for part in 0..parts {
-        // The bits of floats that are not negative compare as the floats do.
+        // The bit patterns of non-negative floats compare as the floats do.
         keys.extend_from_slice(&helps(requirements, part).map(|help| !help.max(0.0).to_bits()));
     }
     let mut order: Vec<(u32, usize)> = keys.into_iter().zip(0..pods).collect();
@@ -148,13 +148,13 @@ fn order(requirements: &[Requirement], pods: usize) -> Vec<usize> {
     order.into_iter().map(|(_, pod)| pod).collect()
 }
 
-/// What each pod of a part helps.
+/// Returns how much each pod of a part helps.
 #[inline]
 fn helps(requirements: &[Requirement], part: usize) -> Part {
     let mut sums = [0.0; LANES];
     for requirement in requirements {
         for (sum, freed) in sums.iter_mut().zip(&requirement.freed[part]) {
-            // More than all that is lacking helps no more than that.
+            // Freeing more than is lacking does not help more.
             let freed = lesser(freed * requirement.factor, 1.0);
             *sum += freed * (2.0 - freed);
         }
@@ -162,13 +162,13 @@ fn helps(requirements: &[Requirement], part: usize) -> Part {
     sums
 }
 
-/// The greater of two, in one instruction, as nothing is asked about NaN.
+/// Returns the greater of two numbers. Compiles to one instruction, because it does not handle NaN.
 #[inline]
 fn greater(a: f32, b: f32) -> f32 {
     if b > a { b } else { a }
 }
 
-/// In steps that take several at a time.
+/// Returns the greatest number, in steps that can be vectorized.
 #[inline]
 fn greatest(part: &Part) -> f32 {
     let eight: [f32; 8] = std::array::from_fn(|at| greater(part[at], part[at + 8]));
@@ -214,7 +214,7 @@ mod tests {
         Estimates::new(amounts[0].len(), lacking.iter().copied().zip(columns))
     }
 
-    /// The pods that are left of those that free these amounts, with so much lacking of each.
+    /// Returns the pods that may be the closest, given what each frees and what is lacking of each requirement.
     fn closest(amounts: &[&[i64]], lacking: &[i64]) -> Vec<usize> {
         let (mut estimates, order) = estimates(amounts, lacking);
         let rows = estimates.closest(lacking.iter().copied());
@@ -249,7 +249,7 @@ mod tests {
         }
     }
 
-    /// Each time all pods are asked, and the answers are the same.
+    /// Compares each answer with one for which all parts are examined.
     #[test]
     fn parts_that_are_not_looked_at_do_not_hold_the_closest() {
         let amounts = |factor: i64| (0..200).map(|i| i * factor % 97 + 1).collect::<Vec<i64>>();

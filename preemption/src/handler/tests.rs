@@ -5,7 +5,7 @@ use super::*;
 const CRITICAL: i32 = 2_000_000_000;
 const MEBI: i64 = 1 << 20;
 
-/// A pod with so many thousandths of a cpu and mebibytes, as the kubelet's own tests name them.
+/// A pod with these requests, in millicores and MiB, named as in the kubelet's own tests.
 fn asks(name: &str, priority: Option<i32>, amount: i64, is_guaranteed: bool) -> Pod {
     let requests = match amount {
         0 => serde_json::json!({}),

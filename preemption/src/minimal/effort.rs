@@ -1,13 +1,13 @@
-//! A bound on the work.
+//! The limit on the work of a search.
 
-/// Pods that may be looked at in searches for one choice: a millisecond or two.
+/// The most pods that the searches of one choice may examine: a millisecond or two of work.
 const MOST: u64 = 80_000;
 
 /// The work so far, and its limit.
 #[derive(Debug)]
 pub(super) struct Effort {
     spent: u64,
-    /// For the search alone.
+    /// What the searches may still spend.
     left: u64,
 }
 
@@ -20,12 +20,12 @@ impl Effort {
         self.spent
     }
 
-    /// Counts work that has a bound of its own.
+    /// Counts work that is limited in some other way.
     pub(super) fn add(&mut self, pods: usize) {
         self.spent = self.spent.saturating_add(u64::try_from(pods).unwrap_or(u64::MAX));
     }
 
-    /// Whether one more pod may be looked at in a search.
+    /// Counts one step of a search. Returns false once the limit is reached.
     #[inline]
     pub(super) fn step(&mut self) -> bool {
         self.spent += 1;

@@ -1,32 +1,32 @@
 //! The smallest number of pods that is enough.
 //!
-//! With any non-negative weights on the requirements, what a set frees in the weighed sum must reach
-//! what is required in it. So no set of `k` pods is enough if the `k` pods that are best in the weighed
-//! sum do not reach it. The weights for which they fall short the most give the bound. Where pods are of
-//! two kinds, each freeing mostly another resource, the same is asked for every way to divide `k`
-//! between the kinds: fractions of one kind do not fill in for the other then.
+//! For any non-negative weights on the requirements, the weighted sum of what a set frees must reach the
+//! weighted sum of what is required. So no set of `k` pods is enough if the `k` pods with the best
+//! weighted sums do not reach it. The weights for which they fall short the most give the bound. If pods
+//! are of two kinds, each freeing mostly one resource, the same check is made for every way to divide `k`
+//! between the kinds: then fractions of one kind cannot fill in for the other.
 
 use super::effort::Effort;
 use super::items::Items;
 use super::search::{self, Outcome, SLACK};
 use super::swaps;
 
-/// Steps towards the best weights, for each number of pods.
+/// The most steps towards the best weights, for each number of pods.
 const STEPS: usize = 48;
 
-/// Pods that may be looked at while a set is divided between two kinds.
+/// The most pods that [`by_two_kinds`] may examine.
 const DIVIDING: u64 = 200_000;
 
 /// A set that is enough.
 #[derive(Debug)]
 pub(super) struct Fewest {
     pub(super) set: Vec<usize>,
-    /// No set with fewer pods is enough.
+    /// Whether it is proven that no smaller set is enough.
     pub(super) is_proven: bool,
 }
 
-/// Finds the smallest set that is enough; never one that is larger than what is needed of `known`,
-/// the places of pods that are enough. Sorts the items as it suits a search for sets of that size.
+/// Finds the smallest set that is enough. `known` has the places of a set that is enough; the result is
+/// never larger than the part of it that is needed. Sorts the items for a search for sets of that size.
 pub(super) fn find(items: &mut Items, known: &[usize], effort: &mut Effort) -> Fewest {
     let mut known = known_places(items, known);
     let mut is_proven = true;
@@ -58,7 +58,7 @@ pub(super) fn find(items: &mut Items, known: &[usize], effort: &mut Effort) -> F
     }
 }
 
-/// A number of pods below which no set is enough, and the weights that show it.
+/// A number of pods below which no set is enough, and the weights that prove it.
 struct Bound {
     size: usize,
     weights: Vec<f64>,
@@ -76,9 +76,9 @@ fn bound(items: &Items, at_least: usize, effort: &mut Effort) -> Bound {
     }
 }
 
-/// Takes the pods for two kinds: those that free most of some resource, and the others. Looks at every
-/// way to divide a set of this size between them: whether the set can be enough, and if so, whether
-/// one is near.
+/// Splits the pods into two kinds: those that free mostly one particular resource, and the others. For
+/// every way to divide a set of this size between them, checks whether such a set can be enough, and if
+/// so, whether swaps lead to one. Tries each resource but the first in turn.
 fn by_two_kinds(items: &Items, size: usize, effort: &mut Effort) -> Outcome {
     let mut outcome = Outcome::Unknown;
     let most = effort.spent().saturating_add(DIVIDING);
@@ -113,14 +113,14 @@ fn by_two_kinds(items: &Items, size: usize, effort: &mut Effort) -> Outcome {
     outcome
 }
 
-/// Weights, and whether the pods fall short with them.
+/// Weights, and whether the best pods fall short with them.
 struct Weighed {
     weights: Vec<f64>,
     falls_short: bool,
 }
 
-/// Looks for weights with which the best pods, so many of each kind, fall short of what is required.
-/// If there are none, returns those with which they exceed it the least.
+/// Searches for weights with which the best pods, a given number of each kind, fall short of what is
+/// required. If it finds none, returns those with which they exceed it the least.
 fn weigh(items: &Items, kinds: &mut [Kind<'_>], effort: &mut Effort) -> Weighed {
     let mut best = (f64::INFINITY, Vec::new());
     let mut path = Path::new(items.need.len());
@@ -142,13 +142,13 @@ fn weigh(items: &Items, kinds: &mut [Kind<'_>], effort: &mut Effort) -> Weighed 
     Weighed { weights: best.1, falls_short: false }
 }
 
-/// The way to weights with which the pods fall short. What they exceed the requirements by is convex in
-/// the weights, and what they free says which way it falls.
+/// A descent towards weights with which the pods fall short. Their excess over the requirements is convex
+/// in the weights, and the amounts that they free are a subgradient of it.
 struct Path {
     weights: Vec<f64>,
-    /// Of two requirements: between which weights of the second the best one is.
+    /// With two requirements, the interval that contains the best weight of the second.
     between: (f64, f64),
-    /// Of more: how many were tried alone.
+    /// With more, how many requirements have been tried with all of the weight.
     alone: usize,
 }
 
@@ -161,7 +161,8 @@ impl Path {
         Self { weights, between: (0.0, 1.0), alone: 1 }
     }
 
-    /// Takes a step from where the pods free so much, `sum` in all; false when there is none.
+    /// Moves on from weights with which the pods free `freed`, with a weighted sum of `sum`. Returns false
+    /// when there is nothing left to try.
     fn step(&mut self, freed: &[f64], sum: f64) -> bool {
         match *freed {
             [_] => false,
@@ -186,7 +187,7 @@ impl Path {
         }
     }
 
-    /// Away from what is freed in plenty, as far as would do if the slope stayed the same.
+    /// Moves weight away from what is freed in plenty, as far as would be enough if the slope stayed constant.
     fn descend(&mut self, freed: &[f64], sum: f64) -> bool {
         let mean = freed.iter().sum::<f64>() / count(freed.len());
         let slope: f64 = freed.iter().map(|freed| (freed - mean) * (freed - mean)).sum();
@@ -213,10 +214,11 @@ fn count(number: usize) -> f64 {
     number as f64
 }
 
-/// Pods, and how many of them are in a set.
+/// The pods of one kind, and how many of them a set has.
 type Kind<'a> = (&'a mut Vec<usize>, usize);
 
-/// What the pods with the highest scores free, so many of each kind, as parts of the requirements.
+/// Returns what the pods with the highest scores free, as fractions of the requirements. The given number
+/// of each kind come first in its list afterwards.
 fn freed_by_the_best(items: &Items, kinds: &mut [Kind<'_>], scores: &[f64]) -> Vec<f64> {
     let mut freed = vec![0.0; items.need.len()];
     for (members, number) in kinds {
@@ -226,7 +228,7 @@ fn freed_by_the_best(items: &Items, kinds: &mut [Kind<'_>], scores: &[f64]) -> V
             });
         }
         let best = &mut members[..*number];
-        // Sums of floats depend on their order.
+        // Sums of floats depend on the order of the terms.
         best.sort_unstable();
         for index in best {
             for (sum, part) in freed.iter_mut().zip(&items.items[*index].parts) {
@@ -237,7 +239,7 @@ fn freed_by_the_best(items: &Items, kinds: &mut [Kind<'_>], scores: &[f64]) -> V
     freed
 }
 
-/// The first pods until they are enough, without those that are not needed.
+/// Returns the shortest prefix of the items that is enough, without the pods that are not needed.
 fn prefix(items: &Items, effort: &mut Effort) -> Vec<usize> {
     let mut left = items.need.clone();
     let mut set = Vec::new();
@@ -254,7 +256,7 @@ fn prefix(items: &Items, effort: &mut Effort) -> Vec<usize> {
     without_the_needless(items, set)
 }
 
-/// Leaves out pods without which the set is enough, those that help least first.
+/// Drops pods that the set does not need, those that help least first.
 fn without_the_needless(items: &Items, mut set: Vec<usize>) -> Vec<usize> {
     set.sort_unstable();
     let mut left = items.left(&set);
@@ -268,7 +270,7 @@ fn without_the_needless(items: &Items, mut set: Vec<usize>) -> Vec<usize> {
     set
 }
 
-/// The places, if the pods there are all among the items: none has a higher priority than needed.
+/// Returns `known` if all of its pods are among the items, i.e. none has a higher priority than needed.
 fn known_places(items: &Items, known: &[usize]) -> Option<Vec<usize>> {
     let mut places: Vec<usize> = items.items.iter().map(|item| item.place).collect();
     places.sort_unstable();

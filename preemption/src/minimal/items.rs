@@ -1,4 +1,4 @@
-//! The candidates as numbers, in an order that does not depend on the input's order.
+//! The candidates in numeric form, in an order that does not depend on the order of the input.
 
 use std::cmp::Reverse;
 
@@ -7,40 +7,40 @@ use winddown_shared::{Pod, QosClass, Requests};
 
 use crate::table::Table;
 
-/// The pods up to the lowest priority that is enough.
+/// The candidates up to the lowest priority at which they are enough.
 #[derive(Debug)]
 pub(super) struct Items {
     /// The amounts to free, each above 0.
     pub(super) need: Vec<i64>,
-    /// How much each requirement counts in the scores.
+    /// The weight of each requirement in the scores.
     pub(super) weights: Vec<f64>,
-    /// The pods. Sorted by score, and those that free the same beside each other.
+    /// The pods, sorted by score. Pods that free the same are next to each other.
     pub(super) items: Vec<Item>,
-    /// What one unit of each requirement weighs; 0 where only whole weights are known.
+    /// The weight of one unit of each requirement; 0 if there is no common unit (see [`weigh`]).
     pub(super) units: Vec<u128>,
-    /// What every amount of a requirement is a multiple of.
+    /// The greatest common divisor of all pods' amounts, for each requirement.
     pub(super) steps: Vec<i64>,
 }
 
 /// One pod.
 #[derive(Clone, Debug)]
 pub(super) struct Item {
-    /// Where it is in the list that was given.
+    /// The pod's index in the given list.
     pub(super) place: usize,
-    /// What it frees of each requirement.
+    /// How much it frees of each requirement.
     pub(super) amounts: Box<[i64]>,
-    /// The same as parts of the requirements, at most 1 each.
+    /// The amounts as fractions of the requirements, at most 1 each.
     pub(super) parts: Box<[f64]>,
-    /// Everything it frees of what is required, in units that are common to all requirements.
+    /// The sum of its amounts, in a unit that is common to all requirements.
     pub(super) weight: u128,
     /// The criteria from [`Ending`](super::Criterion::Ending) to [`Class`](super::Criterion::Class)
-    /// as digits of one number: sums of these compare as the criteria do.
+    /// as digits of one number, so that sums of them compare as the criteria do.
     pub(super) rest: u64,
-    /// From the youngest, 0, on. Pods of one age have one number.
+    /// Rank by age: the youngest has 0, and pods of the same age have the same rank.
     pub(super) age: u32,
-    /// By UID, namespace and name.
+    /// Rank by UID, namespace and name.
     pub(super) identity: u32,
-    /// How much it helps; the sum over the chosen must reach that of the requirements.
+    /// How much the pod helps. The scores of a sufficient set add up to at least that of the requirements.
     pub(super) score: f64,
 }
 
@@ -64,7 +64,7 @@ impl Items {
         self.items.len()
     }
 
-    /// Sorts by how much each pod helps when the requirements count so much.
+    /// Recomputes the scores with these weights of the requirements, and sorts by them.
     pub(super) fn sort_by_score(&mut self, weights: Vec<f64>) {
         for item in &mut self.items {
             item.score = item.parts.iter().zip(&weights).map(|(part, weight)| part * weight).sum();
@@ -76,7 +76,7 @@ impl Items {
         });
     }
 
-    /// What the pods of a set leave to be freed.
+    /// Returns what the pods of a set leave to be freed.
     pub(super) fn left(&self, set: &[usize]) -> Vec<i64> {
         let mut left = self.need.clone();
         for &item in set {
@@ -87,15 +87,15 @@ impl Items {
         left
     }
 
-    /// The score that what is left has at least.
+    /// Returns the least score that pods need in order to free what is left.
     pub(super) fn score_of(&self, left: &[i64]) -> f64 {
         let parts = left.iter().zip(&self.need).map(|(left, need)| part(*left, *need));
         parts.zip(&self.weights).map(|(part, weight)| part * weight).sum()
     }
 
-    /// The least that a set weighs which frees what is left.
+    /// Returns the least weight of any set that frees what is left.
     pub(super) fn least_weight(&self, left: &[i64]) -> u128 {
-        // Less than a step above what is left, so in words of the machine: a search asks this at every pod.
+        // At most one step above what is left, so it fits into a machine word: this runs for every pod of a search.
         let word = |amount: i64| u64::try_from(amount).unwrap_or(0);
         let rounded = left.iter().zip(&self.steps).map(|(left, step)| {
             let step = word(*step);
@@ -105,7 +105,7 @@ impl Items {
         weights.fold(0, u128::saturating_add)
     }
 
-    /// The places of a set's pods, in the order in which they are to be ended.
+    /// Returns the places of a set's pods, in the order in which to stop them.
     pub(super) fn in_order(&self, set: &[usize], pods: &[Pod]) -> Vec<usize> {
         let mut chosen: Vec<&Item> = set.iter().map(|item| &self.items[*item]).collect();
         chosen.sort_unstable_by_key(|item| {
@@ -119,7 +119,7 @@ impl Items {
 // === impl Item ===
 
 impl Item {
-    /// Nothing is known of it yet but what it frees.
+    /// Creates an item with only its amounts; all other fields are still empty.
     fn new(place: usize, amounts: Box<[i64]>) -> Self {
         Self {
             place,
@@ -133,7 +133,7 @@ impl Item {
         }
     }
 
-    /// Which of two pods that free the same is to be taken first.
+    /// The key that decides which of two pods that free the same is chosen first.
     pub(super) fn rank(&self) -> (u64, u32, u32) {
         (self.rest, self.age, self.identity)
     }
@@ -165,13 +165,13 @@ fn up_to_the_priority_needed(table: &Table<'_>, pods: &[Pod], need: &[i64]) -> V
     items
 }
 
-/// An amount as a part of the requirement. More than all of it helps no more than all.
+/// Returns an amount as a fraction of the requirement, at most 1.
 #[allow(clippy::cast_precision_loss, reason = "bounds are compared with room for rounding")]
 fn part(amount: i64, need: i64) -> f64 {
     if amount >= need { 1.0 } else { amount.max(0) as f64 / need as f64 }
 }
 
-/// Works out everything by which pods that free the same are told apart.
+/// Fills in the fields that distinguish pods that free the same.
 fn rank(items: &mut [Item], pods: &[Pod]) {
     let base = u64::try_from(items.len()).unwrap_or(u64::MAX).saturating_add(1).min(1 << 15);
     let (identities, ages) = (numbers(items, |i| identity(&pods[i.place])), {
@@ -191,7 +191,7 @@ fn rank(items: &mut [Item], pods: &[Pod]) {
     }
 }
 
-/// The place of each item's key among the different keys.
+/// Returns the rank of each item's key among the distinct keys.
 fn numbers<K: Ord>(items: &[Item], key: impl Fn(&Item) -> K) -> Vec<u32> {
     let mut order: Vec<(K, usize)> = items.iter().enumerate().map(|(i, it)| (key(it), i)).collect();
     order.sort_unstable();
@@ -210,28 +210,28 @@ fn identity(pod: &Pod) -> (&str, &str, &str) {
     (pod.uid().as_str(), pod.namespace(), pod.name())
 }
 
-/// Whether the pod's owner has asked it to end.
+/// Whether the pod is terminating: it has a deletion timestamp.
 pub(crate) fn is_ending(pod: &Pod) -> bool {
     pod.metadata.deletion_timestamp.is_some()
 }
 
-/// Whether the pod's creator can place another one on another node.
+/// Whether the pod's controller can create a replacement on another node.
 pub(crate) fn can_run_elsewhere(pod: &Pod) -> bool {
     let owners = pod.metadata.owner_references.iter().flatten();
     let is_of_daemon_set = owners.into_iter().any(|owner| owner.kind == "DaemonSet");
     !pod.is_static() && !pod.is_mirror() && !is_of_daemon_set
 }
 
-/// The pod's creation time. `None`, unknown, sorts before everything.
+/// Returns the pod's creation time, or its start time. `None` (unknown) sorts first.
 fn born(pod: &Pod) -> Option<Timestamp> {
     let started = || pod.status.as_ref()?.start_time.as_ref();
     let time = pod.metadata.creation_timestamp.as_ref().or_else(started)?;
     Some(time.0)
 }
 
-/// Weighs what each pod frees: amounts of different resources in one unit, so that sums of weights
-/// compare as over-shoots do. Exact, unless the requirements are so odd that no common unit fits into
-/// 128 bits; then to a millionth of a millionth. Returns what one of each requirement weighs.
+/// Sets each pod's weight: its amounts of different resources in one common unit, so that sums of weights
+/// compare as overshoots do. Exact, unless the requirements are so odd that no common unit fits into
+/// 128 bits; then precise to about 1e-12. Returns the weight of one unit of each requirement.
 fn weigh(items: &mut [Item], need: &[i64]) -> Vec<u128> {
     if let Some(units) = common_units(items, need) {
         for item in items {
@@ -247,8 +247,8 @@ fn weigh(items: &mut [Item], need: &[i64]) -> Vec<u128> {
     vec![0; need.len()]
 }
 
-/// What one of each requirement weighs when each requirement weighs the same. `None` if the sum of
-/// all weights would not fit.
+/// Returns the weight of one unit of each requirement, such that all requirements weigh the same. `None`
+/// if the sum of all weights would overflow.
 fn common_units(items: &[Item], need: &[i64]) -> Option<Vec<u128>> {
     let whole = need.iter().try_fold(1_u128, |whole, need| {
         let need = unsigned(*need);

@@ -7,31 +7,31 @@ use super::suffix::Suffix;
 use super::swaps;
 use crate::Proof;
 
-/// Sets above this size are not searched: the search goes one call deeper for each pod.
+/// The largest set that is searched for: the recursion goes one call deeper for each pod.
 const DEEPEST: usize = 1024;
 
-/// Room for rounding when sums of scores are compared.
+/// Tolerance for rounding errors when sums of scores are compared.
 pub(super) const SLACK: f64 = 1e-9;
 
-/// A set, and what is known of it among the sets of its size.
+/// A set, and how good it is known to be among the sets of its size.
 #[derive(Debug)]
 pub(super) struct Best {
     pub(super) set: Vec<usize>,
     pub(super) proof: Proof,
 }
 
-/// How a search ended.
+/// The outcome of a search for a set that is enough.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
-    /// With a set that is enough.
+    /// Such a set.
     Found(Vec<usize>),
-    /// There is none.
+    /// There is no such set.
     None,
-    /// The work was too much.
+    /// The search was given up: it would take too much work.
     Unknown,
 }
 
-/// The best set of the size of `start` that is enough, as `start` is.
+/// Finds the best sufficient set of the same size as `start`, which must be sufficient itself.
 pub(super) fn best(items: &Items, start: Vec<usize>, effort: &mut Effort) -> Best {
     let start = swaps::improve(items, start, effort);
     let size = start.len();
@@ -54,7 +54,7 @@ pub(super) fn best(items: &Items, start: Vec<usize>, effort: &mut Effort) -> Bes
     Best { set: best.set, proof: Proof::UpTo(known) }
 }
 
-/// Any set of this size that is enough.
+/// Finds any set of this size that is enough.
 pub(super) fn any(items: &Items, size: usize, effort: &mut Effort) -> Outcome {
     if size > DEEPEST {
         return Outcome::Unknown;
@@ -73,27 +73,28 @@ struct Search<'a> {
     items: &'a Items,
     effort: &'a mut Effort,
     size: usize,
-    /// Sums of the scores before each place.
+    /// Prefix sums of the scores.
     scores: Vec<f64>,
     /// Whether each pod frees the same as the one before it.
     is_twin: Vec<bool>,
-    /// What `number` pods free at most, for each requirement.
+    /// The most that a number of pods can free, for each requirement.
     most: Vec<Suffix<i128>>,
     least_weight: Suffix<u128>,
     least_rest: Suffix<u64>,
     chosen: Vec<usize>,
     best: Option<Costed>,
-    /// The first set that is enough ends the search.
+    /// Whether to stop at the first set that is enough.
     is_first_enough: bool,
+    /// Whether the search was cut short by the limit on the work.
     is_cut: bool,
 }
 
-/// A set with what it costs.
+/// A set and its cost.
 struct Costed {
     set: Vec<usize>,
     weight: u128,
     rest: u64,
-    /// The oldest first.
+    /// Ranks by age, oldest first.
     ages: Vec<u32>,
     identities: Vec<u32>,
 }
@@ -130,19 +131,19 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// What no set of this size that is enough can be lighter than.
+    /// Returns a lower bound on the weight of any sufficient set of this size.
     fn lightest(&self) -> u128 {
         let least = self.items.least_weight(&self.items.need);
         least.max(self.least_weight.sum(0, self.size))
     }
 
-    /// Tries every way to choose `number` more pods from `from` on that free what is `left`.
+    /// Tries every way to choose `number` more pods, from index `from` on, that free what is `left`.
     fn descend(&mut self, from: usize, number: usize, left: &[i64], weight: u128, rest: u64) {
         let items = self.items;
         let lacking = items.score_of(left) - SLACK;
         let mut after = left.to_vec();
         for place in from..items.len().saturating_sub(number - 1) {
-            // One that frees the same was passed over, and comes first.
+            // The pod before it frees the same, ranks first, and was skipped: this one cannot be better.
             if place > from && self.is_twin[place] {
                 continue;
             }
@@ -174,7 +175,7 @@ impl<'a> Search<'a> {
         self.is_cut || (self.is_first_enough && self.best.is_some())
     }
 
-    /// Whether `number` pods from `place` on can free what is left. Once not, never again further on.
+    /// Whether `number` pods from `place` on can free what is left. Once false, it is false for all later places.
     fn can_be_enough(&self, place: usize, number: usize, left: &[i64], lacking: f64) -> bool {
         let score = self.scores[place + number] - self.scores[place];
         score >= lacking
@@ -185,8 +186,8 @@ impl<'a> Search<'a> {
                 .all(|(most, left)| most.sum(place, number) >= i128::from(*left))
     }
 
-    /// Whether a set with these costs, and `number` more pods from `place` on, can be better than the
-    /// best.
+    /// Whether a set with these costs and `number` more pods, from `place` on, can be better than the best
+    /// set so far.
     fn can_be_better(
         &self,
         place: usize,

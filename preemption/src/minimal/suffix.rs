@@ -1,10 +1,10 @@
-//! What the pods from some place on can do at most, or cost at least.
+//! Bounds on what the pods from some index on can free at most, or cost at least.
 
-/// Table entries up to which there is a row for every place. Above it one row serves for all: a
-/// weaker bound.
+/// The largest table, in entries, that has a row for every index. If it would be larger, one row serves
+/// for all, which gives a weaker bound.
 const MOST: usize = 1 << 16;
 
-/// For every place in a list and every number: the sum of that many of the best values from there on.
+/// For every index of a list and every number, the sum of that many of the best values from there on.
 #[derive(Debug)]
 pub(super) struct Suffix<T> {
     sums: Vec<T>,
@@ -13,12 +13,12 @@ pub(super) struct Suffix<T> {
 }
 
 impl<T: Copy + Ord + Default + std::ops::Add<Output = T>> Suffix<T> {
-    /// Sums of the greatest values, up to `most` of them.
+    /// Computes sums of up to `most` of the greatest values.
     pub(super) fn greatest(values: &[T], most: usize) -> Self {
         Self::new(values, most, |new, old| new > old)
     }
 
-    /// Sums of the least values, up to `most` of them. Fewer than asked for count as all there are.
+    /// Computes sums of up to `most` of the least values. If there are fewer, all of them are summed.
     pub(super) fn least(values: &[T], most: usize) -> Self {
         Self::new(values, most, |new, old| new < old)
     }
@@ -47,7 +47,7 @@ impl<T: Copy + Ord + Default + std::ops::Add<Output = T>> Suffix<T> {
         Self { sums, numbers, single }
     }
 
-    /// The sum of the best `number` values from `place` on, or a bound of it.
+    /// The sum of the best `number` values from index `place` on, or a bound on it.
     #[inline]
     pub(super) fn sum(&self, place: usize, number: usize) -> T {
         self.sums[if self.single { number } else { place * self.numbers + number }]

@@ -1,15 +1,15 @@
-//! Better sets of the same size, one pod for another at a time.
+//! Local search: improves a set by swapping one pod for another at a time.
 
 use super::effort::Effort;
 use super::items::Items;
 
-/// Pairs that are looked at in one round; sets with more are left as they are.
+/// The most pairs examined in one round. Sets with more pairs are left as they are.
 const PAIRS: usize = 50_000;
 
-/// Rounds. Each makes the set better.
+/// The most rounds. Each improves the set by one swap.
 const ROUNDS: usize = 40;
 
-/// Makes a set better that is enough.
+/// Improves a set that is enough.
 pub(super) fn improve(items: &Items, mut set: Vec<usize>, effort: &mut Effort) -> Vec<usize> {
     for _ in 0..ROUNDS {
         let left = items.left(&set);
@@ -34,7 +34,7 @@ pub(super) fn improve(items: &Items, mut set: Vec<usize>, effort: &mut Effort) -
     set
 }
 
-/// Tries to make a set enough that is not.
+/// Tries to turn a set that is not enough into one that is.
 pub(super) fn repair(
     items: &Items,
     mut set: Vec<usize>,
@@ -62,13 +62,13 @@ pub(super) fn repair(
     None
 }
 
-/// What is lacking, in millionths of the requirement, rounded up.
+/// Returns what is lacking, in millionths of the requirement, rounded up.
 fn millionths(left: i64, need: i64) -> u64 {
     let left = u128::try_from(left).unwrap_or(0) * 1_000_000;
     u64::try_from(left.div_ceil(u128::try_from(need).unwrap_or(1).max(1))).unwrap_or(u64::MAX >> 8)
 }
 
-/// The swap that gains most: where in the set, and what for it. The first of equals.
+/// Returns the swap that gains most, as an index into `set` and the item to put there. On a tie, the first.
 fn best_pair<G: Ord>(
     items: &Items,
     set: &[usize],

@@ -1,4 +1,4 @@
-//! Nodes on which the best set is beyond any search: what `minimal` claims there, and what it costs.
+//! Nodes on which no search can find the best set: what `minimal` claims there, and how much work it takes.
 
 use winddown_preemption::{Criterion, Proof, Requirement, Strategy, select};
 use winddown_shared::{Pod, ResourceName};
@@ -7,7 +7,7 @@ use crate::cases::{PodSpec, api_pod};
 
 const RESOURCES: [&str; 3] = ["memory", "cpu", "example.com/gpu"];
 
-/// Numbers that have nothing to do with each other, the same in every run.
+/// Pseudo-random numbers, the same in every run.
 struct Mixed(u64);
 
 impl Mixed {
@@ -18,13 +18,13 @@ impl Mixed {
     }
 }
 
-/// All different, to the byte.
+/// Pods whose requests all differ, to the byte.
 fn odd(_: usize, mixed: &mut Mixed) -> PodSpec {
     let (cpu, memory) = (mixed.up_to(1500) + 1, mixed.up_to(2_000_000_000) + 1);
     PodSpec { cpu, memory, gpus: mixed.up_to(900_000) + 1, ..PodSpec::default() }
 }
 
-/// Each asks for much of one resource and little of the others.
+/// Pods that each request much of one resource and little of the others.
 fn opposed(number: usize, mixed: &mut Mixed) -> PodSpec {
     let much = mixed.up_to(1_000_000) + 1_000_000;
     let little = mixed.up_to(9999) + 1;
@@ -35,7 +35,7 @@ fn opposed(number: usize, mixed: &mut Mixed) -> PodSpec {
     PodSpec { cpu, memory, gpus, ..PodSpec::default() }
 }
 
-/// Of round sizes, and of kinds that matter where sizes do not.
+/// Pods of round sizes that differ in the later criteria.
 fn round(number: usize, mixed: &mut Mixed) -> PodSpec {
     let (cpu, memory) = (50 * mixed.up_to(6), 64 * mixed.up_to(6));
     let (is_daemon, is_ending) = (number.is_multiple_of(3), number.is_multiple_of(5));
@@ -55,8 +55,8 @@ fn rounder(_: usize, mixed: &mut Mixed) -> PodSpec {
     PodSpec { cpu, memory, gpus: mixed.up_to(16), ..PodSpec::default() }
 }
 
-/// What is chosen when so many parts in a hundred of the node have to become free: how many pods, how
-/// good, by how much work.
+/// Chooses when this percentage of the node has to become free. Returns the number of victims, the proof and
+/// the work.
 fn chosen(
     pods: usize,
     (resources, share): (usize, i64),
@@ -89,7 +89,7 @@ fn where_it_cannot_be_shown_it_is_not_claimed_and_the_work_has_a_bound() {
     assert_eq!(chosen(500, (3, 25), opposed), (102, up_to(Criterion::Priority), 1_143_202));
 }
 
-/// A search is as deep as the set is large.
+/// The search is as deep as the set is large.
 #[test]
 fn a_set_that_is_too_large_to_be_searched_is_not_searched() {
     let up_to = Proof::UpTo;

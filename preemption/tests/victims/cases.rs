@@ -1,4 +1,4 @@
-//! Cases: those that were recorded, and pods to make others of.
+//! The recorded cases, and builders of pods for other cases.
 
 use std::fs::File;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -21,7 +21,7 @@ pub(crate) struct Case {
     pub(crate) preemptor: Pod,
     pub(crate) pods: Vec<Pod>,
     pub(crate) requirements: Vec<Requirement>,
-    /// What the kubelet sees in each pod; none of whole nodes.
+    /// The facts that the kubelet derives from each pod; none for whole nodes.
     pub(crate) facts: Option<Vec<Value>>,
     pub(crate) victims: Vec<String>,
     pub(crate) error: Option<String>,
@@ -68,7 +68,7 @@ fn corpus(file: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/corpus").join(file)
 }
 
-/// All rows of the corpus. They are read once: that takes longer than anything that is asked of them.
+/// All rows of the corpus. They are read only once, because that takes longer than any test of them.
 pub(crate) fn rows() -> &'static [Case] {
     static ALL: LazyLock<Vec<Case>> = LazyLock::new(|| {
         let file = File::open(corpus("preemption-kubelet-1.36.jsonl.gz")).unwrap();
@@ -90,10 +90,10 @@ pub(crate) fn nodes() -> &'static [Case; 3] {
     &ALL
 }
 
-/// A pod to be made.
+/// A builder of a pod.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PodSpec {
-    /// Thousandths.
+    /// Millicores.
     pub(crate) cpu: i64,
     /// Bytes.
     pub(crate) memory: i64,
@@ -102,9 +102,9 @@ pub(crate) struct PodSpec {
     pub(crate) is_static: bool,
     pub(crate) is_daemon: bool,
     pub(crate) is_ending: bool,
-    /// The hour it was made in.
+    /// The hour in which it was created.
     pub(crate) born: Option<i64>,
-    /// Limits equal requests.
+    /// Whether the limits equal the requests.
     pub(crate) is_limited: bool,
 }
 
@@ -144,7 +144,7 @@ impl PodSpec {
     }
 }
 
-/// A pod of the API that asks for nothing.
+/// An API pod without resource requests.
 pub(crate) fn api_pod(name: &str, priority: Option<i32>) -> Pod {
     PodSpec { priority, ..PodSpec::default() }.pod(name)
 }
@@ -153,7 +153,7 @@ fn made(object: Value) -> Pod {
     Pod::new(serde_json::from_value(object).unwrap()).unwrap()
 }
 
-/// A number that has nothing to do with the name.
+/// A hash of the name.
 pub(crate) fn mixed(seed: u64, name: &str) -> u64 {
     let mut hasher = DefaultHasher::new();
     (seed, name).hash(&mut hasher);

@@ -36,8 +36,8 @@ fn every_pod_has_the_facts_that_the_kubelet_sees() {
     }
 }
 
-/// Work is counted in pods looked at. It is the time that a critical pod waits for its room, and more of it
-/// may be a bound that no longer bounds; a change of it says why.
+/// Work is counted in pods examined. A critical pod waits while it is done, and an increase may mean that a
+/// bound no longer holds. A commit that changes the number must say why.
 #[test]
 fn the_work_is_what_it_was_on_every_machine() {
     let work = |case: &Case, strategy| case.select(strategy).map_or(0, |found| found.work);

@@ -1,4 +1,4 @@
-//! Where the kubelet's heuristic ends more than it has to, and what `minimal` makes of it.
+//! Cases in which the kubelet's heuristic stops more pods than it has to, and what `minimal` chooses instead.
 
 use winddown_preemption::{Requirement, Selection, Strategy, select};
 use winddown_shared::{Pod, ResourceName};

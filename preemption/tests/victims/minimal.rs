@@ -12,7 +12,7 @@ use crate::cases::{self, Case, PodSpec, api_pod, nodes, rows};
 
 // === what is best, written down a second time ===
 
-/// What a set costs: compared field by field.
+/// The cost of a set, compared field by field.
 type Cost =
     (i32, usize, i128, usize, usize, usize, usize, Vec<Reverse<Option<Timestamp>>>, Vec<String>);
 

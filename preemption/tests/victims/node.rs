@@ -1,4 +1,4 @@
-//! A whole node, but for its runtime: a critical pod arrives where no room is left.
+//! A whole node, except for its runtime: a critical pod arrives when the node is full.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -108,7 +108,7 @@ async fn a_critical_pod_runs_after_the_right_victim_has_ended_and_both_say_so() 
     });
     let (pod, by, signal, message) = ended.expect("the end is told");
     assert_eq!((pod, by, signal), (right.label(), dns.label(), &Some(ResourceName::Cpu)));
-    // The amounts, and who might have ended instead.
+    // The amounts, and the pods that could have been chosen instead.
     assert!(message.contains("to free cpu "), "{message}");
     assert!(message.contains("passed over: "), "{message}");
 }

@@ -1,11 +1,11 @@
-//! Why a pod is kept that could have taken a victim's place.
+//! Reasons for keeping a pod that could have taken a victim's place.
 
 use winddown_preemption::{Criterion, Requirement, Strategy, Why, explain};
 use winddown_shared::{Pod, ResourceName};
 
 use crate::cases::{PodSpec, api_pod};
 
-/// Why `other` is kept where `victim` is taken.
+/// Returns why `other` is kept when `victim` is chosen.
 fn why_kept(victim: &PodSpec, other: &PodSpec, requirements: &[(&str, i64)]) -> Why {
     let pods: Vec<Pod> = vec![victim.pod("a"), other.pod("b")];
     let requirements: Vec<Requirement> =

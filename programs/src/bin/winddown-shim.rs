@@ -1,4 +1,4 @@
-//! `winddown-shim`: holds one container of a runtime of host processes.
+//! `winddown-shim`: holds one container that is a process of the host.
 
 use std::process::ExitCode;
 

@@ -1,4 +1,4 @@
-//! `winddown`: what people type.
+//! `winddown`: the command line for users.
 
 use std::process::ExitCode;
 

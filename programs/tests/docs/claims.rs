@@ -1,4 +1,4 @@
-//! tests/security.md: each test that it names is there.
+//! tests/security.md: each test that it names exists.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -29,7 +29,7 @@ fn row(line: &str) -> Row {
     Row { tried: tried.trim().to_owned(), tests: tests.split(';').flat_map(of_package).collect() }
 }
 
-/// Where each package of the workspace is.
+/// Returns the directory of each package of the workspace.
 fn packages() -> BTreeMap<String, PathBuf> {
     let folders = ["", "tests"].map(|folder| root().join(folder));
     let entries = folders.iter().flat_map(|folder| std::fs::read_dir(folder).expect("a folder"));

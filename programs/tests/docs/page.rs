@@ -1,4 +1,4 @@
-//! A page in Markdown, as far as examples and links go.
+//! A Markdown page: its examples and links.
 
 use std::path::{Path, PathBuf};
 
@@ -36,9 +36,9 @@ pub(crate) struct Page {
 pub(crate) struct Block {
     /// Where it begins, counted from 1.
     pub(crate) line: usize,
-    /// It is in a list.
+    /// Whether it is in a list.
     pub(crate) indented: bool,
-    /// What it stands below.
+    /// The heading above it.
     pub(crate) heading: String,
     pub(crate) lines: Vec<String>,
     info: String,
@@ -80,12 +80,12 @@ impl Page {
         Self { name: file.display().to_string(), directory, blocks, headings, prose }
     }
 
-    /// What stands in backquotes, outside blocks.
+    /// Returns the text in backquotes, outside blocks.
     pub(crate) fn code(&self) -> impl Iterator<Item = &str> {
         self.prose.lines().flat_map(|line| line.split('`').skip(1).step_by(2))
     }
 
-    /// What a link to one of its headings ends with.
+    /// Returns the anchors of its headings.
     pub(crate) fn anchors(&self) -> Vec<String> {
         let slug = |heading: &String| {
             let kept = |c: &char| c.is_alphanumeric() || " -_".contains(*c);
@@ -102,7 +102,7 @@ impl Page {
 }
 
 impl Block {
-    /// What stands behind the fence.
+    /// Returns the words after the fence.
     pub(crate) fn words(&self) -> Vec<&str> {
         self.info.split(',').collect()
     }

@@ -1,4 +1,4 @@
-//! Beside the kubelets of kubeadm, k3s and EKS, as they lie on a disk.
+//! Installs beside the kubelets of kubeadm, k3s and EKS, with their files on disk.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -71,7 +71,7 @@ impl Image {
         self.put(file, &text.replace(from, to));
     }
 
-    /// What is said, with the root left out.
+    /// Returns the text of the report, without the root.
     fn said(&self, report: &InstallReport) -> String {
         report.to_string().replace(&self.root.path().display().to_string(), "")
     }
@@ -241,7 +241,7 @@ fn a_second_time_nothing_is_changed_before_and_after_the_kubelets_own_is_switche
     let report = image.install_live();
     assert!(!report.changed(), "{report}");
     assert_eq!(image.tree(), tree);
-    // Then its files have no periods, and the configuration keeps them.
+    // After that its files have no periods, but the configuration keeps them.
     image.replace(KUBEADM, "shutdownGracePeriod: 90s", "shutdownGracePeriod: 0s");
     let report = image.install_live();
     assert_eq!(image.read(CONFIG), text);
@@ -263,7 +263,7 @@ fn a_configuration_that_differs_is_never_overwritten_and_the_differences_are_sai
         assert!(report.notes.iter().any(|note| note.ends_with(line)), "{report}");
     }
     assert_eq!(image.read(CONFIG), text);
-    // One of another mode cannot be used, and nothing is installed.
+    // A configuration of another mode cannot be used, and nothing is installed.
     let image = beside("kubeadm");
     let other = "apiVersion: winddown.dev/v1alpha1\nkind: Configuration\nreportsKept: 7\n";
     image.put(CONFIG, other);
@@ -278,7 +278,7 @@ fn a_configuration_that_differs_is_never_overwritten_and_the_differences_are_sai
     assert_eq!((image.tree(), &*image.read(CONFIG)), (tree, other));
 }
 
-/// That is what a package brings.
+/// A package installs such a configuration.
 #[test]
 fn a_default_that_was_not_edited_makes_way() {
     let image = beside("kubeadm");
@@ -286,7 +286,7 @@ fn a_default_that_was_not_edited_makes_way() {
     image.put(CONFIG, winddown_config::default_yaml());
     image.install_beside(Companion::default()).unwrap();
     assert_eq!(image.config().mode, Mode::Companion);
-    // Of the package nothing is taken away.
+    // Nothing of the package is removed.
     uninstall_on(&image.removal(false), None).unwrap();
     assert!(
         !image.path(CONFIG).exists()
@@ -314,7 +314,7 @@ fn it_takes_away_what_it_made_and_says_how_the_kubelet_ends_its_pods_again() {
         let image = beside(kubelet);
         let before = image.tree();
         image.install_live();
-        // As the operator does what is said: the unit is enabled by systemctl.
+        // The operator follows the advice: systemctl enables the unit.
         image.put(file, "shutdownGracePeriod: 0s\nshutdownGracePeriodByPodPriority: []\n");
         let wants = image.path(super::image::WANTS);
         fs::create_dir_all(wants.parent().unwrap()).unwrap();
@@ -322,7 +322,7 @@ fn it_takes_away_what_it_made_and_says_how_the_kubelet_ends_its_pods_again() {
         let report = uninstall_on(&image.removal(false), Some(&Recorder::default())).unwrap();
         let said = image.said(&report);
         assert!(said.ends_with(says), "{said}");
-        // Directories that systemctl made stay.
+        // Directories that systemctl created stay.
         for made in ["/system/multi-user.target.wants", "/system", ""] {
             let _ = fs::remove_dir(image.path(&format!("etc/systemd{made}")));
         }
@@ -331,11 +331,11 @@ fn it_takes_away_what_it_made_and_says_how_the_kubelet_ends_its_pods_again() {
         assert_eq!(left, before, "{said}");
         assert!(wants.symlink_metadata().is_err());
     }
-    // Nothing is said of a kubelet that ends its pods.
+    // There is no advice for a kubelet that stops its pods itself.
     let image = beside("kubeadm");
     image.install_live();
     assert_eq!(image.uninstall(false).next, Vec::<String>::new());
-    // What was edited stays.
+    // An edited file stays.
     let image = beside("kubeadm");
     image.install_live();
     image.replace(CONFIG, "shutdownGracePeriod: 90s", "shutdownGracePeriod: 2m");
@@ -362,7 +362,7 @@ fn where_more_than_one_could_be_meant_all_are_named_with_the_option_that_chooses
     image.install_beside(kubelet("k3s")).unwrap();
     assert_eq!(image.config().node_name.as_deref(), Some("edge-7"));
 
-    // Without units the credentials tell, and sockets where they do not say whose they are.
+    // Without units, the kubelet is found by its credentials, and the runtime by its socket.
     let image = Image::new();
     assert!(error(&image, Companion::default()).contains("--kubeconfig FILE"));
     image.put("var/lib/kubelet/kubeconfig", "");

@@ -17,7 +17,7 @@ pub(crate) const UNIT: &str = "etc/systemd/system/winddown.service";
 pub(crate) const WANTS: &str = "etc/systemd/system/multi-user.target.wants/winddown.service";
 pub(crate) const LOGIND: &str = "etc/systemd/logind.conf.d/zz-winddown.conf";
 
-/// With a budget of 100 s: systemd's patience follows from it.
+/// A configuration with a budget of 100 s, from which systemd's stop timeout is derived.
 pub(crate) const LONG: &str = "apiVersion: winddown.dev/v1alpha1\nkind: Configuration\n\
                     shutdownGracePeriod: 100s\n";
 

@@ -1,4 +1,4 @@
-//! What stands in an installation's way: others' files, full and read-only disks, odd trees.
+//! Obstacles to an installation: foreign files, full and read-only disks, odd trees.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -65,7 +65,7 @@ fn an_image_with_absolute_links_never_leads_out_of_itself() {
     let image = Image::new();
     let outside = tempfile::tempdir().unwrap();
     fs::create_dir(image.path("data")).unwrap();
-    // Inside the image /data; taken literally the host's directory of that name.
+    // Inside the image this is /data; taken literally it would be the host's /data.
     symlink("/data", image.path("etc")).unwrap();
     symlink("../../../../../../../../../../data", image.path("var")).unwrap();
     symlink(outside.path(), image.path("data/lib")).unwrap();
@@ -94,8 +94,8 @@ fn a_file_where_a_directory_belongs_is_named() {
     assert!(error.contains("/usr: it is not a directory; move it away"), "{error}");
 }
 
-/// Makes every write of `name` in `dir` fail, also for root: where the new content is written
-/// first there is a directory.
+/// Makes every write of `name` in `dir` fail, also for root: there is a directory at the path of
+/// the temporary file.
 fn obstruct(image: &Image, dir: &str, name: &str) -> PathBuf {
     let path = image.path(dir).join(format!(".{name}.winddown-new"));
     fs::create_dir_all(path.join("x")).unwrap();
@@ -122,7 +122,7 @@ fn what_an_interrupted_upgrade_left_is_taken_away() {
     let image = Image::new();
     image.install().unwrap();
     image.programs("second");
-    // A step after the program's cannot be done.
+    // A step after the installation of the programs fails.
     fs::remove_file(image.path("etc/sysusers.d/winddown.conf")).unwrap();
     let obstacle = obstruct(&image, "etc/sysusers.d", "winddown.conf");
     image.install().unwrap_err();

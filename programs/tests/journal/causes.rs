@@ -1,8 +1,8 @@
-//! An error in a log line is told with its causes: `error_chain` is the one way.
+//! An error in a log line includes its causes: `error_chain` is the only way to log one.
 
 use std::path::{Path, PathBuf};
 
-/// What would print the top of an error only.
+/// Formats that would print only the top of an error.
 const TOP_ONLY: [&str; 5] = ["%error", "%err,", "%e,", "error = %", "err = %"];
 
 fn sources(directory: &Path, found: &mut Vec<PathBuf>) {

@@ -1,4 +1,4 @@
-//! The API server is away for an hour.
+//! The API server is unreachable for an hour.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ fn api_pod(name: &str) -> serde_json::Value {
 
 #[tokio::test(start_paused = true)]
 async fn an_api_server_that_was_never_there_is_told_in_a_few_lines_an_hour() {
-    // The port is taken, so that nobody else gets it, but nobody listens.
+    // The port is bound, so that nothing else can use it, but nothing listens on it.
     let taken = tokio::net::TcpSocket::new_v4().unwrap();
     taken.bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let port = taken.local_addr().unwrap().port();
@@ -67,10 +67,10 @@ async fn an_api_server_that_goes_for_an_hour_is_told_once_and_so_is_its_return()
 
     server.cut_off().await.unwrap();
     let before = lines.count();
-    // Everything of this test is in this thread, so that an hour can be skipped.
+    // The whole test runs in this thread, so an hour can be skipped.
     tokio::time::pause();
     tokio::time::sleep(HOUR).await;
-    // A pod ends, which cannot be told.
+    // A pod terminates, which cannot be reported.
     bed.want(&[]);
     tokio::time::sleep(HOUR).await;
     lines.check_calm();
@@ -79,7 +79,7 @@ async fn an_api_server_that_goes_for_an_hour_is_told_once_and_so_is_its_return()
     tokio::time::resume();
 
     server.come_back().await.unwrap();
-    // The server knows of a watch before the agent has its answer, so the line is waited for.
+    // The server sees a watch before the agent has its answer, so wait for the line.
     lines.until("the API server answers again").await;
     server
         .until("it is asked again, and was heard", |o| {
@@ -89,7 +89,7 @@ async fn an_api_server_that_goes_for_an_hour_is_told_once_and_so_is_its_return()
         .await
         .unwrap();
     assert_eq!(lines.with("the API server answers again"), 1, "{}", lines.text());
-    // What types look like is for programmers.
+    // The Debug format of types is for programmers.
     for shape in ["Status {", "Custom {", "Some("] {
         assert_eq!(lines.with(shape), 0, "{}", lines.text());
     }
@@ -117,7 +117,7 @@ async fn an_api_server_that_is_not_verified_is_warned_of_once() {
     assert_eq!(lines.with("insecure-skip-tls-verify"), 1, "{}", lines.text());
 }
 
-/// In a variable, in a volume, and beside what is wrong.
+/// Secrets in a variable, in a volume, and next to an error.
 #[tokio::test]
 async fn secrets_of_the_api_are_in_no_line_of_the_log_at_any_level() {
     const SECRET: &str = "271828182845904523536";

@@ -1,4 +1,4 @@
-//! What a part of the program writes to the log on the paused clock, with the time of each line.
+//! Captures what a part of the program logs on the paused clock, with the time of each line.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -10,7 +10,7 @@ use tracing_subscriber::filter::Targets;
 use tracing_subscriber::prelude::*;
 use winddown_logging::{Log, USUAL};
 
-/// The log of the current thread, for as long as this is kept.
+/// The log of the current thread while this value exists.
 pub(crate) struct Lines {
     said: Arc<Mutex<Vec<(Duration, String)>>>,
     follows: JoinHandle<()>,
@@ -18,12 +18,12 @@ pub(crate) struct Lines {
 }
 
 impl Lines {
-    /// Keeps what is said from now on, as an agent with the usual level would write it.
+    /// Captures everything from now on that an agent with the usual level would write.
     pub(crate) fn keep() -> Self {
         Self::keep_at(USUAL)
     }
 
-    /// The same of everything that is said, for whom it may concern.
+    /// Captures everything, at all levels.
     pub(crate) fn keep_all() -> Self {
         Self::keep_at("trace")
     }
@@ -42,7 +42,7 @@ impl Lines {
         Self { said, follows, _guard }
     }
 
-    /// Every line so far, without how often it was held back.
+    /// Returns every line so far, without the count of repetitions.
     pub(crate) fn all(&self) -> Vec<(Duration, String)> {
         let plain = |text: &str| {
             let end = text.find(" (again").or_else(|| text.find(" (and "));
@@ -55,12 +55,12 @@ impl Lines {
         self.said.lock().unwrap().len()
     }
 
-    /// Lines in which `text` occurs.
+    /// Returns the number of lines that contain `text`.
     pub(crate) fn with(&self, text: &str) -> usize {
         self.all().iter().filter(|(_, line)| line.contains(text)).count()
     }
 
-    /// Waits until `text` is said.
+    /// Waits until `text` is logged.
     pub(crate) async fn until(&self, text: &str) {
         let said = async {
             while self.with(text) == 0 {
@@ -71,7 +71,7 @@ impl Lines {
         assert!(said.is_ok(), "never: {text}\n{}", self.text());
     }
 
-    /// Nothing was said twice within a minute.
+    /// Asserts that no line was logged twice within a minute.
     pub(crate) fn check_calm(&self) {
         let mut last: BTreeMap<String, Duration> = BTreeMap::new();
         for (at, text) in self.all() {
@@ -81,7 +81,7 @@ impl Lines {
         }
     }
 
-    /// For the message of a failure.
+    /// Returns all lines, for the message of a failure.
     pub(crate) fn text(&self) -> String {
         let lines = self.said.lock().unwrap();
         lines.iter().map(|(at, text)| format!("{:8.1} {text}\n", at.as_secs_f64())).collect()

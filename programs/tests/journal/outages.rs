@@ -1,4 +1,4 @@
-//! Something is away for a long time: the log says so, and does not go on about it.
+//! Long outages: the log reports them, but does not repeat itself endlessly.
 
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ async fn a_runtime_that_fails_for_an_hour_is_told_of_each_pod_a_few_times() {
     let bed = Bed::new();
     bed.run(&pods(20)).await;
     bed.runtime.fail(true);
-    // One that starts meanwhile cannot.
+    // A pod that arrives in the meantime cannot start.
     let all: Vec<Pod> = pods(20).into_iter().chain([pod("late", 0, 30)]).collect();
     let before = lines.count();
     bed.run(&all).await;

@@ -1,4 +1,4 @@
-//! A terminal with `winddown status --watch` on it, and an agent that says what it is told to say.
+//! A terminal that runs `winddown status --watch`, and a scripted agent.
 
 use std::fs::{File, OpenOptions};
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
@@ -16,10 +16,10 @@ use rustix::termios::{Termios, Winsize, tcgetattr, tcsetwinsize};
 use tokio::time::Instant;
 use winddown_control::api::Status;
 
-/// Far more than anything here takes.
+/// A timeout far longer than anything here takes.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What ends every picture: the terminal may show it now.
+/// The sequence at the end of every picture, after which the terminal may show it.
 const SHOWN: &[u8] = b"\x1b[?2026l";
 
 /// An agent that answers one watch at a time.
@@ -38,7 +38,7 @@ impl Agent {
         Self { socket, listener, watch: None }
     }
 
-    /// Waits for the question, and answers it.
+    /// Waits for a request, and answers it.
     pub(crate) fn answer(&mut self) {
         let stream = self.accept();
         let mut lines = BufReader::new(stream.try_clone().unwrap());
@@ -78,31 +78,31 @@ impl Agent {
         self.watch.as_mut().unwrap().write_all(&line).unwrap();
     }
 
-    /// Says what is no status.
+    /// Sends an invalid status.
     pub(crate) fn say_nonsense(&mut self) {
         self.watch.as_mut().unwrap().write_all(b"{\"kind\":17}\n").unwrap();
     }
 
-    /// Goes away, as when the agent is restarted.
+    /// Closes the connection, as when the agent restarts.
     pub(crate) fn hang_up(&mut self) {
         self.watch = None;
     }
 }
 
-/// A terminal and the command on it.
+/// A terminal and the command that runs on it.
 pub(crate) struct Tty {
     master: File,
     slave: File,
     before: Termios,
     pub(crate) screen: vt100::Parser,
-    /// Everything that was sent to the terminal since it was last taken.
+    /// Everything sent to the terminal since this was last cleared.
     pub(crate) sent: Vec<u8>,
     heard: Receiver<Vec<u8>>,
     child: Child,
 }
 
 impl Tty {
-    /// Starts the command on a terminal of that size.
+    /// Starts the command on a terminal of this size.
     pub(crate) fn start(socket: &Path, (columns, rows): (u16, u16), set: &[(&str, &str)]) -> Self {
         let master =
             openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
@@ -112,7 +112,7 @@ impl Tty {
         let slave = OpenOptions::new().read(true).write(true).open(name).unwrap();
         tcsetwinsize(&slave, size(columns, rows)).unwrap();
         let before = tcgetattr(&slave).unwrap();
-        // A session of its own, so that the terminal's keys and its size are told to the command.
+        // A session of its own, so that the terminal's keys and changes of its size reach the command.
         let child = Command::new("setsid")
             .args(["--ctty", env!("CARGO_BIN_EXE_winddown"), "status", "--watch"])
             .env("WINDDOWN_SOCKET", socket)
@@ -140,7 +140,7 @@ impl Tty {
         Self { master, slave, before, screen, sent: Vec::new(), heard, child }
     }
 
-    /// Waits until a whole picture is there of which `is` holds.
+    /// Waits for a complete picture for which `is` returns true.
     pub(crate) fn until(&mut self, what: &str, is: impl Fn(&str) -> bool) -> String {
         let deadline = Instant::now() + PATIENCE;
         loop {
@@ -152,7 +152,7 @@ impl Tty {
         }
     }
 
-    /// Waits until `line` was printed, where no pictures are drawn.
+    /// Waits until `line` was printed, where nothing is drawn.
     pub(crate) fn until_line(&mut self, line: &str) {
         let deadline = Instant::now() + PATIENCE;
         while !self.text().contains(line) {
@@ -160,7 +160,7 @@ impl Tty {
         }
     }
 
-    /// Whether nothing is sent for that long.
+    /// Whether nothing is sent during `time`.
     pub(crate) fn is_quiet(&mut self, time: Duration) -> bool {
         !self.hear(time)
     }
@@ -175,7 +175,7 @@ impl Tty {
     }
 
     pub(crate) fn resize(&mut self, columns: u16, rows: u16) {
-        // What the terminal does with what stands there is its own affair; ours clears.
+        // Terminals differ in how they handle the old content; this one clears it.
         self.screen.screen_mut().set_size(cells(rows), cells(columns));
         tcsetwinsize(&self.slave, size(columns, rows)).unwrap();
     }
@@ -185,7 +185,7 @@ impl Tty {
         kill(pid, signal).unwrap();
     }
 
-    /// Waits for the end of the command; the terminal has to be as it was.
+    /// Waits for the command to exit; the terminal must be restored.
     pub(crate) fn ended(&mut self) -> ExitStatus {
         let deadline = Instant::now() + PATIENCE;
         let status = loop {
@@ -195,7 +195,7 @@ impl Tty {
             assert!(Instant::now() < deadline, "it goes on:\n{}", self.text());
             self.hear(Duration::from_millis(20));
         };
-        // On a busy machine its last words are heard some time after its end.
+        // On a busy machine, its last output arrives some time after its exit.
         let is_back = |screen: &vt100::Screen| !screen.alternate_screen() && !screen.hide_cursor();
         while !is_back(self.screen.screen()) && self.hear(deadline - Instant::now()) {}
         while self.hear(Duration::from_millis(100)) {}

@@ -1,11 +1,11 @@
-//! Nodes to look at.
+//! Statuses of nodes to display.
 
 use winddown_control::api::{
     Decision, GroupProgress, GroupSummary, LockState, NodeStatus, Phase, PlanSummary, PodState,
     PodStatus, PressureStatus, RuntimeStatus, Status, ThresholdStatus,
 };
 
-/// A node on which all is well.
+/// Returns a healthy node.
 pub(crate) fn idle() -> Status {
     let node = NodeStatus {
         name: "edge-7".to_owned(),
@@ -50,7 +50,7 @@ pub(crate) fn idle() -> Status {
     status
 }
 
-/// The node goes down: one group is ending, the other waits.
+/// Returns a node that goes down: one group is stopping, the other waits.
 pub(crate) fn going_down() -> Status {
     let mut status = idle();
     status.shutdown.phase = Phase::Running;
@@ -87,7 +87,7 @@ pub(crate) fn going_down() -> Status {
     status
 }
 
-/// The node runs out of memory.
+/// Returns a node that runs out of memory.
 pub(crate) fn short() -> Status {
     let mut status = idle();
     status.pressure = Some(PressureStatus {

@@ -1,4 +1,4 @@
-//! A screen as an SVG picture, for the documentation.
+//! Draws a screen as an SVG picture, for the documentation.
 
 use anstyle::{AnsiColor, Color, Effects};
 use unicode_width::UnicodeWidthStr;
@@ -7,7 +7,7 @@ use winddown_render::{Line, Span};
 const CELL: (usize, usize) = (9, 19);
 const MARGIN: usize = 14;
 
-/// `lines` on a terminal of that many columns. The same lines give the same bytes.
+/// Draws `lines` on a terminal with this many columns. The output is reproducible.
 pub(crate) fn draw(title: &str, lines: &[Line], columns: usize) -> String {
     let mut svg = head(title, columns, lines.len());
     for (number, line) in lines.iter().enumerate() {
@@ -17,7 +17,7 @@ pub(crate) fn draw(title: &str, lines: &[Line], columns: usize) -> String {
     svg
 }
 
-/// The beginning of a picture, up to its rows.
+/// Returns the beginning of a picture, up to its rows.
 pub(crate) fn head(title: &str, columns: usize, rows: usize) -> String {
     let (wide, high) = (columns * CELL.0 + 2 * MARGIN, rows * CELL.1 + 2 * MARGIN);
     format!(
@@ -36,7 +36,7 @@ pub(crate) fn row(line: &Line, number: usize, svg: &mut String) {
         let width = span.text.width();
         let text = span.text.trim();
         if !text.is_empty() {
-            // Not all viewers keep spaces, so none is left to them.
+            // Not all viewers preserve spaces, so position the text without them.
             let before = width - span.text.trim_start().width();
             let x = MARGIN + (column + before) * CELL.0;
             let (length, text) = (text.width() * CELL.0, text.replace(' ', "\u{a0}"));

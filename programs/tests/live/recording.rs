@@ -1,4 +1,4 @@
-//! What `script` recorded of a terminal, as an animated SVG picture.
+//! Draws a recording of a terminal by `script` as an animated SVG picture.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,19 +9,19 @@ use winddown_render::{Line, Span};
 use super::bed::cells;
 use super::picture::{head, row};
 
-/// What follows sooner, in seconds, is seen together.
+/// Output within this time, in seconds, is shown together.
 const TOGETHER: f64 = 0.04;
-/// How long the last picture stays before it begins anew, in seconds.
+/// How long the last picture stays before the animation restarts, in seconds.
 const REST: f64 = 8.0;
 
-/// A recording on a terminal of that many columns and rows: what was sent, and a line per piece of it, `seconds
-/// bytes`. A row of the screen is drawn once for as long as it stands. The same recording gives the same bytes.
+/// Draws a recording on a terminal of this size: the bytes sent, and their timing as lines of `seconds bytes`. A row of
+/// the screen is drawn once while it does not change. The output is reproducible.
 pub(crate) fn film(title: &str, sent: &[u8], timing: &str, (columns, rows): (u16, u16)) -> String {
     let mut screen = vt100::Parser::new(cells(rows), cells(columns), 0);
     let mut rest = sent;
     let mut now = 0.0;
     let mut standing: Vec<(f64, Line)> = vec![(0.0, Line::new()); rows.into()];
-    // By the time in which they stand, in milliseconds.
+    // The rows by the time range in which they are visible, in milliseconds.
     let mut drawn: BTreeMap<(u32, Option<u32>), String> = BTreeMap::new();
     let mut keep = |number: usize, line: &Line, from: f64, to: Option<f64>| {
         let millis =
@@ -37,7 +37,7 @@ pub(crate) fn film(title: &str, sent: &[u8], timing: &str, (columns, rows): (u16
         if pieces.peek().is_some_and(|(pause, _)| pause.parse::<f64>().unwrap() < TOGETHER) {
             continue;
         }
-        // The film begins with the first thing to see.
+        // The animation begins with the first visible row.
         if standing.iter().all(|(_, line)| line.is_empty()) {
             now = 0.0;
         }
@@ -77,7 +77,7 @@ pub(crate) fn film(title: &str, sent: &[u8], timing: &str, (columns, rows): (u16
     svg
 }
 
-/// A row of a terminal's screen, without the blanks at its end.
+/// Returns a row of a terminal's screen, without trailing blanks.
 fn line_of(screen: &vt100::Screen, row: usize, columns: u16) -> Line {
     let mut line = Line::new();
     for column in 0..columns {

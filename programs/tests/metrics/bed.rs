@@ -43,17 +43,17 @@ pub(crate) fn secs(s: u64) -> Duration {
 }
 
 impl Bed {
-    /// A node with 30 s, 10 of them for critical pods, on a login manager that gives 40 s.
+    /// Creates a node with a grace period of 30 s, 10 s of it for critical pods, on a login manager that gives 40 s.
     pub(crate) fn new() -> Self {
         Self::on(tempfile::tempdir().unwrap(), None)
     }
 
-    /// The same in a cluster, with `state` as its state directory.
+    /// Like [`new`](Self::new), but in a cluster, with `state` as its state directory.
     pub(crate) fn in_cluster(state: TempDir, cluster: Cluster) -> Self {
         Self::on(state, Some(cluster))
     }
 
-    /// The same after a boot of which nothing is left but that an agent ran.
+    /// Like [`new`](Self::new), but after a boot that left only the mark that an agent ran.
     pub(crate) fn after_a_power_cut() -> Self {
         let state = tempfile::tempdir().unwrap();
         BootMark::after(None, "the boot before", WallTime::UNIX_EPOCH).store(state.path()).unwrap();
@@ -65,7 +65,7 @@ impl Bed {
         let (runtime, login) = (FakeRuntime::default(), FakeInhibitor::holding(secs(40)));
         let config = Config {
             state_directory: state.path().to_owned(),
-            // The real disk may be as full as it likes.
+            // Independent of how full the real disk is.
             eviction: thresholds(),
             shutdown: ShutdownPeriods::Total { total: secs(30), critical: secs(10) }.into(),
             shutdown_guard: vec![GuardedNamespace::default()],
@@ -106,7 +106,7 @@ impl Bed {
         });
     }
 
-    /// The same, and lets the node work for a (paused) second.
+    /// Like [`want`](Self::want), and lets the node run for a (paused) second.
     pub(crate) async fn run(&self, pods: &[Pod]) {
         self.want(pods);
         tokio::time::sleep(secs(1)).await;
@@ -135,7 +135,7 @@ pub(crate) fn pod(name: &str, priority: i32, grace: i64) -> Pod {
     })
 }
 
-/// A cluster that is reached with `kubeconfig`; its clock is the real one, as the server's is.
+/// Returns a cluster that is reached with `kubeconfig`; it uses the real clock, like the server.
 pub(crate) async fn cluster_parts(state: &Path, kubeconfig: &str) -> Cluster {
     let path = state.join("kubeconfig");
     std::fs::write(&path, kubeconfig).unwrap();
@@ -164,7 +164,8 @@ pub(crate) async fn cluster_parts(state: &Path, kubeconfig: &str) -> Cluster {
     }
 }
 
-/// 1 GiB of memory, of which 900 MiB are available, half of 512 MiB of swap, and pods that use nothing.
+/// Returns measurements of 1 GiB of memory with 900 MiB available, 512 MiB of swap with half of it free, and pods that
+/// use nothing.
 fn measured(state: &TempDir) -> PressureSource {
     let (proc, cgroup) = (state.path().join("proc"), state.path().join("cgroup"));
     std::fs::create_dir_all(&proc).unwrap();
@@ -185,7 +186,7 @@ fn thresholds() -> EvictionSettings {
 
 struct NoFigures;
 
-/// A plug-in that ends no pod.
+/// A plug-in that stops no pod.
 struct Idle;
 
 impl Plugin for Idle {
@@ -219,12 +220,12 @@ impl RuntimeFigures for NoFigures {
     }
 }
 
-/// The samples, without comments.
+/// Returns the samples, without comments.
 pub(crate) fn samples(text: &str) -> impl Iterator<Item = &str> {
     text.lines().filter(|line| !line.starts_with('#'))
 }
 
-/// The value of one sample, named with its labels.
+/// Returns the value of one sample, given its name and labels.
 pub(crate) fn value(text: &str, sample: &str) -> f64 {
     let line = samples(text).find_map(|line| line.strip_prefix(sample)?.strip_prefix(' '));
     line.unwrap_or_else(|| panic!("no {sample} in:\n{text}")).parse().unwrap()

@@ -1,4 +1,4 @@
-//! The document as Prometheus' own reference parser of OpenMetrics reads it.
+//! Reads the document with Prometheus' own reference parser of OpenMetrics.
 
 use std::io::Write as _;
 use std::process::{Command, Stdio};
@@ -19,13 +19,13 @@ for family in text_string_to_metric_families(sys.stdin.read()):
     print(family.name, family.type, family.unit or '-', len(family.samples))
 ";
 
-/// What may stand at the end of a name and is a unit; without one the metric is a number of things.
+/// The endings of names that are units; a metric without one is a count.
 const UNITS: [&str; 2] = ["seconds", "bytes"];
 
-/// Where the parser can be: Debian's package is for the system's Python only.
+/// The Pythons that may have the parser: Debian's package is for the system's Python only.
 const PYTHONS: [&str; 2] = ["/usr/bin/python3", "python3"];
 
-/// A Python that has the parser, or nothing, after saying so.
+/// Returns a Python that has the parser, or prints that there is none.
 fn python_or_skip(test: &str) -> Option<&'static str> {
     let has_parser = |python: &&str| {
         let mut command = Command::new(python);
@@ -99,7 +99,7 @@ async fn the_parser_of_prometheus_reads_every_family_of_a_cluster() {
     );
 }
 
-/// Whether a family is there in a cluster only.
+/// Whether a family exists only in a cluster.
 fn of_a_cluster((name, _): &(String, String)) -> bool {
     let only = [
         "after_nodes",
@@ -127,7 +127,7 @@ fn the_parser_refuses_what_prometheus_would_refuse() {
     }
 }
 
-/// The families of a document: name, with `_total` or `_info` as a query has it, and type.
+/// Returns the families of a document: the name as in queries (with `_total` or `_info`), and the type.
 fn check(python: &str, document: &str) -> Vec<(String, String)> {
     let told = parse(python, document).unwrap_or_else(|error| panic!("{error}\n{document}"));
     let mut families = Vec::new();
@@ -151,7 +151,7 @@ fn check(python: &str, document: &str) -> Vec<(String, String)> {
     families
 }
 
-/// The families of the table in the documentation.
+/// Returns the families in the table of the documentation.
 fn documented() -> Vec<(String, String)> {
     let page = include_str!("../../../docs/reference/metrics.md");
     let rows = page.lines().filter_map(|line| line.strip_prefix("| `"));

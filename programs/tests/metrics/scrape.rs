@@ -1,4 +1,4 @@
-//! A scrape as Prometheus does it: over the control socket and over TCP.
+//! Scrapes as Prometheus does, over the control socket and over TCP.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -12,14 +12,14 @@ use winddown_node::metrics::serve_over_tcp;
 
 use super::bed::{Bed, TestNode, value};
 
-/// Nothing in these tests takes this long, whatever else the machine does.
+/// A timeout longer than anything in these tests takes, even on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 fn server(bed: &Bed, stop: &CancellationToken) -> Server<TestNode> {
     Server::new(Arc::new(bed.node.clone()), Limits::default(), stop.clone())
 }
 
-/// The body of the answer to a scrape, after a look at its head.
+/// Scrapes, checks the head of the answer and returns its body.
 async fn scrape(mut stream: impl AsyncRead + AsyncWrite + Unpin) -> String {
     let request =
         "GET /metrics HTTP/1.1\r\nHost: node\r\nAccept: application/openmetrics-text\r\n\r\n";

@@ -1,4 +1,4 @@
-//! An agent that has something to say about everything that there is a schema of.
+//! An agent whose answers cover every schema.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::net::UnixStream;
@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::agent::{Bed, LIMIT, manifest};
 
-/// A threshold is met, and nobody is ended for it.
+/// A configuration in which a threshold is met, but no pod is evicted for it.
 const CONFIG: &str = "shutdownGracePeriod: 20s\nstartGroupTimeout: 5s\n\
                       shutdownGuard: [{namespace: default, timeout: 1h}]\nrebootInPlace: [{namespace: default}]\nevictionShadow: true\n\
                       evictionHard: {memory.available: 1Ki, nodefs.available: 99.9999%}\n\
@@ -19,14 +19,14 @@ const CONFIG: &str = "shutdownGracePeriod: 20s\nstartGroupTimeout: 5s\n\
 const KEEPS: &str = "lifecycle: {preStop: {exec: {command: [sh, -c, \
     'cp $WINDDOWN_NOTICE ${WINDDOWN_NOTICE%/*}/../../told-of-$WINDDOWN_REASON']}}}";
 
-/// What a pod was told of its end, for this reason.
+/// Returns the end notices that a pod received for this reason.
 pub(crate) fn end_notice(bed: &Bed, reason: &str) -> Vec<Value> {
     let path = bed.root().join("run/winddown").join(format!("told-of-{reason}"));
     let text = std::fs::read_to_string(path).expect("a pod kept it");
     vec![serde_json::from_str(&text).expect("JSON")]
 }
 
-/// Every line that examples/shutdown-socket shows, and what the agent says on its own socket.
+/// Returns every line shown in examples/shutdown-socket, and the agent's lines on its own socket.
 pub(crate) fn socket_lines(bed: &Bed) -> Vec<Value> {
     let page = include_str!("../../../examples/shutdown-socket/README.md");
     let json = page.split("```json\n").skip(1).filter_map(|rest| rest.split("```").next());
@@ -39,7 +39,7 @@ pub(crate) fn socket_lines(bed: &Bed) -> Vec<Value> {
     let watch = r#"{"apiVersion":"winddown.dev/v1alpha1","kind":"Watch"}"#;
     let broken = r#"{"apiVersion":"winddown.dev/v1alpha1","kind":"Inhibit","who":""}"#;
     lines.extend([wanted, watch].into_iter().flat_map(of));
-    // The lock is held while the rest is asked.
+    // The lock is held during the other requests.
     let mut open = Vec::new();
     for asked in [wanted, watch, broken] {
         let socket = bed.root().join("run/winddown/inhibitors.sock");
@@ -53,7 +53,7 @@ pub(crate) fn socket_lines(bed: &Bed) -> Vec<Value> {
     lines
 }
 
-/// What a command prints, one JSON value after the other.
+/// Runs a command and returns the JSON values that it prints.
 pub(crate) fn answers(command: &mut Command) -> Vec<Value> {
     let output = command.output().expect("the program runs");
     let error = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -64,9 +64,9 @@ pub(crate) fn answers(command: &mut Command) -> Vec<Value> {
     values
 }
 
-/// Two pods that run, one that ended, one that cannot be read.
+/// Starts an agent with two running pods, one that has finished, and one with an invalid manifest.
 ///
-/// The first two keep what they read of their end, beside the control socket.
+/// The first two save their end notices in the directory of the control socket.
 pub(crate) fn start() -> Bed {
     let fields = "priority: 10\nrestartPolicy: Never\nterminationGracePeriodSeconds: 10";
     let pod = |name, command: &str| (name, manifest(name, fields, &format!("command: {command}")));
@@ -85,7 +85,7 @@ pub(crate) fn start() -> Bed {
     bed
 }
 
-/// Until both pods run and eviction has looked at the node.
+/// Waits until both pods run and eviction has measured the node.
 fn wait(bed: &Bed) {
     let since = tokio::time::Instant::now();
     loop {

@@ -1,6 +1,6 @@
-//! Fields of configurations, right and wrong.
+//! Valid and invalid configuration fields.
 
-/// What the agent accepts, in spellings that people use.
+/// Fields that the agent accepts, in common spellings.
 pub(crate) const GOOD: &[&str] = &[
     "shutdownGracePeriod: 1min 30s",
     "shutdownGracePeriod: 0",
@@ -30,7 +30,7 @@ pub(crate) const GOOD: &[&str] = &[
     "mode: cluster\nendedPods: ttl 24h\nregisterWithTaints: [{key: a.b/c, effect: NoExecute}]",
 ];
 
-/// What the agent refuses, and whether the schema can know.
+/// Fields that the agent rejects, and whether the schema can detect that.
 pub(crate) const BROKEN: &[(&str, bool)] = &[
     ("shutdownGracePriod: 30s", true),
     ("shutdownGracePeriod: 30", true),

@@ -1,4 +1,4 @@
-//! Python's jsonschema, which has nothing in common with what made the schemas.
+//! Python's jsonschema, which is independent of the library that generates the schemas.
 
 use std::io::Write;
 use std::process::{Command, Stdio};
@@ -18,7 +18,7 @@ pub(crate) fn is_there(test: &str) -> bool {
     false
 }
 
-/// What is wrong with each instance, in order; `ok` where nothing is. None asks of the schema itself.
+/// Returns the error of each instance, in order, or `ok`. An instance of `None` checks the schema itself.
 pub(crate) fn judge(cases: &[(&Value, Option<&Value>)]) -> Vec<String> {
     let mut python = Command::new("/usr/bin/python3")
         .arg(SCRIPT)

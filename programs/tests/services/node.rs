@@ -1,15 +1,15 @@
-//! This program, started again in a node.
+//! Runs this program again in a node.
 
 use std::time::Duration;
 
 use winddown_node_tests::{Flavour, Node, base_or_skip, programs};
 
-/// Where this program and winddown's are in the node.
+/// The directories of this program and of winddown's programs in the node.
 const SUITE: &str = "/opt/suite";
 pub(crate) const PROGRAMS: &str = "/opt/winddown";
-/// Says that this process is in a node.
+/// The variable that says that this process runs in a node.
 const HERE: &str = "WINDDOWN_IN_A_NODE";
-/// More than any scenario has patience for.
+/// A timeout longer than that of any scenario.
 const LIMIT: Duration = Duration::from_secs(120);
 
 /// Whether this process was started by [`play`].
@@ -17,7 +17,7 @@ pub(crate) fn is_here() -> bool {
     std::env::var_os(HERE).is_some()
 }
 
-/// Plays the test `name` of this program in a node of its own.
+/// Runs the test `name` of this program in a node of its own.
 pub(crate) async fn play(name: &str) {
     let Some(base) = base_or_skip(name, Flavour::Plain).await.unwrap() else { return };
     let node = Node::boot(&base).await.unwrap();

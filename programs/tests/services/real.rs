@@ -1,4 +1,4 @@
-//! The systemd of the node this process runs in, and what only that one can be asked.
+//! The systemd of the node that this process runs in, with queries that only a real systemd answers.
 
 use std::path::Path;
 use std::process::Command;
@@ -17,7 +17,7 @@ use crate::bed::{Act, PATIENCE, POLITE, exit_of, is_running, pod, run, status_un
 use crate::node::PROGRAMS;
 use crate::stage::{ManagedStage, Stage, dir_with_act, process_config};
 
-/// Hands the names of all scenarios to a macro.
+/// Passes the names of all scenarios to a macro.
 macro_rules! real_scenarios {
     ($then:ident $($words:ident)*) => {
         $then! { $($words)* =>
@@ -56,7 +56,7 @@ impl Stage for Systemd {
 
 impl ManagedStage for Systemd {
     async fn running(&self) -> Vec<String> {
-        // One that has ended and is kept shows as exited or failed.
+        // A unit that has stopped but is kept is listed as exited or failed.
         let is_main = |row: &&str| row.contains(" running ") && !row.contains("-log.service");
         let listed = systemctl(&["list-units", "--plain", "--no-legend", "winddown-pod*.service"]);
         listed.lines().filter(is_main).map(str::to_owned).collect()

@@ -1,4 +1,4 @@
-//! Durations as people write them in a configuration or on a command line.
+//! Durations as people write them in configuration files and on command lines.
 
 use std::time::Duration;
 
@@ -7,22 +7,22 @@ use super::{GoDuration, GoDurationError, GoDurationRangeError};
 /// Text that is neither a Go duration nor one in words.
 #[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
 pub enum DurationError {
-    /// Nothing is there.
+    /// The text is empty.
     #[error("empty duration: expected one such as 90s, 1m30s or \"1min 30s\"")]
     Empty,
-    /// Less than nothing.
+    /// The duration is negative.
     #[error("duration {text:?} is negative: expected 0s or more")]
     Negative {
-        /// What was read, at most its first 40 characters.
+        /// The text, at most its first 40 characters.
         text: String,
     },
-    /// A unit whose length is not fixed, or which is easily taken for another.
+    /// The unit has no fixed length, or is easily mistaken for another.
     #[error(
         "duration {text:?} has the unit {unit:?}: months and years are not accepted, write m for \
          minutes or count days"
     )]
     Calendar {
-        /// What was read, at most its first 40 characters.
+        /// The text, at most its first 40 characters.
         text: String,
         /// The unit.
         unit: String,
@@ -30,31 +30,31 @@ pub enum DurationError {
     /// A number has no unit.
     #[error("duration {text:?} has a number without a unit: expected one such as 90s or 1m30s")]
     MissingUnit {
-        /// What was read, at most its first 40 characters.
+        /// The text, at most its first 40 characters.
         text: String,
     },
-    /// It does not fit.
+    /// The duration is out of range.
     #[error("duration {text:?} is too long: at most 2562047h47m16.854775807s fit")]
     TooLong {
-        /// What was read, at most its first 40 characters.
+        /// The text, at most its first 40 characters.
         text: String,
     },
-    /// Anything else.
+    /// The text is not a duration for another reason.
     #[error("duration {text:?} is not one: expected one such as 90s, 1m30s or \"1min 30s\"")]
     Malformed {
-        /// What was read, at most its first 40 characters.
+        /// The text, at most its first 40 characters.
         text: String,
     },
 }
 
-/// Reads a duration in Go's form (`1m30s`) or in words (`1min 30s`, `2 hours`, `1day`).
+/// Parses a duration in Go's format (`1m30s`) or in words (`1min 30s`, `2 hours`, `1day`).
 ///
-/// Days (24 h) and weeks are accepted; months and years are not, whatever their spelling. Where
-/// both forms can be read, Go's holds.
+/// Days (24 h) and weeks are accepted; months and years are not, however they are spelled. Text
+/// that is valid in both formats is parsed as Go does.
 ///
 /// # Errors
-/// The text is in neither form, negative, has a month or a year in it, or is longer than Go's
-/// durations, about 292 years.
+/// The text is in neither format, is negative, contains months or years, or exceeds the range of
+/// Go's durations, about 292 years.
 pub fn parse_duration(text: &str) -> Result<Duration, DurationError> {
     let shown = || abbreviated(text);
     match text.parse::<GoDuration>() {
@@ -77,7 +77,7 @@ pub fn parse_duration(text: &str) -> Result<Duration, DurationError> {
     if let Some(unit) = calendar_unit(trimmed) {
         return Err(DurationError::Calendar { text: shown(), unit: unit.to_owned() });
     }
-    // The parser skips white space inside a number, so that it reads `1 30s` as 130 s.
+    // `humantime` skips white space inside a number, and would parse `1 30s` as 130 s.
     if has_number_without_unit(trimmed) {
         return Err(DurationError::MissingUnit { text: shown() });
     }
@@ -102,7 +102,7 @@ fn calendar_unit(text: &str) -> Option<&str> {
     })
 }
 
-/// Whether the last word is a bare number, or one number follows another.
+/// Whether the last word is a bare number, or a number is followed by another.
 fn has_number_without_unit(text: &str) -> bool {
     let is_number = |word: &str| word.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
     let ends_in_digit = |word: &str| word.ends_with(|c: char| c.is_ascii_digit() || c == '.');

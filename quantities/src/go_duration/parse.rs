@@ -20,7 +20,7 @@ pub(super) fn parse(text: &str) -> Result<GoDuration, GoDurationError> {
     let mut total: u64 = 0;
     while !rest.is_empty() {
         let (nanos, after) = term(text, rest)?;
-        // Twice the limit is 2^64, which Go takes for nothing.
+        // Twice the limit is 2^64, which wraps to 0 in Go and is accepted there.
         total = total
             .checked_add(nanos)
             .filter(|&total| total <= LIMIT)
@@ -33,7 +33,7 @@ pub(super) fn parse(text: &str) -> Result<GoDuration, GoDurationError> {
     i64::try_from(total).map(GoDuration::from_nanos).map_err(|_| too_long(text))
 }
 
-/// Reads one number and its unit: nanoseconds, and what follows.
+/// Parses a number and its unit; returns the nanoseconds and the remaining text.
 fn term<'a>(text: &str, rest: &'a str) -> Result<(u64, &'a str), GoDurationError> {
     let (whole, after) = split_digits(rest);
     let (fraction, after) = after.strip_prefix('.').map_or(("", after), split_digits);
@@ -82,7 +82,7 @@ fn leading_integer(digits: &str) -> Option<u64> {
     })
 }
 
-/// Go computes this part in floating point, so the same bits come out only the same way.
+/// Go computes this part in floating point, so identical results require the same operations.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
@@ -91,7 +91,7 @@ fn leading_integer(digits: &str) -> Option<u64> {
 fn fraction_nanos(digits: &str, unit: u64) -> u64 {
     let (mut number, mut scale) = (0_u64, 1.0_f64);
     for digit in digits.bytes() {
-        // Go leaves out the digits that no longer fit 63 bits.
+        // Go drops the digits that do not fit in 63 bits.
         let next = number.checked_mul(10).and_then(|n| n.checked_add(u64::from(digit - b'0')));
         let Some(next) = next.filter(|&next| next <= LIMIT) else { break };
         number = next;

@@ -1,16 +1,16 @@
-//! Reading a quantity.
+//! Parser for quantities.
 
 use super::{NANOS_PER_UNIT, Quantity, QuantityError, QuantityFormat};
 
-/// What a suffix multiplies the number by.
+/// The factor that a suffix stands for.
 enum Scale {
-    /// 10 to that power.
+    /// A power of 10.
     Decimal(i64, QuantityFormat),
-    /// 2 to that power.
+    /// A power of 2.
     Binary(u32),
 }
 
-/// A binary quantity is capped at this many nano-units, in either direction.
+/// The cap of a binary quantity in nano-units, in either direction.
 const BINARY_CAP: i128 = i64::MAX as i128 * NANOS_PER_UNIT;
 
 pub(super) fn parse(text: &str) -> Result<Quantity, QuantityError> {
@@ -32,7 +32,7 @@ pub(super) fn parse(text: &str) -> Result<Quantity, QuantityError> {
         Scale::Decimal(exponent, format) => (decimal_nanos(whole, fraction, exponent), format),
         Scale::Binary(bits) => {
             let nanos = binary_nanos(whole, fraction, bits);
-            // Less than one unit cannot be shown in powers of 1024.
+            // Less than one unit cannot be formatted in powers of 1024.
             let is_small = nanos < NANOS_PER_UNIT;
             let format =
                 if is_small { QuantityFormat::DecimalSi } else { QuantityFormat::BinarySi };
@@ -73,7 +73,7 @@ fn scale_of(suffix: &str) -> Option<Scale> {
     }
 }
 
-/// Kubernetes takes `G` for zero but not `Pi`. API objects may hold what it takes.
+/// Kubernetes accepts `G` as zero but not `Pi`. API objects may contain whatever it accepts.
 fn reads_as_zero_without_digits(scale: &Scale) -> bool {
     match scale {
         Scale::Decimal(exponent, _) => *exponent >= -9,
@@ -81,7 +81,7 @@ fn reads_as_zero_without_digits(scale: &Scale) -> bool {
     }
 }
 
-/// Nano-units of `whole.fraction` times ten to the `exponent`, rounded up, saturating.
+/// Nano-units of `whole.fraction` times 10^`exponent`, rounded up, saturating.
 fn decimal_nanos(whole: &str, fraction: &str, exponent: i64) -> i128 {
     let length = |text: &str| i64::try_from(text.len()).unwrap_or(i64::MAX);
     if let (Some(number), true) = (small(whole), fraction.is_empty())
@@ -89,7 +89,7 @@ fn decimal_nanos(whole: &str, fraction: &str, exponent: i64) -> i128 {
     {
         return number.saturating_mul(10_i128.pow(exponent));
     }
-    // How many of the digits, zeros appended, stand left of the point when counting nano-units.
+    // The number of digits, with zeros appended, left of the decimal point when counting nano-units.
     let point = length(whole).saturating_add(exponent).saturating_add(9);
     let mut nanos: i128 = 0;
     let mut inexact = false;
@@ -112,15 +112,15 @@ fn decimal_nanos(whole: &str, fraction: &str, exponent: i64) -> i128 {
     nanos.saturating_add(i128::from(inexact))
 }
 
-/// Nano-units of `whole.fraction` times two to the `bits`, rounded up, capped.
+/// Nano-units of `whole.fraction` times 2^`bits`, rounded up, capped.
 fn binary_nanos(whole: &str, fraction: &str, bits: u32) -> i128 {
     let unit = NANOS_PER_UNIT << bits;
     let count = small(whole).unwrap_or_else(|| whole.bytes().fold(0, append_digit));
     if fraction.is_empty() {
         return count.saturating_mul(unit).min(BINARY_CAP);
     }
-    // Horner's scheme from the last digit: flooring at every step is exact, because what is cut
-    // off is less than one and only ever meets a division by ten.
+    // Horner's scheme from the last digit. Flooring at every step is exact, because the part that
+    // is cut off is less than one and is only divided by ten.
     let mut part: i128 = 0;
     let mut inexact = false;
     for digit in fraction.bytes().rev() {
@@ -132,14 +132,14 @@ fn binary_nanos(whole: &str, fraction: &str, bits: u32) -> i128 {
     count.saturating_mul(unit).saturating_add(part).min(BINARY_CAP)
 }
 
-/// A number of at most 18 digits, which is what nearly all quantities are: read without 128 bits.
+/// Parses a number of at most 18 digits, as nearly all quantities have, without 128-bit arithmetic.
 fn small(digits: &str) -> Option<i128> {
     let append = |number: i64, digit: u8| number * 10 + i64::from(digit - b'0');
     (digits.len() <= 18).then(|| i128::from(digits.bytes().fold(0, append)))
 }
 
 fn append_digit(number: i128, digit: u8) -> i128 {
-    /// Up to here ten times the number plus nine fits.
+    /// The largest number for which ten times the number plus nine fits.
     const ROOM: i128 = i128::MAX / 10 - 1;
     if number > ROOM { i128::MAX } else { number * 10 + i128::from(digit - b'0') }
 }

@@ -145,7 +145,7 @@ fn json_strings_and_bare_numbers_are_read_and_strings_are_written() {
 const FORMATS: [QuantityFormat; 3] =
     [QuantityFormat::DecimalSi, QuantityFormat::BinarySi, QuantityFormat::DecimalExponent];
 
-/// Suffixes with what each is worth in nano-units.
+/// Suffixes with their factors in nano-units.
 const SUFFIXES: [(&str, i128); 13] = [
     ("n", 1),
     ("u", 1_000),
@@ -199,12 +199,12 @@ proptest! {
         for nanos in [nanos, small.into(), i128::from(small) * 1_000_000_000] {
             let quantity = Quantity::from_nanos(nanos, FORMATS[format]);
             let text = quantity.to_string();
-            // Sums of binary quantities may pass the cap that reading applies.
+            // Sums of binary quantities may exceed the cap applied by parsing.
             let cap = Quantity::new(i64::MAX, QuantityFormat::BinarySi).as_nanos();
             let capped = text.ends_with('i') && quantity.as_nanos().abs() > cap;
             if !capped {
                 prop_assert_eq!(text.parse::<Quantity>().unwrap(), quantity, "{}", text);
-                // A binary quantity without a suffix reads back as a decimal one.
+                // A binary quantity without a suffix is parsed as a decimal one.
                 if FORMATS[format] != QuantityFormat::BinarySi {
                     prop_assert_eq!(text.parse::<Quantity>().unwrap().to_string(), text);
                 }
@@ -212,7 +212,7 @@ proptest! {
         }
     }
 
-    /// Only short ones are read the short way, and zeros in front make any number long.
+    /// Only short numbers take the fast path, and leading zeros make any number long.
     #[test]
     fn a_number_reads_the_same_however_many_digits_it_has(number: u64, suffix in "[numkMGTPE]?|[KMGTPE]i|e-?[0-9]{1,3}") {
         let (short, long) = (format!("{number}{suffix}"), format!("{:0>20}{number}{suffix}", 0));
@@ -228,7 +228,7 @@ proptest! {
         if is_whole(&a) && is_whole(&b) {
             prop_assert_eq!(ours, exact);
         } else {
-            // Rounding to nano-units may make two equal, never swap them.
+            // Rounding to nano-units may make two equal, but never swaps them.
             prop_assert!(ours == exact || ours == Ordering::Equal);
         }
         let away = i128::from(!is_whole(&a)) * a.numerator.signum();

@@ -1,20 +1,20 @@
-//! The memory around an eviction, as a line of blocks.
+//! The available memory around an eviction, as a line of block characters.
 
 use winddown_control::api::MemoryCurve;
 use winddown_shared::display::seconds;
 
 use crate::preemption::byte_text;
 
-/// Less than the threshold.
+/// The block for values below the threshold.
 const LOW: char = '▁';
-/// From the threshold to the most that was available.
+/// The blocks for values from the threshold to the maximum.
 const LEVELS: [char; 7] = ['▂', '▃', '▄', '▅', '▆', '▇', '█'];
 const CHOSEN: &str = "chosen";
-/// Columns of a curve at least.
+/// The minimum width of a curve, in columns.
 const LEAST: usize = 16;
 
-/// A block for each value, what marks the moment of the eviction, and what is seen. On a narrow screen the oldest
-/// values are left out.
+/// Draws one block per value, the mark of the eviction, and a caption. On a narrow screen the oldest values are left
+/// out.
 pub(super) fn lines(curve: &MemoryCurve, width: Option<usize>) -> Option<[String; 3]> {
     let room = width.map_or(usize::MAX, |width| width.max(LEAST));
     let left_out = curve.available.len().saturating_sub(room);

@@ -1,4 +1,4 @@
-//! The first lines: who, whether a shutdown is under way, the lock, the pressure.
+//! The first lines: node, shutdown, lock, pressure.
 
 use winddown_shared::display::clean;
 
@@ -9,15 +9,15 @@ use crate::paint::{BAD, DIM, HEAD, WARN};
 use crate::rows::{Row, rows};
 use winddown_control::api::{Phase, Status};
 
-/// Columns the labels at the left take.
+/// The width of the labels at the left, in columns.
 const LABEL: usize = 10;
 
-/// Rows below which only the lines that matter most are there.
+/// The screen height below which only the most important lines are shown.
 const LOW: usize = 14;
 
-/// The rows of `winddown status` that have a line here, what matters most first.
+/// The rows of `winddown status` that are shown here, most important first.
 const SHOWN: [&str; 7] = ["shutdown", "notice", "lock", "cluster", "pressure", "plan", "last boot"];
-/// As many of these are always there.
+/// The number of these that are always shown.
 const ALWAYS: usize = 3;
 
 impl Page<'_> {
@@ -26,7 +26,7 @@ impl Page<'_> {
         self.title(status, &rows);
         for (number, label) in SHOWN.into_iter().enumerate() {
             for row in rows.iter().filter(|row| row.label == label) {
-                // Where there is little room, only what is wrong is worth a line.
+                // On a small screen, the other rows are shown only if something is wrong.
                 let wrong = row.style == BAD || row.style == WARN;
                 let wanted = match label {
                     "last boot" => wrong && height >= LOW,

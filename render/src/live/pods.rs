@@ -1,4 +1,4 @@
-//! The pods, as many as there is room for.
+//! The table of pods, with as many rows as fit.
 
 use std::time::Duration;
 
@@ -12,11 +12,11 @@ use crate::times::Times;
 use crate::{Column, PODS_UNKNOWN, Table};
 use winddown_control::api::{PodState, PodStatus, Status};
 
-/// Screens at least this wide show what is seldom asked for.
+/// The screen width from which the less important columns are shown.
 const WIDE: usize = 110;
 
 impl Page<'_> {
-    /// At most `room` lines, the headings included; how many pods they show, and how many are above.
+    /// Adds at most `room` lines, including the heading. Returns the number of visible pods and of those above them.
     pub(super) fn pods(&mut self, status: &Status, room: usize) -> (usize, usize) {
         let mut pods: Vec<&PodStatus> = status.pods.iter().collect();
         pods.sort_by(|a, b| {
@@ -46,12 +46,12 @@ impl Page<'_> {
         for pod in &pods {
             table.row(row(pod, times, older, ending, wide));
         }
-        // The widths are those of all rows, so that scrolling moves nothing sideways.
+        // Computed from all rows, so that scrolling moves nothing sideways.
         let mut lines = table.on_screen(self.columns).into_iter();
         self.lines.extend(lines.next());
         let rows: Vec<Line> = lines.collect();
         let left = room.saturating_sub(1);
-        // Where not all fit, the last line says so.
+        // If not all fit, the last line says so.
         let shown = if rows.len() <= left { rows.len() } else { left.saturating_sub(1) };
         let skipped = self.scene.skipped.min(rows.len() - shown.min(rows.len()));
         self.lines.extend(rows.iter().skip(skipped).take(shown).cloned());
@@ -68,7 +68,7 @@ impl Page<'_> {
     }
 }
 
-/// Those that are ending first, then those that do not run as they should, then the others.
+/// The sort rank of a pod: terminating pods first, then pods with problems, then the others.
 fn rank(pod: &PodStatus) -> u8 {
     match (pod.state, state_style(&pod_state(pod))) {
         (PodState::Terminating, _) => 0,

@@ -1,4 +1,4 @@
-//! What stands under the first lines, and how much room each part gets.
+//! The sections below the first lines, and how the room is divided among them.
 
 use anstyle::Style;
 use winddown_shared::display::{clean, seconds};
@@ -12,11 +12,11 @@ use crate::status::problems::{self, Problem};
 use crate::{Column, Table, group_title, wrap};
 use winddown_control::api::{GroupProgress, Phase, Status, ThresholdStatus};
 
-/// A part shows its blank line, its heading and a line, or nothing.
+/// The minimum height of a section: its blank line, its heading and one line.
 const LEAST: usize = 3;
 
 impl Page<'_> {
-    /// The whole node; how many pods are seen, and how many are above those.
+    /// Adds the whole node. Returns the number of visible pods and of those above them.
     pub(super) fn node(&mut self, status: &Status, rows: usize) -> (usize, usize) {
         self.head(status, rows);
         let foot = usize::from(rows >= 8);
@@ -41,13 +41,13 @@ impl Page<'_> {
         shown
     }
 
-    /// The first `room` lines of a part.
+    /// Adds the first `room` lines of a section.
     fn part(&mut self, mut lines: Vec<Line>, room: usize) {
         lines.truncate(room);
         self.lines.append(&mut lines);
     }
 
-    /// Blank line and heading of a part, then its newest lines.
+    /// Adds the blank line and heading of a section, then its newest lines.
     fn part_end(&mut self, mut lines: Vec<Line>, room: usize) {
         if room >= LEAST {
             let over = lines.len().saturating_sub(room);
@@ -56,7 +56,7 @@ impl Page<'_> {
         }
     }
 
-    /// The groups of a shutdown, how far each is.
+    /// The groups of a shutdown with their progress.
     fn groups(&self, status: &Status) -> Vec<Line> {
         let shutdown = &status.shutdown;
         let mut groups = shutdown.groups.iter().filter(|group| group.pods > 0).peekable();
@@ -75,7 +75,7 @@ impl Page<'_> {
         self.titled(&table)
     }
 
-    /// A blank line, and the table.
+    /// A table after a blank line.
     fn titled(&self, table: &Table) -> Vec<Line> {
         let mut lines = vec![Line::new()];
         lines.extend(table.on_screen(self.columns));
@@ -100,7 +100,7 @@ impl Page<'_> {
         ]
     }
 
-    /// The thresholds that are crossed.
+    /// The thresholds that are met.
     fn short(&self, status: &Status) -> Vec<Line> {
         let Some(pressure) = &status.pressure else { return Vec::new() };
         let met: Vec<&ThresholdStatus> =
@@ -129,7 +129,7 @@ impl Page<'_> {
         self.titled(&table)
     }
 
-    /// What is wrong and what to do about it, as `winddown status` says it.
+    /// The problems and what to do about them, as in `winddown status`.
     fn problems(&self, status: &Status) -> Vec<Line> {
         let found = problems::of(status, false);
         if found.is_empty() {
@@ -153,7 +153,7 @@ impl Page<'_> {
         part.lines
     }
 
-    /// The last decisions, a line each, the newest last.
+    /// The latest decisions, one per line, newest last.
     fn decisions(&self, status: &Status) -> Vec<Line> {
         if status.decisions.is_empty() {
             return Vec::new();
@@ -171,13 +171,12 @@ impl Page<'_> {
     }
 }
 
-/// The lines of `room` that each part gets, which wants so many; the pods get what is left and want
-/// `pods`. They never get all, nor do they leave anything unused: what is ending, what is wrong and
-/// what was just decided is why one looks.
+/// Divides `room` lines among the sections, which need `parts` lines; the pods get the rest and need `pods`. The pods
+/// never get everything, because users look for terminating pods, problems and decisions, but no line is left unused.
 fn divide(room: usize, pods: usize, parts: [usize; 4]) -> [usize; 4] {
     let most = [room / 2, room / 3, room / 4, room / 3];
     let mut given = [0; 4];
-    // A heading and a few pods are always there.
+    // A heading and a few pods always fit.
     let mut left = room.saturating_sub(pods.min(6));
     for ((given, wanted), most) in given.iter_mut().zip(parts).zip(most) {
         *given = wanted.min(most).min(left);

@@ -1,19 +1,19 @@
-//! What is asked before the pods of a plan are ended.
+//! Disruption budgets and eviction responders that are asked before the pods of a plan are stopped.
 
 use std::collections::BTreeMap;
 
 use winddown_control::api::{PlannedPod, ShutdownPlan};
 use winddown_shared::display::clean;
 
-/// The pods of a plan that one disruption budget counts.
+/// The pods of a plan that a disruption budget counts.
 #[derive(Default)]
 struct Counted<'a> {
-    /// How many may go now; none if that is not known.
+    /// How many may be disrupted now; none if unknown.
     allowed: Option<u32>,
     pods: Vec<&'a PlannedPod>,
 }
 
-/// A line per disruption budget, and one per pod with responders. Those that start with `!` cost time and consent.
+/// One line per disruption budget, and one per pod with responders. Lines that start with `!` name budgets that refuse.
 pub(super) fn lines(plan: &ShutdownPlan) -> Vec<String> {
     let pods = || plan.groups.iter().flat_map(|group| &group.pods);
     let mut budgets: BTreeMap<(&str, &str), Counted<'_>> = BTreeMap::new();

@@ -1,4 +1,4 @@
-//! The report as one page for a browser: timeline, table and decisions.
+//! The report as an HTML page: timeline, table and decisions.
 
 mod decisions;
 mod table;
@@ -12,19 +12,19 @@ use super::sentences::{self, occasion, shortage};
 use super::svg::canvas::{Canvas, Escaped};
 use super::svg::{self, THEME};
 
-/// How the page looks, on a wide screen, on a phone and on paper.
+/// The style sheet, for wide screens, phones and paper.
 const STYLE: &str = include_str!("html/page.css");
 
-/// Nothing may be fetched or run, whatever is in the report.
+/// The content security policy: nothing may be fetched or run, whatever the report contains.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; \
                       base-uri 'none'; form-action 'none'";
 
-/// The report as one HTML document that stands alone: no script, and nothing that would be fetched.
-/// The same report gives the same bytes.
+/// The report as a self-contained HTML document, without scripts or external resources. The same report produces the
+/// same bytes.
 ///
-/// It has the timeline of [`svg()`](super::svg()), a table of all pods, and what was decided when. It follows
-/// the reader's light or dark scheme and the width of the screen, and tells nothing by colour alone.
-/// Names are shown without control characters and never become markup.
+/// It contains the timeline of [`svg()`](super::svg()), a table of all pods, and the decisions with their times. It
+/// follows the reader's light or dark scheme and the width of the screen, and conveys nothing by colour alone. Names
+/// are shown without control characters and never become markup.
 pub fn html(report: &ShutdownReport) -> String {
     let mut page = Page { report, out: Canvas::default() };
     page.head();
@@ -94,7 +94,7 @@ impl Page<'_> {
         self.out.markup(format_args!("</ul>\n</nav>\n</header>"));
     }
 
-    /// How many pods ended in which way.
+    /// Writes how many pods stopped in which way.
     fn counts(&mut self) {
         let ways = [
             (PodEnd::Exited, "ended by themselves", "good"),
@@ -123,7 +123,7 @@ impl Page<'_> {
         self.out.markup(format_args!("<main>"));
         if self.report.pods().next().is_some() {
             open(&mut self.out, "timeline", "Timeline");
-            // Where it is wider than the screen, it is moved by itself.
+            // A timeline that is wider than the screen scrolls separately.
             self.out.markup(format_args!("<div class=\"picture\" tabindex=\"0\">"));
             self.out.append(&svg::timeline(self.report));
             self.out.markup(format_args!("</div>\n</section>"));
@@ -161,7 +161,7 @@ impl Page<'_> {
     }
 }
 
-/// Begins a section that is found by its heading.
+/// Opens a section that is labelled by its heading.
 fn open(out: &mut Canvas, id: &str, heading: &str) {
     out.markup(format_args!(
         "<section id=\"{id}\" aria-labelledby=\"{id}-heading\">\n\
@@ -169,7 +169,7 @@ fn open(out: &mut Canvas, id: &str, heading: &str) {
     ));
 }
 
-/// The groups that had pods, in the order of their end.
+/// The groups that have pods, in the order in which they were stopped.
 fn groups(report: &ShutdownReport) -> impl Iterator<Item = &GroupReport> {
     report.groups.iter().filter(|group| !group.pods.is_empty())
 }

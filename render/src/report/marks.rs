@@ -1,4 +1,4 @@
-//! What every picture of a report shows of a pod.
+//! The marks and remarks of a pod that all pictures of a report share.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use winddown_shutdown::{PodEnd, PodReport};
 
 use super::sentences;
 
-/// When a pod's bar begins, turns, and ends.
+/// The times at which the parts of a pod's bar begin and end.
 pub(super) struct Times {
     pub(super) asked: Duration,
     pub(super) term: Duration,
@@ -16,21 +16,21 @@ pub(super) struct Times {
 }
 
 impl Times {
-    /// The times of `pod` in a run that took `took`; none when the pod was not asked to end.
+    /// The times of `pod` in a run that took `took`; none if the pod was not asked to stop.
     pub(super) fn of(pod: &PodReport, took: Duration) -> Option<Self> {
         let asked = pod.asked?;
         let term = pod.sigterm.unwrap_or(asked).max(asked);
-        // Of one that ended while no agent was there it is not known when: nothing is drawn of it.
+        // A pod that exited while no agent ran has no known exit time: no bar is drawn.
         let unseen = if pod.end == PodEnd::Exited { term } else { took };
         let end = pod.exit.unwrap_or(unseen).max(term);
-        // The report does not say when SIGKILL was sent, but it is sent when the grace is over.
+        // The report does not contain the time of SIGKILL, but it is sent when the grace is over.
         let over = asked.saturating_add(pod.grace).clamp(term, end);
         let kill = (pod.end == PodEnd::Killed).then_some(over);
         Some(Self { asked, term, kill, end })
     }
 }
 
-/// How what is said about a pod looks.
+/// The CSS class of the remark about a pod.
 pub(super) fn class(pod: &PodReport) -> &'static str {
     match pod.end {
         PodEnd::Exited if pod.mounts.is_empty() => "dim",
@@ -40,7 +40,7 @@ pub(super) fn class(pod: &PodReport) -> &'static str {
     }
 }
 
-/// What is said about a pod at the right of its bar.
+/// The remark about a pod at the right of its bar.
 pub(super) fn remark(pod: &PodReport) -> String {
     let took = pod.exit.zip(pod.asked).map(|(exit, asked)| in_seconds(exit.saturating_sub(asked)));
     let mut said = match (pod.end, took) {
@@ -65,7 +65,7 @@ pub(super) fn remark(pod: &PodReport) -> String {
     said
 }
 
-/// Everything that is known of a pod, as a tooltip.
+/// The tooltip with all facts about a pod.
 pub(super) fn hover(pod: &PodReport, name: &str) -> String {
     let seconds = |at: Duration| format!("{:.3} s", at.as_secs_f64());
     let mut lines = vec![format!("{name}, priority {}", pod.priority.unwrap_or(0))];

@@ -1,4 +1,4 @@
-//! The sentences that every form of the report shares.
+//! Sentences that the formats of the report share.
 
 use std::cmp::Reverse;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use winddown_shutdown::{
     GroupReport, Outcome, PodEnd, PodReport, ShutdownReport, Trigger, WorkOutcome, WorkReport,
 };
 
-/// The pods of which the cluster does not know yet that they have ended.
+/// The pods whose final status the API server does not have yet.
 pub(super) fn undelivered(report: &ShutdownReport) -> Option<String> {
     const NAMED: usize = 5;
     let all = &report.statuses_not_told;
@@ -27,7 +27,7 @@ pub(super) fn undelivered(report: &ShutdownReport) -> Option<String> {
     ))
 }
 
-/// What a plug-in did, and whether that is worth a second look.
+/// What a plug-in did, and whether it was done.
 pub(super) fn work(work: &WorkReport) -> (String, bool) {
     let took = |from: Option<Duration>| {
         let took = work.ended.zip(from).map(|(ended, started)| ended.saturating_sub(started));
@@ -62,7 +62,7 @@ pub(super) fn occasion(report: &ShutdownReport) -> String {
     format!("{at}{action}{} · boot {}", node.unwrap_or_default(), clean(&report.boot_id))
 }
 
-/// What was special about the run's beginning and its course, a sentence each.
+/// The special circumstances of the run, one sentence each.
 pub(super) fn origin(report: &ShutdownReport) -> Vec<String> {
     let mut said = Vec::new();
     if report.trigger == Trigger::UnitStop {
@@ -91,7 +91,7 @@ pub(super) fn origin(report: &ShutdownReport) -> Vec<String> {
     said
 }
 
-/// Who asked for it, as far as that is known.
+/// The requester of the shutdown, as far as it is known.
 pub(super) fn requested_by(report: &ShutdownReport) -> Option<String> {
     let request = report.requested_by.as_ref()?;
     let by = request.uid.map(|uid| format!(" by uid {uid}"));
@@ -108,7 +108,7 @@ pub(super) fn requested_by(report: &ShutdownReport) -> Option<String> {
     })
 }
 
-/// Who gave notice, and what it said.
+/// The notice that triggered the run: its source, text and deadline.
 pub(super) fn notice(report: &ShutdownReport) -> Option<String> {
     let notice = report.notice.as_ref()?;
     let (source, text) = (clean(&notice.source), clean(&notice.text));
@@ -148,17 +148,17 @@ pub(super) fn group(group: &GroupReport) -> String {
     )
 }
 
-/// What is shorter than this is not worth a word.
+/// Shorter durations are not mentioned.
 const NOTABLE: Duration = Duration::from_millis(100);
 
-/// Columns that a pod's name may take in a group's heading, which is not wrapped in a picture.
+/// The longest pod name in a group's heading, in columns; headings are not wrapped in pictures.
 const LONGEST_NAME: usize = 63;
 
-/// Which pod held its group up, and for how long after all others had ended; none where no pod stands out.
+/// The pod that delayed its group, and for how long after all others had stopped; none if no pod stands out.
 pub(super) fn held_by(group: &GroupReport) -> Option<(&PodReport, Duration)> {
     let (started, ended) = group.started.zip(group.ended)?;
     let asked = group.pods.iter().filter(|pod| pod.asked.is_some());
-    // A pod that was not seen to end held the group until its time was over.
+    // A pod that was not seen to stop delayed the group until its time was over.
     let mut ends: Vec<_> = asked.map(|pod| (pod.exit.unwrap_or(ended).min(ended), pod)).collect();
     ends.sort_by_key(|(at, _)| *at);
     let (last, pod) = ends.pop()?;
@@ -167,26 +167,26 @@ pub(super) fn held_by(group: &GroupReport) -> Option<(&PodReport, Duration)> {
     (alone >= NOTABLE).then_some((pod, alone))
 }
 
-/// The grace that a pod got, beside its own where that is longer.
+/// The grace period that a pod got, with its own if that is longer.
 pub(super) fn grace(pod: &PodReport) -> String {
     let got = in_seconds(pod.grace);
     pod.wanted_grace.map_or(got.clone(), |wanted| format!("{got} of {}", in_seconds(wanted)))
 }
 
-/// How long a pod was asked before its first SIGTERM, which is what its preStop hooks take.
+/// The time between the request and the first SIGTERM, which the pod's preStop hooks take.
 pub(super) fn before_sigterm(pod: &PodReport) -> Option<String> {
     let span = pod.sigterm?.saturating_sub(pod.asked?);
     (span >= NOTABLE).then(|| format!("SIGTERM after {}", in_seconds(span)))
 }
 
-/// Groups of more pods are folded.
+/// Groups with more pods than this are folded.
 const MANY: usize = 24;
 
-/// Of such a group so many are shown.
+/// The number of pods that are shown of such a group.
 const SHOWN: usize = 12;
 
-/// The pods of a group, those that went wrong first, and those that a list folds away: in a large group all but the
-/// slowest, and never one that went wrong.
+/// Splits the pods of a group, sorted by severity, into those that are shown and those that a list folds away: in a
+/// large group all but the slowest, and never one that had a problem.
 pub(super) fn fold(group: &GroupReport) -> (Vec<&PodReport>, Vec<&PodReport>) {
     let mut pods: Vec<&PodReport> = group.pods.iter().collect();
     pods.sort_by_key(|pod| severity(pod));
@@ -201,7 +201,7 @@ pub(super) fn fold(group: &GroupReport) -> (Vec<&PodReport>, Vec<&PodReport>) {
     (pods, folded)
 }
 
-/// How many pods are folded away, and what became of them.
+/// The number of pods that are folded away, and how they stopped.
 pub(super) fn folded(pods: &[&PodReport]) -> (String, String) {
     let spared = pods.iter().filter(|pod| pod.end == PodEnd::Spared).count();
     let among = if spared > 0 { format!(", {spared} of them spared") } else { String::new() };
@@ -212,10 +212,10 @@ pub(super) fn folded(pods: &[&PodReport]) -> (String, String) {
     (format!("{} more{among}", pods.len()), how)
 }
 
-/// A pod that ended by itself, or was not asked, and left nothing.
+/// The severity of a pod that exited by itself, or was not asked to stop, and left nothing behind.
 const FINE: u8 = 4;
 
-/// How wrong it went with a pod; the worst is 0.
+/// The severity of a pod's outcome; the worst is 0.
 pub(super) fn severity(pod: &PodReport) -> u8 {
     match pod.end {
         PodEnd::Left => 0,
@@ -226,7 +226,7 @@ pub(super) fn severity(pod: &PodReport) -> u8 {
     }
 }
 
-/// How a group went, beside its name.
+/// The facts about a group, shown next to its name.
 pub(super) fn group_facts(group: &GroupReport) -> String {
     let mut said = pod_count(group.pods.len());
     match (group.started, group.ended) {
@@ -249,7 +249,7 @@ pub(super) fn group_facts(group: &GroupReport) -> String {
     said
 }
 
-/// What is worth saying about a pod; empty for one that simply ended by itself and left nothing.
+/// The remark about a pod; empty if it exited by itself and left nothing behind.
 pub(super) fn remark(pod: &PodReport) -> String {
     let containers = pod.containers.iter().map(|name| clean(name)).collect::<Vec<_>>();
     let containers = match containers.is_empty() {
@@ -277,7 +277,7 @@ pub(super) fn remark(pod: &PodReport) -> String {
     said.collect::<Vec<_>>().join("; ")
 }
 
-/// How many mounts, devices and the like a pod left behind.
+/// The number of resources (mounts, devices, …) that a pod left behind.
 pub(super) fn mounts(pod: &PodReport) -> String {
     match pod.mounts.len() {
         1 => "1 resource not released".to_owned(),
@@ -285,7 +285,7 @@ pub(super) fn mounts(pod: &PodReport) -> String {
     }
 }
 
-/// What the end of the run was.
+/// The label for the end of the run.
 pub(super) fn end_of_run(report: &ShutdownReport) -> &'static str {
     match (report.outcome, report.trigger) {
         (Outcome::Cancelled, _) => "called off",

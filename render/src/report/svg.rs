@@ -1,4 +1,4 @@
-//! The report as a picture: a timeline with a bar per pod.
+//! The report as an SVG picture: a timeline with one bar per pod.
 
 pub(super) mod canvas;
 pub(super) mod evictions;
@@ -23,19 +23,19 @@ use sizes::{MARGIN, Sizes, WIDTH};
 /// Colours for light and for dark surroundings. Nothing is conveyed by colour alone.
 pub(super) const THEME: &str = include_str!("svg/theme.css");
 
-/// Font size of sentences.
+/// The font size of sentences.
 const TEXT: f64 = 15.0;
 
-/// How many of the report's warnings are shown.
+/// The number of warnings that are shown.
 const WARNINGS: usize = 8;
 
-/// The report as an SVG 1.1 document that stands alone: no script, no font and no link that would
-/// be fetched. It follows the viewer's light or dark scheme. The same report gives the same bytes.
+/// The report as a self-contained SVG 1.1 document, without scripts, fonts or links to external resources. It follows
+/// the viewer's light or dark scheme. The same report produces the same bytes.
 ///
-/// One bar per pod from SIGTERM to its exit, grouped as the pods were ended, over one time axis
-/// that begins with the signal. Where the limits lie far behind the last thing that happened, the
-/// axis ends soon after that, and a strip above it shows how little of the time was used. Rows get
-/// lower when there are many pods. Names are shown without control characters.
+/// It has one bar per pod from SIGTERM to its exit, grouped in the order in which the pods were stopped, over one time
+/// axis that starts with the signal. If the limits lie far behind the last event, the axis ends soon after the event,
+/// and a strip above it shows how little of the time was used. Rows become lower if there are many pods. Names are
+/// shown without control characters.
 pub fn svg(report: &ShutdownReport) -> String {
     let mut page = Page { report, out: Canvas::default(), y: MARGIN };
     page.head();
@@ -47,7 +47,7 @@ pub fn svg(report: &ShutdownReport) -> String {
     page.finish(&style).into_string().trim_start().to_owned()
 }
 
-/// The timeline alone, for a page that has the [`THEME`] and says the rest.
+/// The timeline alone, for a page that includes the [`THEME`] and has its own text.
 pub(super) fn timeline(report: &ShutdownReport) -> Canvas {
     let mut page = Page { report, out: Canvas::default(), y: 4.0 };
     page.chart();
@@ -97,7 +97,7 @@ impl Page<'_> {
         self.rows(&scale, sizes, &milestones);
     }
 
-    /// How much of the whole time was used.
+    /// Draws how much of the whole time was used.
     fn strip(&mut self, sizes: &Sizes, reach: Reach) {
         let whole = Scale::new(sizes.left(), sizes.right(), reach.limit);
         let budget = &self.report.budget;
@@ -174,7 +174,7 @@ impl Page<'_> {
     }
 }
 
-/// The picture in words, for those who hear it.
+/// The picture in words, for screen readers.
 fn described(report: &ShutdownReport) -> String {
     let mut said = vec![occasion(report)];
     for group in report.groups.iter().filter(|group| !group.pods.is_empty()) {

@@ -1,4 +1,4 @@
-//! The report for people.
+//! The report as text.
 
 use std::fmt::{self, Write};
 use std::time::Duration;
@@ -10,10 +10,10 @@ use winddown_shutdown::{GroupReport, Outcome, PodEnd, PodReport, ShutdownReport}
 use super::sentences::{self, occasion, shortage};
 use crate::paint::{BAD, DIM, GOOD, Paint, WARN};
 
-/// The report as text: one sentence that says it all, then a table per group. Ends with a newline.
+/// The report as text: a headline, then a table per group. Ends with a newline.
 ///
-/// Times in the tables are seconds since the signal. With `color`, ANSI colours mark what went
-/// wrong. Control characters in names are escaped.
+/// Times in the tables are seconds since the signal. With `color`, ANSI colours mark problems. Control characters in
+/// names are escaped.
 pub fn text(report: &ShutdownReport, color: bool) -> String {
     let mut text = String::new();
     // Writing to a String cannot fail.
@@ -57,7 +57,7 @@ fn render(out: &mut String, report: &ShutdownReport, paint: Paint) -> fmt::Resul
     Ok(())
 }
 
-/// The pods of a group; of very many those that went wrong and those that took longest.
+/// Writes the pods of a group; of a very large one, those with problems and the slowest.
 fn table(
     out: &mut String,
     group: &GroupReport,
@@ -102,7 +102,7 @@ fn table(
     Ok(())
 }
 
-/// How a remark looks.
+/// The style of a remark.
 fn style(pod: &PodReport) -> Style {
     match pod.end {
         PodEnd::Left => BAD,

@@ -1,4 +1,4 @@
-//! What an operator should know and can fix.
+//! Problems that an operator can fix.
 
 use winddown_shared::WAITING_FOR_PREEMPTION;
 use winddown_shared::display::{clean, seconds};
@@ -6,17 +6,17 @@ use winddown_shared::display::{clean, seconds};
 use super::pod_state;
 use winddown_control::api::{ClosedBy, LockState, ManifestProblem, PodState, Status};
 
-/// One problem: what it is, and what to do next. Both are safe to print.
+/// A problem, and what to do next. Both are safe to print.
 pub(crate) struct Problem {
     pub(crate) text: String,
     pub(crate) next: String,
 }
 
-/// Things wrong in the manifests that are shown unless all are asked for.
+/// The number of manifest problems that are shown unless all are requested.
 const MANIFESTS: usize = 20;
 
-/// The problems of a node, the worst first. Unless `all`, those of the manifests are counted where they
-/// are many.
+/// The problems of a node, the worst first. Unless `all` is set, only the first problems of the manifests are listed,
+/// and the rest are counted.
 pub(crate) fn of(status: &Status, all: bool) -> Vec<Problem> {
     let mut found = Vec::new();
     node(status, &mut found);
@@ -57,7 +57,7 @@ pub(crate) fn of(status: &Status, all: bool) -> Vec<Problem> {
     found
 }
 
-/// What is the matter with a pod in this state, and what to do next; none where nothing is.
+/// What is wrong with a pod in this state, and what to do next; none if nothing is wrong.
 fn trouble(state: &str) -> Option<(&'static str, &'static str)> {
     match state {
         "CrashLoopBackOff" | "CreateContainerError" | "RunContainerError" => {
@@ -162,7 +162,7 @@ fn node(status: &Status, found: &mut Vec<Problem>) {
     }
 }
 
-/// `file:line: field: message`, as compilers put it.
+/// Formats a problem as compilers do: `file:line: field: message`.
 pub(crate) fn manifest(problem: &ManifestProblem) -> String {
     let mut text = clean(&problem.file).into_owned();
     if let Some(line) = problem.line {

@@ -1,4 +1,4 @@
-//! Nodes to show.
+//! Statuses of example nodes.
 
 use winddown_shared::WallTime;
 
@@ -32,7 +32,7 @@ pub(crate) fn pod(namespace: &str, name: &str, priority: i32) -> PodStatus {
     }
 }
 
-/// Just installed: the lock is held, nothing runs.
+/// A freshly installed node: the lock is held, nothing runs.
 pub(crate) fn fresh() -> Status {
     let node = NodeStatus {
         name: "edge-1".to_owned(),
@@ -64,7 +64,7 @@ fn group(priority: i32, latest_end_seconds: f64, pods: usize) -> GroupSummary {
     GroupSummary { priority, name: None, latest_end_seconds, pods }
 }
 
-/// Five pods that run well.
+/// Five pods without problems.
 pub(crate) fn five_pods() -> Status {
     let mut status = fresh();
     status.node.started_at = Some(at("08:47:00"));
@@ -98,7 +98,7 @@ fn decision(time: &str, text: &str) -> Decision {
     }
 }
 
-/// logind cannot be reached.
+/// logind is unreachable.
 pub(crate) fn lock_waiting() -> Status {
     let mut status = five_pods();
     status.lock.state = LockState::Waiting;
@@ -111,7 +111,7 @@ pub(crate) fn lock_waiting() -> Status {
     status
 }
 
-/// Another drop-in allows less delay than is wanted.
+/// Another drop-in allows less delay than is required.
 pub(crate) fn shrunk_delay() -> Status {
     let mut status = five_pods();
     status.lock.delay_seconds = Some(3.0);
@@ -121,7 +121,7 @@ pub(crate) fn shrunk_delay() -> Status {
     status
 }
 
-/// Two manifests are broken and a pod was rejected.
+/// Two manifests are broken, and a pod was rejected.
 pub(crate) fn broken_manifests() -> Status {
     let mut status = fresh();
     status.pods = vec![pod("default", "web-edge-1", 0)];
@@ -150,7 +150,7 @@ pub(crate) fn broken_manifests() -> Status {
     status
 }
 
-/// The first of two groups has ended, the second is ending.
+/// The first of two groups has stopped, the second is stopping.
 pub(crate) fn shutting_down() -> Status {
     let mut status = five_pods();
     status.shutdown.phase = Phase::Running;

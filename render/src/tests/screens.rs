@@ -1,4 +1,4 @@
-//! `winddown status` as it stands on an 80-column screen, to the letter.
+//! The exact output of `winddown status` on an 80-column screen.
 
 use super::fixtures::{
     at, broken_manifests, five_pods, fresh, lock_waiting, shrunk_delay, shutting_down,
@@ -53,7 +53,7 @@ fn what_an_agent_does_not_know_is_not_made_up() {
         (words[2].to_owned(), text.lines().any(|line| line.starts_with("config")))
     };
     assert_eq!(shown(&node), (node.pods[0].priority.to_string(), true));
-    // Only the runtime knows it; and the agent is one of another party, which reads no configuration.
+    // Only the runtime knows this pod, and the agent is by a third party, which reads no configuration.
     node.pods[0].source.clear();
     (node.config.file, node.config.loaded_at) = (String::new(), None);
     assert_eq!(shown(&node), ("-".to_owned(), false));

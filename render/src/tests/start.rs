@@ -1,4 +1,4 @@
-//! The order in which pods start.
+//! The start order of pods.
 
 use winddown_control::api::{StartPlan, StartStatus, StartingGroup, StartingPod};
 use winddown_shutdown::StartReport;
@@ -37,7 +37,7 @@ fn a_plan_names_the_groups_in_the_order_in_which_they_start() {
     assert_eq!(start_plan(&plan, &PLAIN), "start: 0 pods, all at once\n\n! ordered start is off\n");
 }
 
-/// A pod that is never ready, and a start that is called off.
+/// A pod that never becomes ready, and a start that is cancelled.
 const REPORT: &str = r#"{
     "apiVersion": "winddown.dev/v1alpha1", "kind": "StartReport", "version": 1, "bootId": "b",
     "startedAt": "2026-11-20T12:00:00Z", "bootSeconds": 8.25, "groupTimeoutSeconds": 20, "outcome": "OUTCOME",

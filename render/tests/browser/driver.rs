@@ -1,4 +1,4 @@
-//! A headless Chromium, driven as the WebDriver standard says: JSON over HTTP, one call at a time.
+//! A headless Chromium, driven by the WebDriver protocol: JSON over HTTP, one call at a time.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -9,10 +9,10 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-/// What the browser may take for one answer.
+/// The timeout of one call.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// One browser with a new profile. Dropping it ends the browser.
+/// A browser with a new profile, closed on drop.
 pub(crate) struct Browser {
     driver: Child,
     port: u16,
@@ -21,11 +21,11 @@ pub(crate) struct Browser {
     _turn: MutexGuard<'static, ()>,
 }
 
-/// One browser at a time: of several that start at once beside other tests, one may end again.
+/// Allows one browser at a time: if several start at once next to other tests, one may exit.
 static TURN: Mutex<()> = Mutex::new(());
 
 impl Browser {
-    /// Starts one, or says what this machine lacks.
+    /// Starts a browser, or returns what this machine lacks.
     pub(crate) fn start() -> Result<Self, String> {
         if !Path::new("/usr/bin/chromium").exists() {
             return Err("chromium: not installed; apt install chromium chromium-driver".to_owned());
@@ -70,11 +70,11 @@ impl Browser {
         });
         let answer = self.call("POST", "", &json!({ "capabilities": { "alwaysMatch": wanted } }));
         answer["sessionId"].as_str().unwrap().clone_into(&mut self.session);
-        // Away from the browser's own first page, which asks for a lot.
+        // Leaves the browser's own start page, which makes many requests.
         self.call("POST", "/url", &json!({ "url": "about:blank" }));
     }
 
-    /// Shows `page`, a file, on a screen `width` pixels wide.
+    /// Shows `page`, a file, on a screen that is `width` pixels wide.
     pub(crate) fn show(&self, page: &Path, width: u32, dark: bool) {
         let height = if width < 600 { 844 } else { 900 };
         let scheme = if dark { "dark" } else { "light" };
@@ -89,19 +89,19 @@ impl Browser {
         self.devtools("Emulation.setEmulatedMedia", &json!({ "features": [feature] }));
         let address = format!("file://{}", page.display());
         self.call("POST", "/url", &json!({ "url": address }));
-        // Loaded is not shown: a page that takes the place of another may be behind it for a moment, and
-        // no picture can be taken of it.
+        // A loaded page is not yet a visible one: for a moment it may be behind the page that it replaces, and no
+        // screenshot can be taken.
         let shown = "const done = arguments[0];
             requestAnimationFrame(() => requestAnimationFrame(() => done(null)));";
         self.call("POST", "/execute/async", &json!({ "script": shown, "args": [] }));
     }
 
-    /// What `script`, the body of a function, returns.
+    /// Runs `script`, the body of a function, and returns its result.
     pub(crate) fn run(&self, script: &str) -> Value {
         self.call("POST", "/execute/sync", &json!({ "script": script, "args": [] }))
     }
 
-    /// Role and name that a screen reader is given for each element that `selector` finds.
+    /// The role and name that a screen reader gets for each element that matches `selector`.
     pub(crate) fn heard(&self, selector: &str) -> Vec<(String, String)> {
         let wanted = json!({ "using": "css selector", "value": selector });
         let found = self.call("POST", "/elements", &wanted);
@@ -117,12 +117,12 @@ impl Browser {
         .collect()
     }
 
-    /// The messages in the console since the last call.
+    /// The console messages since the last call.
     pub(crate) fn console(&self) -> Vec<String> {
         self.log("browser").iter().map(|entry| entry["message"].to_string()).collect()
     }
 
-    /// What was asked for since the last call, the page itself included.
+    /// The requests since the last call, including the page itself.
     pub(crate) fn requests(&self) -> Vec<String> {
         let told = self.log("performance");
         let events = told.iter().filter_map(|entry| {
@@ -134,7 +134,7 @@ impl Browser {
         events.collect()
     }
 
-    /// The whole page, or its first `height` pixels, as a PNG image.
+    /// Takes a screenshot of the whole page, or of its first `height` pixels, as a PNG image.
     pub(crate) fn picture(&self, width: u32, height: u32) -> Vec<u8> {
         let clip = json!({ "x": 0, "y": 0, "width": width, "height": height, "scale": 1 });
         let wanted = json!({ "format": "png", "captureBeyondViewport": true, "clip": clip });
@@ -193,7 +193,7 @@ impl Browser {
 
 impl Drop for Browser {
     fn drop(&mut self) {
-        // The driver ends its browser when the session is closed; killed first, it would leave it.
+        // Closing the session makes the driver close its browser; if the driver were killed first, it would not.
         let _ = self.try_call("DELETE", "", &Value::Null);
         let _ = self.driver.kill();
         let _ = self.driver.wait();

@@ -1,4 +1,4 @@
-//! Counterparts of the reference's TestGetPods and TestForceUpdateIfOlder, and the queue.
+//! Counterparts of the kubelet's TestGetPods and TestForceUpdateIfOlder, and tests of the queue.
 
 use std::sync::Mutex;
 use std::sync::atomic::AtomicUsize;
@@ -120,7 +120,7 @@ async fn the_stamp_is_the_time_before_the_call() {
     cache.get().await.unwrap();
     cache.force_update_if_older(before).await.unwrap();
     assert_eq!(script.calls(), 1);
-    // Something that happened during the call may be missing from its answer.
+    // A change during the call may be missing from its result.
     cache.force_update_if_older(before + SECOND).await.unwrap();
     assert_eq!(script.calls(), 2);
 }

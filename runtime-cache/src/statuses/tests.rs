@@ -1,4 +1,4 @@
-//! Counterparts of the reference's `cache_test.go`, and what its cache cannot do.
+//! Counterparts of the kubelet's `cache_test.go`, and tests of what its cache cannot do.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ fn uid() -> PodUid {
     PodUid::new("1234")
 }
 
-/// A time with some past before it.
+/// An hour from now, so that earlier times exist.
 fn noon() -> Instant {
     Instant::now() + 3600 * SECOND
 }
@@ -42,7 +42,7 @@ fn waiting(cache: &Cache, than: Instant) -> JoinHandle<Option<String>> {
     tokio::spawn(async move { text(&cache.get_newer_than(&uid(), than).await) })
 }
 
-/// Lets every task run until it waits.
+/// Lets every task run until all of them wait.
 async fn settle() {
     for _ in 0..8 {
         tokio::task::yield_now().await;
@@ -224,7 +224,7 @@ async fn many_pods_and_waiters_leave_nothing_behind() {
             let pod = PodUid::new(format!("u{}", i % 20));
             tokio::spawn(async move {
                 let wait = cache.get_newer_than(&pod, now);
-                // Every third gives up.
+                // Every third waiter gives up.
                 if i % 3 == 0 {
                     let _ = tokio::time::timeout(SECOND, wait).await;
                 } else {

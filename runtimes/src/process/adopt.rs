@@ -1,4 +1,4 @@
-//! Takes over what an earlier agent left running.
+//! Takes over the containers that an earlier agent left running.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -21,17 +21,17 @@ use crate::programs::open::{self, OpenError};
 use crate::programs::pod::{self, Run};
 use crate::programs::{exits, paths};
 
-/// How often a supervisor that is only just starting is looked at again, every 20 ms.
+/// How many times a supervisor that is still starting is checked, 20 ms apart.
 const STARTING_ROUNDS: usize = 100;
 
 struct FoundAttempt {
     number: u32,
     dir: PathBuf,
     record: AttemptRecord,
-    /// Not of one of an earlier boot that may not have run.
+    /// None only for an attempt of an earlier boot, which may not have run.
     started: Option<StartedRecord>,
     exit: Option<ExitRecord>,
-    /// Its supervisor, if that lives.
+    /// The supervisor, if it still runs.
     supervisor: Option<Process>,
 }
 
@@ -64,7 +64,7 @@ pub(crate) async fn open(config: ProcessConfig) -> Result<ProcessRuntime, OpenEr
     Ok(ProcessRuntime::assemble(context, lock, alive_end))
 }
 
-/// What is on disk. Kills what dead supervisors left.
+/// Reads the attempts from disk, and kills what dead supervisors left behind.
 fn find(config: &ProcessConfig, boot: &str) -> Result<Vec<FoundPod<FoundAttempt>>, OpenError> {
     let found = adopt::find(config, |uid, name, number| {
         let dir = paths::container(config, uid, name).join(number.to_string());
@@ -95,7 +95,7 @@ fn end_orphans(
     }
 }
 
-/// What is known of an attempt. One that never ran is removed: its number is free again.
+/// Reads the records of an attempt. An attempt that never ran is removed, so that its number is free again.
 fn find_attempt(
     config: &ProcessConfig,
     dir: PathBuf,
@@ -108,11 +108,11 @@ fn find_attempt(
         record::look(&dir.join(record::STARTED)).map_err(unusable)?;
     let record: Option<AttemptRecord> =
         record::look(&dir.join(record::ATTEMPT)).map_err(unusable)?;
-    // A power cut loses the record of the start, which is written in the background: what is known
-    // of an earlier boot is that it may have run, and a pod that runs once must not run again.
+    // The record of the start is written in the background, so a power cut can lose it. An attempt of an earlier boot
+    // may therefore have run, and a pod that runs once must not run again.
     let may_have_run = |r: &AttemptRecord| started.is_some() || is_earlier(&r.boot_id, boot);
     let Some(record) = record.filter(may_have_run) else {
-        // Without these records nothing was run, and a supervisor that is still there hangs.
+        // Without these records nothing ran, and a supervisor that still exists hangs.
         if let Some(supervisor) = &supervisor {
             let _ = supervisor.signal(Signal::KILL);
             supervisor.ended_within(1000);
@@ -125,16 +125,16 @@ fn find_attempt(
     Ok(Some(FoundAttempt { number, dir, record, started, exit, supervisor }))
 }
 
-/// Whether a record says that it is of another boot than this one.
+/// Whether a record names another boot than this one.
 fn is_earlier(boot_id: &str, boot: &str) -> bool {
     !boot_id.is_empty() && boot_id != boot
 }
 
-/// The supervisor of an attempt, once it has said who it is or has ended.
+/// Resolves the supervisor of an attempt, once it has recorded its identity or has exited.
 ///
 /// # Errors
-/// Whether there is one cannot be seen (no descriptor is left, for example). That is not "none": what
-/// it supervises would be killed for an orphan.
+/// It cannot be determined whether a supervisor exists (no file descriptor is left, for example). That does not mean
+/// "none": otherwise the container would be killed as an orphan.
 fn living_supervisor(config: &ProcessConfig, dir: &Path) -> io::Result<Option<Process>> {
     let mut unnamed: Option<Process> = None;
     for _ in 0..STARTING_ROUNDS {
@@ -144,7 +144,7 @@ fn living_supervisor(config: &ProcessConfig, dir: &Path) -> io::Result<Option<Pr
         if let Some(started) = record::look::<StartedRecord>(&dir.join(record::STARTED))? {
             return Process::open(&config.proc_root, started.supervisor);
         }
-        // The agent died while this one was being started: it is about to say, or to give up.
+        // The agent died while this supervisor was being started: it will record its identity soon, or give up.
         if unnamed.is_none() {
             unnamed = start::find_supervisor(&config.proc_root, dir)?;
         }
@@ -154,10 +154,10 @@ fn living_supervisor(config: &ProcessConfig, dir: &Path) -> io::Result<Option<Pr
     Ok(unnamed)
 }
 
-/// The attempt as a run, and what to wait for if it goes on.
+/// Returns the attempt as a run, and what to wait for if it still runs.
 ///
 /// # Errors
-/// A process that runs cannot be held: no descriptor is left, for example.
+/// A running process cannot be opened: no file descriptor is left, for example.
 fn resume(
     context: &Context,
     (uid, name): (&PodUid, &Arc<str>),

@@ -1,17 +1,17 @@
-//! A cgroup for each container, below those that were delegated to the agent.
+//! A cgroup for each container, below the cgroups that were delegated to the agent.
 //!
 //! ```text
 //! UNIT/agent                          the agent (cgroup v2)
 //! UNIT/pods                           all pods
 //! UNIT/pods/pod-UID/NAME.ATTEMPT      a container's attempt: its limits
-//! UNIT/pods/besteffort/pod-UID/…      the same of pods that ask for nothing
+//! UNIT/pods/besteffort/pod-UID/…      the same for BestEffort pods
 //! ```
 //!
-//! `UNIT` is the cgroup of the agent's own unit, with cgroup v1 in each hierarchy that was delegated. A pod
-//! weighs what it asks for; those that ask for nothing weigh together as little as can be asked for. A group
-//! around pods of the class burstable would weigh what they ask for together, which they do without it.
+//! `UNIT` is the cgroup of the agent's own unit, with cgroup v1 in each hierarchy that was delegated. A pod's weight is
+//! its CPU request; all BestEffort pods together have the lowest possible weight. Burstable pods need no group of their
+//! own: its weight would be the sum of their requests, which they have without it.
 //!
-//! systemd removes empty cgroups of a unit that stops, so each start of a container makes what is missing.
+//! systemd removes empty cgroups of a unit that stops, so each start of a container creates the missing ones.
 
 use std::fs::{self, File};
 use std::io::{self, Write as _};
@@ -30,7 +30,7 @@ mod place;
 use amounts::Entry;
 use place::{Controller, Hierarchy, Places};
 
-/// `cgroup2`'s magic number in statfs.
+/// The magic number of cgroup v2 in statfs.
 const CGROUP2: i64 = 0x6367_7270;
 const BEST_EFFORT: &str = "besteffort";
 
@@ -38,16 +38,16 @@ const BEST_EFFORT: &str = "besteffort";
 #[derive(Debug)]
 pub(crate) struct Cgroups {
     hierarchies: Vec<Hierarchy>,
-    /// What is not enforced, each with the reason.
+    /// The controllers that are not available, each with the reason.
     missing: Vec<(Controller, String)>,
-    /// How a limit could be enforced.
+    /// Advice on how a limit could be enforced instead.
     instead: &'static str,
-    /// How many tasks the node may have.
+    /// The maximum number of tasks on the node.
     node_tasks: Option<u64>,
 }
 
-/// What the process runtime of the agent `pid` cannot enforce, for people: one line for each of the limits
-/// on CPU, memory and tasks. Reads and changes nothing.
+/// Describes what the process runtime of the agent `pid` cannot enforce, for people: one line for each of CPU, memory
+/// and tasks. Only reads.
 pub fn unenforced(proc_root: &Path, cgroup_mount: &Path, pid: u32) -> Vec<String> {
     let places = place::look((proc_root, cgroup_mount), &pid.to_string());
     reasons(&places.missing)
@@ -58,7 +58,7 @@ fn reasons(missing: &[(Controller, String)]) -> Vec<String> {
 }
 
 impl Cgroups {
-    /// Looks at what was delegated, and makes the cgroup around those of all pods.
+    /// Finds out what was delegated, and creates the parent cgroup of all pods.
     pub(crate) fn new(config: &ProcessConfig) -> Self {
         let places = match &config.cgroups {
             CgroupParent::None => Places::none("the runtime was given no cgroups"),
@@ -88,12 +88,12 @@ impl Cgroups {
         cgroups
     }
 
-    /// What is not enforced, and why, for people.
+    /// Describes what is not enforced, and why, for people.
     pub(crate) fn missing(&self) -> Option<String> {
         (!self.missing.is_empty()).then(|| reasons(&self.missing).join("; "))
     }
 
-    /// A limit of the pod that would not be enforced.
+    /// Returns the first limit of the pod that would not be enforced.
     pub(crate) fn unsupported(&self, pod: &Pod) -> Option<UnsupportedField> {
         let spec = pod.spec.as_ref()?;
         let init = spec.init_containers.iter().flatten().enumerate();
@@ -111,17 +111,17 @@ impl Cgroups {
         })
     }
 
-    /// Where all pods' memory is counted, from the root of its hierarchy; none without cgroups.
+    /// The cgroup that counts the memory of all pods, relative to the root of its hierarchy; none without cgroups.
     pub(crate) fn path(&self) -> Option<String> {
         let has_memory = |one: &&Hierarchy| one.controllers.contains(&Controller::Memory);
         let with_memory = self.hierarchies.iter().find(has_memory);
         with_memory.or(self.hierarchies.first()).map(|one| one.path.clone())
     }
 
-    /// Makes the cgroups of one attempt, one in each hierarchy, and sets its limits.
+    /// Creates the cgroups of one attempt, one in each hierarchy, and sets its limits.
     ///
     /// # Errors
-    /// The kernel refused.
+    /// The kernel refuses.
     pub(crate) fn make(
         &self,
         pod: &Pod,
@@ -130,7 +130,7 @@ impl Cgroups {
     ) -> Result<Vec<PathBuf>, RuntimeError> {
         let made = self.hierarchies.iter().map(|hierarchy| {
             let of_pod = pod_dir(&hierarchy.root, pod);
-            // One for each attempt: the kernel's count of out-of-memory kills is never taken back.
+            // One for each attempt: the kernel never resets its count of out-of-memory kills.
             let dir = of_pod.join(format!("{}.{attempt}", container.name));
             self.make_in(hierarchy, pod, container, (&of_pod, &dir))
                 .map_err(|e| caused(format!("cannot make cgroup {}", dir.display()), e))?;
@@ -152,10 +152,10 @@ impl Cgroups {
         self.hierarchies.iter().filter_map(newest).collect()
     }
 
-    /// Removes the pod's cgroups, and ends what is left in them. Blocks.
+    /// Kills the processes in the pod's cgroups, and removes the cgroups. Blocks.
     ///
     /// # Errors
-    /// A process survives.
+    /// A process survives SIGKILL, or a cgroup cannot be removed.
     pub(crate) fn remove_pod(&self, uid: &PodUid) -> Result<(), RuntimeError> {
         let name = pod_name(uid);
         let places = self.hierarchies.iter().flat_map(|hierarchy| {
@@ -175,7 +175,7 @@ impl Cgroups {
         if let Some(unit) = hierarchy.root.parent() {
             enable(hierarchy, unit).or_else(|error| make_way(hierarchy, unit, error))?;
         }
-        // systemd has made the unit's own, but for a hierarchy of version 1 that it leaves alone.
+        // systemd has created the unit's cgroup, except in a v1 hierarchy that it does not manage.
         fs::create_dir_all(&hierarchy.root)?;
         for controller in &hierarchy.controllers {
             write(&hierarchy.root, &amounts::of_all(*controller, self.node_tasks))?;
@@ -221,7 +221,7 @@ fn pod_dir(root: &Path, pod: &Pod) -> PathBuf {
     }
 }
 
-/// A directory of cgroup v2 that the embedder hands over.
+/// Returns the place of a cgroup v2 directory that the embedder provides.
 fn given(root: &Path) -> Places {
     let is_cgroup = |dir: &&Path| fs::metadata(dir).is_ok() && is_v2(dir);
     let parent = root.parent().unwrap_or(root);
@@ -252,7 +252,7 @@ fn node_tasks(proc_root: &Path) -> Option<u64> {
     number("pid_max").into_iter().chain(number("threads-max")).min()
 }
 
-/// Hands the controllers on to the cgroups below `dir`.
+/// Enables the controllers for the cgroups below `dir`.
 fn enable(hierarchy: &Hierarchy, dir: &Path) -> io::Result<()> {
     if !hierarchy.is_v2 || hierarchy.controllers.is_empty() {
         return Ok(());
@@ -262,17 +262,17 @@ fn enable(hierarchy: &Hierarchy, dir: &Path) -> io::Result<()> {
     put(&dir.join("cgroup.subtree_control"), &line)
 }
 
-/// Enables the controllers below a unit that has processes itself, which the kernel refuses: pods and
-/// supervisors of a version that had no cgroup of its own. They go where the agent is.
+/// Enables the controllers below a unit that contains processes itself, which the kernel refuses: pods and supervisors
+/// of a version that had no cgroup of its own. They are moved to the agent's cgroup first.
 fn make_way(hierarchy: &Hierarchy, unit: &Path, error: io::Error) -> io::Result<()> {
     let own = unit.join(place::OWN).join(PROCS);
     if error.kind() != io::ErrorKind::ResourceBusy || !own.exists() {
         return Err(error);
     }
-    // A process may have forked while it was moved, on a slow machine time and again.
+    // A process may fork while it is moved; on a slow machine this can happen many times.
     for _ in 0..100 {
         for pid in fs::read_to_string(unit.join(PROCS))?.lines() {
-            // One that cannot be moved has ended.
+            // A process that cannot be moved has exited.
             let _ = put(&own, pid);
         }
         if enable(hierarchy, unit).is_ok() {
@@ -290,7 +290,7 @@ fn write(dir: &Path, entries: &[Entry]) -> io::Result<()> {
     })
 }
 
-/// Writes to a file of the kernel, which is there or cannot be had.
+/// Writes to a kernel file. Never creates one.
 fn put(path: &Path, text: &str) -> io::Result<()> {
     File::options().write(true).open(path)?.write_all(text.as_bytes())
 }

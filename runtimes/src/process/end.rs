@@ -1,4 +1,4 @@
-//! Ends a container's processes.
+//! Terminates a container's processes.
 
 use std::io;
 use std::path::PathBuf;
@@ -18,10 +18,10 @@ use super::Context;
 use crate::programs::failed;
 use crate::programs::pod::PodEntry;
 
-/// How long a start under way may hold up a stop before its supervisor is killed.
+/// How long a start in progress may delay a stop before its supervisor is killed.
 const START_PATIENCE: Duration = Duration::from_millis(500);
 
-/// Resolves when no start is under way. A supervisor that does not answer is killed.
+/// Waits until no start is in progress. A supervisor that does not respond is killed.
 pub(super) async fn settle(context: &Context, entry: &PodEntry) -> Result<(), RuntimeError> {
     let after = context.config.kill_timeout;
     let deadline = Instant::now() + after;
@@ -42,14 +42,14 @@ pub(super) fn signal_main(entry: &PodEntry, target: &Target, signal: Signal) {
     let mut state = entry.lock();
     let run = state.run(&target.name, &target.id).filter(|run| run.end.is_none());
     if let Some(main) = run.and_then(|run| run.own.main.as_ref()) {
-        // An error means that it cannot be signalled; it will be killed by other means.
+        // An error means that the process cannot be signalled; it will be killed by other means.
         let _ = main.signal(signal);
     }
 }
 
-/// SIGKILL to the container's main process, and with a cgroup to all of it: its supervisor, which sees the end of
-/// the main process, kills everything else. If that was to no avail, what is left is searched for; if nothing but
-/// the supervisor is left, that hangs (a dead disk), and the container is gone with it.
+/// Sends SIGKILL to the container's main process and, with a cgroup, to everything in it. The supervisor notices the
+/// exit of the main process and kills everything else. Later rounds search for the remaining processes. If only the
+/// supervisor remains, it hangs (a dead disk, say) and is killed too: the container is gone with it.
 pub(super) async fn kill(context: &Arc<Context>, entry: &PodEntry, target: &Target, round: u32) {
     let Some(held) = Held::of(entry, target) else { return };
     if round == 0 {
@@ -64,7 +64,7 @@ pub(super) async fn kill(context: &Arc<Context>, entry: &PodEntry, target: &Targ
     }
 }
 
-/// What of a container survives SIGKILL.
+/// Describes the processes of a container that survive SIGKILL.
 pub(super) async fn survives(
     context: &Arc<Context>,
     entry: &PodEntry,
@@ -76,7 +76,7 @@ pub(super) async fn survives(
     described.unwrap_or_else(|_| plain())
 }
 
-/// What a container that runs is held by.
+/// What identifies the processes of a running container.
 #[derive(Clone)]
 struct Held {
     uid: PodUid,
@@ -86,7 +86,7 @@ struct Held {
 }
 
 impl Held {
-    /// None if it has ended.
+    /// None if the container has exited.
     fn of(entry: &PodEntry, target: &Target) -> Option<Self> {
         let mut state = entry.lock();
         let run = state.run(&target.name, &target.id).filter(|run| run.end.is_none())?;
@@ -96,7 +96,7 @@ impl Held {
         Some(Self { uid, name, supervisor, cgroups })
     }
 
-    /// Has blocking work done off the async threads.
+    /// Runs blocking work off the async threads.
     async fn work<T: Send + 'static>(
         &self,
         context: &Arc<Context>,
@@ -106,12 +106,12 @@ impl Held {
         tokio::task::spawn_blocking(move || work(&held, &context)).await
     }
 
-    /// Finds and kills what is left by all other means: the supervisor may be stopped or hung. The
-    /// supervisor itself is spared. True if nothing but that is left.
+    /// Searches for the remaining processes and kills them: the supervisor may be stopped or hung. The supervisor
+    /// itself is spared. Returns whether only the supervisor remains.
     fn kill_by_search(&self, context: &Context) -> bool {
         let _ = self.supervisor.signal(Signal::CONT);
         for seen in self.remaining(context).into_iter().flatten() {
-            // Opened by what was seen: a pid that is used again meanwhile is another process's.
+            // Opened by its identity: a pid that was reused meanwhile belongs to another process.
             if let Ok(Some(process)) = Process::open(&context.config.proc_root, seen) {
                 let _ = process.signal(Signal::KILL);
             }

@@ -1,7 +1,7 @@
-//! The commands of hooks, of probes and of clients.
+//! Runs the commands of hooks, probes and clients.
 //!
-//! A command runs under a supervisor of its own, so that whatever it forks ends with it. The agent
-//! holds the supervisor's stdin: letting go of it, or dying, ends the command.
+//! A command runs under a supervisor of its own, so that whatever it forks ends with it. The agent holds the
+//! supervisor's stdin: when the agent closes it or dies, the supervisor kills the command.
 
 use std::io::{self, Write as _};
 use std::os::fd::OwnedFd;
@@ -20,11 +20,11 @@ use super::Context;
 use crate::programs::Output;
 use crate::programs::config::{ProcessConfig, SHIM};
 
-/// Runs a command as the container's, in its cgroups, and resolves with its exit code. Dropping the future kills what
-/// runs.
+/// Runs a command like one of the container, in its cgroups, and resolves with its exit code. Dropping the future kills
+/// the command.
 ///
 /// # Errors
-/// The command could not be run.
+/// The command cannot be run.
 pub(crate) async fn exec(
     context: &Arc<Context>,
     (pod, container): (&Pod, &str),
@@ -34,12 +34,12 @@ pub(crate) async fn exec(
     let words = command.argv.join(" ");
     let broken = |source| ActionError::Broken { command: words, source };
     let (context, pod, container) = (Arc::clone(context), pod.clone(), container.to_owned());
-    // The leash: while it is held, the command may run.
+    // The command may run as long as the leash is held.
     let (leash, let_go) = oneshot::channel::<()>();
     let (done, outcome) = oneshot::channel();
     tokio::spawn(async move {
         let start = move || {
-            // What it uses is the container's, and it ends with that at the latest.
+            // The container's cgroups account for the command, which ends with the container at the latest.
             command.cgroups = context.driver.cgroups.newest(&pod, &container);
             Hook::start(&context.config, command, output)
         };
@@ -49,7 +49,7 @@ pub(crate) async fn exec(
             Ok(Err(error)) => Err(error),
             Err(error) => Err(io::Error::other(error)),
         };
-        // No caller waits any more: the hook was abandoned.
+        // On error no caller waits any more: the hook was abandoned.
         let _ = done.send(outcome);
     });
     let outcome = outcome.await;
@@ -57,7 +57,7 @@ pub(crate) async fn exec(
     outcome.unwrap_or_else(|error| Err(io::Error::other(error))).map_err(broken)
 }
 
-/// A command that runs.
+/// A running command.
 struct Hook {
     child: Child,
     stdin: Option<ChildStdin>,
@@ -99,7 +99,7 @@ impl Hook {
         Ok((process, stdin))
     }
 
-    /// Resolves with the exit code when nothing of the command runs. Ends it when `let_go` closes.
+    /// Resolves with the exit code when no process of the command runs any more. Ends the command when `let_go` closes.
     async fn follow(mut self, let_go: oneshot::Receiver<()>) -> io::Result<i32> {
         let ended = Ready::new(self.process.duplicate()?)?;
         tokio::select! {
@@ -109,7 +109,7 @@ impl Hook {
                 ended.readable().await?;
             }
         }
-        // It has ended, so this does not wait.
+        // The process has exited, so this does not wait.
         Ok(self.child.wait()?.code().unwrap_or(137))
     }
 }

@@ -1,9 +1,9 @@
 //! Starts one attempt of a container.
 //!
-//! The order of steps makes the death of the agent between any two of them safe: the attempt's
-//! directory is made (and durable) first, its lock is taken before the supervisor exists and passes
-//! to it, and the supervisor runs nothing before it has the whole order and has written down the
-//! pid. An attempt that is found later without that record and without a holder of the lock never ran.
+//! The order of the steps makes it safe for the agent to die between any two of them: the attempt's directory is
+//! created (durably) first, its lock is taken before the supervisor exists and passes to it, and the supervisor runs
+//! nothing before it has received the whole order and recorded the pid. An attempt that is found later without that
+//! record and without a holder of the lock never ran.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read as _, Write as _};
@@ -30,10 +30,10 @@ use crate::programs::draft::Draft;
 use crate::programs::pod::{self, Starting};
 use crate::programs::{blocking, caused, failed};
 
-/// Starts an attempt. Resolves when its process runs; it goes on if the future is dropped.
+/// Starts an attempt. Resolves when its process runs; the start continues if the future is dropped.
 ///
 /// # Errors
-/// The supervisor could not be started, or did not say in time that the container runs.
+/// The supervisor cannot be started, or does not report in time that the container runs.
 pub(super) async fn start(
     context: &Arc<Context>,
     starting: Starting,
@@ -48,7 +48,7 @@ pub(super) async fn start(
     .await
 }
 
-/// An attempt that exists on disk and does not run yet.
+/// An attempt that exists on disk but does not run yet.
 struct Attempt<'a> {
     context: &'a Arc<Context>,
     starting: &'a Starting,
@@ -81,7 +81,7 @@ impl<'a> Attempt<'a> {
         let Self { context, draft, .. } = self;
         draft.make_room(context, pod)?;
         fault::point("agent-before-attempt-dir");
-        // Fails if it exists: one attempt is never started twice.
+        // Fails if it exists: the same attempt is never started twice.
         std::fs::create_dir(&draft.dir).map_err(RecordError::new("create", &draft.dir))?;
         record::make_passage(&draft.dir)?;
         fault::point("agent-after-attempt-dir");
@@ -90,7 +90,7 @@ impl<'a> Attempt<'a> {
         written
     }
 
-    /// Starts the supervisor and waits until it says that the container runs.
+    /// Starts the supervisor and waits until it reports that the container runs.
     fn run(self) -> Result<(), RuntimeError> {
         let outcome = self.spawn().and_then(|(supervisor, report)| {
             let entry = self.starting.entry();
@@ -99,7 +99,7 @@ impl<'a> Attempt<'a> {
             let said = self.await_report(&supervisor, report);
             launching().own.retain(|s| !Arc::ptr_eq(s, &supervisor));
             if said.is_err() {
-                // Whatever went wrong, nothing of the attempt may stay behind.
+                // Whatever went wrong, no process of the attempt may remain.
                 let _ = supervisor.signal(rustix::process::Signal::KILL);
                 watcher::end_leftovers(
                     &self.context.config,
@@ -145,7 +145,7 @@ impl<'a> Attempt<'a> {
         let mut child = command.spawn().map_err(broken("cannot start the supervisor"))?;
         fault::point("agent-after-supervisor");
         let pid = i32::try_from(child.id()).unwrap_or(0);
-        // It is our child and not reaped yet: the pidfd is its own.
+        // It is our child and not reaped yet, so the pid cannot have been reused.
         let opened = Process::open_any(pid).and_then(|p| p.ok_or(io::ErrorKind::NotFound.into()));
         let process = match opened {
             Ok(process) => process,
@@ -157,14 +157,14 @@ impl<'a> Attempt<'a> {
         let order =
             serde_json::to_vec(&self.draft.order).map_err(|e| broken("the order")(e.into()))?;
         if let Some(mut stdin) = child.stdin.take() {
-            // EPIPE: it has failed and says why on the other pipe.
+            // EPIPE: the supervisor has failed and reports why through the other pipe.
             let _ = stdin.write_all(&order);
         }
         fault::point("agent-after-order");
         Ok((Arc::new(process), Report(File::from(OwnedFd::from(report)))))
     }
 
-    /// Waits for the supervisor's word and enters the run.
+    /// Waits for the supervisor's report and enters the run in the pod's state.
     fn await_report(
         &self,
         supervisor: &Arc<Process>,
@@ -191,7 +191,7 @@ impl<'a> Attempt<'a> {
             let what = format!("the supervisor of container {} said {line:?}", self.name);
             return Err(failed(what));
         };
-        // None: it has ended already, and the record is on its way.
+        // None: the process has exited already, and its record is about to be written.
         let main = Process::open(&config.proc_root, record::Identity { pid, start_time });
         let main = main.ok().flatten().map(Arc::new);
         let ended = Ready::new(report.0.into())
@@ -226,7 +226,7 @@ impl<'a> Attempt<'a> {
 struct Report(File);
 
 impl Report {
-    /// Its first line.
+    /// Reads the first line.
     fn line(&mut self, within: Duration) -> io::Result<String> {
         let deadline = tokio::time::Instant::now() + within;
         let mut line = Vec::new();
@@ -236,11 +236,11 @@ impl Report {
             let mut fds = [PollFd::new(&self.0, PollFlags::IN)];
             match poll(&mut fds, Some(&timeout)) {
                 Ok(0) => return Err(io::ErrorKind::TimedOut.into()),
-                // An agent that was stopped and continued has missed nothing.
+                // The agent was stopped and continued, and has missed nothing.
                 Err(Errno::INTR) => continue,
                 ready => ready?,
             };
-            // One byte at a time: not one more than the line may be taken.
+            // One byte at a time: nothing after the line may be consumed.
             let mut byte = [0];
             match self.0.read(&mut byte)? {
                 0 => return Err(io::ErrorKind::UnexpectedEof.into()),
@@ -257,10 +257,10 @@ impl From<Report> for OwnedFd {
     }
 }
 
-/// Whether some process holds the attempt's lock: its supervisor lives.
+/// Whether a process holds the attempt's lock, i.e. whether its supervisor runs.
 ///
 /// # Errors
-/// The lock cannot be looked at.
+/// The lock cannot be checked.
 pub(crate) fn is_supervised(dir: &Path) -> io::Result<bool> {
     let lock = match File::open(dir.join(record::SUPERVISOR)) {
         Err(e) if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
@@ -275,10 +275,10 @@ pub(crate) fn is_supervised(dir: &Path) -> io::Result<bool> {
     }
 }
 
-/// The supervisor of an attempt that has not written down who it is.
+/// Finds the supervisor of an attempt that has not recorded its identity yet.
 ///
 /// # Errors
-/// The processes cannot be listed, or it cannot be held.
+/// The processes cannot be listed, or the supervisor cannot be opened.
 pub(crate) fn find_supervisor(proc_root: &Path, dir: &Path) -> io::Result<Option<Process>> {
     let Some(argument) = dir.to_str() else { return Ok(None) };
     let Some(seen) = procfs::with_argument(proc_root, argument)? else { return Ok(None) };

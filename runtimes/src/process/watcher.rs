@@ -1,4 +1,4 @@
-//! Hears the end of a run and enters it.
+//! Watches for the end of a run and records it.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -16,9 +16,9 @@ use crate::programs::config::ProcessConfig;
 use crate::programs::exits;
 use crate::programs::pod::PodEntry;
 
-/// How long killed processes may take to be gone before they are looked for again, in ms.
+/// How long killed processes may take to exit before they are searched for again, in ms.
 const KILL_WAIT_MS: u16 = 500;
-/// How often they are looked for before the container counts as one that survives SIGKILL.
+/// How many times they are searched for before the container counts as one that survives SIGKILL.
 const KILL_ROUNDS: usize = 6;
 
 /// The run to watch.
@@ -29,25 +29,25 @@ pub(crate) struct Watched {
     pub(crate) supervisor: Arc<Process>,
 }
 
-/// Watches a run until nothing of it is left. `ended` becomes readable when that is so: the
-/// supervisor's pipe, or the pidfd of an adopted one.
+/// Watches a run until none of its processes is left. `ended` becomes readable at that point: it is the supervisor's
+/// pipe, or the pidfd of an adopted supervisor.
 ///
-/// Costs one small task and two descriptors, and nothing while the container runs.
+/// Costs one small task and two file descriptors, and no work while the container runs.
 pub(crate) fn watch(context: &Arc<Context>, entry: &Arc<PodEntry>, watched: Watched, ended: Ready) {
     let (context, entry) = (Arc::clone(context), Arc::clone(entry));
     let mut alive = context.alive.clone();
     tokio::spawn(async move {
         tokio::select! {
             () = follow(&context, &entry, watched, ended) => {}
-            // The runtime is dropped: its pods go on without it.
+            // The runtime was dropped: its pods continue without it.
             _ = alive.changed() => {}
         }
     });
 }
 
-/// Kills every process that is in the container's cgroups or carries its marks. True if none is left.
+/// Kills every process that is in the container's cgroups or carries its marks. Returns whether none is left.
 ///
-/// For when the supervisor is gone; it does this itself otherwise, and misses none. Blocks.
+/// For use when the supervisor is gone; otherwise the supervisor does this itself, and misses none. Blocks.
 pub(crate) fn end_leftovers(
     config: &ProcessConfig,
     (uid, name): (&PodUid, &str),
@@ -58,7 +58,7 @@ pub(crate) fn end_leftovers(
     }
     let marked = || procfs::marked(&config.proc_root, uid.as_str(), name);
     for _ in 0..KILL_ROUNDS {
-        // What cannot be listed is not gone.
+        // Processes that cannot be listed may still exist.
         let Ok(left) = marked() else { return false };
         if left.is_empty() {
             return true;
@@ -81,7 +81,7 @@ async fn follow(context: &Arc<Context>, entry: &Arc<PodEntry>, watched: Watched,
         return;
     }
     drop(ended);
-    // Small, local and just written: read from the page cache, cheaper than handing it to a thread.
+    // Small, local and just written: reading it from the page cache is cheaper than using another thread.
     if !record::is_cleaned_up(&watched.dir) {
         end_unsupervised(context, entry, &watched).await;
     }
@@ -96,7 +96,7 @@ async fn follow(context: &Arc<Context>, entry: &Arc<PodEntry>, watched: Watched,
     let _ = tokio::task::spawn_blocking(move || {
         let attempt: Option<AttemptRecord> = record::read(&dir.join(record::ATTEMPT));
         let cgroups = attempt.map(|attempt| attempt.cgroups).unwrap_or_default();
-        // What a hook left there, and what escaped its supervisor.
+        // Processes that a hook left there, or that escaped the supervisor.
         members::end(&cgroups);
         for cgroup in cgroups {
             let _ = members::remove(&cgroup);
@@ -106,8 +106,8 @@ async fn follow(context: &Arc<Context>, entry: &Arc<PodEntry>, watched: Watched,
     .await;
 }
 
-/// The supervisor was killed: what it supervised is ended in its cgroups and by its marks. Resolves when
-/// nothing is left, however long that takes: until then the container does run.
+/// Handles a supervisor that was killed: kills its processes through the cgroups and by their marks. Resolves when none
+/// is left, however long that takes: until then the container still runs.
 async fn end_unsupervised(context: &Arc<Context>, entry: &Arc<PodEntry>, watched: &Watched) {
     let mut wait = Duration::from_secs(1);
     loop {

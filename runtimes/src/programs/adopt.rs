@@ -1,4 +1,4 @@
-//! What an earlier agent left on disk of its pods.
+//! Reads and adopts the pods that an earlier agent left on disk.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -10,19 +10,19 @@ use super::open::OpenError;
 use super::pod::{Container, PodEntry, Run};
 use super::{Context, paths, pod_record};
 
-/// What was found of one pod; `A` is what a driver knows of an attempt.
+/// A pod that was found on disk; `A` is what a driver knows of an attempt.
 #[derive(Debug)]
 pub(crate) struct FoundPod<A> {
     pub(crate) uid: PodUid,
     known: pod_record::Found,
-    /// Of each container its attempts, in ascending order.
+    /// The attempts of each container, in ascending order.
     pub(crate) containers: Vec<(Arc<str>, Vec<A>)>,
 }
 
-/// All pods on disk; `look` says what there is of the attempt in a directory. Blocks.
+/// Reads all pods on disk; `look` reads the directory of an attempt. Blocks.
 ///
 /// # Errors
-/// A directory cannot be read, or a look failed.
+/// A directory cannot be read, or `look` failed.
 pub(crate) fn find<A>(
     config: &ProcessConfig,
     look: impl Fn(&PodUid, &Arc<str>, u32) -> Result<Option<A>, OpenError>,
@@ -47,10 +47,10 @@ pub(crate) fn find<A>(
     Ok(found)
 }
 
-/// Makes a pod of what was found; `resume` makes a run of an attempt, unless that never ran.
+/// Adds a pod that was found; `resume` turns an attempt into a run, unless it never ran.
 ///
 /// # Errors
-/// An attempt cannot be gone on with.
+/// An attempt cannot be resumed.
 pub(crate) fn enter<A, D>(
     context: &Context<D>,
     found: FoundPod<A>,
@@ -59,14 +59,14 @@ pub(crate) fn enter<A, D>(
     let entry = context.pods.get_or_new(&found.uid);
     let mut state = entry.lock();
     for (name, attempts) in found.containers {
-        // What part it plays the pod's record says, if that is there.
+        // The pod's record sets its real kind, if it exists.
         let mut container = Container::new(Arc::clone(&name), ContainerKind::Regular);
         for attempt in attempts {
             if let Some(run) = resume(&name, attempt)? {
                 container.begin(run);
             }
         }
-        // One that never ran is known by its pod's spec, if at all.
+        // A container that never ran is known from the pod's spec, if at all.
         if container.run.is_some() {
             state.containers.push(container);
         }
@@ -79,7 +79,7 @@ pub(crate) fn enter<A, D>(
     Ok(entry)
 }
 
-/// What is in a directory.
+/// The paths of a directory's entries.
 fn entries(dir: &Path) -> Result<Vec<PathBuf>, OpenError> {
     let listed = std::fs::read_dir(dir).and_then(Iterator::collect::<Result<Vec<_>, _>>);
     let unusable = |source| OpenError::Unusable { path: dir.to_owned(), source };
@@ -90,7 +90,7 @@ fn directories(dir: &Path) -> Result<Vec<PathBuf>, OpenError> {
     Ok(entries(dir)?.into_iter().filter(|path| path.is_dir()).collect())
 }
 
-/// Those whose names are text, as all of ours are.
+/// The paths with UTF-8 names, as all of ours have.
 fn named(paths: Vec<PathBuf>) -> impl Iterator<Item = (String, PathBuf)> {
     let name = |path: PathBuf| Some((path.file_name()?.to_str()?.to_owned(), path));
     paths.into_iter().filter_map(name)

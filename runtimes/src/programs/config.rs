@@ -1,4 +1,4 @@
-//! What the process runtime needs to know.
+//! The configuration of the process runtime.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -13,91 +13,91 @@ use winddown_engine::environment::NodeFacts;
 use winddown_engine::plan::Backoff;
 use winddown_shared::{ON_REBOOT_ANNOTATION, OnReboot, Pod, UnsupportedField, WallClock};
 
-/// The file name of the program that holds containers, and what lists of processes show.
+/// The file name of the shim, and its name in process lists.
 pub(crate) const SHIM: &str = "winddown-shim";
 
 /// Configuration of the process runtime. [`ProcessConfig::new`] fills in what rarely changes.
 #[derive(Clone, Debug)]
 pub struct ProcessConfig {
-    /// Records of pods and attempts. One agent at a time; must survive a restart of the agent.
+    /// Records of pods and attempts. Used by one agent at a time; must survive a restart of the agent.
     pub state_dir: PathBuf,
-    /// Records with what must not reach a disk: in memory, as `/run` is. None keeps no such records, and
-    /// after a restart of the agent the hooks of pods that it finds run without their environment.
+    /// Records with data that must not reach a disk: in memory, as `/run` is. With `None` no such records are kept, and
+    /// after a restart of the agent the hooks of adopted pods run without their environment.
     pub volatile_dir: Option<PathBuf>,
-    /// Where pods read why they end and until when, a file each, in memory as `/run` is: see
-    /// [`EndNotice`](winddown_shared::EndNotice). Every user must be able to pass through what is above it. None has no
-    /// such files; hooks are told all the same.
+    /// The directory of the files in which pods read why and when they will be stopped, one file for each pod, in
+    /// memory as `/run` is: see [`EndNotice`](winddown_shared::EndNotice). Every user needs search permission on its
+    /// parent directories. With `None` there are no such files; hooks get the notice all the same.
     pub notice_dir: Option<PathBuf>,
     /// Container logs, laid out as `/var/log/pods` is.
     pub log_dir: PathBuf,
-    /// How the supervisor is started.
+    /// The command that starts the supervisor.
     pub shim: ShimCommand,
-    /// What containers may ask about the node.
+    /// Facts about the node that containers may refer to.
     pub node: NodeFacts,
-    /// Bytes after which a log file turns.
+    /// The size in bytes at which a log file is rotated.
     pub log_max_bytes: u64,
     /// Log files kept per attempt, the current one included; at least 1.
     pub log_max_files: u32,
-    /// The back-off of crashing containers.
+    /// The backoff of crashing containers.
     pub backoff: Backoff,
     /// Where pods have their cgroups.
     pub cgroups: CgroupParent,
-    /// Which pods may run on through a soft-reboot. Only the runtime of transient services can do that.
+    /// Which pods may survive a soft-reboot. Only the systemd runtime supports that.
     pub survivors: Survivors,
-    /// Labels records and log lines.
+    /// The clock that timestamps records and log lines.
     pub wall: WallClock,
-    /// Where `/proc` is.
+    /// The path of `/proc`.
     pub proc_root: PathBuf,
-    /// Where the root of the next user space is while a soft-reboot is to change to another one, `/run/nextroot`.
+    /// The path of the next root file system, which exists while a soft-reboot into it is pending: `/run/nextroot`.
     pub next_root: PathBuf,
-    /// How long a supervisor may take to say that its container has started.
+    /// How long a supervisor may take to report that its container has started.
     pub start_timeout: Duration,
-    /// How long a container may take to be gone after SIGKILL before the stop is an error.
+    /// How long a container may take to terminate after SIGKILL before the stop fails.
     pub kill_timeout: Duration,
-    /// Supervisors being started at the same time.
+    /// How many containers may be starting at the same time.
     pub parallel_starts: usize,
 }
 
-/// Which pods may run on through a soft-reboot: those of some namespaces that ask for it ([`OnReboot::Survive`]).
+/// Which pods may survive a soft-reboot: those of certain namespaces that ask for it ([`OnReboot::Survive`]).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Survivors {
     /// The namespaces. None by default.
     pub namespaces: BTreeSet<String>,
-    /// Why this machine cannot do it, for the refusal of such pods.
+    /// Why this machine does not support it, as the reason for refusing such pods.
     pub impossible: Option<String>,
 }
 
 /// Where pods have their cgroups.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CgroupParent {
-    /// They have none, and a pod with a limit is refused.
+    /// No cgroups. A pod with a limit is refused.
     None,
-    /// They have none, and their limits are not applied: what a rehearsal runs uses next to nothing.
+    /// No cgroups, and limits are not applied: the containers of a rehearsal use next to nothing.
     Rehearsal,
-    /// Below the unit that the agent runs as, in what was delegated to that. A pod with a limit that
+    /// Below the unit that the agent runs as, in the cgroups that were delegated to the unit. A pod with a limit that
     /// cannot be enforced there is refused.
     OwnUnit {
-        /// Where control groups are, `/sys/fs/cgroup`.
+        /// The mount point of cgroups, `/sys/fs/cgroup`.
         mount: PathBuf,
     },
-    /// In this directory of cgroup v2, which is made; the one above must not have processes.
+    /// In this cgroup v2 directory, which is created; its parent must not contain processes.
     Directory(PathBuf),
 }
 
-/// Program and leading arguments that reach [`shim::run`](winddown_shim::run).
+/// The program and leading arguments that reach [`shim::run`](winddown_shim::run).
 #[derive(Clone, Debug)]
 pub struct ShimCommand {
-    /// The program, also for a child of this process.
+    /// The program's path, which is also valid in a child of this process.
     pub(crate) program: PathBuf,
     /// Arguments before those of the supervisor, for example `shim`.
     pub(crate) args: Vec<OsString>,
-    /// Keeps the program that `program` means.
+    /// Keeps the file open that `program` refers to.
     _held: Option<Arc<File>>,
 }
 
 impl ProcessConfig {
-    /// A configuration with the kubelet's defaults: logs of 5 files of 10 MiB, back-off from 10 s to
-    /// 5 min. There are no cgroups, so a pod with a limit is refused: see [`cgroups`](Self::cgroups).
+    /// Creates a configuration with the kubelet's defaults: logs of 5 files of 10 MiB, backoff from 10 s to 5 min.
+    /// There are no cgroups, so a pod with a limit is refused: see [`cgroups`](Self::cgroups).
     pub fn new(
         state_dir: impl Into<PathBuf>,
         log_dir: impl Into<PathBuf>,
@@ -127,17 +127,17 @@ impl ProcessConfig {
 }
 
 impl Survivors {
-    /// Whether `pod` is to run on through a soft-reboot.
+    /// Whether `pod` survives a soft-reboot.
     pub(crate) fn has(&self, pod: &Pod) -> bool {
         self.impossible.is_none() && self.may_have(pod)
     }
 
-    /// Whether it asks for that, and may.
+    /// Whether the pod asks to survive, and is allowed to.
     fn may_have(&self, pod: &Pod) -> bool {
         OnReboot::of(pod) == Some(OnReboot::Survive) && self.namespaces.contains(&**pod.namespace())
     }
 
-    /// What is refused of a pod that would survive elsewhere.
+    /// Returns the refused field of a pod that could survive on another machine.
     pub(crate) fn unsupported(&self, pod: &Pod) -> Option<UnsupportedField> {
         let why = self.impossible.as_ref().filter(|_| self.may_have(pod))?;
         Some(UnsupportedField {
@@ -153,18 +153,18 @@ impl ShimCommand {
         Self { program: program.into(), args: args.into_iter().collect(), _held: None }
     }
 
-    /// This very program with a hidden subcommand.
+    /// The running program, with a hidden subcommand.
     pub fn subcommand(name: &str) -> Self {
         Self::new("/proc/self/exe", [name.into()])
     }
 
     /// The program `winddown-shim` in the directory of the running program.
     ///
-    /// It stays the one that is there now: an upgrade replaces the file while the agent still runs, and
-    /// the new program may expect other orders than this agent gives.
+    /// The file is kept open: an upgrade replaces it while the agent still runs, and the new shim may expect other
+    /// orders than this agent gives.
     ///
     /// # Errors
-    /// It is not there, or cannot be opened.
+    /// The program does not exist or cannot be opened.
     pub fn beside_this_program() -> io::Result<Self> {
         let path = std::env::current_exe()?.with_file_name(SHIM);
         let held = File::options().read(true).open(&path).map_err(|error| {
@@ -176,12 +176,12 @@ impl ShimCommand {
         Ok(Self { _held: Some(Arc::new(held)), ..Self::new(program, []) })
     }
 
-    /// The command line by which a supervisor starts itself anew, with `word` at its end.
+    /// The command line with which a supervisor executes itself again, with `word` at its end.
     pub(crate) fn again(&self, word: &str) -> Vec<String> {
         self.line("/proc/self/exe".into(), word)
     }
 
-    /// The whole command line for another process, with `word` at its end.
+    /// The whole command line for use by another process, with `word` at its end.
     pub(crate) fn with(&self, word: &str) -> Vec<String> {
         self.line(self.program.to_string_lossy().into_owned(), word)
     }

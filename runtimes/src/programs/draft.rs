@@ -1,4 +1,4 @@
-//! An attempt of a container before it is started: what is to run, and what of it is on disk.
+//! An attempt of a container before it is started: the order for its supervisor, and its records on disk.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -20,10 +20,10 @@ pub(crate) struct Draft {
 }
 
 impl Draft {
-    /// The attempt `number` of a container, after this back-off; none if the pod has no such container.
+    /// Drafts the attempt `number` of a container, after this backoff; none if the pod has no such container.
     ///
     /// # Errors
-    /// As [`launch::order`].
+    /// See [`launch::order`].
     pub(crate) fn new<D>(
         context: &Context<D>,
         pod: &Pod,
@@ -47,10 +47,10 @@ impl Draft {
         Ok(Some(Self { dir, record, order }))
     }
 
-    /// Makes the directories around the attempt's own, and writes the pod down.
+    /// Creates the parent directories of the attempt's own, and writes the pod's record.
     ///
     /// # Errors
-    /// The disk refused.
+    /// The disk cannot be written.
     pub(crate) fn make_room<D>(&self, context: &Context<D>, pod: &Pod) -> Result<(), RecordError> {
         if let Some(logs) = self.record.log.parent() {
             record::make_dirs(logs)?;
@@ -61,11 +61,11 @@ impl Draft {
         pod_record::write(&context.config, pod)
     }
 
-    /// Writes the attempt down in its directory, which is there, and `last` what makes it complete, so that it
-    /// survives whatever happens next. What could not be written as a whole is taken back.
+    /// Writes the attempt to its existing directory, calling `last` to write the part that makes it complete, so that
+    /// it survives whatever happens next. If anything fails, the attempt is withdrawn.
     ///
     /// # Errors
-    /// The disk refused.
+    /// The disk cannot be written.
     pub(crate) fn write(
         &self,
         last: impl FnOnce() -> Result<(), RecordError>,
@@ -81,7 +81,7 @@ impl Draft {
         written
     }
 
-    /// Takes back an attempt that never ran, so that its number is free again.
+    /// Removes an attempt that never ran, so that its number is free again.
     pub(crate) fn withdraw(&self) {
         let _ = std::fs::remove_dir_all(&self.dir);
         for dir in &self.record.cgroups {

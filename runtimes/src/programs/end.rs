@@ -1,4 +1,4 @@
-//! Ends one container of the host.
+//! Stops one container.
 
 use std::sync::Arc;
 
@@ -13,13 +13,14 @@ use super::{Context, ProgramDriver, paths};
 #[cfg(test)]
 mod tests;
 
-/// How often a container is killed before it counts as one that survives SIGKILL.
+/// How many times a container is killed before it counts as one that survives SIGKILL.
 const ROUNDS: u32 = 4;
 
-/// Asks the container to end, and kills it when the grace is over. Resolves when it has ended.
+/// Sends the stop signal, and kills the container when the grace period is over. Resolves when the container has
+/// exited.
 ///
 /// # Errors
-/// It survives SIGKILL, or whether it does is not known.
+/// The container survives SIGKILL, or it is unknown whether it does.
 pub(super) async fn end<D: ProgramDriver>(
     context: &Arc<Context<D>>,
     entry: &Arc<PodEntry>,
@@ -53,8 +54,8 @@ pub(super) async fn end<D: ProgramDriver>(
     Err(D::survives(context, entry, target).await)
 }
 
-/// Notes that a container is asked to end now. False if it has ended, or was asked before: by an earlier
-/// stop, or by the agent before this one.
+/// Notes that the container is sent the stop signal now. Returns false if it has exited, or if an earlier stop or the
+/// previous agent already sent the signal.
 fn note_asked(state: &mut PodState, target: &Target) -> bool {
     let Some(run) = state.run(&target.name, &target.id).filter(|run| run.end.is_none()) else {
         return false;

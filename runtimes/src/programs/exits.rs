@@ -1,4 +1,4 @@
-//! How runs ended.
+//! The exits of runs.
 
 use std::path::Path;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use super::pod::{PodEntry, Run};
 /// The message of a run whose end was not observed.
 const UNOBSERVED: &str = "the container ended and its exit code was not recorded";
 
-/// What the supervisor wrote down.
+/// Converts the supervisor's record.
 fn recorded_exit(record: ExitRecord) -> ContainerExit {
     ContainerExit {
         exit_code: record.exit_code,
@@ -26,7 +26,7 @@ fn recorded_exit(record: ExitRecord) -> ContainerExit {
     }
 }
 
-/// Enters the end of a run; without a record its end was not observed.
+/// Records the end of a run; without a record its end was not observed.
 pub(crate) fn enter(
     config: &ProcessConfig,
     entry: &PodEntry,
@@ -51,8 +51,8 @@ pub(crate) fn enter(
     run.finish(exit, (ran, Duration::ZERO), asked, &config.backoff);
 }
 
-/// Enters the end of a run that was over when the agent was started. The wall clock may have jumped: it waits no
-/// longer than its back-off from now.
+/// Records the end of a run that was over before the agent started. The wall clock may have jumped, so the container
+/// waits no longer than its backoff from now.
 pub(crate) fn enter_past(
     config: &ProcessConfig,
     run: &mut Run,
@@ -68,7 +68,7 @@ pub(crate) fn enter_past(
     run.finish(exit, (ran, since), asked, &config.backoff);
 }
 
-/// Removes the records of all but the last two attempts of the container whose attempt `dir` is.
+/// Removes the records and logs of all but the last two attempts of a container; `dir` is the newest attempt.
 pub(crate) fn prune(dir: &Path) {
     let Some((parent, number)) = dir.parent().zip(number(dir)) else { return };
     let Ok(entries) = std::fs::read_dir(parent) else { return };

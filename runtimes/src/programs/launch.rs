@@ -1,4 +1,4 @@
-//! From a container's spec to the order its supervisor gets.
+//! Turns a container's spec into the order for its supervisor.
 
 use std::path::{Path, PathBuf};
 
@@ -13,17 +13,16 @@ use winddown_shim::record;
 
 use super::Context;
 
-/// Tells the container where to write its termination message: without a mount namespace there is no
-/// `/dev/termination-log` of its own.
+/// The variable that names the file for the container's termination message: without a mount namespace the container
+/// has no `/dev/termination-log` of its own.
 pub(crate) const TERMINATION_LOG_VARIABLE: &str = "WINDDOWN_TERMINATION_LOG";
 
 const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
-/// What to run for a container, without its files.
+/// Returns the command of a container, without the files of an attempt.
 ///
 /// # Errors
-/// A variable's source is not known here; [`RuntimeError::NotYet`]: it is to have the node's address,
-/// and the node has none.
+/// A variable's source is unknown; [`RuntimeError::NotYet`] if it refers to the node's address and the node has none.
 pub(crate) fn command<D>(
     context: &Context<D>,
     pod: &Pod,
@@ -58,10 +57,10 @@ pub(crate) fn command<D>(
     })
 }
 
-/// The whole order for one attempt.
+/// Returns the whole order for one attempt.
 ///
 /// # Errors
-/// As [`command`].
+/// See [`command`].
 pub(crate) fn order<D>(
     context: &Context<D>,
     pod: &Pod,
@@ -91,14 +90,14 @@ pub(crate) fn order<D>(
     })
 }
 
-/// The signal that asks a container to end: `lifecycle.stopSignal` (KEP-4960), else SIGTERM.
+/// Returns the stop signal of a container: `lifecycle.stopSignal` (KEP-4960), or SIGTERM.
 pub(crate) fn stop_signal(pod: Option<&Pod>, name: &str) -> rustix::process::Signal {
     let found = pod.and_then(|pod| plan::find(pod, name));
     let named = found.as_ref().and_then(|f| f.container.lifecycle.as_ref()?.stop_signal.as_deref());
     named.and_then(parse_signal).unwrap_or(rustix::process::Signal::TERM)
 }
 
-/// Reads a signal's name as Kubernetes writes it (`SIGUSR1`).
+/// Parses a signal's name as Kubernetes writes it (`SIGUSR1`).
 pub(crate) fn parse_signal(name: &str) -> Option<rustix::process::Signal> {
     let signal: nix::sys::signal::Signal = name.parse().ok()?;
     rustix::process::Signal::from_named_raw(signal as i32)

@@ -1,4 +1,4 @@
-//! The state directory, which one agent at a time uses.
+//! Opens the state directory, which only one agent at a time uses.
 
 use std::fs::File;
 use std::io;
@@ -17,12 +17,12 @@ pub enum OpenError {
     /// Another agent holds the state directory.
     #[error("{} is used by another agent: stop it first", .0.display())]
     InUse(PathBuf),
-    /// A directory or file is missing rights, room or the right type.
+    /// A directory or file cannot be created or used: permissions, space or its type.
     #[error("cannot use {}", .path.display())]
     Unusable {
-        /// Which.
+        /// The path of the directory or file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         #[source]
         source: io::Error,
     },
@@ -34,15 +34,14 @@ pub enum OpenError {
 /// Runs blocking work off the async threads.
 ///
 /// # Errors
-/// Those of the work.
+/// Errors of `work`, or the async runtime is shutting down.
 pub(crate) async fn off_thread<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, OpenError> + Send + 'static,
 ) -> Result<T, OpenError> {
     tokio::task::spawn_blocking(work).await.map_err(|_| OpenError::Ending)?
 }
 
-/// Makes the directories, which the configuration then names from the root, and takes the lock on the state
-/// directory.
+/// Creates the directories, makes their paths in the configuration absolute, and takes the lock on the state directory.
 pub(crate) async fn take(mut config: ProcessConfig) -> Result<(ProcessConfig, File), OpenError> {
     let unusable = |path: PathBuf| move |source| OpenError::Unusable { path, source };
     let volatile = config.volatile_dir.iter_mut().chain(&mut config.notice_dir);

@@ -1,4 +1,4 @@
-//! Where a pod's files are. Names come from users, so each is checked before it becomes a path.
+//! The paths of a pod's files. Names come from users, so each is checked before it becomes a path.
 
 use std::path::{Path, PathBuf};
 
@@ -11,18 +11,18 @@ pub(crate) fn pods(config: &ProcessConfig) -> PathBuf {
     config.state_dir.join("pods")
 }
 
-/// A pod's records.
+/// The directory of a pod's records.
 pub(crate) fn pod(config: &ProcessConfig, uid: &PodUid) -> PathBuf {
     pods(config).join(uid.as_str())
 }
 
-/// A container's records.
+/// The directory of a container's records.
 pub(crate) fn container(config: &ProcessConfig, uid: &PodUid, name: &str) -> PathBuf {
     pod(config, uid).join(name)
 }
 
-/// The file of an attempt that says that it was asked to end, kept so that an agent that is killed in the middle of a
-/// stop does not ask again when it is back: many programs take a second SIGTERM for "at once".
+/// The file that marks an attempt as having been sent the stop signal. An agent that was killed in the middle of a stop
+/// does not send the signal again after its restart: many programs treat a second SIGTERM as "at once".
 pub(crate) fn asked(attempt: &Path) -> PathBuf {
     attempt.join("asked")
 }

@@ -1,4 +1,4 @@
-//! What only runtimes of programs know of a pod, in memory.
+//! The in-memory state of a pod that is specific to runtimes of programs.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -18,27 +18,27 @@ pub(crate) type Container = pod::Container<Boot>;
 pub(crate) type Run = pod::Run<Boot>;
 pub(crate) type Starting = pod::Starting<Boot>;
 
-/// The boot of the machine, which programs of the host run in.
+/// The boot of the machine as the [`Boundary`]: programs of the host end with it.
 #[derive(Debug, Default)]
 pub(crate) struct Boot;
 
-/// What is known of a run.
+/// The processes and cgroups of a run.
 #[derive(Debug, Default)]
 pub(crate) struct Processes {
-    /// None once it was gone when the agent looked.
+    /// The supervisor; none if it was gone when the agent checked.
     pub(crate) supervisor: Option<Arc<Process>>,
-    /// The container's process 1, unless it was gone when the agent looked.
+    /// The container's main process; none if it was gone when the agent checked.
     pub(crate) main: Option<Arc<Process>>,
-    /// One in each hierarchy; none where there is none.
+    /// One cgroup in each hierarchy; empty without cgroups.
     pub(crate) cgroups: Vec<PathBuf>,
-    /// The machine was booted since.
+    /// Whether the machine was booted since.
     pub(crate) is_of_earlier_boot: bool,
-    /// It goes on through a soft-reboot.
+    /// Whether the run survives a soft-reboot.
     pub(crate) survives: bool,
 }
 
 impl Boundary for Boot {
-    /// Supervisors that have not said yet that their container started.
+    /// Supervisors that have not reported yet that their container started.
     type Pod = Vec<Arc<Process>>;
     type Container = ();
     type Run = Processes;
@@ -57,14 +57,14 @@ pub(crate) fn id((uid, name, attempt): (&PodUid, &str, u32)) -> String {
     format!("{uid}/{name}/{attempt}")
 }
 
-/// A run that has just been started, or is just found to run.
+/// Returns a run that was just started or just found running.
 pub(crate) fn run(of: (&PodUid, &str, u32), started_at: WallTime, backoff: Duration) -> Run {
     let mut run = Run::new(id(of), of.2, backoff, Processes::default());
     run.started_at = Some(started_at);
     run
 }
 
-/// Enters a run as the newest of its container.
+/// Adds a run as the newest of its container.
 pub(crate) fn enter(entry: &PodEntry, name: &str, run: Run) {
     let mut state = entry.lock();
     state.started_at = state.started_at.or(run.started_at);
@@ -79,7 +79,7 @@ pub(crate) fn has_started(state: &PodState) -> bool {
     runs.any(|run| !run.own.is_of_earlier_boot)
 }
 
-/// The directories to remove with the pod; none while it runs.
+/// The paths to remove when the pod is forgotten; none while it runs.
 pub(crate) fn places(
     state: &PodState,
     config: &ProcessConfig,
@@ -90,7 +90,7 @@ pub(crate) fn places(
     }
     let logs =
         state.pod.as_ref().map(|p| files::pod_logs(&config.log_dir, p.namespace(), p.name(), uid));
-    // Records last: while they are there, what is left of the pod can be found.
+    // Records last: while they exist, the rest of the pod can be found.
     let whole = pod_record::whole_path(config, uid);
     Some(logs.into_iter().chain(whole).chain([paths::pod(config, uid)]).collect())
 }

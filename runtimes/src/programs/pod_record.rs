@@ -1,8 +1,8 @@
-//! The record of a pod: whole in memory, and on disk without the values of its environment.
+//! The record of a pod: complete in memory, and on disk without the values of its environment.
 //!
-//! A value may be a Secret's, which must not outlive the machine. The disk's record says after a boot
-//! which containers there were and what part each played; the whole one serves an agent that is started
-//! again in the same boot, whose hooks need the environment.
+//! A value may come from a Secret, which must not outlive the machine's memory. After a boot the record on disk tells
+//! which containers the pod had and of which kind each was; the complete record serves an agent that restarts within
+//! the same boot, because hooks need the environment.
 
 use std::io;
 use std::os::unix::fs::DirBuilderExt as _;
@@ -16,23 +16,23 @@ use winddown_shim::record::{self, RecordError};
 use super::config::ProcessConfig;
 use super::paths;
 
-/// The annotation in which `kubectl apply` keeps the whole pod as it was given, values and all.
+/// The annotation in which `kubectl apply` keeps the whole pod as it was given, including values.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
-/// What is known of a pod.
+/// What the records say about a pod.
 #[derive(Debug, Default)]
 pub(crate) struct Found {
-    /// None if its record is missing or damaged.
+    /// The pod; none if its record is missing or damaged.
     pub(crate) pod: Option<Pod>,
-    /// When its record was written, which is when it was first started.
+    /// When its record was written, i.e. when the pod was first started.
     pub(crate) started_at: Option<WallTime>,
 }
 
-/// Writes the pod down, unless it is already. Blocks until that is on disk.
+/// Writes the pod's record, unless it exists. Blocks until it is on disk.
 ///
 /// # Errors
-/// The disk refused. Without room in memory the pod runs all the same, and what is known after a restart
-/// of the agent is what the disk has.
+/// The disk cannot be written. If the record in memory cannot be written, the pod still runs, and after a restart of
+/// the agent only the record on disk is known.
 pub(crate) fn write(config: &ProcessConfig, pod: &Pod) -> Result<(), RecordError> {
     keep_whole(config, pod.uid(), pod.object());
     let dir = paths::pod(config, pod.uid());
@@ -45,7 +45,7 @@ pub(crate) fn write(config: &ProcessConfig, pod: &Pod) -> Result<(), RecordError
     record::sync_dir(&paths::pods(config))
 }
 
-/// Reads what is known of the pod. A record of an earlier version, which had the values, is taken off the disk.
+/// Reads the records of the pod. Strips the values from a record on disk that an earlier version wrote.
 pub(crate) fn find(config: &ProcessConfig, uid: &PodUid) -> Found {
     let path = paths::pod(config, uid).join(record::POD);
     let on_disk: Option<api::Pod> = record::read(&path);
@@ -66,7 +66,7 @@ pub(crate) fn find(config: &ProcessConfig, uid: &PodUid) -> Found {
     Found { pod, started_at }
 }
 
-/// The whole record's place; none where nothing is kept in memory.
+/// The path of the complete record; none if no records are kept in memory.
 pub(crate) fn whole_path(config: &ProcessConfig, uid: &PodUid) -> Option<PathBuf> {
     Some(config.volatile_dir.as_ref()?.join(format!("{uid}.json")))
 }
@@ -89,7 +89,7 @@ fn make_private_dir(path: &Path) -> Result<(), RecordError> {
 fn strip(path: &Path, object: &api::Pod, written: SystemTime) {
     let stripped = record::write(path, &without_values(object.clone()), true)
         .map_err(io::Error::other)
-        // Its age is that of the pod.
+        // The modification time is the pod's start time.
         .and_then(|()| std::fs::File::options().append(true).open(path)?.set_modified(written));
     if let Err(error) = stripped {
         tracing::warn!(path = %path.display(), error = error_chain(&error),

@@ -1,4 +1,4 @@
-//! What the pod workers ask of the runtime.
+//! Implements [`Runtime`], which the pod workers call.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use winddown_shared::{
 
 use super::{Context, ProgramDriver, ProgramRuntime, blocking, caused, failed, paths, pod};
 
-/// How often the removal of a directory is retried that is still written to.
+/// How many times the removal of a directory is retried while files are still written to it.
 const REMOVALS: usize = 8;
 
 impl<D: ProgramDriver> Runtime for ProgramRuntime<D> {
@@ -95,7 +95,7 @@ impl<D: ProgramDriver> Runtime for ProgramRuntime<D> {
     }
 
     fn survives_soft_reboot(&self, uid: &PodUid) -> bool {
-        // Programs of the old root would keep it, and write their logs where no one finds them.
+        // Programs would keep the old root, and write their logs to where they are never found.
         let same_root = !self.context.config.next_root.exists();
         let entry = self.context.pods.get(uid).filter(|_| same_root);
         entry.is_some_and(|entry| entry.lock().survives_soft_reboot())
@@ -106,15 +106,15 @@ impl<D: ProgramDriver> Runtime for ProgramRuntime<D> {
     }
 }
 
-/// What of the pod neither this kind of runtime nor this machine can honour.
+/// Returns the fields of the pod that this kind of runtime or this machine cannot honour.
 fn unsupported_here<D: ProgramDriver>(context: &Context<D>, pod: &Pod) -> Vec<UnsupportedField> {
     let mut unsupported = context.driver.unsupported(pod);
     unsupported.extend(context.config.survivors.unsupported(pod));
     unsupported
 }
 
-/// Removes a directory, or a file. What a supervisor or a watcher still writes into it in the meantime (the last
-/// words of an attempt) is removed with it: each writes once more at most.
+/// Removes a directory or a file. A supervisor or a watcher may still write into it (the final records of an attempt),
+/// so the removal is retried: each writes at most once more.
 fn remove_all(path: &PathBuf) -> Result<(), RuntimeError> {
     use std::io::ErrorKind::{DirectoryNotEmpty, NotADirectory, NotFound};
     let mut result = std::fs::remove_dir_all(path);

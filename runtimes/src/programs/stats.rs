@@ -1,4 +1,4 @@
-//! What the pods of these runtimes use.
+//! Measures the resource usage of pods.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -18,18 +18,18 @@ pub(crate) mod processes;
 
 use processes::Processes;
 
-/// Where cgroups are.
+/// The mount point of cgroups.
 const CGROUPS: &str = "/sys/fs/cgroup";
 
-/// Where it is seen what a run uses.
+/// Where the resource usage of a run can be read.
 #[derive(Debug, Default)]
 pub(crate) struct Traces {
-    /// Its own, one in each hierarchy.
+    /// Its own cgroups, one in each hierarchy.
     pub(crate) cgroups: Vec<PathBuf>,
-    /// A process of it, and the name of its own cgroup above that.
+    /// A process of the run, and the name of the unit whose cgroup contains it.
     pub(crate) unit: Option<(i32, String)>,
-    /// The process all others of the container descend from, and whether it is one of them: the main
-    /// process is, the supervisor is not.
+    /// The ancestor of all processes of the container, and whether it is one of them: the main process is, the
+    /// supervisor is not.
     pub(crate) root: Option<(i32, bool)>,
 }
 
@@ -66,8 +66,8 @@ impl<D: ProgramDriver> PodStatsSource for ProgramRuntime<D> {
 }
 
 impl<D: ProgramDriver> Garbage for ProgramRuntime<D> {
-    /// Removes the logs of pods that were stopped: a log may be what fills the disk. Of others there are
-    /// none, because whenever a run ends those before the one before it go with their logs.
+    /// Removes the logs of stopped pods: logs may be what fills the disk. Other pods have no dead containers: whenever
+    /// a run ends, all but the last two attempts are removed with their logs.
     async fn remove_dead_containers(&self) -> Result<Freed, RuntimeError> {
         let config = &self.context.config;
         let logs: Vec<PathBuf> =
@@ -113,7 +113,7 @@ fn places(config: &ProcessConfig, entry: &PodEntry) -> Option<PodPlaces> {
     })
 }
 
-/// The logs of the last two runs of each container of a pod that was stopped and runs no more.
+/// Returns the logs of the last two runs of each container, if the pod was stopped and no longer runs.
 fn logs_of_dead(config: &ProcessConfig, entry: &PodEntry) -> Vec<PathBuf> {
     let Some(logs) = logs_of(config, entry) else { return Vec::new() };
     let state = entry.lock();
@@ -128,7 +128,7 @@ fn logs_of_dead(config: &ProcessConfig, entry: &PodEntry) -> Vec<PathBuf> {
     both.collect()
 }
 
-/// None for a pod whose record is damaged.
+/// Returns the log directory of a pod; none if the pod's record is damaged.
 fn logs_of(config: &ProcessConfig, entry: &PodEntry) -> Option<PathBuf> {
     let state = entry.lock();
     let pod = state.pod.as_ref()?;
@@ -151,9 +151,9 @@ fn cgroup_of(proc_root: &Path, traces: &Traces) -> Option<CgroupDirs> {
     own.or_else(|| traces.unit.as_ref().and_then(of_unit))
 }
 
-/// Reads what the containers use: of their cgroups, and what those do not tell of their processes.
+/// Measures the containers through their cgroups, and through their processes where the cgroups lack a value.
 fn measure(proc_root: &Path, pods: Vec<(PodUid, Running)>) -> Vec<(PodUid, PodStats)> {
-    // One look at all processes serves all containers, and is not taken if no one needs it.
+    // One scan of all processes serves all containers, and is skipped if it is not needed.
     let mut processes = None;
     let mut measured = Vec::with_capacity(pods.len());
     for (uid, containers) in pods {

@@ -1,4 +1,4 @@
-//! Commands of clients, beside containers, over streams that their caller serves.
+//! Runs clients' commands beside containers, over streams that the caller serves.
 
 use std::io;
 use std::os::fd::{AsRawFd as _, OwnedFd};
@@ -18,10 +18,10 @@ use winddown_shim::order::Input;
 
 use super::{Context, ProgramDriver, ProgramRuntime, caused, failed};
 
-/// The exit code of what SIGKILL ended.
+/// The exit code of a command that was killed with SIGKILL.
 const KILLED: i32 = 137;
 
-/// Where a command's output goes; none is nowhere.
+/// Where a command's output goes; `None` discards it.
 #[derive(Debug, Default)]
 pub(crate) struct Output {
     pub(crate) out: Option<OwnedFd>,
@@ -76,18 +76,18 @@ fn open<D: ProgramDriver>(
 struct Far {
     input: Option<Input>,
     output: Output,
-    /// What is opened by its path stays open until the command has ended.
+    /// Keeps a stream open that the command opens by its path, until the command has exited.
     _held: Option<OwnedFd>,
 }
 
-/// Both sides of the streams; of this one input, output and messages.
+/// Creates both sides of the streams. The near side is stdin, stdout and stderr.
 fn ends(stdio: Stdio) -> io::Result<([Option<OwnedFd>; 3], Far)> {
     if stdio.tty {
         let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
         let terminal = openpt(flags)?;
         unlockpt(&terminal)?;
         let path = PathBuf::from(ptsname(&terminal, Vec::new())?.to_string_lossy().into_owned());
-        // Else it would be closed until the command opens it.
+        // Without it the terminal would count as closed until the command opens it.
         let held = ioctl_tiocgptpeer(&terminal, flags)?;
         let stdin = if stdio.stdin { Some(terminal.try_clone()?) } else { None };
         let near = [stdin, Some(unblocked(terminal)?), None];

@@ -1,4 +1,4 @@
-//! What of a pod a program of the host cannot honour.
+//! Finds the fields of a pod that a program of the host cannot honour.
 
 use k8s_openapi::api::core::v1 as api;
 use winddown_engine::support::{Findings, check, probes};
@@ -6,9 +6,9 @@ use winddown_shared::{Pod, UnsupportedField};
 
 use super::launch;
 
-/// Everything of `pod` that a program of the host cannot honour; empty if it runs as written. What has no meaning
-/// without an image (for example `imagePullPolicy`) is not named. Pure; use it in admission and to show what would
-/// happen.
+/// Returns every field of `pod` that a program of the host cannot honour; empty if the pod runs as written. Fields that
+/// mean nothing without an image (`imagePullPolicy`, for example) are not reported. Pure; use it in admission, or to
+/// show in advance what would be refused.
 pub fn check_supported(pod: &Pod) -> Vec<UnsupportedField> {
     let of_pod = |spec: &api::PodSpec, found: &mut Findings| {
         pod_network(spec, found);

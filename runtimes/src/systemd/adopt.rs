@@ -1,4 +1,4 @@
-//! Takes over what runs already: what the service manager says counts, and the records say what it was.
+//! Takes over running containers: the service manager knows what runs, and the records describe it.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::programs::open::OpenError;
 use crate::programs::pod::{self, Container, PodEntry, Run};
 use crate::programs::{caused, exits, paths};
 
-/// How long the ends of containers that ended meanwhile may hold up the agent's start.
+/// How long recording containers that exited while no agent ran may delay the agent's start.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 #[derive(Debug)]
@@ -31,7 +31,7 @@ pub(crate) struct FoundAttempt {
     asked: bool,
 }
 
-/// All pods on disk. Blocks.
+/// Reads the records of all pods on disk. Blocks.
 ///
 /// # Errors
 /// A directory cannot be read.
@@ -41,7 +41,7 @@ pub(crate) fn find(config: &ProcessConfig) -> Result<Vec<FoundPod<FoundAttempt>>
         let records = record::read(&attempt.dir.join(UNIT))
             .zip(record::read(&attempt.dir.join(record::ATTEMPT)));
         let Some((unit, record)) = records else {
-            // The agent died before it was complete: nothing was asked for.
+            // The agent died before the attempt was complete: no unit was requested.
             attempt.withdraw();
             return Ok(None);
         };
@@ -51,8 +51,8 @@ pub(crate) fn find(config: &ProcessConfig) -> Result<Vec<FoundPod<FoundAttempt>>
     })
 }
 
-/// Makes pods of what is on disk and of what is `listed`, and watches what runs. Ends hooks and
-/// writers of logs that no container uses.
+/// Creates pods from what was found on disk and what is `listed`, and watches those that run. Stops hooks, and log
+/// writers that no container uses.
 pub(crate) async fn adopt<U: ServiceUnits>(
     context: &Arc<Context<U>>,
     found: Vec<FoundPod<FoundAttempt>>,
@@ -96,12 +96,12 @@ pub(crate) async fn adopt<U: ServiceUnits>(
             );
         }
     }
-    // Those that ended while no agent ran are entered before anyone asks.
+    // Containers that exited while no agent ran are recorded before the runtime is used.
     let _ = timeout(PATIENCE, join_all(ended)).await;
     Ok(())
 }
 
-/// Takes the containers, and the writers of their logs, out of what is listed.
+/// Removes the containers and their log writers from `listed`, and returns the containers.
 fn unrecorded<U>(
     context: &Context<U>,
     listed: &mut HashMap<String, UnitView>,
@@ -119,10 +119,10 @@ fn unrecorded<U>(
     attempts.into_iter().filter_map(take).collect()
 }
 
-/// Enters units of the pod that are not known. There can be some only after a start that was not answered.
+/// Adds the pod's units that the agent does not know. They exist only after a start that was not answered.
 ///
 /// # Errors
-/// The service manager does not answer, so what runs is not known.
+/// The service manager does not answer, so it is unknown what runs.
 pub(crate) async fn look_again<U: ServiceUnits>(
     context: &Arc<Context<U>>,
     entry: &Arc<PodEntry>,
@@ -156,11 +156,11 @@ pub(crate) async fn look_again<U: ServiceUnits>(
     Ok(())
 }
 
-/// The attempt as a run; none if it never ran.
+/// Returns the attempt as a run; none if it never ran.
 fn resume<U>(context: &Context<U>, one: &FoundAttempt, is_loaded: bool) -> Option<Run> {
     let is_of_earlier_boot = one.unit.boot_id != context.boot_id;
-    // Asked for at most, and not there: it never ran. That it was started is not on disk at once, so of an
-    // earlier boot it may have.
+    // At most requested, and not loaded: it never ran. The note of a start reaches the disk later, so an attempt of an
+    // earlier boot may have run.
     if !is_loaded && one.exit.is_none() && !one.unit.started && !is_of_earlier_boot {
         return None;
     }
@@ -173,7 +173,7 @@ fn resume<U>(context: &Context<U>, one: &FoundAttempt, is_loaded: bool) -> Optio
     Some(run)
 }
 
-/// An adopted run that goes on.
+/// Returns an adopted run that still runs.
 fn run_of(record: &AttemptRecord, attempt: &Attempt, asked: bool) -> Run {
     let id = (&attempt.uid, &*attempt.container, attempt.number);
     let mut run = pod::run(id, record.created_at, Duration::from_millis(record.backoff_ms));
@@ -181,7 +181,7 @@ fn run_of(record: &AttemptRecord, attempt: &Attempt, asked: bool) -> Run {
     run
 }
 
-/// Enters a run of which there may be no record.
+/// Adds a run that may have no record.
 fn enter_unrecorded<U>(context: &Context<U>, entry: &PodEntry, attempt: &Attempt) {
     let record =
         record::read(&attempt.dir.join(record::ATTEMPT)).unwrap_or_else(|| AttemptRecord {
@@ -202,7 +202,7 @@ fn enter_unrecorded<U>(context: &Context<U>, entry: &PodEntry, attempt: &Attempt
     pod::enter(entry, &attempt.container, run_of(&record, attempt, asked));
 }
 
-/// Watches a run. Returns what resolves when one that has ended is entered.
+/// Watches a run. If it has ended, returns a future that resolves when the end is recorded.
 fn follow<'a, U: ServiceUnits>(
     context: &'a Arc<Context<U>>,
     entry: &Arc<PodEntry>,

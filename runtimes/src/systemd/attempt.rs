@@ -1,4 +1,4 @@
-//! One attempt of a container: its records, and its units.
+//! One attempt of a container: its records and its units.
 
 use std::fs::File;
 use std::io::{self, Seek as _, Write as _};
@@ -23,25 +23,25 @@ use crate::programs::config::ProcessConfig;
 use crate::programs::draft::Draft;
 use crate::programs::{caused, launch, paths};
 
-/// What the service manager gives a writer of a log to come to its end.
+/// The stop timeout of a log writer.
 const LOG_GRACE: Duration = Duration::from_secs(5);
-/// In the attempt's directory.
+/// File name of the [`UnitRecord`] in the attempt's directory.
 pub(crate) const UNIT: &str = "unit.json";
 
-/// What is known of an attempt's unit.
+/// The record of an attempt's unit.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct UnitRecord {
-    /// Units of another boot are gone.
+    /// The boot of the unit. Units of another boot are gone.
     pub(crate) boot_id: String,
-    /// It has been started; otherwise it may have been.
+    /// Whether the unit was started. If false, it still may have been.
     pub(crate) started: bool,
-    /// It goes on through a soft-reboot.
+    /// Whether the unit survives a soft-reboot.
     #[serde(default)]
     pub(crate) survives: bool,
 }
 
-/// Where an attempt is kept, and what it is called.
+/// The directory and the unit names of an attempt.
 #[derive(Clone, Debug)]
 pub(crate) struct Attempt {
     pub(crate) uid: PodUid,
@@ -50,7 +50,7 @@ pub(crate) struct Attempt {
     pub(crate) dir: PathBuf,
     pub(crate) unit: String,
     pub(crate) log_unit: String,
-    /// Whether its units are to go on through a soft-reboot.
+    /// Whether its units are meant to survive a soft-reboot.
     pub(crate) survives: bool,
 }
 
@@ -58,11 +58,11 @@ pub(crate) struct Attempt {
 #[derive(Debug)]
 pub(crate) struct Prepared {
     pub(crate) record: AttemptRecord,
-    /// It was not there before: nothing of it can have been started.
+    /// Whether it did not exist before, so that no unit of it can have been started.
     pub(crate) is_new: bool,
     pub(crate) log: NewUnit,
     pub(crate) main: NewUnit,
-    /// Of its pod beside other pods: that of what it asks for.
+    /// CPU weight of the pod relative to other pods, from its requests.
     pub(crate) pod_weight: u64,
 }
 
@@ -84,10 +84,10 @@ impl Attempt {
         }
     }
 
-    /// Writes the attempt down, so that it survives whatever happens next, and makes its units. Blocks.
+    /// Records the attempt, so that it survives whatever happens next, and builds its units. Blocks.
     ///
     /// # Errors
-    /// The disk refused, or the pod asks for something that cannot be done.
+    /// The disk cannot be written, or the pod asks for something that cannot be done.
     pub(crate) fn prepare<U>(
         &self,
         context: &Context<U>,
@@ -127,19 +127,19 @@ impl Attempt {
         Ok(Some(Prepared { record, is_new, log, main, pod_weight }))
     }
 
-    /// Notes that its unit has been started.
+    /// Records that the unit was started.
     pub(crate) fn note_started(&self, boot_id: &str) -> Result<(), RecordError> {
         let unit =
             UnitRecord { boot_id: boot_id.to_owned(), started: true, survives: self.survives };
         record::write(&self.dir.join(UNIT), &unit, false)
     }
 
-    /// Takes back an attempt that never ran, so that its number is free again.
+    /// Removes an attempt that never ran, so that its number is free again.
     pub(crate) fn withdraw(&self) {
         let _ = std::fs::remove_dir_all(&self.dir);
     }
 
-    /// True if it was not there before.
+    /// Writes the records. Returns whether the attempt did not exist before.
     fn write<U>(
         &self,
         context: &Context<U>,
@@ -157,7 +157,7 @@ impl Attempt {
             started: false,
             survives: self.survives,
         };
-        // With it the attempt is complete.
+        // This record makes the attempt complete.
         draft.write(|| record::write(&path, &unit, true)).map(|()| true)
     }
 
@@ -199,10 +199,10 @@ impl Attempt {
     }
 }
 
-/// A unit that becomes this command, without output, limits or result.
+/// Builds a unit that executes this command, without output, limits or a kept result.
 ///
-/// The command travels in a file in memory: what the service manager knows of a unit every user may read,
-/// and a container's environment may hold secrets.
+/// The command is passed as a file in memory: every user may read what the service manager knows of a unit, and a
+/// container's environment may hold secrets.
 pub(crate) fn command_unit(
     config: &ProcessConfig,
     pod: &Pod,
@@ -232,11 +232,11 @@ pub(crate) fn command_unit(
     })
 }
 
-/// A pod has no field for its tasks. systemd's default, a seventh of what the node has, would hold back a
-/// database with many threads; `pid.available` watches over the node's.
+/// The task limit of a unit: none, because a pod has no field for it. systemd's default, 15% of the node's tasks, would
+/// throttle a database with many threads; `pid.available` guards the node's.
 const NO_LIMIT: Option<u64> = Some(u64::MAX);
 
-/// A container's limits, as the kubelet sets them.
+/// Converts a container's limits as the kubelet does.
 fn limits(container: &api::Container) -> UnitLimits {
     let resources = container.resources.as_ref();
     let limits = resources.and_then(|r| r.limits.as_ref());

@@ -1,5 +1,5 @@
-//! The end of a run: hears of it, ends what the container left behind, writes the exit down, and only then
-//! lets the service manager forget it.
+//! Handles the end of a run: observes it, kills what the container left behind, records the exit, and only then lets
+//! the service manager forget the unit.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,15 +19,15 @@ use super::units::{ServiceUnits, UnitEnd, UnitError, UnitPhase, UnitView, Whom};
 use crate::programs::pod::PodEntry;
 use crate::programs::{blocking, caused, exits};
 
-/// Between two attempts to end what a container left behind; doubled up to the longest.
+/// Delay between two attempts to kill what a container left behind; doubles up to [`AGAIN_MAX`].
 const AGAIN: Duration = Duration::from_secs(2);
 const AGAIN_MAX: Duration = Duration::from_secs(60);
-/// How long a log may take to be complete when its container has ended.
+/// How long a log may take to be complete after its container has exited.
 const LOG_PATIENCE: Duration = Duration::from_secs(2);
-/// How long a unit whose processes are killed may take to be unloaded.
+/// How long a unit with killed processes may take to be unloaded.
 const UNLOADED: Duration = Duration::from_millis(300);
 
-/// Watches a run until nothing of it is left. One small task; nothing while the container runs.
+/// Watches a run until none of its processes is left. Costs one small task, and no work while the container runs.
 pub(crate) fn watch<U: ServiceUnits>(
     context: &Arc<Context<U>>,
     entry: &Arc<PodEntry>,
@@ -39,13 +39,13 @@ pub(crate) fn watch<U: ServiceUnits>(
     tokio::spawn(async move {
         tokio::select! {
             () = follow(&context, &entry, attempt, watched) => {}
-            // The runtime is dropped: its pods go on without it.
+            // The runtime was dropped: its pods continue without it.
             _ = alive.changed() => {}
         }
     });
 }
 
-/// As [`watch`], in the caller's task. Resolves when the end is entered.
+/// Like [`watch`], in the caller's task. Resolves when the end is recorded.
 pub(crate) async fn follow<U: ServiceUnits>(
     context: &Arc<Context<U>>,
     entry: &Arc<PodEntry>,
@@ -58,10 +58,10 @@ pub(crate) async fn follow<U: ServiceUnits>(
     if is_unloaded {
         end_log(context, &attempt).await;
     } else {
-        // Its writer reads on, until the unit is unloaded.
+        // The log writer continues until the unit is unloaded.
         context.driver.unit_cache.forget(&attempt.log_unit);
     }
-    // Once more: what the container had to say is complete now.
+    // Written again: the container's output is complete now.
     let record = match record {
         Some(_) => write(context, entry, &attempt, view.end).await,
         None => None,
@@ -72,7 +72,7 @@ pub(crate) async fn follow<U: ServiceUnits>(
     context.driver.unit_cache.forget(&attempt.unit);
     let tidy = move || {
         if is_seen {
-            // In its own task: callers that wait for the container are not delayed.
+            // After `announce`, so that callers who wait for the container are not delayed.
             let _ = std::fs::File::open(attempt.dir.join(record::EXIT)).and_then(|f| f.sync_all());
             let _ = record::sync_dir(&attempt.dir);
         }
@@ -82,11 +82,11 @@ pub(crate) async fn follow<U: ServiceUnits>(
     let _: Result<(), RuntimeError> = blocking(tidy).await;
 }
 
-/// Ends what the container left behind, and has its unit forgotten. A service manager that does not answer
-/// is asked again, however long that takes: until then the container does run. True if the unit is gone.
+/// Kills what the container left behind, and has its unit forgotten. Retries while the service manager does not answer,
+/// however long that takes: until then the container still runs. Returns whether the unit is gone.
 ///
-/// While the machine goes down past logind the units of pods stop after the agent, so the stop of one that
-/// the agent asks for waits for the agent: its processes are killed, and it is not waited for.
+/// When the machine shuts down without logind, systemd stops the units of pods after the agent, so a stop that the
+/// agent requests waits for the agent. Therefore the processes are killed, and the stop is not waited for.
 async fn clear<U: ServiceUnits>(
     context: &Context<U>,
     attempt: &Attempt,
@@ -116,13 +116,13 @@ async fn unload<U: ServiceUnits>(context: &Context<U>, attempt: &Attempt) -> Res
     context.driver.units.stop(&attempt.unit).await
 }
 
-/// Waits for the log to be complete. Its writer ends by itself when the container's unit is unloaded.
+/// Waits for the log to be complete. Its writer exits by itself when the container's unit is unloaded.
 async fn end_log<U: ServiceUnits>(context: &Context<U>, attempt: &Attempt) {
     let mut writer = context.driver.unit_cache.expect(&attempt.log_unit);
     if let Ok(Some(view)) = context.driver.units.look(&attempt.log_unit).await {
         context.driver.unit_cache.see(&attempt.log_unit, view);
         if timeout(LOG_PATIENCE, writer.over()).await.is_err() {
-            // Another holder of the pipes reads what there is.
+            // Another process holds the pipes open; the writer reads what is there and exits.
             let _ = context.driver.units.stop(&attempt.log_unit).await;
             let _ = timeout(LOG_PATIENCE, writer.over()).await;
         }
@@ -130,8 +130,7 @@ async fn end_log<U: ServiceUnits>(context: &Context<U>, attempt: &Attempt) {
     context.driver.unit_cache.forget(&attempt.log_unit);
 }
 
-/// Records how the run ended; an earlier record counts if the end is unknown. None if there is no
-/// record either.
+/// Records how the run ended; if that is unknown, returns the earlier record, if any.
 async fn write<U: ServiceUnits>(
     context: &Arc<Context<U>>,
     entry: &PodEntry,

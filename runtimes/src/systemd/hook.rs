@@ -1,5 +1,5 @@
-//! The commands of hooks, of probes and of clients. Each is a unit of its own, in its pod's slice,
-//! so that whatever it forks ends with it.
+//! Runs the commands of hooks, probes and clients. Each is a unit of its own, in its pod's slice, so that whatever it
+//! forks ends with it.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -16,16 +16,16 @@ use super::units::{ServiceUnits, UnitOutput, Whom};
 use super::{Context, attempt, names};
 use crate::programs::Output;
 
-/// Longer than any wait for a hook: ends hooks whose agent was killed meanwhile.
+/// Added to a command's limit to get the unit's maximum runtime, which ends hooks whose agent was killed.
 const SPARE: Duration = Duration::from_secs(10);
-/// How long killed processes may take to be gone before they are asked again.
+/// How long killed processes may take to exit before the unit is stopped.
 const KILL_PATIENCE: Duration = Duration::from_secs(5);
 
-/// Runs a command beside the pod's container, and resolves with its exit code. Dropping the future ends what runs;
-/// `limit` is when that will be at the latest.
+/// Runs a command beside the pod's container, and resolves with its exit code. Dropping the future kills the command;
+/// `limit` is the longest time that it may run.
 ///
 /// # Errors
-/// The command could not be run.
+/// The command cannot be run.
 pub(crate) async fn exec<U: ServiceUnits>(
     context: &Arc<Context<U>>,
     (pod, container): (&Pod, &str),
@@ -33,7 +33,7 @@ pub(crate) async fn exec<U: ServiceUnits>(
     output: Output,
     limit: Duration,
 ) -> Result<i32, ActionError> {
-    // The service manager's trouble says nothing about the container.
+    // A failure of the service manager says nothing about the container.
     let broken = |source: io::Error| {
         let what = format!("cannot run {}", command.argv.join(" "));
         ActionError::Unasked { what, source: Some(Box::new(source)) }
@@ -56,14 +56,14 @@ pub(crate) async fn exec<U: ServiceUnits>(
     Ok(view.end.ok_or_else(error)?.status.code().0)
 }
 
-/// While it is held, the unit may run.
+/// The unit may run as long as this is held; dropping it kills the unit.
 struct Leash<U: ServiceUnits> {
     context: Arc<Context<U>>,
     unit: Option<String>,
 }
 
 impl<U: ServiceUnits> Leash<U> {
-    /// The unit is over.
+    /// Releases the leash of a unit that has ended.
     fn let_go(mut self) {
         if let Some(unit) = self.unit.take() {
             self.context.driver.unit_cache.forget(&unit);

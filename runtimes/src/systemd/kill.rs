@@ -1,5 +1,5 @@
-//! Signals containers, through the service manager, which knows the processes of a unit; where it does not answer,
-//! the main process is signalled directly.
+//! Signals containers through the service manager, which knows the processes of a unit. If it does not answer, the main
+//! process is signalled directly.
 
 use std::path::Path;
 
@@ -14,14 +14,14 @@ use super::units::{ServiceUnits, UnitError, Whom};
 use crate::programs::pod::PodEntry;
 use crate::programs::{caused, failed, launch};
 
-/// Asks the container's main process to end.
+/// Sends the stop signal to the container's main process.
 pub(super) async fn ask<U: ServiceUnits>(context: &Context<U>, entry: &PodEntry, target: &Target) {
     let signal = launch::stop_signal(entry.lock().pod.as_ref(), &target.name);
     send(context, &attempt(context, entry, target), Whom::Main, signal).await;
 }
 
-/// Kills all of the container's unit. Before it is done again, the service manager is asked whether the word of its
-/// end was lost.
+/// Sends SIGKILL to all processes of the container's unit. Before a retry, asks the service manager for the unit's
+/// state, in case the notification of its end was lost.
 pub(super) async fn kill<U: ServiceUnits>(
     context: &Context<U>,
     entry: &PodEntry,
@@ -43,7 +43,7 @@ fn attempt<U>(context: &Context<U>, entry: &PodEntry, target: &Target) -> Attemp
     Attempt::new(&context.config, entry.uid(), &target.name, target.attempt)
 }
 
-/// Sends a signal through the service manager; to the main process alone where that does not answer.
+/// Sends a signal through the service manager; if that fails, to the main process alone.
 async fn send<U: ServiceUnits>(
     context: &Context<U>,
     attempt: &Attempt,
@@ -60,7 +60,7 @@ async fn send<U: ServiceUnits>(
     let pid = context.driver.unit_cache.view(&attempt.unit).and_then(|view| view.main_pid);
     let proc_root = &context.config.proc_root;
     let Some(process) = pid.and_then(|pid| Process::open_any(pid).ok().flatten()) else { return };
-    // Read after opening: a number that is another process's by now is not this unit's.
+    // Read after opening: a pid that was reused belongs to a process outside this unit.
     if is_of_unit(proc_root, process.pid(), &attempt.unit) {
         let _ = process.signal(signal);
     }
@@ -71,7 +71,7 @@ fn is_of_unit(proc_root: &Path, pid: i32, unit: &str) -> bool {
     cgroup.is_ok_and(|text| text.lines().any(|line| line.split('/').any(|part| part == unit)))
 }
 
-/// Why a container still runs that was killed.
+/// Explains why a container still runs although it was killed.
 pub(super) async fn survives<U: ServiceUnits>(
     context: &Context<U>,
     entry: &PodEntry,

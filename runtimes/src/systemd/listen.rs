@@ -1,4 +1,4 @@
-//! Follows changes of units, and keeps the cache.
+//! Follows the changes of units and updates the cache.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,10 +11,10 @@ use winddown_shared::{critical, error_chain};
 use super::units::{ServiceUnits, UnitChange, UnitPhase};
 use super::{Context, names};
 
-/// Between two attempts to list the units, which a service manager that hangs does not answer.
+/// Delay between two attempts to list the units while the service manager does not answer.
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// Follows the changes until the runtime is dropped or the service manager's client is.
+/// Follows the changes until the runtime or the service manager's client is dropped.
 pub(crate) fn listen<U: ServiceUnits>(
     context: &Arc<Context<U>>,
     changes: broadcast::Receiver<UnitChange>,
@@ -43,8 +43,8 @@ async fn follow<U: ServiceUnits>(
     }
 }
 
-/// A unit is said to be unloaded. A reload of the service manager says so of every unit, and loads them
-/// again at once: only what it says when it is asked counts.
+/// Handles a report that a unit was unloaded. When the service manager reloads, it reports this for every unit and
+/// loads them again at once, so only its answer to a query counts.
 async fn vanished<U: ServiceUnits>(context: &Context<U>, unit: &str) {
     match context.driver.unit_cache.view(unit) {
         None => {}

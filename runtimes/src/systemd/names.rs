@@ -1,24 +1,24 @@
-//! Names of units. Each part is escaped, so that no two pods, containers or attempts share one, whatever
-//! dots and dashes their names have.
+//! Names of units. Each part is escaped, so that no two pods, containers or attempts share a name, whatever dots and
+//! dashes their names contain.
 
 use std::fmt::Write as _;
 
 use winddown_shared::PodUid;
 
-/// What every unit of ours begins with.
+/// The prefix of every unit of ours.
 pub(crate) const PREFIX: &str = "winddown-pod";
-/// The slice around those of all pods.
+/// The parent of all pods' slices.
 pub(crate) const SLICE: &str = "winddown.slice";
-/// The slice of the services that survive a soft-reboot, of all pods. It has a unit file: of a slice that systemd is
-/// asked to make, it has already decided that it goes down with the system.
+/// The slice of all pods' services that survive a soft-reboot. It has a unit file, because systemd stops a slice at
+/// shutdown that it created on request.
 pub(crate) const SURVIVORS: &str = "winddown-survivors.slice";
 const SERVICE: &str = ".service";
-/// The longest name that systemd takes.
+/// The maximum length of a unit name in systemd.
 const MAX: usize = 255;
-/// What may come after the container's name: a number, what kind of unit it is, and the ending.
+/// Room after the container's name for a number, the kind of unit and the suffix.
 const ROOM: usize = 40;
 
-/// What a unit of ours is.
+/// The parts of the name of a unit of ours.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Named {
     pub(crate) uid: PodUid,
@@ -26,48 +26,48 @@ pub(crate) struct Named {
     pub(crate) role: Role,
 }
 
-/// What a unit does for its container.
+/// The role of a unit for its container.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
-    /// It is this attempt of the container.
+    /// Runs this attempt of the container.
     Main(u32),
-    /// It writes the log of this attempt.
+    /// Writes the log of this attempt.
     Log(u32),
-    /// It runs a hook or asks a probe.
+    /// Runs a hook, a probe or a client's command.
     Hook,
 }
 
-/// The slice of a pod. A dash in a slice's name makes it part of another: this one is in [`SLICE`].
+/// The slice of a pod. A dash in a slice's name makes it a child of another slice: this one is in [`SLICE`].
 pub(crate) fn slice(uid: &PodUid) -> String {
     format!("{PREFIX}{}.slice", escape(uid.as_str()))
 }
 
-/// What the units of a pod begin with, and those of no other.
+/// The prefix of all units of a pod, and of no other pod's.
 pub(crate) fn of_pod(uid: &PodUid) -> String {
     format!("{PREFIX}{}-", escape(uid.as_str()))
 }
 
-/// One attempt of a container.
+/// The unit of one attempt of a container.
 pub(crate) fn main(uid: &PodUid, container: &str, attempt: u32) -> String {
     format!("{}{}-{attempt}{SERVICE}", of_pod(uid), escape(container))
 }
 
-/// The writer of its log.
+/// The unit that writes the log of an attempt.
 pub(crate) fn log(uid: &PodUid, container: &str, attempt: u32) -> String {
     format!("{}{}-{attempt}-log{SERVICE}", of_pod(uid), escape(container))
 }
 
-/// A command beside a container. `agent` and `number` make it the only one.
+/// The unit of a command beside a container. `agent` and `number` make the name unique.
 pub(crate) fn hook(uid: &PodUid, container: &str, agent: u32, number: u64) -> String {
     format!("{}{}-hook-{agent}_{number}{SERVICE}", of_pod(uid), escape(container))
 }
 
-/// Whether a container's units can have names.
+/// Whether the names of a container's units are short enough for systemd.
 pub(crate) fn fits(uid: &PodUid, container: &str) -> bool {
     of_pod(uid).len() + escape(container).len() + ROOM <= MAX
 }
 
-/// What a unit is, by its name; none if it is not ours.
+/// Parses the name of a unit; none if it is not ours.
 pub(crate) fn parse(unit: &str) -> Option<Named> {
     let mut parts = unit.strip_prefix(PREFIX)?.strip_suffix(SERVICE)?.split('-');
     let uid = PodUid::new(unescape(parts.next()?)?.as_str());
@@ -81,7 +81,7 @@ pub(crate) fn parse(unit: &str) -> Option<Named> {
     Some(Named { uid, container, role })
 }
 
-/// As systemd-escape does, and dots too.
+/// Escapes text as systemd-escape does, and dots too.
 fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 16);
     for byte in text.bytes() {

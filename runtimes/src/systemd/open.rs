@@ -11,14 +11,14 @@ use super::{Context, Services, SystemdRuntime, adopt, listen, names};
 use crate::programs::config::ProcessConfig;
 use crate::programs::open::{self, OpenError};
 
-/// Why the runtime cannot be used.
+/// Why the runtime cannot be opened.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SystemdOpenError {
     /// The state directory cannot be used.
     #[error(transparent)]
     State(#[from] OpenError),
-    /// The service manager does not say what runs.
+    /// The service manager does not list the units.
     #[error("systemd does not say which units run")]
     Units(#[source] UnitError),
 }
@@ -35,7 +35,7 @@ pub(crate) async fn open<U: ServiceUnits>(
         adopt::find(&search).map(|found| (found, boot_id))
     })
     .await?;
-    // Before the list: nothing that happens after it is missed.
+    // Subscribed before the units are listed, so that no later change is missed.
     let changes = units.changes();
     let listed = units.list(names::PREFIX).await.map_err(SystemdOpenError::Units)?;
     let (alive_end, alive) = watch::channel(());
@@ -45,8 +45,8 @@ pub(crate) async fn open<U: ServiceUnits>(
     Ok(SystemdRuntime::assemble(context, lock, alive_end))
 }
 
-/// The service manager executes the program, so a path that means "this process" has to be resolved. After
-/// an upgrade the new program is at the old one's place.
+/// The service manager executes the program, so a path that means "this process" has to be resolved. After an upgrade
+/// the new program is in the place of the old one.
 fn own_program(config: &mut ProcessConfig) {
     if !config.shim.program.starts_with("/proc/self") {
         return;

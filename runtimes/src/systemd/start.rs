@@ -1,8 +1,8 @@
 //! Starts one attempt of a container.
 //!
-//! The attempt is on disk before its unit is asked for, and an attempt's unit has a name that no other
-//! has: an agent that dies in between, or gets no answer, finds out later by that name whether it was
-//! started, and asking again starts nothing twice.
+//! The attempt is on disk before its unit is requested, and the name of the unit is unique. An agent that dies in
+//! between, or gets no answer, can find out later by that name whether the unit was started, and requesting it again
+//! starts nothing twice.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,10 +17,10 @@ use super::{Context, end};
 use crate::programs::pod::{self, PodEntry, Starting};
 use crate::programs::{blocking, caused, failed};
 
-/// Resolves when no start is under way.
+/// Waits until no start is in progress.
 ///
 /// # Errors
-/// A start does not come to an end.
+/// A start does not finish in time.
 pub(super) async fn settle<U>(context: &Context<U>, entry: &PodEntry) -> Result<(), RuntimeError> {
     let after = context.config.start_timeout + context.config.kill_timeout;
     timeout(after, winddown_engine::pod::started(entry)).await.map_err(|_| {
@@ -32,7 +32,7 @@ pub(super) async fn settle<U>(context: &Context<U>, entry: &PodEntry) -> Result<
 /// Starts an attempt. Resolves when it runs.
 ///
 /// # Errors
-/// The service manager refused or did not answer.
+/// The service manager refuses or does not answer.
 pub(super) async fn start<U: ServiceUnits>(
     context: &Arc<Context<U>>,
     starting: &Starting,
@@ -74,7 +74,7 @@ pub(super) async fn start<U: ServiceUnits>(
     Ok(())
 }
 
-/// Asks for the units. Resolves when the container's is seen to run or to have ended.
+/// Requests the units. Resolves when the container's unit was seen running or exited.
 async fn ask<U: ServiceUnits>(
     context: &Arc<Context<U>>,
     attempt: &Attempt,
@@ -104,7 +104,7 @@ async fn ask<U: ServiceUnits>(
         }
     };
     if let Err(error) = outcome {
-        // It may run, or start to run: a stop of the pod has to look.
+        // It may run, or start to run later: a stop of the pod has to check.
         context.driver.unsure(&attempt.uid);
         context.driver.unit_cache.forget(&attempt.unit);
         return Err(error);
@@ -130,7 +130,7 @@ async fn request<U: ServiceUnits>(
         context.driver.units.make_slice(&main.slice, &of_pod, pod_weight).await?;
     }
     match context.driver.units.start(log).await {
-        // The earlier start's log writer reads pipes without a writer.
+        // The log writer of the earlier start reads from pipes without a writer.
         Err(UnitError::Exists { .. }) => {
             context.driver.units.stop(&attempt.log_unit).await?;
             let why = "its log is still written by an earlier start".to_owned();

@@ -7,13 +7,13 @@ use tokio::sync::watch;
 
 use super::units::{UnitPhase, UnitView};
 
-/// The awaited units, each with its last view.
+/// The awaited units, each with its latest view.
 #[derive(Debug, Default)]
 pub(crate) struct UnitCache(Mutex<Known>);
 
 #[derive(Debug, Default)]
 struct Known {
-    /// Counts what is seen, so that a list can be told from what was seen after it was asked for.
+    /// Counts observations, so that a list can be distinguished from observations made after it was requested.
     clock: u64,
     units: HashMap<Arc<str>, Unit>,
 }
@@ -21,16 +21,16 @@ struct Known {
 #[derive(Debug)]
 struct Unit {
     view: watch::Sender<UnitView>,
-    /// When it was last seen; none before its start was accepted.
+    /// When the unit was last seen; none until its start was accepted.
     seen: Option<u64>,
 }
 
-/// A unit that is waited for.
+/// A handle to wait for changes of a unit.
 #[derive(Clone, Debug)]
 pub(crate) struct Watched(watch::Receiver<UnitView>);
 
 impl UnitCache {
-    /// Begins to keep what becomes of a unit.
+    /// Begins to track a unit.
     pub(crate) fn expect(&self, unit: &str) -> Watched {
         let mut known = self.lock();
         if let Some(known) = known.units.get(unit) {
@@ -41,7 +41,7 @@ impl UnitCache {
         Watched(watched)
     }
 
-    /// Enters that the unit is there.
+    /// Records that the unit exists.
     pub(crate) fn confirm(&self, unit: &str) {
         let mut known = self.lock();
         known.clock += 1;
@@ -51,7 +51,7 @@ impl UnitCache {
         }
     }
 
-    /// Enters how a unit is. What comes late is not taken for new: a unit never goes back.
+    /// Records the state of a unit. Ignores late reports: a unit never returns to an earlier phase.
     pub(crate) fn see(&self, unit: &str, view: UnitView) {
         self.confirm(unit);
         let known = self.lock();
@@ -67,17 +67,17 @@ impl UnitCache {
         });
     }
 
-    /// A unit's state; none if it is not awaited.
+    /// Returns a unit's state; none if it is not tracked.
     pub(crate) fn view(&self, unit: &str) -> Option<UnitView> {
         self.lock().units.get(unit).map(|unit| *unit.view.borrow())
     }
 
-    /// Forgets a unit. Its waiters find it over.
+    /// Forgets a unit. Tasks that wait for it see it as [`UnitPhase::Over`].
     pub(crate) fn forget(&self, unit: &str) {
         self.lock().units.remove(unit);
     }
 
-    /// The moment, for [`missing`](Self::missing).
+    /// The current time of the cache's clock, for [`missing`](Self::missing).
     pub(crate) fn now(&self) -> u64 {
         self.lock().clock
     }
@@ -98,7 +98,7 @@ impl UnitCache {
 }
 
 impl Watched {
-    /// Resolves when the unit is like that, or is not there any more: then its phase is
+    /// Resolves when the unit's phase is as wanted, or when the unit does not exist any more: then its phase is
     /// [`UnitPhase::Over`]. Cancel-safe.
     pub(crate) async fn until(&mut self, wanted: impl Fn(UnitPhase) -> bool) -> UnitView {
         if let Ok(view) = self.0.wait_for(|view| wanted(view.phase)).await {
@@ -107,7 +107,7 @@ impl Watched {
         UnitView { phase: UnitPhase::Over, ..*self.0.borrow() }
     }
 
-    /// Resolves when nothing of it runs. Cancel-safe.
+    /// Resolves when no process of the unit runs. Cancel-safe.
     pub(crate) async fn over(&mut self) {
         self.until(|phase| phase == UnitPhase::Over).await;
     }

@@ -39,7 +39,7 @@ async fn an_exit_while_no_agent_runs_is_known_to_the_next_one() {
     let pod = bed.pod_of(&json!({"restartPolicy": "Never", "containers": [
         sh("main", &format!("while [ ! -e {gate} ]; do sleep 0.01; done; echo bye; exit 6"))]}));
     first.sync_pod(&pod).await.unwrap();
-    // It is this test's own process until it has become another program.
+    // Until it has executed its program it is a copy of this test's process.
     eventually("the supervisor runs", || bed.supervisors().len() == 1).await;
     drop(first);
     std::fs::write(&gate, "").unwrap();

@@ -1,4 +1,4 @@
-//! A runtime in a temporary directory, and what a test asks of the processes below it.
+//! A runtime in a temporary directory, and helpers to inspect the processes below it.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -58,7 +58,7 @@ impl Bed {
         Pod::new(object).unwrap()
     }
 
-    /// Waits until the attempt's supervisor has come and gone.
+    /// Waits until the attempt's supervisor has started and exited.
     pub(crate) async fn settled(&self, container: &str, attempt: u32) {
         let uid = self.pod("true").uid().to_string();
         let dir = self.path("state/pods").join(uid).join(container).join(attempt.to_string());
@@ -107,8 +107,8 @@ impl Bed {
         eventually(&what, || self.log(container, attempt).contains(text)).await;
     }
 
-    /// What a power cut and a boot leave of all pods: no process, nothing of the memory, and of the disk
-    /// what was synced. To be called while no runtime is open.
+    /// Simulates a power cut and a boot for all pods: no process is left, nothing in memory, and on disk only what was
+    /// synced. Call it while no runtime is open.
     pub(crate) async fn cut_the_power(&self, files: &[&str]) {
         for pid in self.supervisors().into_iter().chain(self.processes()) {
             let pid = nix::unistd::Pid::from_raw(pid);
@@ -195,7 +195,7 @@ pub(crate) async fn sync_until(
     }
 }
 
-/// Waits until the runtime says so by itself.
+/// Waits for the status without syncing, following the runtime's reported changes.
 pub(crate) async fn status_until(
     runtime: &ProcessRuntime,
     pod: &Pod,
@@ -212,7 +212,7 @@ pub(crate) async fn status_until(
     }
 }
 
-/// Stops with a grace of `ms` milliseconds.
+/// Stops with a grace period of `ms` milliseconds.
 pub(crate) async fn stop(runtime: &ProcessRuntime, pod: &Pod, ms: u64) -> PodStopped {
     let grace = Grace::fixed(Duration::from_millis(ms));
     runtime.stop_pod(pod.uid(), Some(pod), grace).await.unwrap()
@@ -251,7 +251,7 @@ fn read_lossy(path: &Path) -> String {
     String::from_utf8_lossy(&std::fs::read(path).unwrap_or_default()).into_owned()
 }
 
-/// Says that a test did not run, or fails where that is not allowed.
+/// Reports that a test was skipped. Fails if `WINDDOWN_NO_SKIP` is set.
 pub(crate) fn skip(test: &str, why: &str) {
     assert!(std::env::var_os("WINDDOWN_NO_SKIP").is_none(), "{test}: {why}");
     println!("SKIPPED: {test}: {why}");

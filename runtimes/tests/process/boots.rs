@@ -10,7 +10,7 @@ async fn after_a_boot_init_containers_run_again_and_sidecars_have_their_head_sta
     let say = |word: &str| format!("echo {word} >> {file}");
     let mut side = sh("side", &format!("{}; exec sleep 1000", say("side")));
     side["restartPolicy"] = json!("Always");
-    // Without it, which of the two shells writes first is not for the agent to say.
+    // Without it, the order in which the two shells write would be undefined.
     side["startupProbe"] = json!({"exec": {"command": ["grep", "side", file]}, "periodSeconds": 1});
     let pod = bed.pod_of(&json!({
         "initContainers": [sh("first", &say("first")), side],

@@ -48,8 +48,7 @@ async fn a_container_lives_in_a_cgroup_of_its_own_that_is_gone_after_the_pod() {
     std::fs::remove_dir(&root).unwrap();
 }
 
-/// What a pod does that runs as root and wants to go on: out of its session, its environment wiped, and its
-/// supervisor killed.
+/// A pod that runs as root tries to escape: it leaves its session, clears its environment and kills its supervisor.
 #[tokio::test]
 async fn a_process_that_wiped_its_marks_and_killed_its_supervisor_ends_with_its_container() {
     let bed = Bed::new();
@@ -71,7 +70,7 @@ async fn a_process_that_wiped_its_marks_and_killed_its_supervisor_ends_with_its_
     let pid: i32 = std::fs::read_to_string(&pid).unwrap().trim().parse().unwrap();
     assert!(!is_alive(pid), "it outlived its container");
     stop(&runtime, &pod, 100).await;
-    // A group that a container made in its own is in nobody's way.
+    // A cgroup that a container created in its own must not prevent the cleanup.
     std::fs::create_dir_all(root.join(format!("besteffort/pod-{}/main.0/own", pod.uid()))).unwrap();
     runtime.clean_pod(pod.uid()).await.unwrap();
     drop(runtime);
@@ -79,7 +78,7 @@ async fn a_process_that_wiped_its_marks_and_killed_its_supervisor_ends_with_its_
     std::fs::remove_dir(&root).unwrap();
 }
 
-/// As from an agent that took limits it could not enforce to one that refuses them.
+/// An upgrade from an agent that accepted limits it could not enforce to one that refuses them.
 #[tokio::test]
 async fn a_limit_that_cannot_be_enforced_spares_the_pod_that_runs_until_the_next_boot() {
     let bed = Bed::new();
@@ -102,7 +101,7 @@ async fn a_limit_that_cannot_be_enforced_spares_the_pod_that_runs_until_the_next
     assert!(is_running(&synced.status.containers[0]), "{synced:?}");
     let fields: Vec<_> = synced.ignored.iter().map(|one| one.field.as_str()).collect();
     assert_eq!(fields, ["spec.containers[0].resources.limits.memory"]);
-    // Its container is started again like that, too.
+    // Its container is restarted like that, too.
     std::fs::write(&gate, "").unwrap();
     sync_until(&newer, &pod, |c| c[0].restart_count == 1 && is_running(&c[0])).await;
     drop(newer);

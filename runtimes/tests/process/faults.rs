@@ -17,7 +17,7 @@ impl Agent {
         self.0.wait().unwrap();
     }
 
-    /// Waits until it has ended by itself.
+    /// Waits until it has exited by itself.
     async fn ended(mut self) {
         eventually("the agent ends", || self.0.try_wait().unwrap().is_some()).await;
     }
@@ -44,7 +44,7 @@ fn agent(bed: &Bed, pod: &Pod, fault: &str) -> Agent {
         .unwrap()
 }
 
-/// With few descriptors it may not come up; what runs must not be taken for an orphan and killed.
+/// With few file descriptors the agent may fail to start; running containers must not be killed as orphans.
 #[tokio::test]
 async fn an_agent_that_is_short_of_descriptors_at_its_start_kills_nothing() {
     let bed = Bed::new();
@@ -71,7 +71,7 @@ async fn an_agent_that_is_short_of_descriptors_at_its_start_kills_nothing() {
             .spawn()
             .map(Agent)
             .unwrap();
-        // Its first word, or the end of what it had to say.
+        // The first byte of its output, or the end of it.
         let mut word = [0];
         let said = std::io::Read::read(agent.0.stdout.as_mut().unwrap(), &mut word).unwrap();
         came_up += usize::from(said > 0);
@@ -177,7 +177,7 @@ async fn a_full_disk_costs_log_lines_and_not_the_container_nor_its_exit_code() {
     };
     let runtime = bed.open().await;
     let (gate, filler) = (bed.path("gate"), bed.path("state/filler"));
-    // Far more output than a pipe holds: it would block if nobody read it.
+    // Far more output than a pipe holds: the container would block if the output were not read.
     let script = format!(
         "echo before; while [ ! -e {gate} ]; do sleep 0.01; done; \
          i=0; while [ $i -lt 20000 ]; do echo a line of output that is lost $i; i=$((i+1)); done; \
@@ -252,7 +252,7 @@ async fn a_hundred_pods_are_asked_to_end_before_the_first_of_them_has() {
     let bed = Bed::new();
     let runtime = bed.open().await;
     let (ready, asked, go) = (bed.path("ready"), bed.path("asked"), bed.path("go"));
-    // Each waits for the word to end, without using a processor.
+    // On SIGTERM each waits for a word to be written to `go`, without using a CPU.
     let script = format!(
         "trap 'kill $!; echo >>{}; read -r word <{}; exit 0' TERM; sleep 1000 & echo >>{}; wait",
         asked.display(),
@@ -273,7 +273,7 @@ async fn a_hundred_pods_are_asked_to_end_before_the_first_of_them_has() {
     let stops = pods.iter().map(|pod| stop(&runtime, pod, 60_000));
     let all_are_asked = async {
         eventually("all pods are asked", || are(&asked)).await;
-        // For reading too: it does not wait for a reader, and no reader finds the end of the file.
+        // For reading too: so opening does not wait for a reader, and no reader gets an end of file.
         std::fs::File::options().read(true).write(true).open(&go).unwrap()
     };
     let (stopped, word) = tokio::join!(futures_util::future::join_all(stops), async {

@@ -154,10 +154,10 @@ async fn a_user_without_a_group_never_has_that_of_the_hosts_root() {
     let bed = Bed::new();
     let runtime = bed.open().await;
     let file = bed.path("hook");
-    // A hook ends with its container.
+    // The container waits for the hook, which would end with it.
     let wait = format!("while [ ! -s {} ]; do sleep 0.01; done", file.display());
     let mut container = sh("main", &format!("echo main $(id -u) $(id -G) $(umask); {wait}"));
-    // No user of this host has the number.
+    // No user of this host has this id.
     container["securityContext"] = json!({"runAsUser": 54321});
     std::fs::write(&file, "").unwrap();
     let all = std::os::unix::fs::PermissionsExt::from_mode(0o666);
@@ -222,7 +222,7 @@ async fn bed_file(path: &str, expected: &str) {
 #[tokio::test]
 async fn directories_may_be_named_from_where_the_agent_was_started() {
     let (bed, here) = (Bed::new(), std::env::current_dir().unwrap());
-    // Not below the root directory, in which supervisors work: from there the same names lead elsewhere.
+    // Not below the root directory, in which supervisors run: from there the same names would lead elsewhere.
     let dir = tempfile::tempdir_in(&here).unwrap();
     let below = |name: &str| dir.path().strip_prefix(&here).unwrap().join(name);
     let mut config = bed.config();

@@ -16,7 +16,7 @@ fn holders(dir: &Path) -> Vec<String> {
     files.filter(holds).map(|path| path.display().to_string()).collect()
 }
 
-/// The pod as `kubectl apply` hands it over: with all of it in an annotation once more.
+/// The pod as `kubectl apply` sends it: with a copy of itself in an annotation.
 fn applied(pod: &Pod) -> Pod {
     let mut object = pod.object().clone();
     let whole = serde_json::to_string(&object).unwrap();

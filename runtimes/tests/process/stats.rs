@@ -6,7 +6,7 @@ use winddown_shared::{Garbage as _, PodStats, PodStatsSource as _, Runtime as _}
 
 use crate::bed::{Bed, is_running, sh, stop, sync_until};
 
-/// What the only pod uses, with a fresh look at the disk.
+/// Measures the only pod, including the disk.
 async fn of_the_pod(runtime: &ProcessRuntime) -> PodStats {
     let mut all = runtime.pod_stats(Some(Duration::ZERO)).await.unwrap();
     assert_eq!(all.len(), 1, "{all:?}");
@@ -17,7 +17,7 @@ async fn of_the_pod(runtime: &ProcessRuntime) -> PodStats {
 async fn memory_and_tasks_are_those_of_the_containers_and_not_of_their_supervisors() {
     let bed = Bed::new();
     let runtime = bed.open().await;
-    // A shell that holds some 24 MB, and one with two programs.
+    // A shell that holds some 24 MB, and a shell with two programs.
     let hog = "x=$(head -c 12000000 /dev/zero | tr '\\0' x); echo up; while :; do sleep 0.2; done";
     let two = "sleep 1000 & sleep 1000 & echo up; wait";
     let pod = bed.pod_of(&json!({"containers": [sh("hog", hog), sh("two", two)]}));
@@ -34,7 +34,7 @@ async fn memory_and_tasks_are_those_of_the_containers_and_not_of_their_superviso
     let cpu: Vec<Duration> = stats.containers.iter().map(|c| c.cpu_time.unwrap()).collect();
     assert!(cpu[0] > Duration::ZERO, "{cpu:?}");
     assert_eq!(stats.cpu_time, Some(cpu[0] + cpu[1]));
-    // The hog's shell and its sleep, which may just be between two; the other's three.
+    // The hog's shell and its sleep, which may just be between two runs; the three of the other container.
     assert!((4..=5).contains(&stats.processes.unwrap()), "{stats:?}");
     stop(&runtime, &pod, 0).await;
     assert_eq!(runtime.pod_stats(None).await.unwrap(), []);
@@ -81,7 +81,7 @@ async fn turned_logs_are_given_back_and_those_in_use_stay() {
     let mut config = bed.config();
     (config.log_max_bytes, config.log_max_files) = (20_000, 3);
     let runtime = ProcessRuntime::open(config).await.unwrap();
-    // More than a pipe holds: a log is turned between two reads, and one read may take a whole pipe.
+    // More than a pipe holds: a log is rotated between two reads, and one read may take a whole pipe.
     let lines = "i=0; while [ $i -lt 20000 ]; do echo line $i; i=$((i+1)); done; sleep 1000";
     let pod = bed.pod(lines);
     sync_until(&runtime, &pod, |c| is_running(&c[0])).await;
@@ -108,7 +108,7 @@ async fn containers_that_start_at_once_write_the_pods_record_once_and_for_all() 
     let runtime = bed.open().await;
     let many: Vec<_> = (0..8).map(|n| sh(&format!("c{n}"), "sleep 1000")).collect();
     let pod = bed.pod_of(&json!({"containers": many}));
-    // Once: an error of the first call is one.
+    // Only once: even the first call must not fail.
     let synced = runtime.sync_pod(&pod).await.unwrap();
     assert_eq!(synced.status.containers.len(), 8);
     let record = bed.path("state/pods").join(pod.uid().as_str()).join("pod.json");

@@ -8,9 +8,9 @@ use winddown_shared::{Grace, Pod, Runtime as _};
 
 use crate::bed::{Bed, eventually, is_running, sh, skip, stop, sync_until};
 
-/// Ignores SIGTERM and says when it may be asked.
+/// Ignores SIGTERM, and reports when the signal may be sent.
 const STUBBORN: &str = "trap '' TERM; echo up; while :; do sleep 0.05; done";
-/// Says that it was asked, and ends well.
+/// Reports SIGTERM, and exits with code 0.
 const POLITE: &str = "trap 'echo asked; exit 0' TERM; echo up; while :; do sleep 0.02; done";
 
 #[tokio::test]
@@ -46,7 +46,7 @@ async fn a_container_that_ignores_sigterm_is_killed_when_its_grace_is_over() {
     bed.nothing_left().await;
 }
 
-/// A program may end its first thread and go on with the others. The kernel shows it as a zombie then.
+/// A program may exit its first thread and continue with the others. The kernel then shows it as a zombie.
 const HEADLESS: &str = "perl -Mthreads -e 'threads->create(sub { sleep 1000 }); syscall(60, 0)' & \
     until grep -q '^State:.Z' /proc/$!/status; do sleep 0.02; done; echo pid=$!; ";
 
@@ -55,7 +55,7 @@ fn has_threads_in_perl() -> bool {
     tried.is_ok_and(|output| output.status.success())
 }
 
-/// Starts a container whose script leaves behind a program without its first thread; gives its pid.
+/// Starts a container whose script leaves behind a program without its first thread; returns its pid.
 async fn with_headless(bed: &Bed, runtime: &ProcessRuntime, script: &str) -> Option<(Pod, i32)> {
     if !has_threads_in_perl() {
         skip("a program without its first thread", "perl has no threads here");
@@ -343,8 +343,7 @@ async fn a_container_that_survives_sigkill_is_an_error_that_names_it_and_the_nex
     bed.nothing_left().await;
 }
 
-/// A disk that takes no write: a writer is in uninterruptible sleep, and SIGKILL waits until it takes
-/// them again.
+/// A disk that blocks writes: a writer is in uninterruptible sleep, and SIGKILL has no effect until the disk continues.
 struct FrozenDisk(std::path::PathBuf);
 
 impl FrozenDisk {

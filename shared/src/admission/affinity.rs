@@ -5,10 +5,10 @@ use k8s_openapi::api::core::v1::{NodeSelectorRequirement, NodeSelectorTerm};
 use super::node_view::NodeView;
 use crate::Pod;
 
-/// Whether the node is one that the pod's `nodeSelector` and its required node affinity name.
+/// Whether the node matches the pod's `nodeSelector` and its required node affinity.
 ///
-/// Terms are alternatives, the parts of a term all have to hold. A term without parts matches no
-/// node, and neither does one that is malformed. Preferred affinity is the scheduler's business.
+/// Terms are alternatives; within a term, all requirements must match. A term without requirements matches no node, and
+/// neither does a malformed one. Preferred affinity only concerns the scheduler.
 pub(super) fn matches(pod: &Pod, node: &NodeView) -> bool {
     let Some(spec) = &pod.spec else { return true };
     let selector = spec.node_selector.iter().flatten();
@@ -51,8 +51,8 @@ fn numbers(label: Option<&str>, values: &[String]) -> Option<(i64, i64)> {
     Some((label?.parse().ok()?, bound.parse().ok()?))
 }
 
-/// The one field there is to select by is the node's name; it takes exactly one value. A node that
-/// has no name yet is not judged by it.
+/// The only field that can be selected is the node's name, with exactly one value. A node that has
+/// no name yet is not checked.
 fn field_holds(wanted: &NodeSelectorRequirement, node: &NodeView) -> bool {
     let [value] = wanted.values.as_deref().unwrap_or_default() else { return false };
     let is_value = wanted.key == "metadata.name" && **value == *node.name;

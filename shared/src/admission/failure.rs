@@ -1,35 +1,35 @@
-//! Why a pod does not fit, typed, and what a rejection says of it.
+//! The reasons why a pod does not fit, and the rejections that they lead to.
 
 use std::borrow::Cow;
 
 use super::Rejection;
 use crate::{Pod, ResourceName};
 
-/// One reason why a pod does not fit on the node. The text is the kubelet's.
+/// One reason why a pod does not fit on the node. The text is that of the kubelet.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum AdmissionFailure {
-    /// Other pods hold what this one asks for, or the node never had it.
+    /// The request exceeds what the other pods leave, or what the node has at all.
     #[error(
         "Node didn't have enough resource: {resource}, requested: {requested}, used: {used}, \
          capacity: {capacity}"
     )]
     InsufficientResource {
-        /// Which resource.
+        /// The resource.
         resource: ResourceName,
-        /// What the pod asks for: cpu in thousandths, `pods` always 1, all else in base units.
+        /// The pod's request: cpu in thousandths, `pods` always 1, everything else in base units.
         requested: i64,
-        /// What the other pods of the node ask for, in the same unit.
+        /// The requests of the other pods of the node, in the same unit.
         used: i64,
-        /// What the node has for pods, in the same unit.
+        /// The allocatable amount of the node, in the same unit.
         capacity: i64,
     },
-    /// The node is not one the pod may run on.
+    /// The pod may not run on this node.
     #[error("Predicate {name} failed: {description}")]
     PredicateFailure {
-        /// `NodeAffinity`, `NodeName`, `NodePorts` or `TaintToleration`; becomes the reason.
+        /// `NodeAffinity`, `NodeName`, `NodePorts` or `TaintToleration`; becomes the reason of the rejection.
         name: Cow<'static, str>,
-        /// What does not hold.
+        /// The requirement that is not met.
         description: Cow<'static, str>,
     },
     /// Anything else.
@@ -37,27 +37,27 @@ pub enum AdmissionFailure {
     Other(String),
 }
 
-/// All reasons why a pod does not fit, in the order in which they are reported. Empty: it fits.
+/// All reasons why a pod does not fit, in the order in which they are reported. Empty if it fits.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FitFailures(Vec<AdmissionFailure>);
 
 // === impl AdmissionFailure ===
 
 impl AdmissionFailure {
-    /// The node's labels are not those the pod selects.
+    /// The node's labels do not match the pod's selector or affinity.
     pub const NODE_AFFINITY: Self =
         Self::predicate("NodeAffinity", "node(s) didn't match Pod's node affinity/selector");
     /// The pod names another node.
     pub const NODE_NAME: Self =
         Self::predicate("NodeName", "node(s) didn't match the requested node name");
-    /// Another pod has a port of the host that this one asks for.
+    /// Another pod uses a host port that this one requests.
     pub const NODE_PORTS: Self =
         Self::predicate("NodePorts", "node(s) didn't have free ports for the requested pod ports");
     /// The node has a `NoExecute` taint that the pod does not tolerate.
     pub const TAINT_TOLERATION: Self =
         Self::predicate("TaintToleration", "node(s) had taints that the pod didn't tolerate");
 
-    /// A failed predicate.
+    /// Creates a predicate failure.
     #[must_use]
     pub const fn predicate(name: &'static str, description: &'static str) -> Self {
         Self::PredicateFailure {
@@ -76,7 +76,7 @@ impl AdmissionFailure {
         }
     }
 
-    /// In two or three words, as a scheduler counts failures: `Insufficient cpu`.
+    /// A summary in two or three words, as a scheduler counts failures: `Insufficient cpu`.
     #[must_use]
     pub fn summary(&self) -> Cow<'_, str> {
         match self {
@@ -88,8 +88,8 @@ impl AdmissionFailure {
         }
     }
 
-    /// The resource and how much of it other pods have to give back, always more than 0; `None` for
-    /// a failure that no amount fixes.
+    /// The resource and the amount of it that other pods have to free, always more than 0; `None`
+    /// for a failure that no amount fixes.
     #[must_use]
     pub fn shortfall(&self) -> Option<(&ResourceName, i64)> {
         let Self::InsufficientResource { resource, requested, used, capacity } = self else {
@@ -99,8 +99,8 @@ impl AdmissionFailure {
         Some((resource, requested.saturating_sub(free)))
     }
 
-    /// Whether it may pass without a change of the pod: other pods end, or the node's labels and
-    /// taints change. What the node is too small for, and a node's name, do not pass.
+    /// Whether the failure may pass without a change of the pod: other pods terminate, or the node's labels and taints
+    /// change. A node that is too small, or has another name, does not pass.
     #[must_use]
     pub fn is_passing(&self) -> bool {
         match self {
@@ -110,7 +110,7 @@ impl AdmissionFailure {
         }
     }
 
-    /// The rejection of a pod for this.
+    /// The rejection of a pod because of this failure.
     #[must_use]
     pub fn rejection(&self) -> Rejection {
         Rejection {
@@ -137,7 +137,7 @@ impl FitFailures {
 
     /// The rejection of the pod, which reports the first failure. `None` if the pod fits.
     ///
-    /// It is passing only if every failure is: one that stays keeps the pod out, whichever is
+    /// Retryable only if every failure may pass: a permanent one keeps the pod out, whichever is
     /// reported.
     #[must_use]
     pub fn rejection(&self) -> Option<Rejection> {
@@ -146,19 +146,18 @@ impl FitFailures {
         Some(rejection)
     }
 
-    /// Whether the node's labels are all that stands against the pod. They may have been changed
-    /// since the node was last read.
+    /// Whether the node's labels are the only obstacle. They may have changed since the node was
+    /// last read.
     #[must_use]
     pub fn is_node_affinity_only(&self) -> bool {
         !self.0.is_empty() && self.0.iter().all(|f| *f == AdmissionFailure::NODE_AFFINITY)
     }
 
-    /// What other pods must give back for this one: each resource once, in order, with an amount
+    /// The resources that other pods must free for this one: each once, in order, with an amount
     /// above 0.
     ///
-    /// # Errors
-    /// Ending pods does not help: the failures to report. All of them for a pod that is not
-    /// critical; for a critical one, those that are not about resources.
+    /// Preempting pods does not help: the failures to report. For a pod that is not critical these
+    /// are all of them; for a critical one, those that are not about resources.
     pub fn into_requirements(self, pod: &Pod) -> Result<Vec<(ResourceName, i64)>, Self> {
         if !pod.is_critical() {
             return Err(self);

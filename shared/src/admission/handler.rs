@@ -1,4 +1,4 @@
-//! The handler that asks whether a pod fits.
+//! The handler that checks whether a pod fits.
 
 use std::sync::Arc;
 
@@ -13,20 +13,20 @@ use super::preemption::{AdmissionFailureHandler, Room};
 use super::{AdmitHandler, Rejection, Verdict};
 use crate::Pod;
 
-/// Where the node is read from.
+/// A source of the node's current state.
 pub trait NodeSource: Send + Sync + 'static {
-    /// The node as last read. Must answer at once. `None`: it was never read.
+    /// The node as last read; `None` if it was never read. Must return at once.
     fn node(&self) -> Option<Arc<NodeView>>;
 
-    /// The node as it is now, past every cache. `None`: it cannot be had now, or there is nothing
+    /// The node as it is now, bypassing every cache; `None` if it is unavailable, or nothing is
     /// newer than [`node`](Self::node).
     fn fresh(&self) -> Option<Arc<NodeView>> {
         None
     }
 }
 
-/// Lets in pods that fit on the node. Refuses with the kubelet's reasons and messages, the first of
-/// them only.
+/// Admits pods that fit on the node. Refuses others with the kubelet's reason and message for the
+/// first failure.
 #[derive(Clone)]
 pub struct NodeFit<N> {
     node: N,
@@ -42,7 +42,7 @@ impl NodeSource for Arc<NodeView> {
     }
 }
 
-/// A node that another part follows; `None` until it was read once.
+/// A node that another component watches; `None` until it was read once.
 impl NodeSource for watch::Receiver<Option<Arc<NodeView>>> {
     fn node(&self) -> Option<Arc<NodeView>> {
         self.borrow().clone()
@@ -52,18 +52,18 @@ impl NodeSource for watch::Receiver<Option<Arc<NodeView>>> {
 // === impl NodeFit ===
 
 impl<N: NodeSource> NodeFit<N> {
-    /// Judges by the node that `node` knows, and ends no pod for another.
+    /// Checks against the node from `node`, without preemption.
     pub fn new(node: N) -> Self {
         Self { node, room: None }
     }
 
-    /// The same, with `room` asked about pods that do not fit.
+    /// Adds preemption: `room` is called for pods that do not fit.
     #[must_use]
     pub fn with_preemption(self, room: Arc<dyn AdmissionFailureHandler>) -> Self {
         Self { room: Some(room), ..self }
     }
 
-    /// What stands against the pod, and the node by which that was judged.
+    /// The reasons why the pod does not fit, and the node that was checked.
     fn failures(
         &self,
         pod: &Pod,

@@ -1,4 +1,4 @@
-//! Whether a pod fits on a node, beside the pods that are there.
+//! Checks whether a pod fits on a node next to the pods that are already there.
 
 use super::affinity;
 use super::failure::{AdmissionFailure, FitFailures};
@@ -7,23 +7,23 @@ use super::ports::{self, HostPorts};
 use super::taints;
 use crate::{Pod, Requests, ResourceName};
 
-/// What the pods of a node hold of it, as far as it matters for one more.
+/// The resources and ports of a node that its pods use.
 #[derive(Clone, Debug, Default)]
 pub struct NodeUse {
-    /// How many there are.
+    /// The number of pods.
     pub pods: i64,
-    /// What they ask for together.
+    /// The sum of their requests.
     pub requests: Requests,
-    /// The host's ports they have.
+    /// The host ports that they use.
     pub ports: HostPorts,
 }
 
 impl NodeUse {
-    /// What `pods` hold that `new` may ask for. `new` itself is left out: it does not compete with
-    /// itself when it is asked about again. Pods that are ending still hold their share.
+    /// The usage of `pods` that matters for `new`. `new` itself is excluded: it does not compete
+    /// with itself when it is checked again. Terminating pods still count.
     ///
-    /// Good for `new` only: ports it does not ask for are left out. Looks at every pod, so its time
-    /// grows with their number.
+    /// Valid for `new` only: ports that it does not request are left out. Visits every pod, so it
+    /// takes time proportional to their number.
     #[must_use]
     pub fn beside<'a>(new: &Pod, pods: impl IntoIterator<Item = &'a Pod>) -> Self {
         let mut sum = Self::default();
@@ -45,7 +45,7 @@ impl NodeUse {
         self.ports.add(pod);
     }
 
-    /// The same for a pod that asks for these ports of the host: all others are left out.
+    /// The same usage for a pod that requests these host ports: all other ports are left out.
     pub(super) fn for_ports(&self, asked: &[i32]) -> Self {
         let Self { pods, requests, ports } = self;
         Self { pods: *pods, requests: requests.clone(), ports: ports.only(asked) }
@@ -59,12 +59,12 @@ impl NodeUse {
     }
 }
 
-/// Everything that keeps the pod off the node: `pods`, cpu, memory, ephemeral storage, other
-/// resources by name; then node affinity and selector, the node's name, host ports; then, unless
-/// the pod is static, a `NoExecute` taint it does not tolerate.
+/// All reasons why the pod does not fit: `pods`, cpu, memory, ephemeral storage, other resources by
+/// name; then node affinity and selector, node name, host ports; then, unless the pod is static, a
+/// `NoExecute` taint that it does not tolerate.
 ///
-/// The order is that of the kubelet, which reports the first, save that it goes through other
-/// resources at random.
+/// The order is that of the kubelet, which reports the first failure, except that the kubelet checks
+/// other resources in random order.
 #[must_use]
 pub fn fit_failures(pod: &Pod, node: &NodeView, used: &NodeUse) -> FitFailures {
     let predicates = [
@@ -95,11 +95,11 @@ fn lacking<'a>(
     })
 }
 
-/// Whether this node's amounts decide about the resource.
+/// Whether the resource is checked against the node's allocatable amounts.
 ///
-/// An extended resource that the node does not list is one of the cluster, counted elsewhere. One
-/// of a device class (KEP-5004) is allocated by the claim that was made for it. Any other counts,
-/// also when the node has never heard of it: a misspelt `hugepages-2M` does not fit.
+/// An extended resource that the node does not list belongs to the cluster and is counted
+/// elsewhere. One of a device class (KEP-5004) is allocated by its resource claim. Any other
+/// counts, even if the node does not list it: a misspelt `hugepages-2M` does not fit.
 fn is_counted_here(name: &ResourceName, node: &NodeView) -> bool {
     let ResourceName::Other(text) = name else { return true };
     if text.starts_with("deviceclass.resource.kubernetes.io/") {
@@ -108,7 +108,7 @@ fn is_counted_here(name: &ResourceName, node: &NodeView) -> bool {
     !is_extended(text) || node.allocatable.knows(name)
 }
 
-/// Whether another party than Kubernetes defines the resource.
+/// Whether the resource is defined by a third party.
 fn is_extended(name: &str) -> bool {
     let is_native = !name.contains('/') || name.contains("kubernetes.io/");
     !is_native && !name.starts_with("requests.")

@@ -1,4 +1,4 @@
-//! What admission looks at of a node.
+//! The properties of a node that admission uses.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use crate::{Quantity, ResourceName};
 /// The label that names a node's operating system.
 pub(super) const OS_LABEL: &str = "kubernetes.io/os";
 
-/// A snapshot of a node: what a pod has to fit into.
+/// A snapshot of a node that a pod has to fit on.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct NodeView {
     /// `metadata.name`.
@@ -21,24 +21,24 @@ pub struct NodeView {
     pub taints: Vec<Taint>,
     /// `status.allocatable`.
     pub allocatable: Allocatable,
-    /// What really runs here, as Go names it: `linux`.
+    /// The actual operating system, as Go names it: `linux`.
     pub os: Arc<str>,
     /// Whether the runtime can apply `supplementalGroupsPolicy: Strict`.
     pub supplemental_groups_policy: bool,
-    /// Kernel parameters beside the safe ones that its pods may set: names, or beginnings with a `*` behind them.
+    /// Sysctls in addition to the safe ones that pods may set: names, or prefixes followed by `*`.
     pub unsafe_sysctls: Vec<String>,
 }
 
-/// What a node has for pods: cpu in thousandths, all else in base units.
+/// The allocatable resources of a node: cpu in thousandths, everything else in base units.
 ///
-/// A resource that the node has none of differs from one it does not know.
+/// A resource of which the node has none differs from one that the node does not list.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Allocatable(BTreeMap<ResourceName, i64>);
 
 // === impl NodeView ===
 
 impl NodeView {
-    /// The view of a Node object, on a machine whose operating system is `os`.
+    /// Creates the view of a Node object, for a machine whose operating system is `os`.
     #[must_use]
     pub fn of_node(node: &Node, os: impl Into<Arc<str>>) -> Self {
         let status = node.status.as_ref();
@@ -61,8 +61,8 @@ impl NodeView {
         }
     }
 
-    /// The value of a label. [`kubernetes.io/os`](Self::os) is what the machine says, whatever was
-    /// written on the Node object.
+    /// The value of a label. `kubernetes.io/os` is always the actual [`os`](Self::os), whatever the
+    /// Node object says.
     #[must_use]
     pub fn label(&self, key: &str) -> Option<&str> {
         if key == OS_LABEL {
@@ -75,13 +75,13 @@ impl NodeView {
 // === impl Allocatable ===
 
 impl Allocatable {
-    /// The amount of a resource; 0 of one that the node does not know.
+    /// The amount of a resource; 0 if the node does not list it.
     #[must_use]
     pub fn get(&self, name: &ResourceName) -> i64 {
         self.0.get(name).copied().unwrap_or(0)
     }
 
-    /// Whether the node lists the resource, with whatever amount.
+    /// Whether the node lists the resource, even with an amount of 0.
     #[must_use]
     pub fn knows(&self, name: &ResourceName) -> bool {
         self.0.contains_key(name)
@@ -92,7 +92,7 @@ impl Allocatable {
         self.0.insert(name, amount);
     }
 
-    /// Every resource the node lists.
+    /// Every resource that the node lists.
     pub fn iter(&self) -> impl Iterator<Item = (&ResourceName, i64)> {
         self.0.iter().map(|(name, amount)| (name, *amount))
     }
@@ -104,8 +104,8 @@ impl FromIterator<(ResourceName, i64)> for Allocatable {
     }
 }
 
-/// From names and quantities as text. A quantity that cannot be read counts as 0: a pod is kept out
-/// rather than let in on a guess.
+/// Parses names and quantities. A quantity that cannot be parsed counts as 0: it is safer to refuse
+/// a pod than to admit it on a guess.
 impl<'a> FromIterator<(&'a str, &'a str)> for Allocatable {
     fn from_iter<I: IntoIterator<Item = (&'a str, &'a str)>>(quantities: I) -> Self {
         let amounts = quantities.into_iter().map(|(name, text)| {

@@ -1,4 +1,4 @@
-//! The pods that are on the node already, as one that is new is judged beside them.
+//! The pods that are already on the node when a new pod is checked.
 
 use std::cell::OnceCell;
 use std::collections::HashSet;
@@ -8,23 +8,23 @@ use super::node_fit::NodeUse;
 use super::ports;
 use crate::{Pod, PodUid, UidHasher};
 
-/// The pods that hold a place on the node, for checks of one new pod after another.
+/// The pods that occupy a place on the node, for checking several new pods in turn.
 ///
-/// They are read and summed up once, when a check first needs them; a pod that is let in is added
-/// to the sum. So it takes time with the number of pods to judge all of them, not with its square.
+/// They are read and summed up once, when a check first needs them; a pod that is admitted is added
+/// to the sum. So checking all pods takes linear rather than quadratic time.
 pub struct Others {
     read: Box<dyn Fn() -> Places + Send>,
     places: OnceCell<Summed>,
-    /// Pods that wait for room which is being made for them.
+    /// Pods for which room is being made.
     reserved: Vec<Pod>,
 }
 
-/// Who holds a place on the node.
+/// The pods that occupy a place on the node.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Places {
-    /// Pods that were not asked to end.
+    /// Pods that were not requested to terminate.
     pub(crate) staying: Vec<Pod>,
-    /// Pods that are ending and count all the same.
+    /// Pods that are terminating and still count.
     pub(crate) ending: Vec<Pod>,
 }
 
@@ -34,7 +34,7 @@ struct Summed {
     ending: Vec<Pod>,
     known: HashSet<PodUid, BuildHasherDefault<UidHasher>>,
     used: NodeUse,
-    /// How many pods were looked at for the sum.
+    /// The number of pods visited for the sum.
     #[cfg(test)]
     visits: std::cell::Cell<usize>,
 }
@@ -42,7 +42,7 @@ struct Summed {
 // === impl Others ===
 
 impl Others {
-    /// The pods that `list` names when it is first asked.
+    /// The pods that `list` returns when it is first needed.
     pub fn new(list: impl Fn() -> Vec<Pod> + Send + 'static) -> Self {
         Self::of(move || Places { staying: list(), ending: Vec::new() })
     }
@@ -57,20 +57,20 @@ impl Others {
         Self { read: Box::new(read), places: OnceCell::new(), reserved: Vec::new() }
     }
 
-    /// The pods that could be ended for another: those that were not asked to end yet.
+    /// The pods that may be preempted: those that were not requested to terminate yet.
     pub fn staying(&self) -> &[Pod] {
         &self.summed().staying
     }
 
-    /// What the others hold that `new` may ask for, pods that are ending included. `new` itself is
-    /// left out, and so is the room that is promised to pods that `new` may preempt.
+    /// The usage that matters for `new`, including pods that are terminating. Excludes `new`
+    /// itself, and room that is reserved for pods that `new` may preempt.
     ///
-    /// Good for `new` only: ports it does not ask for are left out.
+    /// Valid for `new` only: ports that it does not request are left out.
     #[must_use]
     pub fn used_beside(&self, new: &Pod) -> NodeUse {
         let summed = self.summed();
         let mut used = if summed.known.contains(new.uid()) {
-            // Asked about again while it is here: rare enough to add all up anew.
+            // The pod is checked again while it is here: rare enough to compute the sum again.
             summed.visited(summed.known.len());
             NodeUse::beside(new, summed.staying.iter().chain(&summed.ending))
         } else {
@@ -81,9 +81,9 @@ impl Others {
         used
     }
 
-    /// A pod was let in: it counts from now on.
+    /// Adds a pod that was admitted.
     pub fn add(&mut self, pod: &Pod) {
-        // Not read yet: it will be among those that are read.
+        // The pods were not read yet, and this pod will be among them.
         let Some(summed) = self.places.get_mut() else { return };
         if summed.known.insert(pod.uid().clone()) {
             summed.used.add(pod);
@@ -92,18 +92,18 @@ impl Others {
         }
     }
 
-    /// Room is being made for a pod: others must not take it, but those that may preempt it.
+    /// Reserves room that is being made for a pod: only pods that may preempt it can take it.
     pub(crate) fn reserve(&mut self, pod: &Pod) {
         self.reserved.push(pod.clone());
     }
 
-    /// With the same promises.
+    /// Copies the reservations of `other`.
     pub(crate) fn with_reservations_of(mut self, other: &Self) -> Self {
         self.reserved.clone_from(&other.reserved);
         self
     }
 
-    /// How many pods were looked at for sums so far.
+    /// The number of pods visited for sums so far.
     #[cfg(test)]
     pub(crate) fn visits(&self) -> usize {
         self.places.get().map_or(0, |summed| summed.visits.get())

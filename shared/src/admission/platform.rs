@@ -1,16 +1,16 @@
-//! What no pod's end can fix: the machine is of the wrong kind, or does not allow what the pod asks for.
+//! Checks that no preemption can fix: the machine is of the wrong kind, or does not allow what the pod requests.
 
 use super::Rejection;
 use super::node_view::{NodeView, OS_LABEL};
 use super::sysctls;
 use crate::Pod;
 
-/// Whether the machine is of the kind the pod asks for: the pod's `kubernetes.io/os` label, its
-/// `spec.os`, kernel parameters, a strict policy for supplementary groups. Asked before the fit, so that no pod is
-/// ended for one that cannot run.
+/// Checks that the machine meets the pod's requirements: its `kubernetes.io/os` label, `spec.os`,
+/// sysctls, and a strict policy for supplementary groups. Done before the fit, so that no pod is
+/// preempted for one that cannot run.
 ///
 /// # Errors
-/// The first that does not hold, with the kubelet's reason and message.
+/// The first requirement that is not met, with the kubelet's reason and message.
 pub fn platform_fits(pod: &Pod, node: &NodeView) -> Result<(), Rejection> {
     let labelled = pod.metadata.labels.as_ref().and_then(|labels| labels.get(OS_LABEL));
     if labelled.is_some_and(|os| **os != *node.os) {

@@ -1,4 +1,4 @@
-//! The host's ports that pods take.
+//! Host ports that pods use.
 
 use std::collections::HashMap;
 
@@ -6,10 +6,10 @@ use k8s_openapi::api::core::v1::{Container, ContainerPort, PodSpec};
 
 use crate::Pod;
 
-/// The address that stands for all of them.
+/// The address that stands for all addresses.
 const ANY: &str = "0.0.0.0";
 
-/// Ports of the host that are taken.
+/// Host ports in use.
 #[derive(Clone, Debug, Default)]
 pub struct HostPorts(HashMap<i32, Vec<Bound>>);
 
@@ -20,7 +20,7 @@ struct Bound {
     address: Box<str>,
 }
 
-/// One port that a pod asks for.
+/// One port that a pod requests.
 struct Wanted<'a> {
     port: i32,
     protocol: &'a str,
@@ -30,18 +30,18 @@ struct Wanted<'a> {
 // === impl HostPorts ===
 
 impl HostPorts {
-    /// Adds those of a pod.
+    /// Adds the ports of a pod.
     pub fn add(&mut self, pod: &Pod) {
         self.add_where(pod, |_| true);
     }
 
-    /// Those with these numbers.
+    /// The subset with these port numbers.
     pub(super) fn only(&self, numbers: &[i32]) -> Self {
         let entry = |port: &i32| Some((*port, self.0.get(port)?.clone()));
         Self(numbers.iter().filter_map(entry).collect())
     }
 
-    /// Adds those of a pod whose number `matters`.
+    /// Adds those ports of a pod whose number `matters`.
     pub(super) fn add_where(&mut self, pod: &Pod, matters: impl Fn(i32) -> bool) {
         for wanted in wanted(pod).filter(|wanted| matters(wanted.port)) {
             let bound = Bound { protocol: wanted.protocol.into(), address: wanted.address.into() };
@@ -49,8 +49,8 @@ impl HostPorts {
         }
     }
 
-    /// Whether one that the pod asks for is taken: the same port and protocol, on the same address
-    /// or on all of them.
+    /// Whether a port that the pod requests is in use: the same port and protocol, on the same
+    /// address or on all of them.
     #[must_use]
     pub fn conflict(&self, pod: &Pod) -> bool {
         if self.0.is_empty() {
@@ -68,12 +68,12 @@ impl HostPorts {
     }
 }
 
-/// The numbers of the ports that the pod asks for.
+/// The numbers of the ports that the pod requests.
 pub(super) fn numbers(pod: &Pod) -> Vec<i32> {
     wanted(pod).map(|wanted| wanted.port).collect()
 }
 
-/// Ports of containers and sidecars; an init container has given its own back when the pod runs.
+/// The ports of containers and sidecars; an init container has released its own when the pod runs.
 fn wanted(pod: &Pod) -> impl Iterator<Item = Wanted<'_>> {
     pod.spec.iter().flat_map(|spec| {
         let sidecars = spec.init_containers.iter().flatten().filter(|c| is_sidecar(c));
@@ -84,8 +84,8 @@ fn wanted(pod: &Pod) -> impl Iterator<Item = Wanted<'_>> {
 
 fn of<'a>(spec: &PodSpec, port: &'a ContainerPort) -> Option<Wanted<'a>> {
     let given = port.host_port.filter(|port| *port > 0);
-    // On the host's network a container's port is the host's. The API server writes that into the
-    // pod; a manifest may leave it out.
+    // On the host's network, a container's port is a host port. The API server sets it in the pod;
+    // a manifest may omit it.
     let shared = || (spec.host_network == Some(true)).then_some(port.container_port);
     let host_port = given.or_else(shared).filter(|port| *port > 0)?;
     Some(Wanted {

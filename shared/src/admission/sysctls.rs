@@ -1,9 +1,9 @@
-//! Which kernel parameters a pod may set.
+//! The sysctls that a pod may set.
 
 use crate::Pod;
 
-/// The parameters that a pod has for itself alone and that harm no other, as the kubelet's default has them. All
-/// kernels that winddown runs on have them per namespace.
+/// The sysctls that are namespaced and harm no other pod, as in the kubelet's default. All kernels
+/// that winddown supports have them per namespace.
 const SAFE: [&str; 12] = [
     "kernel.shm_rmid_forced",
     "net.ipv4.ip_local_port_range",
@@ -19,8 +19,8 @@ const SAFE: [&str; 12] = [
     "net.ipv4.tcp_wmem",
 ];
 
-/// The namespace, `IPC` or `Net`, of a kernel parameter, or of all that begin with what is before a `*`. None if it is the
-/// host's, as far as the kubelet knows.
+/// The namespace (`IPC` or `Net`) of a sysctl, or of all that start with the text before a `*`.
+/// `None` if it is not namespaced, as far as the kubelet knows.
 pub fn sysctl_namespace(pattern: &str) -> Option<&'static str> {
     let name = with_dots(pattern);
     let name = name.split_once('*').map_or(&*name, |(prefix, _)| prefix);
@@ -32,8 +32,8 @@ pub fn sysctl_namespace(pattern: &str) -> Option<&'static str> {
     }
 }
 
-/// Why the pod may not set one of the parameters that it asks for, in the kubelet's words. `allowed` are those beside
-/// the safe ones that it may.
+/// The reason why the pod may not set one of its sysctls, as the kubelet words it. `allowed` are
+/// the ones that it may set in addition to the safe ones.
 pub(super) fn forbidden(pod: &Pod, allowed: &[String]) -> Option<String> {
     let spec = pod.spec.as_ref()?;
     let asked = spec.security_context.as_ref()?.sysctls.as_deref()?;
@@ -59,7 +59,7 @@ fn covers(pattern: &str, name: &str) -> bool {
     }
 }
 
-/// `net/ipv4/a.b` is written `net.ipv4.a/b` too (sysctl.d(5)).
+/// Converts `net/ipv4/a.b` to `net.ipv4.a/b`, which is equivalent (sysctl.d(5)).
 fn with_dots(name: &str) -> String {
     let swap = |c| match c {
         '.' => '/',

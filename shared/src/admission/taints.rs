@@ -1,11 +1,11 @@
-//! Taints that end pods, and the tolerations against them.
+//! `NoExecute` taints, and the tolerations against them.
 
 use k8s_openapi::api::core::v1::{Taint, Toleration};
 
 use super::node_view::NodeView;
 use crate::Pod;
 
-/// Whether the pod tolerates every `NoExecute` taint of the node. Other effects are for schedulers.
+/// Whether the pod tolerates every `NoExecute` taint of the node. Other effects only concern schedulers.
 pub(super) fn tolerates(pod: &Pod, node: &NodeView) -> bool {
     let tolerations = pod.spec.as_ref().and_then(|spec| spec.tolerations.as_deref());
     let tolerations = tolerations.unwrap_or_default();
@@ -35,7 +35,7 @@ fn numbers(value: &str, bound: &str) -> Option<(i64, i64)> {
     Some((canonical(value)?, canonical(bound)?))
 }
 
-/// A number that is written in the one way there is: no plus sign, no leading zero.
+/// Parses a number in canonical form: no plus sign, no leading zero.
 fn canonical(text: &str) -> Option<i64> {
     let digits = text.strip_prefix('-').unwrap_or(text);
     if digits.starts_with('+') || digits.len() > 1 && digits.starts_with('0') || text == "-0" {

@@ -1,5 +1,5 @@
-//! Counterparts of the reference's `predicate_test.go`, as tables,
-//! and what admission does beside them.
+//! Counterparts of the kubelet's `predicate_test.go`, as tables, and tests of what admission does
+//! in addition.
 
 use std::sync::{Arc, Mutex};
 
@@ -18,7 +18,7 @@ mod properties;
 mod resources;
 mod taints;
 
-/// A pod that the API server handed out.
+/// A pod from the API server.
 fn pod(uid: &str, spec: &Value) -> Pod {
     from(&json!({"metadata": {"uid": uid}, "spec": spec}))
 }
@@ -28,7 +28,7 @@ fn static_pod(uid: &str, spec: &Value) -> Pod {
     from(&json!({"metadata": {"uid": uid, "annotations": annotations}, "spec": spec}))
 }
 
-/// A pod of which the object leaves out what does not matter.
+/// A pod whose object omits what does not matter.
 fn from(object: &Value) -> Pod {
     let mut object = object.clone();
     object["metadata"]["name"] = json!("p");
@@ -65,7 +65,7 @@ fn insufficient(name: &str, requested: i64, used: i64, capacity: i64) -> Admissi
     AdmissionFailure::InsufficientResource { resource, requested, used, capacity }
 }
 
-/// Refuses as a node without preemption does, and keeps the failures.
+/// Refuses like a node without preemption, and keeps the failures.
 #[derive(Clone, Default)]
 struct Recording(Arc<Mutex<Vec<AdmissionFailure>>>);
 

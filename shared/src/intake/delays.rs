@@ -1,4 +1,4 @@
-//! How long a static pod stays away that this node cannot have just now.
+//! Delays before a static pod that this node cannot run now is tried again.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -6,24 +6,24 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// The first time a pod stays away for so long at least, then twice as long, …
+/// Minimum delay after the first rejection; it doubles with every further one.
 const FIRST: Duration = Duration::from_secs(10);
 
-/// A pod that has not been sent away for so long starts from the beginning.
+/// Time without a rejection after which a pod's delay starts from the beginning.
 const FORGIVEN: Duration = Duration::from_secs(10 * 60);
 
-/// What is over is looked for when there are so many names.
+/// The number of names from which on expired ones are pruned.
 const FEW: usize = 64;
 
-/// How long static pods stay away that the node has ended or refused because it ran short of
-/// something: 10 s, then twice as long each time, up to five minutes. Ten minutes without that, and a
-/// pod starts from the beginning.
+/// Delays of static pods that the node terminated or refused because it ran short of something: 10
+/// s, doubling each time up to five minutes. After ten minutes without a rejection, a pod starts
+/// from the beginning.
 ///
-/// Known by name and namespace: a pod that comes back may have another UID.
+/// Keyed by name and namespace: a pod that comes back may have another UID.
 #[derive(Debug, Default)]
 pub struct ReturnDelays {
     past: HashMap<Arc<str>, Past>,
-    /// Look for what is over when there are so many.
+    /// The number of names at which expired ones are pruned next.
     prune_at: usize,
 }
 
@@ -34,10 +34,10 @@ struct Past {
 }
 
 impl ReturnDelays {
-    /// A pod stays away for no longer than this before it is thought of again.
+    /// The longest delay before a pod is tried again.
     pub const MOST: Duration = Duration::from_secs(5 * 60);
 
-    /// A pod is sent away now: how long it stays away at least. `full_name` is
+    /// Returns the minimum delay for a pod that is rejected now. `full_name` is
     /// [`Pod::full_name`](crate::Pod::full_name).
     pub fn next(&mut self, full_name: &Arc<str>, now: Instant) -> Duration {
         self.forget_old(now);
@@ -50,7 +50,7 @@ impl ReturnDelays {
         wait
     }
 
-    /// Now and then, so that it costs little per call however many there are.
+    /// Removes expired entries. Runs only now and then, so that the amortized cost per call is small.
     fn forget_old(&mut self, now: Instant) {
         if self.past.len() < self.prune_at.max(FEW) {
             return;

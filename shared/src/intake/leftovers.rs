@@ -1,5 +1,5 @@
-//! What the runtime holds beside the pods that the workers know: strays, containers of pods that
-//! have finished, remains of pods that are gone.
+//! What the runtime holds besides the pods that the workers know: strays, containers of finished
+//! pods, and remains of pods that are gone.
 
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
@@ -9,38 +9,37 @@ use tokio::time::Instant;
 use super::{Intake, Reason};
 use crate::{Event, Lifecycle, PodUid, Runtime, RuntimeError, RuntimePod, error_chain};
 
-/// How often the runtime is listed although nothing says that it should be: the safety net for an
-/// event that was lost.
+/// Interval at which the runtime is listed without a reason: the safety net for a lost event.
 const LIST_AGAIN: Duration = Duration::from_secs(300);
 
-/// How long one call to the runtime may hold up a pass. The runtime bounds its own calls, but by what
-/// its own pods can bear; here every new pod waits.
+/// How long one call to the runtime may hold up a pass. The runtime bounds its own calls, but by
+/// what its own pods can bear; here, every new pod waits.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// How soon a listing that failed is tried again.
+/// Delay before a failed listing is retried.
 const LIST_RETRY: Duration = Duration::from_secs(10);
 
-/// Finished pods come in groups: one pass for those that finish within this time.
+/// Finished pods come in groups: all that finish within this time share one pass.
 const GATHER: Duration = Duration::from_millis(100);
 
-/// Remains that could not be removed are tried again after this long, then twice as long, …
+/// Delay before the first retry to remove remains; it doubles with every further failure.
 const FORGET_FIRST: Duration = Duration::from_secs(2);
 
-/// … up to this.
+/// Upper limit of that delay.
 const FORGET_MOST: Duration = Duration::from_secs(60);
 
 /// What the runtime holds of a UID.
 pub(super) enum Found {
-    /// Containers run. For a UID that is desired: they did when the agent started.
+    /// Containers run. For a desired UID: they ran when the agent started.
     Running(RuntimePod),
     /// Logs and exit records, or containers that a worker is stopping.
     Remains,
-    /// The same of a pod that no worker has known, with its volumes: its source may want it once it is read.
+    /// Remains, including volumes, of a pod that no worker has known: its source may want it once it is read.
     Unclaimed,
 }
 
 impl Found {
-    /// Nothing of it runs any more.
+    /// Records that nothing of it runs any more.
     fn end(&mut self) {
         if matches!(self, Self::Running(_)) {
             *self = Self::Remains;
@@ -49,7 +48,7 @@ impl Found {
 }
 
 impl<R: Runtime> Intake<R> {
-    /// Resolves when there is unrequested work to do. Cancel-safe.
+    /// Resolves when there is work that no change of the desired pods requested. Cancel-safe.
     pub(super) async fn next_reason(&mut self) -> Reason {
         let retry = self.retry.unwrap_or(LIST_AGAIN);
         tokio::select! {
@@ -67,7 +66,7 @@ impl<R: Runtime> Intake<R> {
         Reason::Pass
     }
 
-    /// Lists the runtime. `tracked` is what the workers knew before.
+    /// Lists the runtime. `tracked` is what the workers knew before that.
     pub(super) async fn list(&mut self, tracked: &HashMap<PodUid, Lifecycle>) {
         match self.what_runs().await {
             Ok(pods) => {
@@ -88,14 +87,14 @@ impl<R: Runtime> Intake<R> {
         }
     }
 
-    /// What the runtime lists, within [`PATIENCE`].
+    /// Lists the runtime, within [`PATIENCE`].
     pub(super) async fn what_runs(&self) -> Result<Vec<RuntimePod>, RuntimeError> {
         self.workers.listing_begins();
         patiently("listing the pods", self.runtime.list_pods()).await
     }
 
-    /// Takes a listing in. What a worker knows is its worker's to handle; only containers of a pod
-    /// that had finished before the listing began are orphans, and are stopped.
+    /// Processes a listing. A pod that a worker knows is left to its worker, except for containers
+    /// of a pod that had finished before the listing began: they are orphans and are stopped.
     pub(super) fn note(&mut self, pods: Vec<RuntimePod>, tracked: &HashMap<PodUid, Lifecycle>) {
         self.list_at = Instant::now() + LIST_AGAIN;
         self.workers.syncer().note_listed(&pods);
@@ -118,8 +117,8 @@ impl<R: Runtime> Intake<R> {
         }
     }
 
-    /// Ends what runs under UIDs that no source wants and no worker knows. While the source is not
-    /// `complete`, what runs may be wanted all the same, unless an earlier agent has asked it to end.
+    /// Stops what runs under UIDs that no source wants and no worker knows. While the source is not `complete`, what
+    /// runs may still be wanted, unless an earlier agent requested its termination.
     pub(super) fn end_strays(&mut self, desired: &HashSet<PodUid>, complete: bool) {
         let refused = |uid| self.desired.get(uid).is_some_and(|d| !d.is_admitted());
         let strays: Vec<RuntimePod> = self
@@ -138,8 +137,8 @@ impl<R: Runtime> Intake<R> {
         }
     }
 
-    /// Removes the remains of pods that are gone. While the source is not `complete`, a pod of before the agent started
-    /// may be wanted, and finds its volumes as it left them.
+    /// Removes the remains of pods that are gone. While the source is not `complete`, a pod from
+    /// before the agent started may still be wanted, and keeps its volumes.
     pub(super) async fn forget_remains(
         &mut self,
         desired: &HashSet<PodUid>,
@@ -168,7 +167,7 @@ impl<R: Runtime> Intake<R> {
             match self.forget(uid).await {
                 Ok(()) => {}
                 Err(RuntimeError::Timeout { .. }) => {
-                    // The others would wait as long, and everything else meanwhile.
+                    // The others would take as long, and hold up everything else.
                     failed = true;
                     break;
                 }
@@ -181,7 +180,7 @@ impl<R: Runtime> Intake<R> {
 
     fn end_stray(&mut self, pod: RuntimePod) {
         self.found.insert(pod.uid.clone(), Found::Remains);
-        // What was ending when its source let go of it has the rest of its grace.
+        // A pod that was terminating when its source dropped it gets the rest of its grace period.
         if let Some(request) = self.earlier_kills.remove(&pod.uid) {
             return self.workers.request_runtime_kill(pod, &request);
         }

@@ -1,14 +1,14 @@
-//! Pods that the node cannot do without and that do not fit yet.
+//! Critical pods that do not fit yet.
 //!
-//! Such a pod is *held*: it is asked about again whenever room may have come, and starts then. The
-//! room that is being made for it is promised to it: a pod that comes later does not get it, unless
-//! it may preempt the held one. PendingPreemption pods are asked by priority, the highest first,
-//! and among equals in the order in which they came. No other pods wait for them.
+//! Such a pod is *held*: it is tried again whenever room may have become free, and starts then. The
+//! room that is being made for it is reserved: a pod that comes later does not get it, unless it
+//! may preempt the held one. Held pods are tried in order of priority, the highest first, and among
+//! equals in the order in which they came. No other pods wait for them.
 //!
-//! A pod that is ending counts as room to come for as long as its kill may take (see
-//! [`KillRequest::deadline`](crate::KillRequest::deadline)), and so does everything that other
-//! controllers end. One that has not ended by then is not counted on any more: others are chosen, and
-//! its own room is welcome when it comes. At no time does a pod start beside one whose room it needs.
+//! A terminating pod counts as future room for as long as its kill may take (see
+//! [`KillRequest::deadline`](crate::KillRequest::deadline)), whichever controller requested it. If
+//! it has not terminated by then, it is no longer counted: others are chosen, and its own room is
+//! used when it comes. A pod never starts next to one whose room it needs.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -29,32 +29,32 @@ use crate::{
     ResourceName, Runtime, UpdateKind, Verdict, VictimPlan,
 };
 
-/// `status.reason` of a pod that starts as soon as others have ended for it; its phase is `Pending`.
+/// `status.reason` of a pod that starts as soon as others have terminated for it; its phase is `Pending`.
 pub const WAITING_FOR_PREEMPTION: &str = "WaitingForPreemption";
 
-/// When nothing is known to be ending, held pods are asked again after this long, then twice as
-/// long, …
+/// Delay before held pods are tried again when nothing is known to be terminating; it doubles every
+/// time.
 const ASK_FIRST: Duration = Duration::from_millis(100);
 
-/// … up to this.
+/// Upper limit of that delay.
 const ASK_MOST: Duration = Duration::from_secs(10);
 
-/// So many of the pods that are waited for are named.
+/// How many of the awaited pods are named in a message.
 const NAMED: usize = 3;
 
-/// The held pods and what they wait for.
+/// The held pods and the pods they wait for.
 pub(super) struct PendingPreemption {
-    /// In the order in which they are asked.
+    /// The held pods, in the order in which they are tried.
     order: Vec<PodUid>,
-    /// Some pod has ended, also without a request.
+    /// Changes when any pod has terminated, even without a request.
     ended: watch::Receiver<u64>,
-    /// Ends that are waited for; each says whether it has come.
+    /// Waits for terminations; each returns whether the pod has terminated.
     ends: JoinSet<(PodUid, bool)>,
-    /// Of whom.
+    /// The pods in `ends`.
     awaited: PodUidMap<()>,
-    /// Pods that end because a held one needs their room.
+    /// Pods that are terminating because a held one needs their room.
     victims: HashMap<PodUid, Chosen>,
-    /// How often in a row they were asked although nothing was known to be ending.
+    /// Consecutive attempts while nothing was known to be terminating.
     idle_rounds: u32,
 }
 
@@ -65,13 +65,13 @@ struct Chosen {
     message: Arc<str>,
 }
 
-/// What came of the search for room.
+/// The result of a search for room.
 enum Search {
     /// There is room now.
     Found,
-    /// It comes with pods that are ending anyway.
+    /// Room will come from pods that are terminating anyway.
     Coming,
-    /// It comes with pods that were asked to end for it.
+    /// Room will come from pods that were requested to terminate for it.
     Made(VictimPlan),
     None(Rejection),
 }
@@ -79,7 +79,7 @@ enum Search {
 // === impl PendingPreemption ===
 
 impl PendingPreemption {
-    /// No pod is held. `ended` changes with every pod that ends.
+    /// Creates an empty set. `ended` changes with every pod that terminates.
     pub(super) fn new(ended: watch::Receiver<u64>) -> Self {
         Self {
             order: Vec::new(),
@@ -91,15 +91,15 @@ impl PendingPreemption {
         }
     }
 
-    /// Resolves when room may have come. Cancel-safe. Never, while no pod is held.
+    /// Resolves when room may have become free; never while no pod is held. Cancel-safe.
     pub(super) async fn room_may_have_come(&mut self) -> Vec<Event> {
         let is_anybody_held = !self.order.is_empty();
         let idle = ASK_FIRST.saturating_mul(1 << self.idle_rounds.min(10)).min(ASK_MOST);
         let first = tokio::select! {
             biased;
             Some(first) = self.ends.join_next() => first,
-            // A job that completes, a pod that another controller ends: no wait covers its end in
-            // particular, and its room is as good.
+            // A job that completes, or a pod that another controller terminates: no wait in `ends`
+            // covers it, but its room is as good.
             Ok(()) = self.ended.changed(), if is_anybody_held => return Vec::new(),
             () = tokio::time::sleep(idle), if is_anybody_held && self.ends.is_empty() => {
                 self.idle_rounds = self.idle_rounds.saturating_add(1);
@@ -119,7 +119,7 @@ impl PendingPreemption {
                         Event::PodPreempted { pod, by, signal, message }
                     }));
                 }
-                // Only the end of the whole agent aborts a wait.
+                // Only the shutdown of the whole agent aborts a wait.
                 Err(_) => self.awaited.clear(),
             }
             next = self.ends.try_join_next();
@@ -127,8 +127,8 @@ impl PendingPreemption {
         told
     }
 
-    /// Waits for the ends of all pods that are ending: of those whose time is not over until then
-    /// only, so that it is noticed when it is over.
+    /// Waits for the termination of all terminating pods. The wait for a pod that is within its
+    /// time ends with that time, so that an overrun is noticed.
     fn watch<S: PodSyncer>(&mut self, workers: &PodWorkers<S>) {
         let occupants = workers.places();
         let leaving = occupants.leaving.into_iter().map(|l| (l.pod, Some(l.until)));
@@ -171,7 +171,7 @@ async fn wait_for_end<S: PodSyncer>(
     }
 }
 
-/// Sorts pods by who is asked first: critical ones, then by priority.
+/// Sort key for the order of admission: critical pods first, then by priority.
 pub(super) fn importance(pod: &Pod) -> Reverse<(bool, i32)> {
     Reverse((pod.is_critical(), pod.priority_or_zero()))
 }
@@ -179,7 +179,7 @@ pub(super) fn importance(pod: &Pod) -> Reverse<(bool, i32)> {
 // === impl Intake ===
 
 impl<R: Runtime> Intake<R> {
-    /// The pods that are on the node, for a pass.
+    /// The pods on the node, for one pass.
     pub(super) fn others(&self) -> Others {
         self.after_the_ends(|occupants| {
             let leaving = occupants.leaving.into_iter().map(|leaving| leaving.pod);
@@ -187,12 +187,12 @@ impl<R: Runtime> Intake<R> {
         })
     }
 
-    /// Asks whether a pod may start, and says what becomes of it.
+    /// Runs admission for a pod, and returns its standing.
     pub(super) fn ask(&mut self, pod: &Pod, others: &mut Others) -> Standing {
         let Err(rejection) = self.admission.admit(pod, others) else {
             return self.admitted(pod, others);
         };
-        // Others are refused, as by the kubelet: their creator can place them elsewhere.
+        // Ordinary pods are refused, as by the kubelet: their controller can place them elsewhere.
         if !pod.is_critical() {
             return self.refuse(pod, rejection);
         }
@@ -207,9 +207,9 @@ impl<R: Runtime> Intake<R> {
         }
     }
 
-    /// Asks the held pods again. Those that are held still have their promise among `others` then.
+    /// Tries the held pods again. Those that are still held afterwards have reserved their room in `others`.
     pub(super) fn ask_held(&mut self, others: &mut Others) {
-        // Before the first check: any end from here on is news.
+        // Before the first check, so that any termination from here on is noticed.
         self.pending_preemption.ended.mark_unchanged();
         for uid in std::mem::take(&mut self.pending_preemption.order) {
             let Some(desired) = self.desired.get(&uid) else { continue };
@@ -222,12 +222,12 @@ impl<R: Runtime> Intake<R> {
         }
     }
 
-    /// Asks about a pod that was not let in before; `again`: it ran under the same UID before that.
+    /// Tries a pod again that was not admitted before; `again`: it ran before that under the same UID.
     pub(super) fn ask_anew(&mut self, pod: &Pod, again: bool, others: &mut Others) {
         let mut standing = self.ask(pod, others);
         match &mut standing {
             Standing::Admitted => {
-                // What was said of the wait must not stay.
+                // The status of the wait must not stay.
                 self.statuses.remove(pod.uid());
                 self.start(pod, again);
             }
@@ -239,7 +239,7 @@ impl<R: Runtime> Intake<R> {
         }
     }
 
-    /// Starts a pod that was admitted; `again`: it ran before under the same UID.
+    /// Starts an admitted pod; `again`: it ran before under the same UID.
     pub(super) fn start(&self, pod: &Pod, again: bool) {
         if again {
             self.recorder.record(&Event::PodRestarted {
@@ -250,8 +250,8 @@ impl<R: Runtime> Intake<R> {
         self.workers.update(UpdateKind::Create, pod.clone(), None);
     }
 
-    /// Looks for room as it will be when all that is ending in time has ended, and asks pods to end
-    /// where that is not enough. One controller at a time does this.
+    /// Searches for room as it will be when all pods that are terminating in time have terminated, and requests further
+    /// terminations if that is not enough. Only one controller at a time does this.
     fn search(&self, pod: &Pod, others: &Others) -> Search {
         self.victim_lock.choose(|| {
             let in_time = self.after_the_ends(|occupants| occupants.stuck);
@@ -259,7 +259,7 @@ impl<R: Runtime> Intake<R> {
                 Verdict::Admitted if self.workers.places().leaving.is_empty() => Search::Found,
                 Verdict::Admitted => Search::Coming,
                 Verdict::Waiting(plan) => {
-                    // Before the victims are asked: the cause comes first in every account of it.
+                    // Before the kill requests, so that the cause precedes the effect in every log.
                     self.recorder.record(&Event::PreemptionStarted {
                         pod: pod.label().clone(),
                         victims: plan.victims.iter().map(|v| v.pod.label().clone()).collect(),
@@ -272,7 +272,7 @@ impl<R: Runtime> Intake<R> {
                     Search::Made(plan)
                 }
                 Verdict::Refused(rejection) => {
-                    // What has not ended in time is all that is left to hope for.
+                    // Pods that have not terminated in time are the only remaining hope.
                     let at_last = self.after_the_ends(|_| Vec::new()).with_reservations_of(others);
                     match self.admission.decide(pod, &at_last) {
                         Verdict::Refused(_) => Search::None(rejection),
@@ -283,7 +283,7 @@ impl<R: Runtime> Intake<R> {
         })
     }
 
-    /// The pods on the node when those that are ending have left it, but for those that `stay`.
+    /// The pods on the node once the terminating ones have left it, except for those that `stay` returns.
     fn after_the_ends(&self, stay: fn(Occupants) -> Vec<Pod>) -> Others {
         let workers = self.workers.clone();
         Others::of(move || {
@@ -293,7 +293,7 @@ impl<R: Runtime> Intake<R> {
         })
     }
 
-    /// Names the pods that are ending, a few of them.
+    /// Names some of the pods that are terminating.
     fn what_ends(&self) -> Arc<str> {
         let occupants = self.workers.places();
         let leaving = occupants.leaving.iter().map(|leaving| &leaving.pod);
@@ -330,7 +330,7 @@ impl<R: Runtime> Intake<R> {
     }
 
     fn refuse(&mut self, pod: &Pod, rejection: Rejection) -> Standing {
-        // Told once, however often it is asked about again.
+        // Recorded once, however often the pod is tried again.
         let told = self.desired.get(pod.uid()).is_some_and(|desired| {
             matches!(&desired.standing, Standing::Refused(told) if told.reason == rejection.reason)
         });
@@ -362,7 +362,7 @@ impl<R: Runtime> Intake<R> {
         Standing::PendingPreemption { again: false }
     }
 
-    /// Shows why a pod has not been let in yet.
+    /// Sets the status of a pod that has not been admitted yet.
     pub(super) fn say_pending(&self, pod: &Pod, reason: &str, message: &str) {
         let status = api::PodStatus {
             phase: Some(Phase::Pending.as_str().to_owned()),

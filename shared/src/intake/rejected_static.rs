@@ -1,13 +1,13 @@
-//! Static pods that are away although they are wanted: refused, or ended for a critical pod.
+//! Static pods that are wanted but do not run: refused, or preempted by a critical pod.
 //!
-//! There is no controller behind a manifest that would make such a pod anew, here or elsewhere. So it
-//! is asked about again, by the rules for any new pod, when something has changed: another pod has
-//! left the node, or the node itself is another. Between two times lies a delay of its own that
-//! doubles up to five minutes ([`ReturnDelays`]); a change of the node itself ends it. In case a
-//! change was not told of, it is asked every five minutes all the same.
+//! No controller behind a manifest would create such a pod again, here or elsewhere. So it is tried
+//! again, by the rules for any new pod, when something has changed: another pod has left the node,
+//! or the node itself has changed. Between two attempts lies a delay of its own that doubles up to
+//! five minutes ([`ReturnDelays`]); a change of the node itself ends it. In case a change was
+//! missed, the pod is tried every five minutes anyway.
 //!
-//! Pods do not end each other in circles: an ordinary pod ends no other, a critical one only pods that
-//! it may preempt, and none of those may preempt it.
+//! Pods cannot preempt each other in circles: an ordinary pod preempts none, and a critical one
+//! only pods that it may preempt, none of which may preempt it.
 
 use std::time::Duration;
 
@@ -17,32 +17,32 @@ use super::pending_preemption::importance;
 use super::{Intake, ReturnDelays, Standing};
 use crate::{Others, Pod, PodSyncer, PodUid, PodUidMap, PodWorkers, Runtime, UpdateKind, Verdict};
 
-/// The pods that are away and what they wait for.
+/// The rejected pods and what they wait for.
 #[derive(Default)]
 pub(super) struct RejectedStatic {
     pods: PodUidMap<Wait>,
     delays: ReturnDelays,
-    /// How often a pod has left the node, or the node has become another.
+    /// The number of times that a pod has left the node or the node has changed.
     changes: u64,
-    /// Admission is closed: no pod is tried again.
+    /// Whether admission is closed: no pod is tried again.
     is_shut: bool,
 }
 
 struct Wait {
-    /// Not before this, also if something has changed.
+    /// Earliest time of the next attempt, even if something has changed.
     not_before: Instant,
-    /// By then, also if nothing has.
+    /// Time of the next attempt if nothing changes.
     at_last: Instant,
-    /// The changes there had been when it was asked.
+    /// The number of changes at the last attempt.
     seen: u64,
-    /// A pod that leaves makes room for it. Otherwise the node would have to be another.
+    /// Whether a pod that leaves may make room for it. Otherwise the node would have to change.
     retryable: bool,
 }
 
 // === impl RejectedStatic ===
 
 impl RejectedStatic {
-    /// A pod was refused or is ended for another one.
+    /// Adds a pod that was refused or is preempted.
     pub(super) fn note(&mut self, pod: &Pod, retryable: bool) {
         let now = Instant::now();
         let wait = self.delays.next(pod.full_name(), now);
@@ -57,17 +57,17 @@ impl RejectedStatic {
         );
     }
 
-    /// The pod is not away any more, or not wanted.
+    /// Removes a pod that was started or is no longer wanted.
     pub(super) fn forget(&mut self, uid: &PodUid) {
         self.pods.remove(uid);
     }
 
-    /// Admission is closed, or open again.
+    /// Records whether admission is closed.
     pub(super) fn shut(&mut self, is_shut: bool) {
         self.is_shut = is_shut;
     }
 
-    /// The node has changed: a pod that is away is asked for at once.
+    /// Records that the node has changed: all rejected pods are tried at once.
     pub(super) fn node_changed(&mut self) {
         let now = Instant::now();
         for wait in self.pods.values_mut() {
@@ -75,7 +75,7 @@ impl RejectedStatic {
         }
     }
 
-    /// Resolves when a pod is to be asked. Cancel-safe. Never, while no pod is rejected.
+    /// Resolves when a pod is to be tried again; never while no pod is rejected. Cancel-safe.
     pub(super) async fn may_return<S: PodSyncer>(&mut self, workers: &PodWorkers<S>) {
         if self.is_shut || self.pods.is_empty() {
             std::future::pending::<()>().await;
@@ -104,7 +104,7 @@ impl RejectedStatic {
         due.map(|(uid, _)| uid.clone()).collect()
     }
 
-    /// It cannot be asked before something has changed, and not for so long.
+    /// Postpones a pod that cannot be tried before something changes, for at most `time`.
     fn put_off(&mut self, uid: &PodUid, time: Duration) {
         if let Some(wait) = self.pods.get_mut(uid) {
             wait.seen = self.changes;
@@ -123,7 +123,7 @@ impl Wait {
 // === impl Intake ===
 
 impl<R: Runtime> Intake<R> {
-    /// Asks about the pods that are away and whose time has come, critical ones first.
+    /// Tries the rejected pods that are due again, critical ones first.
     pub(super) fn ask_away(&mut self, others: &mut Others) {
         let mut pods = Vec::new();
         for uid in self.rejected_static.due(Instant::now()) {
@@ -144,14 +144,14 @@ impl<R: Runtime> Intake<R> {
         }
     }
 
-    /// A pod that was ended for another one. What its status says of that stays until there is room.
+    /// Tries a pod that was preempted. Its status stays as it is until there is room.
     fn ask_ended(&mut self, pod: &Pod, others: &mut Others) {
         if !self.workers.is_termination_requested(pod.uid()) {
-            // Something else has brought it back.
+            // Something else has brought the pod back.
             return self.rejected_static.forget(pod.uid());
         }
         if !self.workers.is_known_terminated(pod.uid()) {
-            // Its end will be reported like any other.
+            // Its termination will be reported as a change.
             return self.rejected_static.put_off(pod.uid(), ReturnDelays::MOST);
         }
         if matches!(self.admission.decide(pod, others), Verdict::Refused(_)) {
@@ -159,7 +159,7 @@ impl<R: Runtime> Intake<R> {
         }
         self.rejected_static.forget(pod.uid());
         others.reserve(pod);
-        // Its worker makes way. It is asked again, like a new pod, when that is so.
+        // Its worker makes way, and then the pod is admitted like a new one.
         self.workers.update(UpdateKind::Create, pod.clone(), None);
     }
 }

@@ -25,7 +25,7 @@ struct Node {
     closed: watch::Sender<bool>,
 }
 
-/// Refuses everything while the node shuts down.
+/// Refuses everything while the node is shutting down.
 struct Gate(watch::Receiver<bool>);
 
 impl AdmitHandler for Gate {
@@ -41,12 +41,12 @@ impl AdmitHandler for Gate {
     }
 }
 
-/// A node on `runtime`, which may hold pods from before.
+/// A node on `runtime`, which may hold pods from before the start.
 fn node(runtime: FakeRuntime) -> Node {
     node_with(runtime, FakeRecorder::default(), |admission| admission, &VictimLock::new())
 }
 
-/// The same with more checks behind the gate, and with an API server that is told of refusals.
+/// The same with more handlers after the gate, and with an API server that is notified of refusals.
 fn node_with(
     runtime: FakeRuntime,
     events: FakeRecorder,
@@ -59,7 +59,7 @@ fn node_with(
     node_as(runtime, events, checks, with)
 }
 
-/// A node whose pods `asked` an earlier agent has asked to end.
+/// A node of which an earlier agent requested the pods in `asked` to terminate.
 fn node_resuming(runtime: FakeRuntime, asked: PodUidMap<KillRequest>) -> Node {
     let with = |intake: Intake<FakeRuntime>| intake.with_earlier_kills(asked);
     node_as(runtime, FakeRecorder::default(), |admission| admission, with)
@@ -120,7 +120,7 @@ async fn settle() {
     tokio::time::sleep(Duration::from_millis(1)).await;
 }
 
-/// The node is back soon, and the pod with it.
+/// The node will be back soon, and the pod with it.
 fn reboot() -> KillRequest {
     KillRequest { status: Some(StatusOverride::staying("NodeReboot", "soon")), ..shutdown() }
 }
@@ -245,7 +245,7 @@ async fn what_runs_and_is_missing_from_a_source_that_is_not_whole_is_listed_besi
     let running = node.workers.running();
     let named: Vec<&PodUid> = running.runtime_only.iter().map(|pod| &pod.uid).collect();
     assert_eq!((named, running.pods.len()), (vec![lost.uid()], 1));
-    // Its manifest is there again, and then it is gone.
+    // Its manifest comes back, and then disappears.
     node.want(&[&web, &lost]).await;
     assert_eq!(node.workers.running().pods.len(), 2);
     node.want(&[&web]).await;
@@ -356,7 +356,7 @@ async fn a_pod_that_stays_keeps_its_phase_and_comes_back_when_the_shutdown_is_ca
     assert!(node.runtime.forgotten().is_empty(), "its volumes are there still");
 }
 
-/// It was to fail in the API otherwise: a refusal is the end of its pods.
+/// The pod would have failed in the API otherwise: a refusal is final for its pods.
 #[tokio::test(start_paused = true)]
 async fn a_pod_that_stays_is_not_refused_by_the_next_agent_of_the_shutdown() {
     let runtime = FakeRuntime::default();
@@ -396,7 +396,7 @@ async fn what_a_pod_left_is_kept_until_its_source_has_said_that_it_is_not_wanted
     assert_eq!(node.runtime.forgotten(), [gone.uid().clone()]);
 }
 
-/// Its Secret is not there, for example.
+/// Its Secret is missing, for example.
 #[tokio::test(start_paused = true)]
 async fn what_runs_or_is_left_of_a_pod_that_its_source_cannot_hand_over_yet_stays() {
     let runtime = FakeRuntime::default();
@@ -526,7 +526,7 @@ async fn remains_that_cannot_be_removed_keep_new_pods_waiting_for_one_call_only(
     assert_eq!(node.runtime.forgotten().len(), gone.len());
 }
 
-/// Looks at all others, and remembers at how many pods was looked for that.
+/// Reads all others, and records how many pods were visited for that.
 struct Looking(Arc<AtomicUsize>);
 
 impl AdmitHandler for Looking {
@@ -547,6 +547,6 @@ async fn to_admit_thousands_of_pods_each_is_looked_at_once() {
     let pods: Vec<Pod> = (0..2000).map(|i| fake::pod(&format!("p{i}"))).collect();
     node.want(&pods.iter().collect::<Vec<_>>()).await;
     assert_eq!(node.workers.running().pods.len(), pods.len());
-    // The first is not among those that are read, the last is let in without looking at itself.
+    // The first pod is not among those that are read; the last is admitted without counting itself.
     assert!(visits.load(Ordering::Relaxed) < pods.len());
 }

@@ -1,26 +1,26 @@
-//! Counters and gauges of a plug-in, and what may be in one list of plug-ins.
+//! Counters and gauges of plug-ins, and the checks of a list of plug-ins.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::PluginName;
 
-/// The most values that a label has.
+/// The largest number of values of a label.
 const MOST_VALUES: usize = 16;
 
-/// What begins the names of the node's own metrics.
+/// Prefixes of the node's own metrics.
 const OURS: [&str; 3] = ["kubelet_", "winddown_", "process_"];
 
-/// What the exposition adds to a name, or keeps for itself.
+/// Suffixes that the exposition format adds or reserves.
 const ADDED: [&str; 6] = ["_total", "_bucket", "_count", "_sum", "_created", "_info"];
 
-/// Counts up. Clones are one.
+/// A counter. Clones share one value.
 ///
-/// The node shows it once [`Plugin::metrics`](super::Plugin::metrics) has handed it in, from zero on.
+/// The node shows it once [`Plugin::metrics`](super::Plugin::metrics) has returned it, starting from zero.
 #[derive(Clone, Debug)]
 pub struct Counter(Series);
 
-/// Goes up and down; 0 until it is set. Clones are one.
+/// A gauge; 0 until it is set. Clones share one value.
 #[derive(Clone, Debug)]
 pub struct Gauge(Series);
 
@@ -28,62 +28,62 @@ pub struct Gauge(Series);
 #[derive(Clone, Debug)]
 pub struct PluginMetric(Arc<Family>);
 
-/// How it stands.
+/// The value of a metric.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Measured {
-    /// Of a [`Counter`].
+    /// The value of a [`Counter`].
     Count(u64),
-    /// Of a [`Gauge`].
+    /// The value of a [`Gauge`].
     Level(f64),
 }
 
-/// A plug-in of another party, as a node's list has it.
+/// A third-party plug-in in the list of a node.
 #[derive(Clone, Debug)]
 pub struct Listed {
-    /// What it is called.
+    /// Its name.
     pub name: PluginName,
-    /// What it counts.
+    /// Its metrics.
     pub metrics: Vec<PluginMetric>,
 }
 
-/// Why a node cannot start with these plug-ins.
+/// Why a node cannot start with a list of plug-ins.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PluginError {
-    /// Two have one name.
+    /// Two plug-ins have the same name.
     #[error("two plug-ins are called {name}; give one of them another name")]
     NameTaken {
         /// The name.
         name: PluginName,
     },
-    /// A name that is none, or could be one of the node's own.
+    /// The name of a metric is invalid, or could be one of the node's own.
     #[error(
         "the plug-in {plugin} has a metric {metric:?}; call it {}_ and then lower-case letters, digits and \
          underscores, without an ending that is added ({})", prefix(*plugin), ADDED.join(", ")
     )]
     MetricName {
-        /// Whose it is.
+        /// The plug-in.
         plugin: PluginName,
         /// The name.
         metric: &'static str,
     },
-    /// The names of the plug-in's metrics would be those of the node.
+    /// The names of the plug-in's metrics would look like those of the node.
     #[error("metrics of the plug-in {plugin} would look like the node's own; give it another name")]
     MetricOfNode {
-        /// Whose they are.
+        /// The plug-in.
         plugin: PluginName,
     },
-    /// Two metrics have one name.
+    /// Two metrics have the same name.
     #[error(
         "the metric {metric:?} of the plug-in {plugin} is there twice; give one of them another name"
     )]
     MetricTaken {
-        /// Whose the second is.
+        /// The plug-in of the second one.
         plugin: PluginName,
         /// The name.
         metric: &'static str,
     },
-    /// A label that is none, or without a bound.
+    /// A label is invalid, or has no bounded set of values.
     #[error(
         "the metric {metric:?} has a label {label:?}; call it by lower-case letters, digits and underscores, and \
          name 1 to {MOST_VALUES} values, each once"
@@ -96,7 +96,7 @@ pub enum PluginError {
     },
 }
 
-/// One number of a family.
+/// One value of a family.
 #[derive(Clone, Debug)]
 struct Series {
     family: Arc<Family>,
@@ -109,7 +109,7 @@ struct Family {
     help: &'static str,
     is_counter: bool,
     label: Option<(&'static str, &'static [&'static str])>,
-    /// One for each value, then one for all others; a gauge's are the bits of its number.
+    /// One number per label value, then one for all others; those of a gauge are the bits of an `f64`.
     numbers: Vec<AtomicU64>,
 }
 
@@ -140,14 +140,14 @@ impl Series {
 // === impl Counter ===
 
 impl Counter {
-    /// A counter; its name comes without the `_total` that is added.
+    /// Creates a counter; its name does not include the `_total` that is added.
     #[must_use]
     pub fn new(name: &'static str, help: &'static str) -> Self {
         Self(Series::new(name, help, true, None))
     }
 
-    /// Counters told apart by a label with these values. What is counted of another is shown as
-    /// `other`, so that their number never grows.
+    /// Creates counters distinguished by a label with these values. Any other value is counted as
+    /// `other`, so that their number is bounded.
     #[must_use]
     pub fn by(
         name: &'static str,
@@ -164,12 +164,12 @@ impl Counter {
         Self(self.0.of(value))
     }
 
-    /// Counts one more.
+    /// Increments the counter by one.
     pub fn inc(&self) {
         self.add(1);
     }
 
-    /// Counts so many more.
+    /// Increments the counter by `more`.
     pub fn add(&self, more: u64) {
         self.0.number().fetch_add(more, Ordering::Relaxed);
     }
@@ -178,13 +178,13 @@ impl Counter {
 // === impl Gauge ===
 
 impl Gauge {
-    /// A gauge.
+    /// Creates a gauge.
     #[must_use]
     pub fn new(name: &'static str, help: &'static str) -> Self {
         Self(Series::new(name, help, false, None))
     }
 
-    /// Gauges told apart by a label, as [`Counter::by`] has it.
+    /// Creates gauges distinguished by a label, as with [`Counter::by`].
     #[must_use]
     pub fn by(
         name: &'static str,
@@ -201,7 +201,7 @@ impl Gauge {
         Self(self.0.of(value))
     }
 
-    /// How it stands from now on.
+    /// Sets the value.
     pub fn set(&self, level: f64) {
         self.0.number().store(level.to_bits(), Ordering::Relaxed);
     }
@@ -222,19 +222,19 @@ impl From<&Gauge> for PluginMetric {
 }
 
 impl PluginMetric {
-    /// Its name, without what the exposition adds.
+    /// Its name, without what the exposition format adds.
     #[must_use]
     pub fn name(&self) -> &'static str {
         self.0.name
     }
 
-    /// What it is, for people.
+    /// Its description, for people.
     #[must_use]
     pub fn help(&self) -> &'static str {
         self.0.help
     }
 
-    /// Whether it is a counter; a gauge otherwise.
+    /// Whether it is a counter rather than a gauge.
     #[must_use]
     pub fn is_counter(&self) -> bool {
         self.0.is_counter
@@ -246,8 +246,8 @@ impl PluginMetric {
         self.0.label.map(|(label, _)| label)
     }
 
-    /// How it stands, for each value of its label in their order; `other` only once it was used. Without
-    /// a label the value is empty.
+    /// The values, one per label value in order; `other` only once it was used. Without a label,
+    /// the label value is empty.
     pub fn samples(&self) -> impl Iterator<Item = (&'static str, Measured)> {
         let Family { is_counter, label, ref numbers, .. } = *self.0;
         let (others, values) = match label {
@@ -265,10 +265,10 @@ impl PluginMetric {
 }
 
 impl Listed {
-    /// Whether these can be plug-ins of one node: their names, and those of their metrics and labels.
+    /// Checks that these can be plug-ins of one node: their names, and those of their metrics and labels.
     ///
     /// # Errors
-    /// The first thing that cannot be.
+    /// The first violation.
     pub fn check(plugins: &[Self]) -> Result<(), PluginError> {
         let mut taken = std::collections::HashSet::new();
         for (at, Self { name, metrics }) in plugins.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! Exact sums of quantities while the totals of a pod are worked out.
+//! Exact sums of quantities, for computing the totals of a pod.
 
 use std::collections::BTreeMap;
 
@@ -11,20 +11,20 @@ pub(super) type QuantityMap = BTreeMap<String, ApiQuantity>;
 
 /// Nano-units of a quantity in an API object.
 ///
-/// One that cannot be read, or is negative, counts as nothing: manifests are checked where they are
-/// read, the API server checks what it hands out, and a pod that slipped through must still be
-/// ended in its turn.
+/// A quantity that cannot be parsed, or is negative, counts as 0: manifests are validated when they
+/// are read, the API server validates its objects, and a pod that slipped through must still be
+/// terminated in its turn.
 pub(super) fn nanos(quantity: &ApiQuantity) -> i128 {
     quantity.0.parse::<Quantity>().map_or(0, |quantity| quantity.as_nanos().max(0))
 }
 
-/// Nano-units per resource. An amount of zero is as good as none.
+/// Nano-units per resource. An amount of zero is equivalent to none.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Amounts<'a> {
     pub(super) cpu: i128,
     pub(super) memory: i128,
     pub(super) ephemeral_storage: i128,
-    /// Few, so a list is searched faster than a map.
+    /// A list, because a few entries are searched faster than a map.
     pub(super) other: Vec<(&'a str, i128)>,
 }
 
@@ -46,7 +46,7 @@ impl<'a> Amounts<'a> {
         self.merge(floor, i128::max);
     }
 
-    /// The amount of `name`, to be changed.
+    /// A mutable reference to the amount of `name`.
     pub(super) fn slot(&mut self, name: &'a str) -> &mut i128 {
         match name {
             "cpu" => &mut self.cpu,

@@ -1,10 +1,10 @@
-//! Gives back what the lists of a pod object have room for and do not hold.
+//! Frees the spare capacity of the lists in a pod object.
 
 use k8s_openapi::api::core::v1 as api;
 
-/// A list whose length is not known beforehand begins with room for four, or for one of what takes more than a
-/// kilobyte, as a container does, and doubles. An object is kept as long as its pod: without this, most pods of an API
-/// server would hold room for three container statuses more than they have, of 752 bytes each.
+/// A deserialized list of unknown length starts with capacity for four elements, or for one if the element takes more
+/// than a kilobyte, as a container does, and doubles. An object is kept as long as its pod: without this, most pods of
+/// an API server would have spare capacity for three container statuses of 752 bytes each.
 pub(super) fn compact(object: &mut api::Pod) {
     if let Some(spec) = &mut object.spec {
         let lists = [Some(&mut spec.containers), spec.init_containers.as_mut()];

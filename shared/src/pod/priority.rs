@@ -1,4 +1,4 @@
-//! Source, mirror, priority and criticality.
+//! Source, mirror pods, priority and criticality.
 
 use k8s_openapi::api::core::v1 as api;
 
@@ -7,43 +7,43 @@ use super::Pod;
 #[cfg(test)]
 mod tests;
 
-/// From this priority on a pod is critical: the priority of `system-cluster-critical`.
+/// The priority from which on a pod is critical: that of `system-cluster-critical`.
 pub const SYSTEM_CRITICAL_PRIORITY: i32 = 2_000_000_000;
 /// The priority of `system-node-critical`.
 pub const SYSTEM_NODE_CRITICAL_PRIORITY: i32 = SYSTEM_CRITICAL_PRIORITY + 1000;
 
-/// The annotation that says where a pod came from: `file`, `http` or `api`.
+/// The annotation with the source of a pod: `file`, `http` or `api`.
 pub const CONFIG_SOURCE_ANNOTATION: &str = "kubernetes.io/config.source";
-/// The annotation that marks the API server's image of a static pod.
+/// The annotation that marks a mirror pod, the API server's copy of a static pod.
 pub const CONFIG_MIRROR_ANNOTATION: &str = "kubernetes.io/config.mirror";
 
-/// The priority class that, on a critical pod, makes it node-critical.
+/// The priority class that makes a critical pod node-critical.
 const SYSTEM_NODE_CRITICAL_CLASS: &str = "system-node-critical";
-/// The source of pods that the API server handed out.
+/// The source of pods from the API server.
 const API_SOURCE: &str = "api";
 
 impl Pod {
-    /// Where the pod came from, as its annotation says: `file`, `http`, `api`. `None` without the
+    /// The source of the pod according to its annotation: `file`, `http`, `api`. `None` without the
     /// annotation.
     #[must_use]
     pub fn source(&self) -> Option<&str> {
         annotation(self, CONFIG_SOURCE_ANNOTATION)
     }
 
-    /// Whether the agent itself brought the pod in, from a manifest: it has a source other than
-    /// `api`. An empty source counts, a missing one does not.
+    /// Whether the pod comes from a manifest on this node: its source is not `api`. An empty source
+    /// counts, a missing one does not.
     #[must_use]
     pub fn is_static(&self) -> bool {
         is_static(self)
     }
 
-    /// Whether this is the API server's image of a static pod.
+    /// Whether this is a mirror pod, the API server's copy of a static pod.
     #[must_use]
     pub fn is_mirror(&self) -> bool {
         is_mirror(self)
     }
 
-    /// `spec.priority`. A static pod has one only when its manifest has.
+    /// `spec.priority`. A static pod has one only if its manifest does.
     #[inline]
     #[must_use]
     pub fn priority(&self) -> Option<i32> {
@@ -56,25 +56,25 @@ impl Pod {
         self.priority().unwrap_or(0)
     }
 
-    /// Whether the node cannot do without the pod: it is static, a mirror, or of
-    /// [`SYSTEM_CRITICAL_PRIORITY`] or more. The name of its priority class does not matter.
+    /// Whether the pod is critical: it is static, a mirror pod, or of [`SYSTEM_CRITICAL_PRIORITY`]
+    /// or more. The name of its priority class does not matter.
     #[inline]
     #[must_use]
     pub fn is_critical(&self) -> bool {
         self.0.facts.is_critical
     }
 
-    /// Whether the pod is critical and of the class `system-node-critical`.
+    /// Whether the pod is critical and has the class `system-node-critical`.
     #[must_use]
     pub fn is_node_critical(&self) -> bool {
         let class = self.spec.as_ref().and_then(|spec| spec.priority_class_name.as_deref());
         class == Some(SYSTEM_NODE_CRITICAL_CLASS) && self.is_critical()
     }
 
-    /// Whether `victim` may be ended to make room for this pod: this one is critical and the victim
-    /// is not, or both have a priority and this one's is higher.
+    /// Whether `victim` may be preempted to make room for this pod: this one is critical and the
+    /// victim is not, or both have a priority and this one's is higher.
     ///
-    /// Never true of a pod and itself. A critical pod without a priority ends no critical pod.
+    /// Never true of a pod and itself. A critical pod without a priority preempts no critical pod.
     #[inline]
     #[must_use]
     pub fn may_preempt(&self, victim: &Pod) -> bool {

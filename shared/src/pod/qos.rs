@@ -1,4 +1,4 @@
-//! QoS class.
+//! QoS classes.
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,7 +11,7 @@ use super::amounts::{QuantityMap, nanos};
 #[cfg(test)]
 mod tests;
 
-/// How strictly a pod's resources are promised.
+/// The QoS class of a pod: how strictly its resources are guaranteed.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
 )]
@@ -30,7 +30,7 @@ pub enum QosClass {
 pub struct QosClassError(pub String);
 
 impl QosClass {
-    /// As Kubernetes names it.
+    /// The name as in Kubernetes.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -61,8 +61,8 @@ impl FromStr for QosClass {
 }
 
 impl Pod {
-    /// The pod's QoS class: `status.qosClass`, or what its spec amounts to when that is unset or no
-    /// class at all.
+    /// The pod's QoS class: `status.qosClass`, or the class that follows from its spec if that is
+    /// unset or invalid.
     #[inline]
     #[must_use]
     pub fn qos(&self) -> QosClass {
@@ -78,7 +78,7 @@ pub(super) fn class(pod: &api::Pod) -> QosClass {
     }
 }
 
-/// cpu and memory, the only resources that count here, in nano-units. Zero is as good as absent.
+/// Amounts of cpu and memory, the only resources that count here, in nano-units. Zero is equivalent to absent.
 #[derive(Clone, Copy, Default, PartialEq)]
 struct Computes {
     cpu: i128,
@@ -111,7 +111,7 @@ fn class_of(spec: &PodSpec) -> QosClass {
         all_limited &= own_limits.is_complete();
     };
     if let Some(resources) = &spec.resources {
-        // Resources of the whole pod count alone, even when they are empty.
+        // Pod-level resources count alone, even when they are empty.
         count(Some(resources));
     } else {
         let init_containers = spec.init_containers.iter().flatten();

@@ -1,4 +1,4 @@
-//! What a whole pod asks for and what it is limited to.
+//! The requests and limits of a whole pod.
 
 use std::fmt;
 use std::sync::Arc;
@@ -30,20 +30,20 @@ pub enum ResourceName {
 
 /// Whole amounts per resource: cpu in thousandths, all else in base units. Never negative.
 ///
-/// Made of exact sums that were rounded up once. A resource that is not asked for reads as 0.
+/// Computed from exact sums that were rounded up once. A resource that is not requested reads as 0.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Requests {
     cpu_milli: i64,
     memory: i64,
     ephemeral_storage: i64,
-    /// Sorted by name; none is zero.
+    /// Sorted by name, without zeros.
     other: Vec<(ResourceName, i64)>,
 }
 
 // === impl ResourceName ===
 
 impl ResourceName {
-    /// As Kubernetes writes it.
+    /// The name as in Kubernetes.
     #[must_use]
     pub fn as_str(&self) -> &str {
         match self {
@@ -55,7 +55,7 @@ impl ResourceName {
         }
     }
 
-    /// Whether it is one that `spec.resources` of a pod may carry: cpu, memory and huge pages.
+    /// Whether a pod's `spec.resources` may contain it: cpu, memory and huge pages.
     #[must_use]
     pub fn is_pod_level(&self) -> bool {
         totals::is_pod_level(self.as_str())
@@ -83,25 +83,25 @@ impl fmt::Display for ResourceName {
 // === impl Requests ===
 
 impl Requests {
-    /// Thousandths of a cpu.
+    /// CPU in thousandths.
     #[must_use]
     pub const fn cpu_milli(&self) -> i64 {
         self.cpu_milli
     }
 
-    /// Bytes of memory.
+    /// Memory in bytes.
     #[must_use]
     pub const fn memory_bytes(&self) -> i64 {
         self.memory
     }
 
-    /// Bytes of node-local storage.
+    /// Node-local storage in bytes.
     #[must_use]
     pub const fn ephemeral_storage_bytes(&self) -> i64 {
         self.ephemeral_storage
     }
 
-    /// The amount of one resource; [`ResourceName::Pods`] is 1 of any pod.
+    /// The amount of one resource; [`ResourceName::Pods`] is 1 for any pod.
     #[inline]
     #[must_use]
     pub fn get(&self, name: &ResourceName) -> i64 {
@@ -117,8 +117,8 @@ impl Requests {
         }
     }
 
-    /// Every resource whose amount is not zero, in the order a fit is reported in: cpu, memory,
-    /// ephemeral storage, then the others by name. `pods` is not among them.
+    /// Every resource with a nonzero amount, in the order in which a fit is reported: cpu, memory,
+    /// ephemeral storage, then the others by name. `pods` is not included.
     pub fn iter(&self) -> impl Iterator<Item = (ResourceName, i64)> + '_ {
         let named = [
             (ResourceName::Cpu, self.cpu_milli),
@@ -129,7 +129,7 @@ impl Requests {
         named.into_iter().filter(|(_, amount)| *amount != 0).chain(others)
     }
 
-    /// Whether nothing is asked for.
+    /// Whether nothing is requested.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.cpu_milli == 0
@@ -138,7 +138,7 @@ impl Requests {
             && self.other.is_empty()
     }
 
-    /// Adds what another pod asks for, saturating: the sum over a node.
+    /// Adds the requests of another pod, saturating, for the sum over a node.
     pub fn accumulate(&mut self, more: &Self) {
         self.cpu_milli = self.cpu_milli.saturating_add(more.cpu_milli);
         self.memory = self.memory.saturating_add(more.memory);
@@ -179,39 +179,39 @@ pub(super) fn accounted(pod: &api::Pod) -> Requests {
 // === impl Pod ===
 
 impl Pod {
-    /// What the pod needs to fit on a node, as the scheduler counts it. Computed once per object.
+    /// The requests that must fit on a node, as the scheduler counts them. Computed once per object.
     ///
-    /// Containers run beside each other and beside sidecars, init containers one after the other:
-    /// the larger of the two counts, per resource. A container that is being resized in place
-    /// counts with the largest of what it wants, was given and has. A request of the whole pod
-    /// replaces the containers' for that resource; the overhead is added always.
+    /// Containers run at the same time as each other and as sidecars, init containers one after the
+    /// other: the larger of the two counts, per resource. A container that is being resized in
+    /// place counts with the largest of its desired, allocated and actual resources. A pod-level
+    /// request replaces the containers' for that resource; the overhead is always added.
     #[must_use]
     pub fn fit_requests(&self) -> &Requests {
         self.0.fit.get_or_init(|| Requests::rounded_up(&totals::fit(self)))
     }
 
-    /// What the pod is charged for when pods are ranked for preemption or eviction.
+    /// The requests with which pods are ranked for preemption or eviction.
     ///
-    /// Differs from [`fit_requests`](Self::fit_requests) as the kubelet's two helpers do: when the
-    /// whole pod has requests or limits, its containers' count for nothing, of any resource; the
-    /// overhead is added only to what is requested at all; the status is not looked at.
+    /// Differs from [`fit_requests`](Self::fit_requests) as the kubelet's two helpers do: if there
+    /// are any pod-level requests or limits, those of the containers are ignored, for every
+    /// resource; the overhead is added only to resources that are requested; the status is ignored.
     #[inline]
     #[must_use]
     pub fn accounted_requests(&self) -> &Requests {
         &self.0.facts.accounted
     }
 
-    /// What the pod's containers ask for at any time, without its own requests as a whole and without
-    /// its overhead. Computed at every call.
+    /// The largest sum of the containers' requests at any time, without pod-level requests and
+    /// overhead. Computed on every call.
     #[must_use]
     pub fn container_requests(&self) -> Requests {
         Requests::rounded_up(&totals::of_containers(self))
     }
 
-    /// What the pod is limited to; 0 where it is not. Computed at every call.
+    /// The limits of the pod; 0 for a resource without one. Computed on every call.
     ///
-    /// Summed like requests. A container without a limit adds nothing, a limit of the whole pod
-    /// replaces the containers' for that resource, and the overhead is added only to a limit.
+    /// Summed like requests. A container without a limit adds nothing, a pod-level limit replaces
+    /// the containers' for that resource, and the overhead is added only to an existing limit.
     #[must_use]
     pub fn accounted_limits(&self) -> Requests {
         Requests::rounded_up(&totals::limits(self))

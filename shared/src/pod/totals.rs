@@ -1,4 +1,4 @@
-//! From the resources of containers to those of the pod.
+//! Computes the resources of a pod from those of its containers.
 
 use std::collections::HashMap;
 
@@ -9,12 +9,12 @@ use k8s_openapi::api::core::v1::{
 use super::Pod;
 use super::amounts::{Amounts, QuantityMap};
 
-/// Whether `spec.resources` of a pod may carry the resource.
+/// Whether a pod's `spec.resources` may contain the resource.
 pub(super) fn is_pod_level(name: &str) -> bool {
     name == "cpu" || name == "memory" || name.starts_with("hugepages-")
 }
 
-/// What a pod needs to fit on a node.
+/// The requests of a pod that must fit on a node.
 pub(super) fn fit(pod: &Pod) -> Amounts<'_> {
     let Some(spec) = &pod.spec else { return Amounts::default() };
     let resizes = Resizes::of(pod.status.as_ref());
@@ -28,7 +28,7 @@ pub(super) fn fit(pod: &Pod) -> Amounts<'_> {
     total
 }
 
-/// What its containers ask for, whatever the pod asks for as a whole.
+/// The requests of its containers, without pod-level requests.
 pub(super) fn of_containers(pod: &api::Pod) -> Amounts<'_> {
     let Some(spec) = &pod.spec else { return Amounts::default() };
     over_containers(spec, |container| {
@@ -36,7 +36,7 @@ pub(super) fn of_containers(pod: &api::Pod) -> Amounts<'_> {
     })
 }
 
-/// What a pod is charged for when pods are ranked.
+/// The requests of a pod with which pods are ranked.
 pub(super) fn accounted(pod: &api::Pod) -> Amounts<'_> {
     let Some(spec) = &pod.spec else { return Amounts::default() };
     let mut total = match spec.resources.as_ref().filter(|found| are_set(found)) {
@@ -47,7 +47,7 @@ pub(super) fn accounted(pod: &api::Pod) -> Amounts<'_> {
     total
 }
 
-/// What a pod is limited to.
+/// The limits of a pod.
 pub(super) fn limits(pod: &Pod) -> Amounts<'_> {
     let Some(spec) = &pod.spec else { return Amounts::default() };
     let mut total = over_containers(spec, |container| {
@@ -59,10 +59,10 @@ pub(super) fn limits(pod: &Pod) -> Amounts<'_> {
     total
 }
 
-/// The most the containers take at any time, per resource.
+/// The largest sum that the containers use at any time, per resource.
 ///
-/// An init container runs beside the sidecars that were started before it, the containers beside
-/// all sidecars. Ephemeral containers cannot ask for anything.
+/// An init container runs at the same time as the sidecars that were started before it, the
+/// containers at the same time as all sidecars. Ephemeral containers cannot request resources.
 fn over_containers<'a>(
     spec: &'a PodSpec,
     amounts_of: impl Fn(&'a Container) -> Amounts<'a>,
@@ -116,11 +116,11 @@ fn add_where_present<'a>(total: &mut Amounts<'a>, more: &Amounts<'a>) {
     }
 }
 
-/// Containers whose resources are being, or were, changed in place.
+/// Containers whose resources are being, or have been, resized in place.
 struct Resizes<'a> {
     containers: Statuses<'a>,
     init_containers: Statuses<'a>,
-    /// The node cannot give what the spec wants, so that does not count.
+    /// The node cannot satisfy the spec, so the spec is ignored.
     infeasible: bool,
 }
 
@@ -157,7 +157,7 @@ impl<'a> Resizes<'a> {
         amounts
     }
 
-    /// An init container that runs to its end is never resized.
+    /// An ordinary init container is never resized.
     fn status(&self, container: &Container) -> Option<&'a ContainerStatus> {
         let name = container.name.as_str();
         let found = self.containers.get(name);

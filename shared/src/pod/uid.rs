@@ -1,12 +1,12 @@
-//! The identity of a pod, made for being looked up.
+//! The identity of a pod, optimized for lookups.
 
 use std::collections::HashMap;
 use std::fmt;
 use std::hash::{BuildHasher, BuildHasherDefault, Hash, Hasher, RandomState};
 use std::sync::{Arc, LazyLock};
 
-/// `metadata.uid`: the identity of a pod. Cheap to clone, to compare and to look up: it carries its
-/// hash, computed once with a key of this process.
+/// `metadata.uid`: the identity of a pod. Cheap to clone, compare and look up: it carries its hash,
+/// computed once with a per-process key.
 #[derive(Clone, serde::Serialize, serde::Deserialize)]
 #[serde(from = "Arc<str>", into = "Arc<str>")]
 pub struct PodUid {
@@ -17,24 +17,24 @@ pub struct PodUid {
 /// A map by pod UID.
 pub type PodUidMap<V> = HashMap<PodUid, V, BuildHasherDefault<UidHasher>>;
 
-/// Takes the hash that a [`PodUid`] carries as it is.
+/// A hasher that uses the hash carried by a [`PodUid`].
 #[derive(Clone, Copy, Debug, Default)]
 pub struct UidHasher(u64);
 
-/// Keyed anew in every process, so that UIDs cannot be chosen to collide.
+/// Random per process, so that UIDs cannot be chosen to collide.
 static KEY: LazyLock<RandomState> = LazyLock::new(RandomState::new);
 
 // === impl PodUid ===
 
 impl PodUid {
-    /// Takes a UID as the API server or a manifest's hash gives it.
+    /// Creates a UID from the API server's, or from the hash of a manifest.
     pub fn new(uid: impl Into<Arc<str>>) -> Self {
         let text = uid.into();
         let hash = KEY.hash_one(&*text);
         Self { text, hash }
     }
 
-    /// The text of it.
+    /// The UID as text.
     pub fn as_str(&self) -> &str {
         &self.text
     }
@@ -101,7 +101,7 @@ impl Hasher for UidHasher {
         self.0 = hash;
     }
 
-    /// Never asked by a [`PodUid`]; whatever else is hashed still gets a hash.
+    /// Not used by [`PodUid`]; anything else still gets a valid hash.
     fn write(&mut self, bytes: &[u8]) {
         for byte in bytes {
             self.0 = (self.0 ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3);

@@ -1,4 +1,4 @@
-//! How long a pod may be active: `activeDeadlineSeconds`.
+//! The active deadline of a pod: `activeDeadlineSeconds`.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -7,14 +7,14 @@ use tokio::time::Instant;
 
 use crate::{Pod, PodUid, PodUidMap, StatusOverride, WallTime};
 
-/// When pods with a deadline began, by the clock that decides.
+/// The ages of pods with a deadline, by the monotonic clock.
 ///
-/// Wall time is looked at once for each pod and agent, to learn how old the pod is already: a clock that
-/// is set later ends no pod.
+/// Wall time is read once per pod and agent, to determine the pod's age: a clock that is set later
+/// terminates no pod.
 #[derive(Debug, Default)]
 pub(super) struct Deadlines(Mutex<PodUidMap<Seen>>);
 
-/// How old a pod was when this agent first saw it.
+/// A pod's age when this agent first saw it.
 #[derive(Clone, Copy, Debug)]
 struct Seen {
     age: Duration,
@@ -22,8 +22,8 @@ struct Seen {
 }
 
 impl Deadlines {
-    /// What is left of the pod's time, zero when it is over; none if it has no deadline. `started` is the
-    /// status's `startTime`, none for a pod that begins now.
+    /// The rest of the pod's time, zero when it is over; `None` if it has no deadline. `started` is
+    /// the status's `startTime`, `None` for a pod that starts now.
     pub(super) fn left(
         &self,
         pod: &Pod,
@@ -41,7 +41,7 @@ impl Deadlines {
         Some(deadline.saturating_sub(active))
     }
 
-    /// The pod has ended.
+    /// Removes a pod that has terminated.
     pub(super) fn forget(&self, uid: &PodUid) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(uid);
     }
@@ -53,7 +53,7 @@ pub(super) fn of(pod: &Pod) -> Option<Duration> {
     Some(Duration::from_secs(u64::try_from(seconds).unwrap_or(0)))
 }
 
-/// The status of a pod whose time is over, in the kubelet's words.
+/// The status of a pod whose active deadline has passed, with the kubelet's wording.
 pub(super) fn exceeded() -> StatusOverride {
     StatusOverride::failed(
         "DeadlineExceeded",

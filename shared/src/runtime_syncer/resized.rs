@@ -1,4 +1,4 @@
-//! Resources that a running container was not given.
+//! Detects resources that a running container was not given.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -6,11 +6,11 @@ use k8s_openapi::api::core::v1 as k8s;
 
 use crate::{ContainerState, Pod, PodRuntimeStatus, PodUid, PodUidMap, UnsupportedField};
 
-/// With which resources the containers run.
+/// The resources that containers run with.
 #[derive(Debug, Default)]
 pub(super) struct Given(Mutex<PodUidMap<Vec<Run>>>);
 
-/// One run of a container, and what it was given.
+/// One run of a container, and the resources it was given.
 #[derive(Debug)]
 struct Run {
     container: Arc<str>,
@@ -19,15 +19,15 @@ struct Run {
 }
 
 impl Given {
-    /// The fields of containers that run with other resources than the pod names by now: no runtime
-    /// changes those of a container that runs. A run counts as given what the pod named when it was
-    /// first seen.
+    /// The fields of containers that run with other resources than the pod now specifies: no
+    /// runtime resizes a running container. A run counts as given what the pod specified when the
+    /// run was first seen.
     pub(super) fn differ(&self, pod: &Pod, status: &PodRuntimeStatus) -> Vec<UnsupportedField> {
         let Some(spec) = pod.spec.as_ref() else { return Vec::new() };
         let init = spec.init_containers.as_deref().unwrap_or_default();
         let lists = [("initContainers", init), ("containers", &spec.containers)];
         let mut pods = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        // A pod has few containers, and most pods one: a map would take more than what it finds.
+        // A pod has few containers, and most pods one: a map would cost more than a linear search.
         let room = || Vec::with_capacity(init.len() + spec.containers.len());
         let known = pods.entry(pod.uid().clone()).or_insert_with(room);
         let mut found = Vec::new();
@@ -53,7 +53,7 @@ impl Given {
         found
     }
 
-    /// The pod has ended.
+    /// Removes a pod that has terminated.
     pub(super) fn forget(&self, uid: &PodUid) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(uid);
     }

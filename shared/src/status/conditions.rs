@@ -1,4 +1,4 @@
-//! The conditions the agent owns. Those of others are kept as they are.
+//! The conditions that the agent owns. Conditions of others are kept as they are.
 
 use k8s_openapi::api::core::v1::{PodCondition, PodStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -6,13 +6,13 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use super::phase::{Phase, is_init_done};
 use crate::{ContainerKind, PodRuntimeStatus, WallTime};
 
-/// The condition of a pod that the node, not its own doing, ends (KEP-3329).
+/// The condition of a pod that is terminated by the node rather than by itself (KEP-3329).
 const DISRUPTION_TARGET: &str = "DisruptionTarget";
 const OWNED: [&str; 5] =
     ["PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled"];
 
-/// All conditions of a pod: ours computed anew, the rest carried over from `previous`. `why_unready` is reason and message
-/// of a pod that is not ready and for which there is more to say than that its containers are not.
+/// All conditions of a pod: those of the agent recomputed, the others carried over from `previous`. `why_unready` is
+/// the reason and message of an unready pod whose cause is not just its containers.
 pub(super) fn compute(
     phase: Phase,
     status: &PodRuntimeStatus,

@@ -9,28 +9,28 @@ use super::phase::{self, Phase};
 use super::{conditions, containers};
 use crate::{ContainerKind, Pod, PodRuntimeStatus, StatusOverride, WallTime};
 
-/// What a status follows from.
+/// The input for a pod's status.
 #[derive(Clone, Copy, Debug)]
 pub struct StatusInput<'a> {
     /// The pod.
     pub pod: &'a Pod,
-    /// Its containers now.
+    /// The current state of its containers.
     pub runtime: &'a PodRuntimeStatus,
-    /// What was said before: conditions of others and transition times are carried over, and a
+    /// The previous status: conditions of others and transition times are carried over, and a
     /// terminal phase never changes.
     pub previous: Option<&'a api::PodStatus>,
-    /// The pod was stopped for good: nothing runs and nothing will.
+    /// Whether the pod was stopped for good: nothing runs and nothing will.
     pub stopped: bool,
-    /// What the agent that ended the pod has to say. It stays whatever the exit codes are: a pod
-    /// that the node ended did not succeed (k8s#141483).
+    /// The status given by the requester of the termination. It takes precedence over the exit
+    /// codes: a pod that the node terminated did not succeed (k8s#141483).
     pub ended_by_agent: Option<&'a StatusOverride>,
-    /// The node's addresses, the first one foremost; empty while they are not known.
+    /// The node's addresses, the primary one first; empty while they are not known.
     pub host_ips: &'a [IpAddr],
-    /// Wall time, for the labels.
+    /// Wall time, for timestamps.
     pub now: WallTime,
 }
 
-/// The status of a pod.
+/// Computes the status of a pod.
 pub fn generate(input: StatusInput<'_>) -> api::PodStatus {
     let said = input.previous.and_then(|s| Phase::parse(s.phase.as_deref()?));
     let finished_before = said.filter(|p| p.is_terminal());
@@ -38,7 +38,7 @@ pub fn generate(input: StatusInput<'_>) -> api::PodStatus {
         None if input.stopped => input.ended_by_agent,
         _ => None,
     };
-    // One that stays has not failed: what ended starts again with the node.
+    // A pod that stays has not failed: it starts again with the node.
     let stays = words.filter(|words| words.stays);
     let words = words.filter(|words| !words.stays);
     let phase = finished_before.unwrap_or_else(|| {
@@ -56,7 +56,7 @@ pub fn generate(input: StatusInput<'_>) -> api::PodStatus {
     let listed = |kinds: &[ContainerKind]| {
         let all = input.runtime.containers.iter().filter(|c| kinds.contains(&c.kind));
         let mut list: Vec<_> = all.map(containers::to_api).collect();
-        // It is kept, and of a filter's length nothing is known: there was room for four.
+        // The list is kept, and collecting from a `filter` leaves spare capacity.
         list.shrink_to_fit();
         (!list.is_empty()).then_some(list)
     };
@@ -92,7 +92,7 @@ pub fn generate(input: StatusInput<'_>) -> api::PodStatus {
     }
 }
 
-/// The node's addresses; those said before while they are not known.
+/// The node's addresses, or those of the previous status while they are not known.
 fn host_ips(input: &StatusInput<'_>) -> Vec<String> {
     if !input.host_ips.is_empty() {
         return input.host_ips.iter().map(ToString::to_string).collect();
@@ -101,7 +101,7 @@ fn host_ips(input: &StatusInput<'_>) -> Vec<String> {
     said.into_iter().flatten().map(|said| said.ip.clone()).collect()
 }
 
-/// The pod's addresses: on the host's network the node's. They stay when the pod has ended.
+/// The pod's addresses: on the host's network those of the node. They are kept after the pod has stopped.
 fn pod_ips(input: &StatusInput<'_>, host_ips: &[String]) -> Vec<String> {
     if !input.runtime.ips.is_empty() {
         return input.runtime.ips.clone();

@@ -1,14 +1,14 @@
 //! Readiness while the node goes down: load balancers must turn away before the first SIGTERM, not
-//! when its connections are refused (k8s#116965).
+//! when connections are refused (k8s#116965).
 
 use k8s_openapi::api::core::v1::{PodCondition, PodStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use crate::WallTime;
 
-/// What the kubelet says of pods that it refuses for a shutdown.
+/// The reason with which the kubelet rejects pods during a shutdown.
 const REASON: &str = "NodeShutdown";
-/// What the kubelet says of the node's own readiness then.
+/// The message of the kubelet's own node condition during a shutdown.
 const MESSAGE: &str = "node is shutting down";
 
 /// Whether the pod, or all of its containers, count as ready.
@@ -16,8 +16,8 @@ pub(super) fn is_ready(status: &PodStatus) -> bool {
     status.conditions.iter().flatten().any(|c| speaks_of_readiness(c) && c.status == "True")
 }
 
-/// Makes it not ready. What was not ready before, in `shown`, has not changed with that; what was
-/// changes `now`, or when the condition itself says.
+/// Makes the status not ready. Conditions that were not ready in `shown` keep their transition
+/// time; the others change `now`, or at the time in the condition itself if `now` is `None`.
 pub(super) fn unready(status: &mut PodStatus, shown: Option<&PodStatus>, now: Option<WallTime>) {
     for condition in status.conditions.iter_mut().flatten().filter(|c| speaks_of_readiness(c)) {
         if condition.status == "True" {
@@ -32,7 +32,7 @@ pub(super) fn unready(status: &mut PodStatus, shown: Option<&PodStatus>, now: Op
     }
 }
 
-/// Dates what the probes said of readiness: where it differs from `shown` it changes `now`.
+/// Sets the transition times of the readiness from the probes: a condition that differs from `shown` changes `now`.
 pub(super) fn restore(said: &mut PodStatus, shown: &PodStatus, now: WallTime) {
     for condition in said.conditions.iter_mut().flatten().filter(|c| speaks_of_readiness(c)) {
         if !keep_time(condition, Some(shown)) {
@@ -41,7 +41,7 @@ pub(super) fn restore(said: &mut PodStatus, shown: &PodStatus, now: WallTime) {
     }
 }
 
-/// The time of the transition that was shown, if the condition has not changed since. Says whether
+/// Copies the transition time from `shown` if the condition has not changed since. Returns whether
 /// that is so.
 fn keep_time(condition: &mut PodCondition, shown: Option<&PodStatus>) -> bool {
     let mut shown = shown.and_then(|s| s.conditions.as_deref()).unwrap_or_default().iter();

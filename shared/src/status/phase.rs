@@ -1,4 +1,4 @@
-//! The phase of a pod, from its containers.
+//! The phase of a pod, computed from its containers.
 
 use crate::{ContainerExit, ContainerKind, ContainerState, ContainerStatus, Pod, PodRuntimeStatus};
 
@@ -7,16 +7,16 @@ use crate::{ContainerExit, ContainerKind, ContainerState, ContainerStatus, Pod, 
 pub enum Phase {
     /// Not every container has started yet.
     Pending,
-    /// Every container was started and at least one runs or will run again.
+    /// Every container was started, and at least one runs or will be restarted.
     Running,
-    /// Every container ended with exit code 0 and none will run again.
+    /// Every container exited with code 0, and none will be restarted.
     Succeeded,
-    /// Every container ended, at least one with a failure, or the agent ended the pod.
+    /// Every container exited, at least one with a failure, or the agent terminated the pod.
     Failed,
 }
 
 impl Phase {
-    /// Kubernetes' word for it.
+    /// The name as in Kubernetes.
     pub fn as_str(self) -> &'static str {
         match self {
             Phase::Pending => "Pending",
@@ -26,7 +26,7 @@ impl Phase {
         }
     }
 
-    /// Reads Kubernetes' word.
+    /// Parses the name as in Kubernetes.
     pub fn parse(text: &str) -> Option<Self> {
         [Phase::Pending, Phase::Running, Phase::Succeeded, Phase::Failed]
             .into_iter()
@@ -39,7 +39,7 @@ impl Phase {
     }
 }
 
-/// What of the pod's `restartPolicy` applies to its regular containers.
+/// The part of the pod's `restartPolicy` that applies to its regular containers.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Restart {
     Always,
@@ -69,7 +69,7 @@ pub(crate) fn observed(pod: &Pod, status: &PodRuntimeStatus) -> Phase {
     }
 }
 
-/// The phase of a pod that was stopped for good: what did not end well, or never ran, has failed.
+/// The phase of a pod that was stopped for good: it has failed unless every container succeeded.
 pub(super) fn stopped(pod: &Pod, status: &PodRuntimeStatus) -> Phase {
     let expected = pod.spec.as_ref().map_or(0, |s| s.containers.len());
     let tally = Tally::of(status);
@@ -107,7 +107,7 @@ impl Tally {
     }
 }
 
-/// `Some` while the init containers decide: not all are done, or one failed for good.
+/// The phase while the init containers determine it: not all are done, or one failed for good.
 fn init_phase(status: &PodRuntimeStatus, restart: Restart) -> Option<Phase> {
     let regular_started = status.containers.iter().any(|c| {
         c.kind == ContainerKind::Regular
@@ -128,7 +128,7 @@ fn init_phase(status: &PodRuntimeStatus, restart: Restart) -> Option<Phase> {
     if all_done { None } else { Some(Phase::Pending) }
 }
 
-/// Whether this init container lets the next one start; regular containers always do.
+/// Whether this container lets the next one start; regular containers always do.
 pub(super) fn is_init_done(container: &ContainerStatus) -> bool {
     match container.kind {
         ContainerKind::Init => {

@@ -1,4 +1,4 @@
-//! The statuses of all pods, for all that show or send them.
+//! The statuses of all pods, for everything that shows or sends them.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,11 +9,11 @@ use tokio::sync::watch;
 use super::lame_duck;
 use crate::{GateReason, GateReasons, Pod, PodUid, PodUidMap, Rejection, WallTime};
 
-/// The last status of every pod. Cheap to clone; clones share one memory.
+/// The last status of every pod. Cheap to clone; clones share the same data.
 ///
-/// Readers wait on [`changes`](Self::changes): a counter, so that a slow reader sees one change
-/// where there were many. [`changed_since`](Self::changed_since) has what changed meanwhile, so
-/// that no reader has to go through all pods for the sake of one.
+/// Readers wait on [`changes`](Self::changes), a counter, so that a slow reader sees many changes
+/// as one. [`changed_since`](Self::changed_since) returns what changed in between, so that no
+/// reader has to go through all pods because of one.
 #[derive(Clone, Debug)]
 pub struct StatusStore(Arc<Inner>);
 
@@ -26,15 +26,15 @@ struct Inner {
 #[derive(Debug, Default)]
 struct Statuses {
     pods: PodUidMap<Kept>,
-    /// Why every pod is shown as not ready.
+    /// The reasons for which every pod is shown as not ready.
     lame_duck: GateReasons,
-    /// The last change of any status.
+    /// The number of the last change of any status.
     change: u64,
-    /// The pods by their last change, one entry for each.
+    /// The pods by the number of their last change, one entry each.
     by_change: BTreeMap<u64, PodUid>,
 }
 
-/// One pod and what was last said about it.
+/// A pod and its last status.
 #[derive(Clone, Debug)]
 pub struct StatusEntry {
     /// The pod.
@@ -46,9 +46,9 @@ pub struct StatusEntry {
 #[derive(Debug)]
 struct Kept {
     entry: StatusEntry,
-    /// What the probes say, where something else is shown.
+    /// The status according to the probes, if a different one is shown.
     probed: Option<Arc<api::PodStatus>>,
-    /// When it was last changed, as [`Statuses::change`] counts.
+    /// The number of its last change, as counted by [`Statuses::change`].
     change: u64,
 }
 
@@ -59,25 +59,25 @@ impl Default for StatusStore {
 }
 
 impl StatusStore {
-    /// What was last said about a pod.
+    /// The last status of a pod.
     pub fn get(&self, uid: &PodUid) -> Option<Arc<api::PodStatus>> {
         self.lock().pods.get(uid).map(|kept| kept.entry.status.clone())
     }
 
-    /// The same without what [`lame_duck`](Self::lame_duck) makes of it: what the next status of the
-    /// pod follows from.
+    /// The last status without the effect of [`lame_duck`](Self::lame_duck), as the basis of the
+    /// pod's next status.
     pub(crate) fn probed(&self, uid: &PodUid) -> Option<Arc<api::PodStatus>> {
         let statuses = self.lock();
         let kept = statuses.pods.get(uid)?;
         Some(kept.probed.as_ref().unwrap_or(&kept.entry.status).clone())
     }
 
-    /// All pods, in no order.
+    /// All pods, in no particular order.
     pub fn all(&self) -> Vec<StatusEntry> {
         self.lock().pods.values().map(|kept| kept.entry.clone()).collect()
     }
 
-    /// Remembers a status; says whether it differs from what was last shown.
+    /// Stores a status; returns whether it differs from the one last shown.
     pub fn set(&self, pod: Pod, status: api::PodStatus) -> bool {
         let changed = self.lock().set(pod, status);
         if changed {
@@ -86,7 +86,7 @@ impl StatusStore {
         changed
     }
 
-    /// Remembers that a pod was refused: nothing of an earlier status is kept.
+    /// Stores the rejection of a pod: nothing of an earlier status is kept.
     pub fn reject(&self, pod: Pod, rejection: &Rejection) {
         let status = api::PodStatus {
             phase: Some(super::Phase::Failed.as_str().to_owned()),
@@ -98,12 +98,12 @@ impl StatusStore {
         self.set(pod, status);
     }
 
-    /// Shows every pod that is ready as not ready from now on (`true`), those that become ready
-    /// later too; or takes that reason away (`false`): with the last one gone, what the probes say is
-    /// shown again. `now` labels the transitions.
+    /// Shows every ready pod as not ready from now on (`true`), including those that become ready
+    /// later, or withdraws that for `reason` (`false`): once the last reason is withdrawn,
+    /// readiness follows the probes again. `now` is the time of the transitions.
     ///
-    /// Watchers of the statuses are told at once, and once. A pod that is not ready stays as it
-    /// is. Takes time with the number of pods; calling it again changes nothing.
+    /// Watchers of the statuses are notified at once, and once. A pod that is not ready stays as it
+    /// is. Takes time proportional to the number of pods; a repeated call changes nothing.
     pub fn lame_duck(&self, reason: GateReason, on: bool, now: WallTime) {
         let changed = self.lock().lame_duck(reason, on, now);
         if changed {
@@ -111,7 +111,7 @@ impl StatusStore {
         }
     }
 
-    /// Forgets a pod, so that the same UID can start anew.
+    /// Removes a pod, so that the same UID can start again.
     pub fn remove(&self, uid: &PodUid) {
         let removed = self.lock().remove(uid);
         if removed {
@@ -119,7 +119,7 @@ impl StatusStore {
         }
     }
 
-    /// Forgets every pod that `keep` does not name.
+    /// Removes every pod for which `keep` returns false.
     pub fn retain(&self, keep: impl Fn(&PodUid) -> bool) {
         let fewer = {
             let Statuses { pods, by_change, .. } = &mut *self.lock();
@@ -138,10 +138,10 @@ impl StatusStore {
         }
     }
 
-    /// The pods whose status changed after `seen`, the longest unchanged first, and what to ask with
-    /// the next time. 0 asks for all. Pods that were forgotten are not among them.
+    /// The pods whose status changed after `seen`, least recently changed first, and the value of
+    /// `seen` for the next call. 0 returns all pods. Removed pods are not included.
     ///
-    /// Takes time with the number of changes, not of pods.
+    /// Takes time proportional to the number of changes, not of pods.
     pub fn changed_since(&self, seen: u64) -> (Vec<StatusEntry>, u64) {
         let statuses = self.lock();
         let newer = statuses.by_change.range(seen.saturating_add(1)..);
@@ -149,7 +149,7 @@ impl StatusStore {
         (entries.collect(), statuses.change)
     }
 
-    /// Goes up with every change.
+    /// A counter that is incremented with every change.
     pub fn changes(&self) -> watch::Receiver<u64> {
         self.0.version.subscribe()
     }
@@ -229,7 +229,7 @@ impl Statuses {
 // === impl Kept ===
 
 impl Kept {
-    /// Notes that what is shown has just changed.
+    /// Records that the shown status has just changed.
     fn moved(&mut self, last: &mut u64, by_change: &mut BTreeMap<u64, PodUid>) {
         by_change.remove(&self.change);
         *last += 1;

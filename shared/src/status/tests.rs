@@ -1,4 +1,4 @@
-//! Tables of statuses.
+//! Tables of pod statuses.
 
 mod changes;
 mod lame_duck;
@@ -12,7 +12,7 @@ use crate::{
     StatusOverride, WallTime,
 };
 
-/// What a container of the table does.
+/// The state of a container in the table.
 #[derive(Clone, Copy)]
 enum Is {
     New,
@@ -120,7 +120,7 @@ fn the_phase_follows_from_containers_and_restart_policy() {
         ("Always", &[(Init, Done(0))], &[Up], Phase::Running),
         ("Always", &[(Sidecar, Up)], &[Up], Phase::Running),
         ("Always", &[(Sidecar, New)], &[New], Phase::Pending),
-        // A sidecar that still runs does not keep a finished job from being finished.
+        // A sidecar that still runs does not keep a job from completing.
         ("Never", &[(Sidecar, Up)], &[Done(0)], Phase::Succeeded),
     ];
     for (i, (restart, init, regular, expected)) in rows.iter().enumerate() {
@@ -141,7 +141,7 @@ fn a_stopped_pod_of_the_api_is_succeeded_only_if_everything_exited_with_0() {
         let pod = pod(regular.len(), "Always", false);
         assert_eq!(phase_of(&pod, &runtime(&[], regular), true), *expected, "row {i}");
     }
-    // Static pods are not forced: they come back after a reboot.
+    // Static pods are not forced into a terminal phase: they come back after a reboot.
     let kept = phase_of(&pod(1, "Always", true), &runtime(&[], &[Is::Done(0)]), true);
     assert_eq!(kept, Phase::Running);
 }

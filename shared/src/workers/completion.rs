@@ -1,4 +1,4 @@
-//! How a waiter learns that a pod has reached a point of its life.
+//! Notifies waiters that a pod has reached a point in its life.
 
 use std::sync::{Arc, PoisonError};
 
@@ -7,18 +7,18 @@ use tokio::sync::Notify;
 use crate::kill::PodStopped;
 use crate::lock::{Mutex, MutexGuard};
 
-/// Tells that no container of a pod runs any more, and how they ended.
+/// Reports that all containers of a pod have stopped, and how.
 pub(super) type EndSender = CompletionSender<Arc<PodStopped>>;
 
-/// Waits for that.
+/// Waits for an [`EndSender`].
 pub(super) type EndReceiver = CompletionReceiver<Arc<PodStopped>>;
 
-/// The record's end. Dropping it resolves the wait as well: the record is gone, nothing is left to
-/// wait for, and no path through the code can forget a caller.
+/// The record's half. Dropping it resolves the wait too: the record is gone, so nothing is left to
+/// wait for, and no code path can forget a caller.
 #[derive(Debug)]
 pub(super) struct CompletionSender<T: Clone + Default>(Arc<Shared<T>>);
 
-/// A caller's end. Cheap to clone.
+/// The caller's half. Cheap to clone.
 #[derive(Clone, Debug)]
 pub(super) struct CompletionReceiver<T>(Arc<Shared<T>>);
 
@@ -28,11 +28,11 @@ struct Shared<T> {
     completed: Notify,
 }
 
-/// What waiters get.
+/// The result of a wait.
 #[derive(Clone, Debug)]
 enum Completion<T> {
     Done(T),
-    /// The workers are gone, so it will never be known.
+    /// The workers are gone, so the outcome will never be known.
     Gone,
 }
 
@@ -47,7 +47,7 @@ impl<T: Clone + Default> CompletionSender<T> {
         CompletionReceiver(Arc::clone(&self.0))
     }
 
-    /// The value, once it is there.
+    /// The value, if completed.
     pub(super) fn value(&self) -> Option<T> {
         match &*self.0.lock() {
             Some(Completion::Done(value)) => Some(value.clone()),
@@ -55,12 +55,12 @@ impl<T: Clone + Default> CompletionSender<T> {
         }
     }
 
-    /// Completes it for all waiters. The first value stands.
+    /// Resolves all waiters with `value`. Only the first completion counts.
     pub(super) fn complete(&self, value: T) {
         self.0.complete(Completion::Done(value));
     }
 
-    /// Tells all waiters that the workers are gone.
+    /// Resolves all waiters with the news that the workers are gone.
     pub(super) fn give_up(&self) {
         self.0.complete(Completion::Gone);
     }
@@ -80,7 +80,7 @@ impl<T: Clone> CompletionReceiver<T> {
         loop {
             let completed = self.0.completed.notified();
             tokio::pin!(completed);
-            // From here on no word is missed, also one between the look and the wait.
+            // From here on no notification is missed, even one between the check and the wait.
             completed.as_mut().enable();
             match &*self.0.lock() {
                 Some(Completion::Done(value)) => return Some(value.clone()),

@@ -1,14 +1,14 @@
-//! The grace that applies to a pod, as a pure function of what was asked for.
+//! The effective grace period of a pod, as a pure function of the requests.
 
 use std::time::Duration;
 
 use crate::{Grace, Pod};
 
-/// The grace after a request, given the one that applied before.
+/// The effective grace period after a request, given the one before.
 ///
-/// The smallest of all requested graces (the deletion's, the request's, the earlier one) wins; the
-/// pod's own applies only without a request. Never below one second. Unlike the kubelet, a deletion
-/// with grace 0 counts as the shortest and not as "unset".
+/// The shortest requested grace period wins (the deletion's, the request's, the earlier one); the
+/// pod's own applies only without a request. Never below one second. Unlike in the kubelet, a
+/// deletion with grace 0 counts as the shortest and not as "unset".
 pub(super) fn effective(
     current: Option<Duration>,
     pod: Option<&Pod>,
@@ -23,7 +23,7 @@ pub(super) fn effective(
         .max(Grace::SHORTEST)
 }
 
-/// What the pod's deletion granted.
+/// The grace period of the pod's deletion.
 pub(super) fn of_deletion(pod: &Pod) -> Option<Duration> {
     let seconds = pod.metadata.deletion_grace_period_seconds?;
     Some(Duration::from_secs(u64::try_from(seconds).unwrap_or(0)))

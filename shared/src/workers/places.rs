@@ -1,4 +1,4 @@
-//! Who holds a place on the node, and who is about to give it back.
+//! The pods that occupy a place on the node, and those that are about to leave.
 
 use std::time::Duration;
 
@@ -10,22 +10,22 @@ use super::{PodWorkers, default_deadline};
 use crate::syncer::PodSyncer;
 use crate::{Pod, PodUid};
 
-/// The pods that hold a place on the node, in no order.
+/// The pods that occupy a place on the node, in no particular order.
 #[derive(Debug, Default)]
 pub(crate) struct Occupants {
-    /// They were not asked to end.
+    /// Pods that were not requested to terminate.
     pub(crate) staying: Vec<Pod>,
-    /// They are ending, and their time is not over: their places can be counted on.
+    /// Pods that are terminating within their time: their places will become free.
     pub(crate) leaving: Vec<Leaving>,
-    /// They should have ended by now. When they will is unknown.
+    /// Pods that should have terminated by now. When they will is unknown.
     pub(crate) stuck: Vec<Pod>,
 }
 
-/// A pod that is ending.
+/// A pod that is terminating.
 #[derive(Debug)]
 pub(crate) struct Leaving {
     pub(crate) pod: Pod,
-    /// A wait for its end need not be longer than this.
+    /// The time by which it should have terminated.
     pub(crate) until: Instant,
 }
 
@@ -44,14 +44,14 @@ impl<S: PodSyncer> PodWorkers<S> {
         occupants
     }
 
-    /// Goes up when a pod has come to its end, so that waiters check again.
-    /// [`is_known_terminated`](Self::is_known_terminated) says which.
+    /// A counter that is incremented when a pod has terminated, so that waiters check again.
+    /// [`is_known_terminated`](Self::is_known_terminated) tells which pods have.
     pub fn ends(&self) -> watch::Receiver<u64> {
         self.inner.ends.subscribe()
     }
 
-    /// Resolves when no container of the pod runs; never once the workers are gone. At once for a
-    /// pod that is unknown or was not asked to end. Cancel-safe.
+    /// Resolves when no container of the pod runs, and never once the workers are gone. Resolves at
+    /// once for a pod that is unknown or not terminating. Cancel-safe.
     pub(crate) async fn until_stopped(&self, uid: &PodUid) {
         let waiter = {
             let state = self.inner.lock();
@@ -65,7 +65,7 @@ impl<S: PodSyncer> PodWorkers<S> {
     }
 }
 
-/// The time a kill of the pod may take; `None` while it is not ending.
+/// The default deadline for a kill of the pod; `None` while it is not terminating.
 fn end_by(record: &Record) -> Option<Instant> {
     let ending = record.ending.as_ref()?;
     let own = || record.pod().and_then(Pod::own_grace);

@@ -1,4 +1,4 @@
-//! What others may ask. Every answer comes from the records at once; none waits for a step.
+//! Queries. Every answer comes from the records at once; none waits for a step.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,29 +10,30 @@ use super::record::{Lifecycle, Record};
 use crate::syncer::PodSyncer;
 use crate::{KillReason, Pod, PodUid};
 
-/// One pod as the workers see it now.
+/// A pod as the workers see it at one moment.
 #[derive(Clone, Debug)]
 pub struct PodSnapshot {
-    /// The pod, if a real one is known.
+    /// The pod, unless only the runtime knows it.
     pub pod: Option<Pod>,
     /// Its UID.
     pub uid: PodUid,
-    /// Where it stands.
+    /// The stage of its life.
     pub lifecycle: Lifecycle,
-    /// Who asked for its end, if it was requested.
+    /// The requester of its termination, if it was requested.
     pub ending_by: Option<KillReason>,
-    /// Its end is one of those after which it starts again here ([`StatusOverride::stays`](crate::StatusOverride::stays)).
+    /// Whether it starts again on this node after this termination
+    /// ([`StatusOverride::stays`](crate::StatusOverride::stays)).
     pub stays: bool,
-    /// How long it has been ending.
+    /// Time since its termination began.
     pub ending_for: Option<Duration>,
-    /// The grace that applies, if it is ending.
+    /// The effective grace period, if it is terminating.
     pub grace: Option<Duration>,
-    /// Failures in a row of the current step.
+    /// Consecutive failures of the current step.
     pub failures: u32,
 }
 
 impl<S: PodSyncer> PodWorkers<S> {
-    /// Every pod that is known, in no order.
+    /// Every known pod, in no particular order.
     pub fn snapshot(&self) -> Vec<PodSnapshot> {
         let now = Instant::now();
         let state = self.inner.lock();
@@ -52,17 +53,17 @@ impl<S: PodSyncer> PodWorkers<S> {
             .collect()
     }
 
-    /// How many pods have a step under way or about to begin.
+    /// The number of pods with a step in flight or about to begin.
     pub fn busy(&self) -> usize {
         self.inner.tasks.len()
     }
 
-    /// Where a pod stands; `None` for an unknown UID.
+    /// The lifecycle stage of a pod; `None` for an unknown UID.
     pub fn lifecycle(&self, uid: &PodUid) -> Option<Lifecycle> {
         self.inner.lock().records.get(uid).map(|r| r.lifecycle)
     }
 
-    /// Whether the pod's end was asked for or came by itself. Unknown UIDs: no.
+    /// Whether the pod is terminating or has terminated, on request or by itself. Unknown UIDs: no.
     pub fn is_termination_requested(&self, uid: &PodUid) -> bool {
         self.ask(uid, false, false, Record::is_ending)
     }
@@ -72,24 +73,24 @@ impl<S: PodSyncer> PodWorkers<S> {
         self.ask(uid, false, false, |r| r.lifecycle >= Lifecycle::Terminated)
     }
 
-    /// Whether the pod has ended, or is to, and starts again when its node is back. Unknown UIDs: no.
+    /// Whether the pod terminates now but starts again when its node is back. Unknown UIDs: no.
     pub fn stays(&self, uid: &PodUid) -> bool {
         self.ask(uid, false, false, Record::stays)
     }
 
-    /// Whether containers of the pod may run. Unknown UIDs: yes until the desired set was seen once,
-    /// no after that.
+    /// Whether containers of the pod may run. Unknown UIDs: yes until the desired set has been
+    /// seen, no after that.
     pub fn could_have_running_containers(&self, uid: &PodUid) -> bool {
         self.ask(uid, true, false, Record::may_run)
     }
 
-    /// Whether nothing is left to do for the pod. Unknown UIDs: yes once the desired set was seen.
+    /// Whether nothing is left to do for the pod. Unknown UIDs: yes once the desired set has been seen.
     pub fn should_be_finished(&self, uid: &PodUid) -> bool {
         self.ask(uid, false, true, |r| r.lifecycle == Lifecycle::Finished && !r.may_run())
     }
 
-    /// Whether the pod's containers are being stopped or are stopped. Unknown UIDs: yes once the
-    /// desired set was seen.
+    /// Whether the pod's containers are being stopped or have stopped. Unknown UIDs: yes once the
+    /// desired set has been seen.
     pub fn should_be_terminating(&self, uid: &PodUid) -> bool {
         self.ask(uid, false, true, |r| {
             r.lifecycle >= Lifecycle::Terminated
@@ -97,32 +98,32 @@ impl<S: PodSyncer> PodWorkers<S> {
         })
     }
 
-    /// Whether what the runtime holds for the pod may be removed. Unknown UIDs: yes once the desired
-    /// set was seen.
+    /// Whether the runtime's resources of the pod may be removed. Unknown UIDs: yes once the
+    /// desired set has been seen.
     pub fn should_runtime_be_removed(&self, uid: &PodUid) -> bool {
         self.ask(uid, false, true, |r| !r.may_run())
     }
 
-    /// Whether the pod's logs and exit records may be removed: its containers are stopped, and it
-    /// was evicted or has left its source. Unknown UIDs: yes once the desired set was seen.
+    /// Whether the pod's logs and exit records may be removed: its containers have stopped, and it
+    /// was evicted or has left its source. Unknown UIDs: yes once the desired set has been seen.
     pub fn should_content_be_removed(&self, uid: &PodUid) -> bool {
         self.ask(uid, false, true, |r| !r.may_run() && (r.evicted || r.deleted))
     }
 
-    /// Whether the static pod that runs under this full name is ending.
+    /// Whether the static pod that holds this full name is terminating.
     pub fn is_static_pod_terminating(&self, full_name: &Arc<str>) -> bool {
         let state = self.inner.lock();
         let holder = state.names.holder(full_name).and_then(|uid| state.records.get(uid));
         holder.is_some_and(|r| r.lifecycle == Lifecycle::Terminating)
     }
 
-    /// Whether a UID that is ending, or has ended, is wanted anew.
+    /// Whether any UID that is terminating, or has terminated, is to start again.
     pub fn has_restart_requests(&self) -> bool {
         self.inner.lock().records.values().any(|r| r.restart_requested)
     }
 
-    /// Answers from the record, or for an unknown UID as it is before and after the first
-    /// [`sync_known_pods`](PodWorkers::sync_known_pods).
+    /// Answers from the record, or, for an unknown UID, with the answer that applies before or
+    /// after the first [`sync_known_pods`](PodWorkers::sync_known_pods).
     fn ask(
         &self,
         uid: &PodUid,

@@ -12,17 +12,17 @@ use crate::kill::PodStopped;
 use crate::syncer::UpdateKind;
 use crate::{GraceSender, KillReason, Pod, RuntimePod, StatusOverride};
 
-/// Where a pod stands. It moves down this list and never back; leaving `Finished` means that the
-/// record is removed and the UID is unknown again.
+/// The stage of a pod's life. A pod moves down this list and never back; leaving `Finished` means
+/// that the record is removed and the UID is unknown again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Lifecycle {
-    /// Known, but not started: another static pod of the same full name still ends.
+    /// Known, but not started: another static pod with the same full name is still terminating.
     Waiting,
     /// Its containers are started and kept running.
     Syncing,
     /// It must stop; containers may still run.
     Terminating,
-    /// No container runs or will; what it held is being freed.
+    /// No container runs or will run; its resources are being freed.
     Terminated,
     /// Nothing is left to do. The record stays so that the UID cannot start again by accident.
     Finished,
@@ -30,18 +30,18 @@ pub enum Lifecycle {
 
 #[derive(Debug)]
 pub(super) struct Record {
-    /// Tells this record from an earlier one of the same UID, so that a task of the earlier one that
-    /// wakes late finds nothing to do.
+    /// Distinguishes this record from an earlier one of the same UID, so that a late task of the
+    /// earlier one finds nothing to do.
     pub(super) generation: u64,
     pub(super) full_name: Arc<str>,
-    /// It takes part in [`StaticNames`](super::static_names::StaticNames).
+    /// Whether it takes part in [`StaticNames`](super::static_names::StaticNames).
     pub(super) is_static: bool,
     pub(super) lifecycle: Lifecycle,
-    /// A task is alive for this record. At most one is.
+    /// Whether a task is running for this record. There is at most one.
     pub(super) busy: bool,
     pub(super) pending: Option<Pending>,
-    /// The pod as last consumed. From termination on it is pinned: the old containers are stopped
-    /// by the spec that started them.
+    /// The pod as last consumed. Pinned from termination on: the containers are stopped by the spec
+    /// that started them.
     pub(super) active: Option<Pod>,
     pub(super) mirror: Option<Pod>,
     pub(super) runtime_pod: Option<RuntimePod>,
@@ -52,21 +52,21 @@ pub(super) struct Record {
     pub(super) first_seen: Instant,
     /// The update that the step in flight answers, and when it came.
     pub(super) answers: Option<(UpdateKind, Instant)>,
-    /// Key of this record in the timetable. It may be earlier than what is wanted: moving it with
-    /// every sync would cost more than looking once too often.
+    /// Key of this record in the timetable. It may be earlier than needed: moving it with every
+    /// sync would cost more than an occasional superfluous check.
     pub(super) due: Option<(Instant, u64)>,
-    /// When to look again, if nothing comes before.
+    /// When to check again if no update comes first.
     pub(super) again_at: Option<Instant>,
-    /// Failures in a row of the current step.
+    /// Consecutive failures of the current step.
     pub(super) failures: u32,
-    /// The pod was asked to end because it was deleted or its source dropped it.
+    /// Whether the pod was requested to terminate because it was deleted or its source dropped it.
     pub(super) deleted: bool,
     pub(super) evicted: bool,
-    /// A create came for this UID while it was ending: once finished it may be known anew.
+    /// Whether a create came for this UID while it was terminating: once finished, it may start again.
     pub(super) restart_requested: bool,
-    /// The runtime was seen to run something of this UID.
+    /// Whether the runtime was seen to run something of this UID.
     pub(super) observed_runtime: bool,
-    /// Those that wait until the pod holds nothing any more; rarely any.
+    /// Notifies the waiters once the pod holds nothing any more; rarely set.
     pub(super) freed: Option<CompletionSender<()>>,
 }
 
@@ -74,26 +74,26 @@ pub(super) struct Record {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Pending {
     pub(super) kind: UpdateKind,
-    /// `None`: look again at what is known.
+    /// `None`: check the pod again as it is known.
     pub(super) pod: Option<Pod>,
     pub(super) mirror: Option<Pod>,
-    /// When the first of the updates that this one stands for came; `None` for the workers' own.
+    /// When the first of the coalesced updates came; `None` for updates of the workers themselves.
     pub(super) since: Option<Instant>,
 }
 
-/// What is known of a pod's end, from the first cause on.
+/// What is known of a pod's termination, from its first cause on.
 #[derive(Debug)]
 pub(super) struct Ending {
     pub(super) since: Instant,
     pub(super) reason: Option<KillReason>,
-    /// `None` when the pod came to its end by itself.
+    /// `None` when the pod completed by itself.
     pub(super) grace: Option<Duration>,
     pub(super) status: Option<StatusOverride>,
-    /// The stop call has begun.
+    /// Whether the stop call has begun.
     pub(super) acknowledged: bool,
-    /// Reaches the stop call in flight.
+    /// Shortens the grace period of the stop call in flight.
     pub(super) in_flight: Option<GraceSender>,
-    /// Those that wait for the end.
+    /// Notifies those that wait for the termination.
     pub(super) done: EndSender,
 }
 
@@ -147,23 +147,23 @@ impl Record {
         }
     }
 
-    /// The pod, where a real one is known: the newest that counts.
+    /// The newest version of the pod that counts; `None` if only the runtime knows the pod.
     pub(super) fn pod(&self) -> Option<&Pod> {
         self.active.as_ref().or_else(|| self.pending.as_ref()?.pod.as_ref())
     }
 
-    /// Whether the end was requested, or came by itself.
+    /// Whether the pod is terminating or has terminated, on request or by itself.
     pub(super) fn is_ending(&self) -> bool {
         self.lifecycle >= Lifecycle::Terminating
     }
 
-    /// Whether it starts again when its node is back. One that was deleted does not.
+    /// Whether the pod starts again when its node is back. A deleted pod does not.
     pub(super) fn stays(&self) -> bool {
         let status = self.ending.as_ref().and_then(|ending| ending.status.as_ref());
         !self.deleted && status.is_some_and(|status| status.stays)
     }
 
-    /// Whether containers were found of a pod that had finished, and are being stopped.
+    /// Whether containers of the finished pod were found and are being stopped.
     pub(super) fn has_leftover(&self) -> bool {
         self.lifecycle == Lifecycle::Finished && self.runtime_pod.is_some()
     }
@@ -173,7 +173,7 @@ impl Record {
         self.lifecycle < Lifecycle::Terminated || self.has_leftover()
     }
 
-    /// Replaces the update that waits. The oldest time stays: durations count from the first one.
+    /// Replaces the pending update, but keeps the oldest time: durations count from the first one.
     pub(super) fn set_pending(&mut self, mut update: Pending) {
         let older = self.pending.as_ref().and_then(|p| p.since);
         update.since = older.into_iter().chain(update.since).min();
@@ -190,7 +190,7 @@ impl Record {
         }
     }
 
-    /// Sets the grace and lets it reach the stop call in flight.
+    /// Sets the grace period and passes a shorter one on to the stop call in flight.
     pub(super) fn shorten(&mut self, grace: Duration, now: Instant) {
         let Some(ending) = self.ending.as_mut() else { return };
         let shorter = ending.grace.is_none_or(|g| grace < g);
@@ -200,7 +200,7 @@ impl Record {
         }
     }
 
-    /// Resolves when the pod holds nothing any more. `None`: that is so already.
+    /// Returns a receiver that resolves when the pod holds nothing any more, or `None` if that is so already.
     pub(super) fn until_freed(&mut self) -> Option<CompletionReceiver<()>> {
         if self.lifecycle == Lifecycle::Finished && !self.has_leftover() {
             return None;
@@ -208,7 +208,7 @@ impl Record {
         Some(self.freed.get_or_insert_with(CompletionSender::new).waiter())
     }
 
-    /// The containers are gone: tells all that wait.
+    /// Records that the containers have stopped, and notifies all waiters.
     pub(super) fn mark_stopped(&mut self, lifecycle: Lifecycle, stopped: Arc<PodStopped>) {
         self.lifecycle = lifecycle;
         self.failures = 0;
@@ -222,16 +222,16 @@ impl Record {
         }
     }
 
-    /// Asks for another pass with what is known, unless an update already does.
+    /// Requests another step with what is known, unless an update is pending.
     pub(super) fn replay(&mut self) {
         self.pending.get_or_insert_with(Pending::default);
     }
 
-    /// The runtime runs something of a pod that has finished: stops it without leaving `Finished`.
+    /// Stops containers that the runtime runs of a finished pod, without leaving `Finished`.
     pub(super) fn mop_up(&mut self, pod: RuntimePod, now: Instant) {
         self.runtime_pod = Some(pod);
         let ending = self.ending.get_or_insert_with(|| Box::new(Ending::new(now, None)));
-        // Who asks for the pod's end from now on waits for this.
+        // A termination requested from now on waits for this stop.
         ending.done = EndSender::new();
         self.replay();
     }

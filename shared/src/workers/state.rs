@@ -1,5 +1,5 @@
 //! All records, and every transition between their states. Synchronous and without a clock: the
-//! time is an argument, and what has to be done is returned.
+//! time is an argument, and the work to do is returned.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -28,16 +28,16 @@ pub(super) struct State {
     pub(super) records: PodUidMap<Record>,
     pub(super) names: StaticNames,
     timetable: Timetable,
-    /// The desired set was seen once: from now on an unknown UID is one that may be torn down.
+    /// Whether the desired set has been seen: from then on, an unknown UID may be torn down.
     pub(super) known_pods_synced: bool,
-    /// What runs and has no record, as it was last heard.
+    /// Running pods that have no record, as last reported.
     beside: Beside,
-    /// Whose record went since the listing began that is told next: what it says of them is old.
+    /// UIDs whose record was removed since the current listing began: what the listing says of them is stale.
     gone_since_listing: HashSet<PodUid>,
     counter: u64,
 }
 
-/// What runs, as [`RunningPods`] tells it, by UID.
+/// The running pods of a [`RunningPods`], by UID.
 #[derive(Debug, Default)]
 struct Beside {
     pods: PodUidMap<Pod>,
@@ -45,22 +45,22 @@ struct Beside {
     known: bool,
 }
 
-/// A task that has to be spawned: the UID and the record's generation.
+/// A task to spawn: the UID and the record's generation.
 pub(super) type Wake = (PodUid, u64);
 
-/// How a caller of a kill learns of the end.
+/// How the caller of a kill learns of the termination.
 #[derive(Debug)]
 pub(super) enum KillWait {
-    /// It has ended already.
+    /// The pod has already terminated.
     Done(Arc<PodStopped>),
-    /// It ends; the grace is the one that applies.
+    /// The pod is terminating; `grace` is the effective grace period.
     Ending { done: EndReceiver, grace: Duration, began: bool },
 }
 
 /// One step for a task to carry out.
 #[derive(Debug)]
 pub(super) enum Work {
-    /// `waited` is how long the pod waited for its first step, if this is it.
+    /// `waited` is how long the pod waited for its first step, if this is the first.
     Sync {
         update: SyncUpdate,
         cancel: Arc<Notify>,
@@ -83,7 +83,7 @@ pub(super) enum Work {
 // === updates from outside ===
 
 impl State {
-    /// Takes an update of a pod: create, update, sync; kills go through [`Self::kill`].
+    /// Applies a create, update or sync of a pod; kills go through [`Self::kill`].
     pub(super) fn update(
         &mut self,
         kind: UpdateKind,
@@ -94,7 +94,7 @@ impl State {
     ) -> Option<Wake> {
         let uid = pod.uid().clone();
         let (record, new) = self.record_for(&pod, view, now);
-        // A create for a pod that is known to have ended before is no request to start it anew.
+        // A create for a pod that was already over when first seen is not a request to restart it.
         if !new && record.is_ending() && kind == UpdateKind::Create {
             record.restart_requested = true;
             return None;
@@ -104,7 +104,7 @@ impl State {
         }
         if pod.metadata.deletion_timestamp.is_some() {
             record.deleted = true;
-            // One that had ended before it was first seen only has to be freed.
+            // A pod that had terminated before it was first seen only has to be freed.
             if !new || already_stopped(record).is_none() {
                 let request = KillRequest::new(KillReason::Removed);
                 return self.end(pod, mirror, &request, view, Some(now), now).1;
@@ -121,14 +121,14 @@ impl State {
         self.wake(&uid)
     }
 
-    /// Whether a UID that is wanted anew has nothing left to do: only forgetting it is missing.
+    /// Whether a UID that is to start again is finished, and only its record has to be forgotten.
     pub(super) fn waits_to_be_known_anew(&self, uid: &PodUid) -> bool {
         let record = self.records.get(uid);
         record.is_some_and(|r| r.restart_requested && r.lifecycle == Lifecycle::Finished)
     }
 
-    /// Something about the pod changed in the runtime: look again. Unknown and finished pods are
-    /// ignored.
+    /// Schedules another check because something changed in the runtime. Unknown and finished pods
+    /// are ignored.
     pub(super) fn look_again(&mut self, uid: &PodUid) -> Option<Wake> {
         let record = self.records.get_mut(uid)?;
         if record.lifecycle == Lifecycle::Finished && !record.has_leftover() {
@@ -138,7 +138,7 @@ impl State {
         self.wake(uid)
     }
 
-    /// Takes a request to end `pod`, known or not.
+    /// Applies a request to terminate `pod`, whether it is known or not.
     pub(super) fn kill(
         &mut self,
         pod: Pod,
@@ -177,8 +177,8 @@ impl State {
         }
         let Some(record) = self.records.get_mut(&uid) else { return (nothing_ran(), None) };
         let current = record.ending.as_ref().and_then(|e| e.grace);
-        // The request's object may carry a newer deletion grace than the one that was consumed. A pod's own
-        // grace counts only where neither has one: a deletion may give more.
+        // The request's object may carry a newer deletion grace period than the consumed one. A
+        // pod's own grace period counts only if neither has one: a deletion may grant more.
         let known = record.pod().unwrap_or(&pod);
         let deletions = [known, &pod].into_iter().filter_map(grace::of_deletion);
         let asked = deletions.chain(request.grace).min();
@@ -187,7 +187,7 @@ impl State {
         let grace = by_known.min(by_asked);
         record.shorten(grace, now);
         if let Some(ending) = record.ending.as_mut() {
-            // What ends the whole node does not take away why this pod was to end before.
+            // A shutdown or drain of the whole node does not replace an earlier status of this pod.
             let is_of_node = matches!(request.reason, KillReason::Shutdown | KillReason::Drain);
             if request.status.is_some() && !(is_of_node && ending.status.is_some()) {
                 ending.status.clone_from(&request.status);
@@ -199,7 +199,7 @@ impl State {
         (wait, self.wake(&uid))
     }
 
-    /// Takes a request to end a pod that only the runtime knows.
+    /// Applies a request to terminate a pod that only the runtime knows.
     pub(super) fn kill_runtime_pod(
         &mut self,
         pod: RuntimePod,
@@ -211,7 +211,7 @@ impl State {
         if let Some(record) = self.records.get_mut(&uid) {
             record.observed_runtime = true;
             match record.lifecycle {
-                // Nothing ran when it was marked so; what it holds is being freed.
+                // Nothing ran when it became `Terminated`; its resources are being freed.
                 Lifecycle::Terminated => return (nothing_ran(), None),
                 Lifecycle::Finished => {
                     if !record.has_leftover() {
@@ -231,8 +231,8 @@ impl State {
         let generation = self.next();
         let names = &mut self.names;
         let record = self.records.entry(uid.clone()).or_insert_with(|| {
-            // It may be what an edited manifest has left from before the agent started: it takes
-            // its name like a static pod, so that the new one waits for its end.
+            // It may be left over from before a manifest was edited while the agent was down: it
+            // takes its name like a static pod, so that the new pod waits until it has terminated.
             let full_name: Arc<str> = format!("{}_{}", pod.name, pod.namespace).into();
             names.enqueue(&full_name, &uid, generation);
             names.try_start(&full_name, &uid);
@@ -262,10 +262,10 @@ impl State {
         self.counter
     }
 
-    /// The record of a pod, and whether it is new.
+    /// The record of a pod, and whether the record is new.
     ///
     /// A pod that is over when it is first seen, and of which nothing runs, has nothing to stop: it
-    /// counts as terminated from the start and is only freed.
+    /// counts as terminated from the start and only has to be freed.
     fn record_for(&mut self, pod: &Pod, view: RuntimeView, now: Instant) -> (&mut Record, bool) {
         let generation = self.next();
         let names = &mut self.names;
@@ -288,7 +288,7 @@ impl State {
         self.records.get_mut(uid).filter(|r| r.generation == generation)
     }
 
-    /// Spawns a task unless one is alive.
+    /// Marks the record as busy and returns the task to spawn, unless a task is already running.
     fn wake(&mut self, uid: &PodUid) -> Option<Wake> {
         let record = self.records.get_mut(uid)?;
         if record.busy || record.pending.is_none() {
@@ -339,12 +339,12 @@ impl State {
 // === what runs ===
 
 impl State {
-    /// The runtime is being asked what runs, and its answer may be older than the next end.
+    /// Notes that a listing of the runtime begins; its result may be older than terminations from now on.
     pub(super) fn listing_begins(&mut self) {
         self.gone_since_listing.clear();
     }
 
-    /// Takes over what runs and has no record. True if there is more than was known.
+    /// Replaces the running pods that have no record. Returns whether any of them is new.
     pub(super) fn note_running(&mut self, running: RunningPods) -> bool {
         let RunningPods { pods, runtime_only, known } = running;
         let gone = &self.gone_since_listing;
@@ -361,7 +361,7 @@ impl State {
             || beside.pods.keys().any(|uid| !before.pods.contains_key(uid))
     }
 
-    /// What runs, and whether that is all.
+    /// The running pods, and whether the list is complete.
     pub(super) fn running(&self) -> RunningPods {
         let (mut pods, mut runtime_only) = (Vec::new(), Vec::new());
         for record in self.records.values().filter(|r| r.may_run()) {
@@ -379,14 +379,14 @@ impl State {
     }
 }
 
-/// Whether the source says that the pod is over.
+/// Whether the pod's phase, as its source reports it, is terminal.
 pub(crate) fn has_terminal_phase(pod: &Pod) -> bool {
     let phase = pod.status.as_ref().and_then(|s| s.phase.as_deref());
     matches!(phase, Some("Succeeded" | "Failed"))
 }
 
-/// A static pod that these workers have not started, and of which nothing is left from before, has
-/// nothing to stop and must not be started for it.
+/// Whether the pod is a static one that these workers have not started and of which nothing is left
+/// from before: it has nothing to stop, and must not be started only to be stopped.
 fn cannot_have_started(record: &Record, view: RuntimeView) -> bool {
     record.lifecycle == Lifecycle::Waiting
         && record.is_static

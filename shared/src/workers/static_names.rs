@@ -1,31 +1,31 @@
 //! At most one started static pod per full name.
 //!
-//! Editing a static pod's manifest gives a new UID with the same full name. The new one waits until
-//! the old one is finished, and the pods that wait start in the order in which they came.
+//! An edited static pod manifest yields a new UID with the same full name. The new pod waits until
+//! the old one is finished, and waiting pods start in the order in which they came.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use crate::PodUid;
 
-/// Who runs and who waits under every name. An unused name takes no memory.
+/// The holder and the waiting pods of each name. An unused name takes no memory.
 #[derive(Debug, Default)]
 pub(super) struct StaticNames(HashMap<Arc<str>, Slot>);
 
 #[derive(Debug, Default)]
 struct Slot {
     holder: Option<PodUid>,
-    /// By the generation of their records, which is the order in which they came.
+    /// Keyed by the generation of their records, which is the order in which they came.
     waiting: BTreeMap<u64, PodUid>,
 }
 
 impl StaticNames {
-    /// Notes that `uid`, whose record is new, wants to run under `name`.
+    /// Queues `uid`, whose record is new, for `name`.
     pub(super) fn enqueue(&mut self, name: &Arc<str>, uid: &PodUid, generation: u64) {
         self.0.entry(name.clone()).or_default().waiting.insert(generation, uid.clone());
     }
 
-    /// Takes the name for `uid` if it is free and `uid` is first in line, or has it already.
+    /// Takes the name for `uid` if it is free and `uid` is first in line. Returns whether `uid` holds the name.
     pub(super) fn try_start(&mut self, name: &Arc<str>, uid: &PodUid) -> bool {
         let Some(slot) = self.0.get_mut(name) else { return false };
         if let Some(holder) = &slot.holder {
@@ -36,7 +36,7 @@ impl StaticNames {
         slot.holder.is_some()
     }
 
-    /// `uid` is finished or gone. Returns who may try to start now.
+    /// Releases the name, as `uid` is finished or gone. Returns the UID that may try to start now.
     pub(super) fn leave(
         &mut self,
         name: &Arc<str>,
@@ -58,7 +58,7 @@ impl StaticNames {
         next
     }
 
-    /// Who has started under `name`.
+    /// The UID that has started under `name`.
     pub(super) fn holder(&self, name: &str) -> Option<&PodUid> {
         self.0.get(name)?.holder.as_ref()
     }

@@ -18,7 +18,7 @@ use crate::{Event, Grace, Pod, PodLabel, PodUid, RuntimePod, error_chain};
 pub(super) async fn run<S: PodSyncer>(inner: Arc<Inner<S>>, uid: PodUid, generation: u64) {
     let mut work = inner.lock().next_work(&uid, generation, Instant::now());
     while let Some(step) = work {
-        // Looked at here as well: a step that is done at once would never see it below.
+        // Checked here too: a step that completes at once would never reach the check below.
         if inner.shut_down.load(Ordering::Relaxed) {
             return;
         }
@@ -27,13 +27,13 @@ pub(super) async fn run<S: PodSyncer>(inner: Arc<Inner<S>>, uid: PodUid, generat
         }
         let done = tokio::select! {
             biased;
-            // First, so that a step that is done at once costs no registration with the other.
+            // Polled first, so that a step that completes at once does not register with the other branch.
             done = carry_out(&inner.syncer, step) => done,
             () = inner.root.cancelled() => return,
         };
         let stopped = matches!(done.outcome, Outcome::Stopped(_) | Outcome::RuntimePodStopped(_));
         let ended = stopped || matches!(done.outcome, Outcome::Finished);
-        // Whoever waits for the end is answered by the next step, and finds it recorded.
+        // Waiters for the termination are notified by `advance` below, and must find it recorded.
         if let Some(StepReport::Event(event)) = &done.told {
             inner.recorder.record(event);
         }
@@ -65,7 +65,7 @@ pub(super) async fn run<S: PodSyncer>(inner: Arc<Inner<S>>, uid: PodUid, generat
     }
 }
 
-/// Wakes pods when they are due: one timer for all of them, set to the next one only.
+/// Wakes pods when they are due: one timer for all of them, set to the earliest one only.
 pub(super) async fn run_timer<S: PodSyncer>(inner: Arc<Inner<S>>) {
     loop {
         let (next, wakes) = {
@@ -90,16 +90,16 @@ pub(super) async fn run_timer<S: PodSyncer>(inner: Arc<Inner<S>>) {
     }
 }
 
-/// A step that was carried out.
+/// The result of a step that was carried out.
 struct Done {
     outcome: Outcome,
     told: Option<StepReport>,
 }
 
-/// What others learn of a step.
+/// What a step reports to others.
 enum StepReport {
     Event(Event),
-    /// Complete once it is known when the step is tried again.
+    /// Completed with the retry delay once that is known.
     Failure {
         pod: PodLabel,
         error: String,
@@ -120,7 +120,7 @@ async fn sync<S: PodSyncer>(syncer: &S, update: SyncUpdate, cancel: &Notify) -> 
     let result = tokio::select! {
         biased;
         result = caught(syncer.sync_pod(update)) => result,
-        // The pod has to end: the next step stops whatever this one had started.
+        // The pod has to terminate: the next step stops whatever this one has started.
         () = cancel.notified() => return Done::quiet(Outcome::Interrupted),
     };
     match result {
@@ -172,8 +172,8 @@ impl Done {
     }
 }
 
-/// A panic in one pod's step is that pod's failed step, and nothing else. No `async fn`, which would keep the step
-/// twice.
+/// Turns a panic in one pod's step into a failure of that step only. Not an `async fn`, which would
+/// store the step twice.
 fn caught<T>(
     step: impl Future<Output = Result<T, SyncError>>,
 ) -> impl Future<Output = Result<T, SyncError>> {

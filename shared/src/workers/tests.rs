@@ -39,13 +39,13 @@ fn with_grace(seconds: u64) -> KillRequest {
     KillRequest { grace: Some(Duration::from_secs(seconds)), ..request() }
 }
 
-/// How many random tries there are: all of them in the long form, `make test-all`, and a twentieth
+/// The number of random tries: all of them in the long form, `make test-all`, and a twentieth
 /// otherwise.
 fn tries(all: u32) -> u32 {
     if std::env::var_os("WINDDOWN_LONG").is_some() { all } else { all / 20 }
 }
 
-/// Lets every task run until all wait for time to pass.
+/// Lets every task run until all of them wait for time to pass.
 async fn settle() {
     tokio::time::sleep(Duration::from_millis(1)).await;
 }

@@ -1,4 +1,4 @@
-//! When to look at which pod again.
+//! The times at which pods have to be checked again.
 
 use std::collections::BTreeMap;
 
@@ -6,20 +6,20 @@ use tokio::time::Instant;
 
 use crate::PodUid;
 
-/// Pods by the time they are due. The second part of the key tells pods apart that are due at the
-/// same moment.
+/// Pods by the time they are due. The second part of the key distinguishes pods that are due at the
+/// same time.
 #[derive(Debug, Default)]
 pub(super) struct Timetable {
     entries: BTreeMap<Key, PodUid>,
     counter: u64,
 }
 
-/// Where a pod stands in the timetable.
+/// The key of a pod in the timetable.
 pub(super) type Key = (Instant, u64);
 
 impl Timetable {
-    /// Makes sure that the pod comes up at `at` or earlier; `due` is where it stands now. Returns
-    /// whether it is now the first of all.
+    /// Schedules the pod at `at`, unless it is already due earlier; `due` is its current key.
+    /// Returns whether it is now the first entry.
     pub(super) fn no_later_than(
         &mut self,
         at: Instant,
@@ -38,20 +38,20 @@ impl Timetable {
         self.entries.first_key_value().is_some_and(|(first, _)| *first == key)
     }
 
-    /// Takes a pod out.
+    /// Removes a pod.
     pub(super) fn remove(&mut self, due: Option<Key>) {
         if let Some(key) = due {
             self.entries.remove(&key);
         }
     }
 
-    /// The next pod whose time has come.
+    /// Takes the next pod that is due.
     pub(super) fn pop(&mut self, now: Instant) -> Option<PodUid> {
         let first = self.entries.first_entry().filter(|entry| entry.key().0 <= now)?;
         Some(first.remove())
     }
 
-    /// When the next pod comes up.
+    /// When the next pod is due.
     pub(super) fn next(&self) -> Option<Instant> {
         self.entries.first_key_value().map(|((at, _), _)| *at)
     }

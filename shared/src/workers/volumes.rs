@@ -1,4 +1,4 @@
-//! Waiting until a stopped pod holds nothing of the host any more.
+//! Waits until a stopped pod holds nothing on the host any more.
 
 use std::time::Duration;
 
@@ -8,13 +8,13 @@ use super::PodWorkers;
 use crate::syncer::PodSyncer;
 use crate::{PodUid, error_chain};
 
-/// This long before the deadline it is asked what is still mounted, so that the answer is there at
-/// the deadline. Reading the mount table takes far less.
+/// How long before the deadline the mounts are read, so that the answer is ready at the deadline.
+/// Reading the mount table takes far less.
 const ASK_AHEAD: Duration = Duration::from_millis(250);
 
 impl<S: PodSyncer> PodWorkers<S> {
-    /// Waits until the pod's last step is done, which frees what it held; at the deadline, says what
-    /// is still mounted. Never later than the deadline, whatever the runtime does.
+    /// Waits until the pod's last step has freed what it held; at the deadline, returns what is
+    /// still mounted. Never returns after the deadline, whatever the runtime does.
     pub(super) async fn until_volumes_released(
         &self,
         uid: &PodUid,
@@ -27,7 +27,7 @@ impl<S: PodSyncer> PodWorkers<S> {
         let Some(waiter) = waiter else { return Vec::new() };
         let freed = async {
             let word = if self.inner.root.is_cancelled() { None } else { waiter.wait().await };
-            // Workers that are gone free nothing; what is mounted then stays so.
+            // Once the workers are gone nothing is freed, so mounts stay.
             if word.is_none() {
                 std::future::pending::<()>().await;
             }
@@ -50,7 +50,7 @@ impl<S: PodSyncer> PodWorkers<S> {
                 biased;
                 () = &mut freed => return Vec::new(),
                 mounts = &mut left, if answer.is_none() => {
-                    // Nothing is freed any more by workers that are gone.
+                    // Once the workers are gone, nothing more is freed.
                     if mounts.is_empty() || self.inner.root.is_cancelled() {
                         return mounts;
                     }

@@ -1,4 +1,4 @@
-//! What the kubelet holds of each pod when it ranks pods for preemption.
+//! The kubelet's view of each pod when it ranks pods for preemption.
 
 use k8s_openapi::api::core::v1 as api;
 use serde::Deserialize;

@@ -1,16 +1,16 @@
 //! `resource.ParseQuantity`, `String`, `Value` and `MilliValue`.
 //!
-//! `quantity_differences.jsonl` lists every row in which we mean to answer otherwise, with the
-//! answer that exact arithmetic gives and why the recorded one is another:
+//! `quantity_differences.jsonl` lists every row in which this crate intentionally differs, with the
+//! result of exact arithmetic and why the recorded one differs:
 //!
-//! * `overflow`: the recorded number wrapped around 64 bits, or became 0 on the way; ours
+//! * `overflow`: the recorded number wrapped around 64 bits, or became 0 on the way; this crate
 //!   saturates.
-//! * `negative`: the recorded number lost its sign, its magnitude or both on the slow path; ours
-//!   rounds away from zero on either side.
-//! * `echo`: the recorded text is the input, which was taken for canonical although it has a plus
-//!   sign, a fraction, leading zeros or another spelling of the exponent; ours is canonical.
-//! * `exponent`: the recorded text dropped an exponent beyond `E`; ours writes it as `e21`.
-//! * `capped`: more than about 1.7e29 units, where ours saturates.
+//! * `negative`: the recorded number lost its sign, its magnitude or both on the slow path; this
+//!   crate rounds away from zero on either side.
+//! * `echo`: the recorded text is the input, which was taken as canonical although it has a plus sign, a fraction,
+//!   leading zeros or another spelling of the exponent; this crate's is canonical.
+//! * `exponent`: the recorded text dropped an exponent beyond `E`; this crate writes it as `e21`.
+//! * `capped`: more than about 1.7e29 units, where this crate saturates.
 
 use std::collections::HashMap;
 

@@ -1,4 +1,4 @@
-//! Which pods count, who is let in, and what is left behind.
+//! Which pods count as active, which are admitted, and what is left behind.
 
 use winddown_fakes::FakeRuntime;
 use winddown_shared::{
@@ -25,7 +25,7 @@ async fn pods_that_still_hold_a_place_are_active_and_the_others_are_not() {
     node.want(&now).await;
     node.runtime.exit(done.uid(), 0);
     node.workers.kill_pod(ended.clone(), request()).await.unwrap();
-    // Failed in its source, while its containers still stop.
+    // Failed according to its source, while its containers still stop.
     node.workers.request_kill(in_phase("ending", "Failed"), &request());
     settle().await;
     let mut active: Vec<_> =

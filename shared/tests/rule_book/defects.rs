@@ -1,5 +1,5 @@
-//! Defects of the kubelet's pod workers that these do not have. Those that a scenario in `golden`
-//! or elsewhere shows are in the table of `README.md`.
+//! Defects of the kubelet's pod workers that these workers do not have. Those covered by a scenario
+//! in `golden` or elsewhere are in the table of `README.md`.
 
 use std::collections::HashSet;
 
@@ -326,7 +326,7 @@ fn with_cpu(cpu: &str) -> Pod {
     })
 }
 
-/// What is told of fields that a pod does not get, when its container is to have more while it runs.
+/// What is reported about ignored fields of a pod when its running container is to be resized.
 async fn told_of_a_resize(node: &Node) -> Vec<String> {
     for cpu in ["100m", "200m", "200m"] {
         node.want(&[&with_cpu(cpu)]).await;

@@ -9,7 +9,7 @@ fn lifecycle(b: &Bench, pod: &Pod) -> Option<Lifecycle> {
     b.workers.lifecycle(pod.uid())
 }
 
-/// The long one. Where the kubelet's test sends a pod an update so that it looks at its turn again,
+/// The long one. Where the kubelet's test sends an update so that a pod checks its turn again,
 /// nothing is sent here: the turn is handed over.
 #[tokio::test(start_paused = true)]
 async fn static_pods_of_one_name_take_turns() {
@@ -29,17 +29,17 @@ async fn static_pods_of_one_name_take_turns() {
     assert_eq!(lifecycle(&b, &normal), Some(Lifecycle::Syncing));
     assert_eq!(lifecycle(&b, two), Some(Lifecycle::Syncing));
 
-    // An update changes nothing for one that waits.
+    // An update changes nothing for a pod that waits.
     b.update(three);
     settle().await;
     assert_eq!(lifecycle(&b, three), Some(Lifecycle::Waiting));
-    // A kill ends it without a step.
+    // A kill terminates it without a step.
     b.kill(three);
     settle().await;
     assert!(b.workers.is_known_terminated(three.uid()));
     assert!(b.steps(three).is_empty());
 
-    // The name is handed over when its holder is finished; who has ended is skipped.
+    // The name is handed over when its holder is finished; a terminated pod is skipped.
     b.kill(two);
     settle().await;
     assert_eq!(lifecycle(&b, two), Some(Lifecycle::Finished));
@@ -113,7 +113,7 @@ async fn the_first_in_line_that_still_wants_to_run_is_next() {
         b.create(pod);
     }
     settle().await;
-    // One ahead is unknown by now, one has ended, one came back at the end of the line.
+    // One pod ahead is unknown by now, one has terminated, one came back at the end of the line.
     b.workers.sync_known_pods(&uids(&[&pods[0], &pods[2], &pods[3], &pods[4], &pods[5]]));
     b.kill(&pods[2]);
     b.workers.sync_known_pods(&uids(&[&pods[0], &pods[2], &pods[4], &pods[5]]));

@@ -1,5 +1,5 @@
-//! Scenarios whose outcome was observed on kubelet 1.36.2. Where these workers do otherwise, the
-//! test says what the kubelet does.
+//! Scenarios whose outcome was observed on kubelet 1.36.2. Where these workers differ, the test
+//! says what the kubelet does.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -166,8 +166,8 @@ async fn every_attempt_gets_the_status_that_was_the_last_one_by_then() {
     assert_eq!(reasons, ["one", "two", "two"]);
 }
 
-/// The kubelet takes no step for a static pod that is over when it is first seen; here what it holds
-/// is freed, which is safe to do twice.
+/// The kubelet takes no step for a static pod that is over when first seen; here its resources are
+/// freed, which is safe to repeat.
 #[tokio::test(start_paused = true)]
 async fn a_static_pod_first_seen_over_or_killed_is_not_stopped_if_nothing_of_it_runs() {
     let over = pod_with("over", "web", |p| {
@@ -202,7 +202,7 @@ async fn a_worker_outlives_the_task_that_sent_its_first_update() {
     assert_eq!(b.steps(&pod("a")), [sync(UpdateKind::Create), sync(UpdateKind::Update)]);
 }
 
-/// "It is over" together with an error cannot be said here: a step answers one or the other.
+/// A step cannot return both "it is over" and an error here: it returns one or the other.
 #[tokio::test(start_paused = true)]
 async fn a_sync_that_fails_does_not_end_its_pod() {
     let b = bench();
@@ -238,8 +238,8 @@ async fn a_stray_of_a_queued_static_pod_is_stopped() {
     assert_eq!(b.steps(&two), [stop(1), Step::Finish]);
 }
 
-/// The kubelet retries it with the back-off of an error; here the pod's end is what cancelled it,
-/// and that follows at once.
+/// The kubelet retries it with the backoff of an error; here, the termination that cancelled it
+/// follows at once.
 #[tokio::test(start_paused = true)]
 async fn a_cancelled_sync_is_followed_by_what_cancelled_it() {
     let b = bench();
@@ -251,7 +251,7 @@ async fn a_cancelled_sync_is_followed_by_what_cancelled_it() {
     assert_eq!(b.steps(&pod("a"))[1..], [stop(30), Step::Finish]);
 }
 
-/// The kubelet takes the kill's object over although it is older.
+/// The kubelet takes over the object of the kill although it is older.
 #[tokio::test(start_paused = true)]
 async fn an_older_object_in_a_kill_does_not_replace_the_spec() {
     let b = bench();
@@ -278,7 +278,7 @@ async fn a_pod_killed_when_first_seen_stays_finished_until_it_is_created_anew() 
     assert!(b.workers.sync_known_pods(&uids(&[&a])).is_empty());
 }
 
-/// The kubelet waits for the sync, and passes no grace on although it noted 30 s.
+/// The kubelet waits for the sync, and passes no grace period on although it noted 30 s.
 #[tokio::test(start_paused = true)]
 async fn an_orphan_is_stopped_with_its_grace_and_its_sync_is_cancelled() {
     let b = bench();
@@ -324,7 +324,7 @@ async fn an_eviction_of_a_pod_that_is_being_freed_returns_and_is_noted() {
     assert!(b.workers.should_content_be_removed(&uid("a")));
 }
 
-/// The kubelet runs two workers for the UID: the one that was purged wakes up for the new record.
+/// The kubelet runs two workers for the UID: the purged one wakes up for the new record.
 #[tokio::test(start_paused = true)]
 async fn a_uid_that_is_forgotten_and_comes_back_has_one_worker() {
     let b = bench();
@@ -333,7 +333,7 @@ async fn a_uid_that_is_forgotten_and_comes_back_has_one_worker() {
     settle().await;
     b.script(&two, Script { sync_takes: secs(1), ..Script::default() });
     for _ in 0..5 {
-        // A task of the first record is spawned and has not run when its record goes.
+        // A task of the first record is spawned but has not run when its record is removed.
         b.create(&two);
         b.workers.sync_known_pods(&uids(&[&one]));
     }
@@ -365,7 +365,7 @@ async fn a_grace_of_ages_does_not_overflow() {
     }
 }
 
-/// The kubelet's passes leave it where it is; its work queue retries. Here the timetable does.
+/// The kubelet's passes leave the pod as it is; its work queue retries. Here the timetable does.
 #[tokio::test(start_paused = true)]
 async fn passes_do_not_drive_a_desired_pod_whose_stop_failed_and_its_own_time_does() {
     let b = bench();

@@ -1,4 +1,4 @@
-//! What a pass over the desired pods, the workers and the runtime does with every combination.
+//! The effect of a pass over the desired pods, the workers and the runtime, for every combination.
 
 use winddown_fakes::FakeRuntime;
 use winddown_shared::{KillRequest, Lifecycle, PodKiller, Runtime, UpdateKind};
@@ -160,7 +160,7 @@ async fn a_started_static_pod_that_left_its_source_is_stopped_with_its_own_grace
     node.want(&[]).await;
     let snapshot = node.workers.snapshot();
     assert_eq!(snapshot[0].lifecycle, Lifecycle::Terminating);
-    // The kubelet passes none on here and lets the runtime derive the same 30 s.
+    // The kubelet passes none on here and has the runtime derive the same 30 s.
     assert_eq!(snapshot[0].grace, Some(secs(30)));
     tokio::time::sleep(secs(29)).await;
     assert!(node.runtime.runs(web.uid()));

@@ -1,4 +1,4 @@
-//! The call that ends a pod and waits for it.
+//! The call that terminates a pod and waits for it.
 
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
@@ -23,7 +23,7 @@ async fn a_pod_never_seen_is_ended_with_the_status_of_the_kill() {
     assert_eq!(b.steps(&pod("a")), [stop, Step::Finish]);
 }
 
-/// Notes in which state a pod is when its end is recorded.
+/// Records the state of a pod when its termination is recorded.
 #[derive(Default)]
 struct Look {
     workers: OnceLock<PodWorkers<FakeSyncer>>,
@@ -172,7 +172,7 @@ async fn a_real_kill_of_a_stray_waits_for_both() {
     assert_eq!(b.workers.lifecycle(stray.uid()), Some(Lifecycle::Finished));
 }
 
-/// How long the caller waits at most: (grace asked, the pod's own is 30 s) to seconds.
+/// How long the caller waits at most: (requested grace, the pod's own being 30 s) to seconds.
 #[tokio::test(start_paused = true)]
 async fn the_wait_takes_the_grace_and_half_as_much_again_and_ten_seconds_at_least() {
     for (grace, waits) in [(None, 45), (Some(0), 10), (Some(6), 10), (Some(8), 12), (Some(20), 30)]

@@ -1,4 +1,4 @@
-//! What is tracked, compared with what is desired.
+//! Compares the tracked pods with the desired ones.
 
 use std::collections::HashSet;
 
@@ -44,7 +44,7 @@ async fn twenty_pods_are_ended_forgotten_and_never_started_again_by_accident() {
     assert!(w.should_be_terminating(&unknown) && w.should_content_be_removed(&unknown));
     assert!(!w.could_have_running_containers(&unknown));
 
-    // What is not desired any more is driven to its end without a kill.
+    // A pod that is no longer desired is driven to its end without a kill.
     assert_eq!(w.sync_known_pods(&HashSet::new()).len(), 2);
     settle().await;
     for i in [2, 14] {
@@ -66,7 +66,7 @@ async fn a_record_is_forgotten_when_it_is_finished_or_never_ran() {
     let fails = |b: &super::Bench, p: &Pod, stop: u32, finish: u32| {
         b.script(p, Script { stop_fails: stop, finish_fails: finish, ..Script::default() });
     };
-    // Finished, restart asked for.
+    // Finished, restart requested.
     for desired in [true, false] {
         let b = bench();
         let p = pod("a");
@@ -76,7 +76,7 @@ async fn a_record_is_forgotten_when_it_is_finished_or_never_ran() {
         let set = if desired { uids(&[&p]) } else { HashSet::new() };
         assert!(b.workers.sync_known_pods(&set).is_empty(), "finished");
     }
-    // Waiting behind another one, and not yet started.
+    // Waiting behind another pod, and not yet started.
     for held in [true, false] {
         let b = bench();
         let (first, p) = (static_pod("first", "web"), static_pod("a", "web"));

@@ -1,5 +1,5 @@
-//! The kubelet's own tests of its pod workers and of its housekeeping, asked of these workers: the
-//! same scenario, the same promise. `README.md` says which test of the kubelet each one answers.
+//! The kubelet's own tests of its pod workers and its housekeeping, applied to these workers: the same scenario, the
+//! same guarantee. `README.md` lists the kubelet test that each one corresponds to.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests fail the test")]
 
@@ -70,7 +70,7 @@ fn in_phase(uid: &str, phase: &str) -> Pod {
     })
 }
 
-/// A pod that was deleted with a grace.
+/// A pod that was deleted with a grace period.
 fn deleted(uid: &str, grace: i64) -> Pod {
     pod_with(uid, uid, |p| {
         p.metadata.deletion_timestamp = Some(Time("2026-01-01T00:00:00Z".parse().unwrap()));
@@ -78,7 +78,7 @@ fn deleted(uid: &str, grace: i64) -> Pod {
     })
 }
 
-/// What the runtime lists of a pod.
+/// What the runtime lists for a pod.
 fn in_runtime(pod: &Pod) -> RuntimePod {
     RuntimePod {
         uid: pod.uid().clone(),
@@ -122,7 +122,7 @@ fn sync(kind: UpdateKind) -> Step {
     Step::Sync(kind)
 }
 
-/// Lets every task run until all wait for time to pass.
+/// Lets every task run until all of them wait for time to pass.
 async fn settle() {
     tokio::time::sleep(Duration::from_millis(1)).await;
 }

@@ -13,13 +13,13 @@ use winddown_shared::{
 
 use super::{pod_with, settle};
 
-/// A node and everything a test may look at.
+/// A node and everything a test may inspect.
 pub(crate) struct Node {
     pub(crate) runtime: FakeRuntime,
     pub(crate) workers: PodWorkers<RuntimeSyncer<FakeRuntime>>,
     pub(crate) statuses: StatusStore,
     pub(crate) events: FakeRecorder,
-    /// UIDs that admission refuses for now, and all that it was asked.
+    /// UIDs that admission refuses for now, and all pods that it checked.
     pub(crate) refused: watch::Sender<Vec<PodUid>>,
     pub(crate) desired: watch::Sender<Option<Arc<DesiredPods>>>,
     intake: tokio::task::JoinHandle<()>,
@@ -40,7 +40,7 @@ impl AdmitHandler for Refuse {
     }
 }
 
-/// A node on `runtime`, which may hold pods from before.
+/// A node on `runtime`, which may hold pods from before the start.
 pub(crate) fn node(runtime: FakeRuntime) -> Node {
     node_with(runtime, |syncer| syncer)
 }
@@ -71,7 +71,7 @@ impl Node {
         settle().await;
     }
 
-    /// Ends the agent; the runtime stays as it is.
+    /// Stops the agent; the runtime stays as it is.
     pub(crate) async fn end(self) {
         self.intake.abort();
         self.workers.shut_down().await;
@@ -118,7 +118,7 @@ impl Node {
     }
 }
 
-/// A pod that comes to its end when its container exits.
+/// A pod that completes when its container exits.
 pub(crate) fn job(uid: &str) -> Pod {
     pod_with(uid, uid, |p| {
         if let Some(spec) = &mut p.spec {
@@ -127,7 +127,7 @@ pub(crate) fn job(uid: &str) -> Pod {
     })
 }
 
-/// A pod whose container an init container precedes, so that two specs of one UID differ.
+/// A pod with an init container before its container, so that two specs of one UID differ.
 pub(crate) fn with_label(uid: &str, version: &str) -> Pod {
     pod_with(uid, uid, |p| {
         p.metadata.labels = Some([("version".to_owned(), version.to_owned())].into());

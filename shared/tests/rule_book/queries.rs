@@ -1,4 +1,4 @@
-//! What every query answers in every state.
+//! The answer of every query in every state.
 
 use std::collections::HashSet;
 
@@ -11,7 +11,7 @@ use winddown_fakes::FakeSyncer;
 type Ask = fn(&PodWorkers<FakeSyncer>, &PodUid) -> bool;
 
 /// Name, query, and its answers: unknown before the desired pods were seen, unknown after, syncing,
-/// end asked for, stopping, terminated, finished.
+/// termination requested, stopping, terminated, finished.
 const TABLE: [(&str, Ask, &str); 7] = [
     ("is_known_terminated", PodWorkers::is_known_terminated, "FFFFFTT"),
     ("could_have_running_containers", PodWorkers::could_have_running_containers, "TFTTTFF"),

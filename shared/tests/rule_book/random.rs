@@ -1,5 +1,5 @@
-//! Random days of a node: pods come, change and go, the runtime fails, the agent is started anew on
-//! the same runtime. In the end what is wanted runs, and nothing else is left.
+//! Random days of a node: pods come, change and go, the runtime fails, the agent is restarted on
+//! the same runtime. In the end, the desired pods run and nothing else is left.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -15,19 +15,19 @@ const PODS: u8 = 6;
 
 #[derive(Clone, Debug)]
 enum Op {
-    /// Wanted, or not wanted any more; as another object than before.
+    /// The pod becomes desired, or is no longer; as another object than before.
     Want(u8, bool),
     Kill(u8),
     Refuse(u8),
     /// Its containers exit by themselves.
     Exit(u8),
-    /// Somebody else starts containers of it.
+    /// Another party starts containers of the pod.
     Appear(u8),
     /// Milliseconds that its stops take, and how many fail.
     Stops(u8, u16, u8),
     Fail(bool),
     Sleep(u16),
-    /// The agent ends and another one starts.
+    /// The agent stops and another one starts.
     Restart,
 }
 
@@ -110,7 +110,7 @@ async fn day(ops: Vec<Op>) {
     settle().await;
 }
 
-/// All in the long form, some of them otherwise.
+/// All cases in the long form, some of them otherwise.
 fn cases() -> u32 {
     if std::env::var_os("WINDDOWN_LONG").is_some() { 2000 } else { 200 }
 }

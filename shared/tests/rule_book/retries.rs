@@ -1,4 +1,4 @@
-//! When a step is taken again, and what is told of its duration.
+//! When a step is retried, and what is reported about its duration.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -12,7 +12,7 @@ use winddown_shared::{
 
 use super::{bench, pod, secs, settle, stop, uid};
 
-/// Answers every sync with one result, and remembers when it was called.
+/// Returns the same result from every sync, and records when it was called.
 #[derive(Clone)]
 struct Answers(Arc<Mutex<Vec<Instant>>>, Result<Synced, SyncError>);
 
@@ -39,7 +39,7 @@ impl PodSyncer for Answers {
     }
 }
 
-/// The wait between the first call and the second.
+/// The delay between the first call and the second.
 async fn wait_after(answer: Result<Synced, SyncError>, times: WorkerTimes) -> Duration {
     let syncer = Answers(Arc::default(), answer);
     let workers = PodWorkers::new(syncer.clone(), Arc::new(FakeRecorder::default()), times);
@@ -52,7 +52,7 @@ async fn wait_after(answer: Result<Synced, SyncError>, times: WorkerTimes) -> Du
     }
 }
 
-/// What the step answered, the least wait, and whether up to half as much again is added.
+/// The result of the step, the shortest delay, and whether up to half as much again is added.
 #[tokio::test(start_paused = true)]
 async fn the_next_look_comes_when_the_answer_says() {
     let again = |seconds| Synced { again_in: Some(secs(seconds)), ..Synced::default() };
@@ -72,7 +72,7 @@ async fn the_next_look_comes_when_the_answer_says() {
         let waited = wait_after(answer, times.clone()).await;
         let least = secs(least);
         let most = if jittered { least * 3 / 2 } else { least };
-        // The test looks every ten milliseconds.
+        // The test polls every ten milliseconds.
         let most = most + Duration::from_millis(20);
         assert!((least..=most).contains(&waited), "row {i}: {waited:?}");
     }

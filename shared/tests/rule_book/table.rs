@@ -1,4 +1,4 @@
-//! The table in `README.md` is true to the tests.
+//! Checks that the table in `README.md` matches the tests.
 
 const TABLE: &str = include_str!("README.md");
 

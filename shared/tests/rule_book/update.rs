@@ -1,4 +1,4 @@
-//! Updates: what is coalesced, what is dropped, what begins a pod's end.
+//! Updates: which are coalesced, which are dropped, and which begin a termination.
 
 use winddown_fakes::{Script, Step};
 use winddown_shared::{Lifecycle, RuntimeView, UpdateKind};
@@ -188,7 +188,7 @@ async fn a_sync_has_the_pod_and_the_mirror_of_its_update() {
     settle().await;
     let mirrors: Vec<_> = b.syncer.calls().into_iter().map(|c| c.mirror).collect();
     let its = Some(mirror.uid().clone());
-    // An update without one says that there is none; a look by the workers' own has the last one.
+    // An update without a mirror means that there is none; a check by the workers themselves has the last one.
     assert_eq!(mirrors, [its.clone(), None, its]);
     assert_eq!(b.workers.snapshot().len(), 1, "a mirror has no worker of its own");
 }

@@ -124,7 +124,7 @@ fn the_tail_of_long_lines_is_2048_bytes_at_a_character_boundary() {
 }
 
 proptest! {
-    /// However the output is cut into reads, the bytes of each line are the same.
+    /// However the output is split into reads, the bytes of each line are the same.
     #[test]
     fn how_the_output_is_cut_into_reads_does_not_change_it(
         text in proptest::collection::vec(prop_oneof![Just(b'\n'), Just(b'a'), Just(b'b')], 0..60),

@@ -1,4 +1,4 @@
-//! The controller's hold on the admission gate and on the pods' readiness.
+//! The controller's control over the admission gate and the pods' readiness.
 
 use std::pin::pin;
 
@@ -9,9 +9,9 @@ use super::signals::{ShutdownSignals, SignalState};
 use crate::{RunPhase, Trigger};
 
 impl<K: PodKiller> ShutdownController<K> {
-    /// Shuts the gate if a shutdown or a notice is in force, or an earlier agent has begun a run.
-    /// [`run`](Self::run) does so too, with its first step: callers that kept the gate shut until
-    /// then may now lift their reason.
+    /// Closes the gate if a shutdown or a notice is in force, or if an earlier agent began a run.
+    /// [`run`](Self::run) does so too, in its first step. After this call, callers that kept the gate closed
+    /// may lift their reason.
     pub fn hold_admission(&self) {
         let carried = self.parts.carried.as_ref();
         if carried.is_some_and(|record| record.phase != RunPhase::Cancelled) {
@@ -24,7 +24,7 @@ impl<K: PodKiller> ShutdownController<K> {
         }
     }
 
-    /// The controller's own reason, apart from notices.
+    /// The reason for which the controller closes the gate, other than notices.
     pub(super) fn own_reason(&self) -> GateReason {
         match self.parts.trigger {
             Trigger::UnitStop => GateReason::UnitStop,
@@ -32,32 +32,33 @@ impl<K: PodKiller> ShutdownController<K> {
         }
     }
 
-    /// Shuts the gate for each reason that holds and lifts the others.
+    /// Closes the gate for each reason that applies, and lifts the others.
     pub(super) fn shut_for(&self, signal: &SignalState) {
         let (login, notice) = (signal.login.preparing, signal.notice.is_some());
         let mut reasons = [(self.own_reason(), login), (GateReason::Notice, notice)];
-        // Reasons that hold come first, so that the gate does not open in between.
+        // Reasons that apply come first, so that the gate does not open in between.
         reasons.sort_by_key(|(_, holds)| !holds);
         for (reason, holds) in reasons {
             self.parts.gate.set(reason, holds);
         }
     }
 
-    /// The same, if the controller holds the gate. It does not if graceful shutdown is disabled.
+    /// Like [`shut_for`](Self::shut_for), but only if the controller holds the gate already. It does not if
+    /// graceful shutdown is disabled.
     pub(super) fn follow_reasons(&self, signal: &SignalState) {
         if self.holds_admission() {
             self.shut_for(signal);
         }
     }
 
-    /// Whether the gate is shut for a reason of the controller.
+    /// Whether the gate is closed for a reason of the controller.
     pub(super) fn holds_admission(&self) -> bool {
         let reasons = self.parts.gate.reasons();
         reasons.contains(self.own_reason()) || reasons.contains(GateReason::Notice)
     }
 
-    /// Waits for `work` on a node that stays up. Pods are admitted meanwhile, until the node is
-    /// going to end again.
+    /// Waits for `work` on a node that stays up. Pods are admitted in the meantime, until another shutdown
+    /// or notice arrives.
     pub(super) async fn beside<T>(
         &self,
         signals: &ShutdownSignals,

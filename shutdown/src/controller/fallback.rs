@@ -1,7 +1,7 @@
-//! The fallback when the run itself is broken: no plan, no order, every pod at once.
+//! The fallback for when the run itself is broken: stops all pods at once, without a plan or an order.
 //!
-//! A defect that appears at each attempt would keep every agent from asking any pod. So this shares
-//! no code with the planner and the run.
+//! A bug that occurs at each attempt would keep every agent from stopping any pod. So this shares no code
+//! with the planner and the run.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, resume_unwind};
@@ -27,8 +27,8 @@ use crate::{Budget, GroupReport, PodEnd, PodReport, RunOrder};
 const LOOK: Duration = Duration::from_millis(250);
 
 impl<K: PodKiller> ShutdownController<K> {
-    /// Begins the kill of everything that runs and waits until it is gone, the time is over, or `cancel`
-    /// fires. Also tells whether it is known that this was all: what becomes known meanwhile is asked too.
+    /// Requests all running pods to stop, and waits until they have stopped, the time is over, or `cancel` is
+    /// cancelled. Pods that become known in the meantime are included. Also returns whether all pods are known.
     pub(super) async fn end_all(
         &self,
         order: RunOrder,
@@ -59,7 +59,7 @@ impl<K: PodKiller> ShutdownController<K> {
                 let kill = self.end_one(pod, request);
                 kills.push(async move { (at, kill.await) });
             }
-            // A kill is asked for when it is first polled, and it is asked however late it is.
+            // A kill is only requested when it is first polled, so poll all of them, even if it is late.
             while let Some(Some((at, ended))) = kills.next().now_or_never() {
                 note(&mut reports[at], ended, started);
             }
@@ -75,7 +75,7 @@ impl<K: PodKiller> ShutdownController<K> {
                 Some((at, ended)) = kills.next() => note(&mut reports[at], ended, started),
                 () = cancel.cancelled() => {}
                 Ok(()) = more.changed() => {}
-                // The time may have become less.
+                // Wakes up to check whether the time has been shortened.
                 () = tokio::time::sleep_until(until.min(Instant::now() + LOOK)) => {}
             }
         };
@@ -96,7 +96,7 @@ impl<K: PodKiller> ShutdownController<K> {
         (group, known)
     }
 
-    /// How and when the pod ended, or why that was not seen.
+    /// Stops one pod. Returns how and when it ended, or why that was not seen.
     async fn end_one(&self, pod: Pod, request: KillRequest) -> Result<(PodEnd, Instant), String> {
         let kill = AssertUnwindSafe(self.parts.killer.kill_pod(pod, request)).catch_unwind();
         match kill.await {
@@ -109,9 +109,9 @@ impl<K: PodKiller> ShutdownController<K> {
         }
     }
 
-    /// After a panic that the run did not survive: no report, no record, only the pods and the lock.
-    /// The lock is given back if it is known that the pods are gone or that their time is over. Ends in
-    /// the same panic: who owns the process decides what becomes of it.
+    /// Handles a panic that the run did not survive: without a report or a record, only the pods and the
+    /// lock. Releases the lock when the pods are gone or their time is over, if all pods are known. Resumes the
+    /// same panic afterwards: what happens then is up to the owner of the process.
     pub(super) async fn last_resort(
         &self,
         signal: &SignalState,
@@ -137,7 +137,7 @@ impl<K: PodKiller> ShutdownController<K> {
                 });
                 let until = started + budget.abandon_at();
                 let _ = tokio::time::timeout_at(until, join_all(kills)).await;
-                // The next agent may still find pods that are not known yet.
+                // If not all pods are known yet, keep the lock: the next agent may still find some.
                 if signal.login.preparing && known {
                     self.parts.inhibitor.release().await;
                 }
@@ -150,7 +150,7 @@ impl<K: PodKiller> ShutdownController<K> {
     }
 }
 
-/// The request to a pod that gets its own grace, within the time left.
+/// Creates the report of a pod that is requested to stop with its own grace period, within the time left.
 fn asked(pod: &Pod, started: Instant, budget: Budget) -> PodReport {
     let left = whole_seconds(budget.pods.saturating_sub(started.elapsed()));
     let left = left.max(Duration::from_secs(1));

@@ -1,4 +1,4 @@
-//! What remains of a run: the report, the state file, the closed record.
+//! The final steps of a run: storing the report and the state file, and closing the record.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,21 +15,21 @@ use crate::{
     StateTimes,
 };
 
-/// The disk always gets at least this long.
+/// The shortest time that the disk gets.
 const LEAST_FOR_REPORT: Duration = Duration::from_millis(100);
 
-/// Work without a bound takes at most this long, even if the node would wait longer: logind holds
-/// up the whole machine meanwhile.
+/// The longest time for work before the release beyond what the plan kept for it, even if the node would
+/// wait longer: logind holds up the whole machine in the meantime.
 const LONGEST_TELLING: Duration = Duration::from_secs(10);
 
-/// How long it may take to persist that a run was called off.
+/// How long to wait for the disk to store that a run was called off.
 const DISK_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The first pause before a report is stored again, and the longest.
+/// The initial and the longest backoff between attempts to store a report.
 const RETRY: Duration = Duration::from_secs(1);
 const RETRY_AT_MOST: Duration = Duration::from_secs(60);
 
-/// The start of the run on its way into the state file.
+/// The task that writes the start of the run into the state file.
 pub(super) type Noted = JoinHandle<StateTimes>;
 
 impl<K: PodKiller> ShutdownController<K> {
@@ -43,16 +43,16 @@ impl<K: PodKiller> ShutdownController<K> {
         })
     }
 
-    /// The deadline for the disk.
+    /// Returns the deadline for storing the report.
     pub(super) fn report_deadline(&self, started: Instant, budget: Budget) -> Instant {
         let now = Instant::now();
         let until = (started + budget.report_until()).min(now + budget.reserve);
         until.max(now + LEAST_FOR_REPORT)
     }
 
-    /// The deadline of the work before the release, the report's time included. It gets the time that
-    /// pods left unused, and what the plan has kept for it. If the node's end is unknown, it gets the
-    /// reserve.
+    /// Returns the deadline for the work before the release, including the report's time. That work gets the
+    /// time that pods left unused, and what the plan kept for it. If it is unknown when the node goes down, it
+    /// gets the reserve.
     pub(super) fn release_deadline(
         &self,
         context: &RunContext,
@@ -71,14 +71,14 @@ impl<K: PodKiller> ShutdownController<K> {
         reserved.max(last.min(now + LONGEST_TELLING))
     }
 
-    /// The deadline for the disk after the work before the release, at most `at_most`.
+    /// Returns the deadline for storing the report after the work before the release, at most `at_most`.
     pub(super) fn report_deadline_after_flush(&self, at_most: Instant, budget: Budget) -> Instant {
         let now = Instant::now();
         at_most.min(now + budget.reserve).max(now + LEAST_FOR_REPORT)
     }
 
-    /// Stores the report while there is time, and returns whether it is stored. The report of a run
-    /// that was called off is retried while the agent lives.
+    /// Stores the report if there is time, and returns whether it is stored. For a run that was called off,
+    /// retries until the report is stored or the agent exits.
     pub(super) async fn keep(&self, report: ShutdownReport, noted: Noted, until: Instant) -> bool {
         let (sink, file) = (Arc::clone(&self.parts.reports), self.parts.state_file.clone());
         let ended_at = report.ended_at;
@@ -94,10 +94,10 @@ impl<K: PodKiller> ShutdownController<K> {
             false
         });
         let note = async move {
-            // One after the other, or a slow first write would overtake the second.
+            // One after the other, or a slow first write could overwrite the second.
             let times = noted.await.unwrap_or_default();
             let times = StateTimes { end: Some(ended_at), ..times };
-            // Errors are logged there.
+            // `store_times` logs errors.
             let _ = spawn_blocking(move || store_times(file.as_ref(), times)).await;
         };
         let lost = match timeout_at(until, async { tokio::join!(keep, note).0 }).await {
@@ -109,8 +109,8 @@ impl<K: PodKiller> ShutdownController<K> {
         false
     }
 
-    /// Reports a run that was called off while no agent was running. One that had not ended lasted until
-    /// now, as far as can be known.
+    /// Reports a run that was called off while no agent was running. If it was not complete, it is assumed to
+    /// have lasted until now.
     pub(super) async fn report_called_off(&self, record: &RunRecord) {
         let why = "the run was called off while no agent was there to see when";
         let mut report = record.report.clone();
@@ -122,8 +122,8 @@ impl<K: PodKiller> ShutdownController<K> {
         self.report_again_as_called_off(report, why).await;
     }
 
-    /// Replaces the report of a run that was called off after its end: the node stays up, so the
-    /// report must not claim that it went down.
+    /// Replaces the report of a run that was called off after its end: the node stays up, so the report must
+    /// not claim that it went down.
     pub(super) async fn report_again_as_called_off(&self, mut report: ShutdownReport, why: &str) {
         report.outcome = Outcome::Cancelled;
         report.warnings.push(why.into());

@@ -16,12 +16,12 @@ use crate::journal::Journal;
 use crate::report::WorkEnd;
 use crate::{RunReport, WorkOutcome, WorkReport};
 
-/// The part of the time that is kept for the report.
+/// The time that is kept for the report.
 pub(super) const FOR_REPORT: Duration = Duration::from_millis(300);
 
 impl<K: PodKiller> ShutdownController<K> {
-    /// Does what is to be done before the shutdown is released, until `until`, and names the pods whose last
-    /// status was not told. The report gets the time that is left. Ends early if the node stays up.
+    /// Does the work before the release, within the time until `until`, some of which is kept for the report.
+    /// Returns the pods whose final status was not sent. Returns early if the shutdown is called off.
     pub(super) async fn work_before_release(
         &self,
         run: &mut RunReport,
@@ -42,7 +42,8 @@ impl<K: PodKiller> ShutdownController<K> {
             let Some(report) = run.work.iter_mut().find(|report| report.is_of(work)) else {
                 continue;
             };
-            // Work without a bound ends by itself; if it does not, the report keeps half of its time.
+            // Work without a bound is expected to end at `until` by itself. If it does not, it is given up halfway
+            // through the report's time.
             let (until, given_up) = match work.bound {
                 Some(bound) => {
                     let until = until.min(begun + bound.min(report.allowed));
@@ -78,7 +79,7 @@ impl<K: PodKiller> ShutdownController<K> {
                     Some((work, remark, Err(_))) => (work, remark, WorkEnd::panicked()),
                     None => return not_told,
                 },
-                // What was not sent is sent while pods come back.
+                // The node stays up, so statuses that were not sent can still be sent later.
                 () = &mut called_off => break,
             };
             self.release_work_ended(run, work, started, end, remark);
@@ -89,7 +90,7 @@ impl<K: PodKiller> ShutdownController<K> {
         Vec::new()
     }
 
-    /// What is left to do before the release, each with a report.
+    /// Returns the work that is left to do before the release, each with an empty remark.
     fn release_work(&self, run: &RunReport, started: Instant) -> Vec<(ShutdownWork, WorkRemark)> {
         let left = WorkReport::left(&self.parts.work, &run.work, started.elapsed()).into_iter();
         let left = left.filter(|work| work.point == ShutdownPoint::BeforeRelease);

@@ -1,4 +1,4 @@
-//! One run, from the signal to its end.
+//! One run of a shutdown, from the signal to its end.
 
 use std::panic::{AssertUnwindSafe, resume_unwind};
 use std::sync::Arc;
@@ -24,19 +24,19 @@ use crate::{
     RunReport, RunStop, ShutdownReport, Trigger, WorkReport, plan_with,
 };
 
-/// What the kubelet writes into a pod's status.
+/// The kubelet's message in a pod's status.
 const MESSAGE: &str = "Pod was terminated in response to imminent node shutdown.";
 
-/// What a pod's status says after a shutdown has ended it.
+/// Returns the status override of a pod that a shutdown stops.
 pub(crate) fn status_of_ended() -> StatusOverride {
     StatusOverride::failed("Terminated", MESSAGE, Some(MESSAGE.into()))
 }
 
-/// A run that begins this long after the signal divides what is left instead of starting with
-/// groups whose time is already over.
+/// A run that begins this long after the signal plans for the time left instead of starting with groups
+/// whose time is already over.
 const LATE: Duration = Duration::from_secs(1);
 
-/// What a run works with, apart from the controller's parts.
+/// The state of a run, in addition to the controller's parts.
 struct ShutdownRun {
     policy: Arc<Policy>,
     started: Instant,
@@ -45,7 +45,7 @@ struct ShutdownRun {
     carried: Option<Carried>,
 }
 
-/// What an earlier agent has done already.
+/// The progress of an earlier agent.
 struct Carried {
     groups: Vec<GroupReport>,
     first_group: Duration,
@@ -53,7 +53,7 @@ struct Carried {
 }
 
 impl<K: PodKiller> ShutdownController<K> {
-    /// Ends the pods because of `signal`, or resumes doing so.
+    /// Runs a shutdown because of `signal`, or resumes one.
     pub(super) async fn shut_down(
         &self,
         signal: &SignalState,
@@ -70,13 +70,13 @@ impl<K: PodKiller> ShutdownController<K> {
         let noted = self.note_start(shutdown_run.journal.header.started_at);
         let mut epoch = signal.login.preparing.then_some(signal.login.epoch);
         let (left, run) = self.follow(&mut shutdown_run, signals, &mut epoch, stop).await;
-        // A run that was over when it was called off does not count as cancelled.
+        // If the run was complete when it was called off, it does not count as cancelled.
         let left = if run.stop == RunStop::Cancelled { left } else { Left::Finished };
         self.finish(shutdown_run, run, left, noted, signals, epoch).await
     }
 
-    /// Runs and follows the signals meanwhile. `epoch` becomes the login manager's shutdown that
-    /// the run belongs to.
+    /// Stops the pods and follows the signals at the same time. Sets `epoch` to that of the login manager's
+    /// shutdown that the run belongs to.
     async fn follow(
         &self,
         shutdown_run: &mut ShutdownRun,
@@ -92,7 +92,7 @@ impl<K: PodKiller> ShutdownController<K> {
         tokio::pin!(run);
         loop {
             tokio::select! {
-                // The run learns of news before its next step.
+                // Signals first, so that the run learns of changes before its next step.
                 biased;
                 () = stop.cancelled() => {
                     running.cancel();
@@ -123,7 +123,7 @@ impl<K: PodKiller> ShutdownController<K> {
         }
     }
 
-    /// Tells the pods of the node's end what is known of it now.
+    /// Announces to the pods what is currently known about the shutdown.
     fn announce(&self, context: &RunContext, started: Instant) {
         let now = self.parts.clock.now();
         let request = context.request.as_ref();
@@ -138,11 +138,11 @@ impl<K: PodKiller> ShutdownController<K> {
         self.parts.killer.announce(self.own_reason(), ending);
     }
 
-    /// Plans and runs. After a panic in here all pods are asked at once, and the report says so.
+    /// Plans and runs. After a panic, requests all pods to stop at once, and adds a warning to the report.
     ///
     /// # Panics
-    /// If even that is impossible. Then nothing is released: the process must end, and the next
-    /// agent resumes.
+    /// Panics if even that fails. Then nothing is released: the process must exit, and the next agent
+    /// resumes the run.
     async fn end_pods(
         &self,
         shutdown_run: &mut ShutdownRun,
@@ -204,7 +204,7 @@ impl<K: PodKiller> ShutdownController<K> {
         }
     }
 
-    /// The plan, and when its first group may be asked.
+    /// Returns the plan, and when its first group may be requested to stop.
     fn plan(&self, shutdown_run: &ShutdownRun, carried: Option<&Carried>) -> (Plan, Duration) {
         let pods = self.parts.killer.running().into_pods();
         let budget = shutdown_run.context.budget;
@@ -272,7 +272,7 @@ impl<K: PodKiller> ShutdownController<K> {
         ShutdownRun { policy, started, context, journal, carried: None }
     }
 
-    /// The pods that hold shutdowns, for the report of one that took place.
+    /// Returns a warning for each pod that holds shutdowns, for the report of a shutdown that happens anyway.
     fn held_by(&self) -> Vec<String> {
         let guard = self.parts.guard.borrow();
         let past = |pod| format!("{pod} held shutdowns, and this one did not ask");
@@ -301,7 +301,7 @@ impl<K: PodKiller> ShutdownController<K> {
         Journal::new(header, clock, (started, started_boot), &self.parts.records)
     }
 
-    /// Says how it went, and lets the node go or stay.
+    /// Reports how the run went, and releases the node or lets it stay up.
     async fn finish(
         &self,
         shutdown_run: ShutdownRun,
@@ -317,7 +317,7 @@ impl<K: PodKiller> ShutdownController<K> {
         let until = self.report_deadline(started, budget);
         match left {
             Left::Finished => journal.note(RunPhase::Reporting, &run.groups).await,
-            // A pod that comes back waits for no disk.
+            // Pods that come back do not wait for the disk.
             Left::CalledOff if !signals.current().ends_the_node() => self.lift_all(),
             Left::CalledOff => {}
             Left::Stopped => journal.note_again(&run.groups).await,
@@ -334,10 +334,10 @@ impl<K: PodKiller> ShutdownController<K> {
                     .await;
                 (not_told, self.report_deadline_after_flush(at_most, budget))
             }
-            // The node stays up, or the next agent goes on.
+            // The node stays up, or the next agent continues.
             Left::CalledOff | Left::Stopped => (Vec::new(), until),
         };
-        // The next agent reports the whole run once, from the record.
+        // If there is a record, the next agent reports the whole run from it.
         if left != Left::Stopped || !journal.is_kept() {
             let ended = Ended { at: self.parts.clock.now(), took: started.elapsed() };
             let mut report = ShutdownReport::new(journal.header.clone(), run, ended);
@@ -351,7 +351,7 @@ impl<K: PodKiller> ShutdownController<K> {
                 _ => self.keep(report, noted, until).await,
             };
         }
-        // After the report, the record holds nothing that must survive a power cut.
+        // Once the report is stored, nothing in the record needs to survive a power cut.
         let lasting = !kept;
         match left {
             Left::Stopped => Transition::Stop,
@@ -370,7 +370,7 @@ impl<K: PodKiller> ShutdownController<K> {
                 let ended = Event::ShutdownEnded { took, left: left_pods, released };
                 self.parts.recorder.record(&ended);
                 if !self.holds_admission() {
-                    // Called off as it ended: the gate is open already, only the event is missing.
+                    // Called off just as it ended: the gate is open already, and only the event is missing.
                     self.parts.recorder.record(&Event::ShutdownCancelled { spared_groups });
                 }
                 Transition::Done(Stage::Done { epoch, record: journal.last(), report: last_report })
@@ -378,9 +378,8 @@ impl<K: PodKiller> ShutdownController<K> {
         }
     }
 
-    /// Releases the lock, unless the login manager has begun another shutdown meanwhile: that lock
-    /// must be kept. Returns the shutdown that was released, and whether a lock was released for
-    /// it.
+    /// Releases the lock, unless the login manager has begun another shutdown in the meantime, whose lock
+    /// must be kept. Returns the epoch of the shutdown that was released, and whether a lock was released.
     async fn release_own(
         &self,
         signals: &mut ShutdownSignals,

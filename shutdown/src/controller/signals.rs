@@ -1,4 +1,4 @@
-//! Signals that the node ends: from the login manager, a notice, or both.
+//! Signals that the node goes down: from the login manager, a notice, or both.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use winddown_shared::{InhibitorState, Notice, NoticeState, Notices, ShutdownKind
 use crate::run_context::RunContext;
 use crate::{Budget, NoticeReport, Policy, RunRecord};
 
-/// What the login manager and the notices say at one moment.
+/// The state of the login manager and the notices at one moment.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct SignalState {
     pub(super) login: InhibitorState,
@@ -32,12 +32,12 @@ pub(super) struct ShutdownSignals {
 // === impl SignalState ===
 
 impl SignalState {
-    /// Whether the node is going to end.
+    /// Whether the node is going down.
     pub(super) fn ends_the_node(&self) -> bool {
         self.login.preparing || self.notice.is_some()
     }
 
-    /// When the run began that this state asks for. The login manager takes precedence over a
+    /// Returns the start of the run that this state calls for. The login manager takes precedence over a
     /// notice.
     pub(super) fn since(&self, now: Instant) -> Instant {
         let login =
@@ -46,7 +46,7 @@ impl SignalState {
         login.or(notice).unwrap_or(now).min(now)
     }
 
-    /// The context of a run that this state began at `started`.
+    /// Returns the context of a run that this state began at `started`.
     pub(super) fn context(&self, policy: &Policy, started: Instant) -> RunContext {
         let budget = match &self.notice {
             Some(notice) if !self.login.preparing => {
@@ -65,7 +65,7 @@ impl SignalState {
         self.limit(&context, started)
     }
 
-    /// The context now of a run that began at `started`. News can only have shortened the run.
+    /// Updates the context of a run that began at `started`. This can only shorten the run.
     pub(super) fn limit(&self, before: &RunContext, started: Instant) -> RunContext {
         let offset = |at: Instant| at.saturating_duration_since(started);
         let mut now = before.clone();
@@ -142,14 +142,14 @@ impl ShutdownSignals {
         }
     }
 
-    /// Resolves when nothing ends the node any more; never, if that is not announced.
+    /// Resolves when the node is not going down any more; never, if that is not announced.
     pub(super) async fn called_off(mut self) {
         while self.closed || self.current().ends_the_node() {
             self.changed().await;
         }
     }
 
-    /// Resolves when the node is going to end; never, if that is not announced.
+    /// Resolves when the node is going down; never, if that is not announced.
     pub(super) async fn ends_again(mut self) {
         while self.closed || !self.current().ends_the_node() {
             self.changed().await;
@@ -178,7 +178,7 @@ pub(super) async fn until(at: Option<Instant>) {
     }
 }
 
-/// The moment `ago` before now.
+/// Returns the instant `ago` before now, or now if the clock does not reach back that far.
 pub(super) fn before_now(ago: Duration) -> Instant {
     let now = Instant::now();
     now.checked_sub(ago).unwrap_or(now)

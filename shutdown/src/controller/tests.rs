@@ -54,12 +54,12 @@ impl Inhibitor for Login {
     }
 }
 
-/// Keeps reports in memory and notes whether the lock was still held then.
+/// Stores reports in memory, each with whether the lock was still held at that time.
 #[derive(Default)]
 struct Memory {
     kept: Mutex<Vec<(ShutdownReport, bool)>>,
     login: Option<Login>,
-    /// So many times it cannot.
+    /// How often storing fails before it succeeds.
     fails: Mutex<u32>,
 }
 
@@ -135,7 +135,7 @@ impl Setup {
         self.start_with(killer.clone(), killer)
     }
 
-    /// Starts with another killer than the one the node's helpers look at.
+    /// Starts with a killer other than the one that the node's helpers inspect.
     fn start_with<K: PodKiller>(self, killer: K, fake: FakeKiller) -> Node {
         let login = Login { fake: FakeInhibitor::holding(self.delay), releases: Arc::default() };
         let reports = Arc::new(Memory {
@@ -161,7 +161,7 @@ impl Setup {
         let controller = ShutdownController::new(ShutdownParts {
             killer: Arc::new(killer),
             inhibitor: Arc::new(login.clone()),
-            // Nobody is left who could give notice, which is no reason to be deaf to logind.
+            // The sender of notices is gone, which must not keep the controller from following logind.
             notices: watch::Sender::default().subscribe(),
             gate: gate.clone(),
             policy: policy_reader,
@@ -186,7 +186,7 @@ impl Setup {
 }
 
 impl Node {
-    /// Announces the shutdown; times count from here.
+    /// Announces the shutdown. Times count from here.
     fn prepare(&mut self) {
         self.start = Instant::now();
         self.login.fake.prepare();
@@ -199,7 +199,7 @@ impl Node {
         reached.unwrap().clone()
     }
 
-    /// Until the node may go; how long that took.
+    /// Waits until the node is released. Returns how long that took.
     async fn released(&self) -> Duration {
         self.reach(ProgressPhase::Released).await;
         self.start.elapsed()
@@ -209,7 +209,7 @@ impl Node {
         sleep_until(self.start + offset).await;
     }
 
-    /// Name, second and grace of each kill, in order.
+    /// The name, second and grace period of each kill, in order.
     fn asked(&self) -> Vec<(String, f64, u64)> {
         let calls = self.killer.calls();
         let ask = |call: &winddown_fakes::KillCall| {
@@ -232,7 +232,7 @@ fn asked(rows: &[(&str, f64, u64)]) -> Vec<(String, f64, u64)> {
     rows.iter().map(|(name, at, grace)| ((*name).to_string(), *at, *grace)).collect()
 }
 
-/// Lets every task that can run do so.
+/// Runs all tasks that are ready.
 async fn settle() {
     sleep(Duration::from_millis(1)).await;
 }

@@ -33,7 +33,7 @@ fn stubborn() -> Arc<FakeKiller> {
     Arc::new(killer)
 }
 
-/// The grace of the ordinary and of the critical pod, both of which need SIGKILL.
+/// The grace periods of the ordinary and the critical pod, both of which need SIGKILL.
 async fn graces(order: DrainOrder) -> Vec<u64> {
     let killer = stubborn();
     let report = drain(&killer, order, &CancellationToken::new()).await;

@@ -14,7 +14,7 @@ fn pod(name: &str, namespace: &str, asks: &str) -> Pod {
     })
 }
 
-/// A minute for pods of `batch`.
+/// A policy that allows pods in `batch` one minute.
 fn policy() -> GuardPolicy {
     [("batch".to_owned(), secs(60))].into()
 }
@@ -37,7 +37,7 @@ fn a_pod_with_the_label_holds_where_the_policy_lets_it_and_only_while_it_runs() 
     assert_eq!(guard.next_end(), Some(secs(160)));
     let gone = after(&guard, &pods[1..], 110);
     assert_eq!((holding(&gone), gone.block(|_| None)), (vec![], None));
-    // Not known is not gone.
+    // While the pods are not known, none counts as gone.
     let silent = guard.after(&[], false, &policy(), secs(110));
     assert_eq!(silent, guard);
     assert!(holding(&guard.after(&pods, true, &GuardPolicy::new(), secs(110))).is_empty());
@@ -55,7 +55,7 @@ fn its_time_counts_from_the_first_look_and_ends_for_good() {
     assert_eq!((holding(&guard).len(), guard.expired().count()), (0, 1));
     let guard = after(&after(&guard, &rests, 61), &asks, 62);
     assert!(holding(&guard).is_empty(), "another hold by taking the label off and on");
-    // As the next agent of the boot reads it; a soft reboot is another start.
+    // The next agent of the boot reads it; after a soft reboot, the system start is later.
     let text = serde_json::to_string(&guard).unwrap();
     let read: Guard = serde_json::from_str(&text).unwrap();
     assert_eq!(read.clone().since(secs(0)), guard);

@@ -9,7 +9,7 @@ use super::Journal;
 use crate::record::tests::record;
 use crate::{FileError, RecordPlace, RunPhase, RunRecord};
 
-/// A place that does as it is told.
+/// A scripted place.
 #[derive(Default)]
 struct Place {
     name: &'static str,
@@ -99,7 +99,7 @@ async fn a_full_disk_is_said_once_and_the_second_place_has_the_record() {
         journal.header.warnings,
         ["the run's record is not kept in disk: cannot write disk: no storage space"]
     );
-    // There may be room again.
+    // The disk has space again.
     disk.refuses.store(false, Ordering::SeqCst);
     journal.note(RunPhase::Released, &[]).await;
     assert_eq!(disk.kept(), [(3, RunPhase::Released)]);
@@ -141,7 +141,7 @@ async fn a_hung_disk_is_waited_for_once_in_a_run() {
     timeout(Duration::from_secs(60), back).await.unwrap();
     let until = Instant::now() + Duration::from_secs(60);
     let last = async {
-        // The thread that hung may still be on its way out.
+        // The thread that hung may not have ended yet.
         while disk.kept().len() < 2 {
             journal.note_last(RunPhase::Released, &[], until, true).await;
         }
@@ -173,9 +173,9 @@ async fn with_memory_only_the_first_promise_waits_for_the_disk_and_the_rest_foll
     let (go, hangs) = mpsc::channel();
     *disk.hangs.lock().unwrap() = Some(hangs);
     let mut journal = journal(&[disk.clone(), memory.clone()]);
-    // A busy machine may take long for what it does at once.
+    // Generous, because a busy machine may be slow.
     journal.places.iter_mut().for_each(|place| place.patience = Duration::from_secs(60));
-    // One for pods that are not ready, one for the first promise.
+    // One write for pods that are not ready, one for the first grace periods.
     journal.note(RunPhase::LameDuck, &[]).await;
     go.send(()).unwrap();
     go.send(()).unwrap();
@@ -188,7 +188,7 @@ async fn with_memory_only_the_first_promise_waits_for_the_disk_and_the_rest_foll
     assert!(journal.is_kept() && journal.header.warnings.is_empty());
     assert_eq!(memory.kept().last(), Some(&(6, RunPhase::Released)));
     assert_eq!(disk.kept().last(), Some(&(2, RunPhase::Ending)), "it is not waited for");
-    // The newest goes to the disk when it has time, those before it do not.
+    // When the disk answers again, the newest record is written; those before it are not.
     drop(go);
     let back = async {
         while disk.kept().last() != Some(&(6, RunPhase::Released)) {

@@ -1,4 +1,4 @@
-//! One place of the record, and the writes on their way to it.
+//! Writes the record to one place in the background.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,20 +9,20 @@ use winddown_shared::error_chain;
 
 use crate::{RecordPlace, RunRecord};
 
-/// Writes records to one place, on a thread where blocking is fine.
+/// Writes records to one place, on a blocking thread.
 ///
-/// Writes of one place never overlap, so an older record never replaces a newer one: a record that
-/// waits for its turn is replaced by the next.
+/// Writes to a place never overlap, so an older record never replaces a newer one. A record that is still
+/// waiting to be written is replaced by the next.
 pub(super) struct Writer {
     pub(super) place: Arc<dyn RecordPlace>,
     tray: Arc<Tray>,
 }
 
-/// The last write that is over.
+/// The last completed write.
 #[derive(Clone, Default)]
 pub(super) struct Written {
     sequence: u64,
-    /// Why the record is not kept.
+    /// The error, if the write failed.
     pub(super) failed: Option<Arc<str>>,
 }
 
@@ -55,8 +55,8 @@ impl Writer {
         }
     }
 
-    /// Waits until the record that was put as number `sequence`, or a later one, is written or
-    /// refused. Cancel-safe: the write goes on.
+    /// Waits until the write of record number `sequence`, or of a later one, has completed or failed.
+    /// Cancel-safe: the write continues.
     pub(super) async fn written(&self, sequence: u64) -> Written {
         let mut written = self.tray.written.subscribe();
         let over = written.wait_for(|written| written.sequence >= sequence).await;
@@ -64,12 +64,12 @@ impl Writer {
         over.map(|written| written.clone()).unwrap_or_default()
     }
 
-    /// The last write that is over.
+    /// The last completed write.
     pub(super) fn last(&self) -> Written {
         self.tray.written.borrow().clone()
     }
 
-    /// Whether a write is under way.
+    /// Whether a write is in progress.
     pub(super) fn is_busy(&self) -> bool {
         self.tray.lock().busy
     }
@@ -78,7 +78,7 @@ impl Writer {
 // === impl Tray ===
 
 impl Tray {
-    /// Writes what is there until nothing is.
+    /// Writes queued records until there are none.
     fn work(&self, place: &dyn RecordPlace) {
         while let Some(record) = self.take() {
             let write = catch_unwind(AssertUnwindSafe(|| place.write(&record)));

@@ -8,17 +8,16 @@ use super::{Group, share};
 use crate::Role;
 use crate::budget::whole_seconds;
 
-/// Sets the time of each role group when there is as much time as the policy asks for.
+/// Sets the time of each role group for when there is as much time as the policy asks for.
 ///
-/// The first group may take all of `total` but what the others ask for, and at most `later` of
-/// that is kept from it; the others share the rest. Where the wishes of the others exceed it, the
-/// longest are cut to a common length. The first group is that of ordinary pods; where they are several, so
-/// they share it.
+/// The groups of ordinary pods may together take all of `total` except what the others ask for, of which
+/// at most `later` is kept from them. The others share the rest. If a share is not enough, the longest
+/// requests are cut to a common length.
 pub(super) fn by_role(groups: &mut [Group], total: Duration, later: Duration) {
     let (total, later) = (total.as_secs(), later.as_secs());
     let ordinary = groups.partition_point(|group| group.role == Some(Role::Ordinary));
     for (index, group) in groups.iter_mut().enumerate() {
-        // The grace of a pod without its own.
+        // Until the shares are known, this is the grace period of pods that have none of their own.
         group.configured =
             Duration::from_secs(if index < ordinary { total - later } else { later });
     }
@@ -34,10 +33,10 @@ pub(super) fn by_role(groups: &mut [Group], total: Duration, later: Duration) {
     }
 }
 
-/// Divides `available` where it is less than the policy asks for, and answers what is left of the
-/// endpoint drain.
+/// Divides `available` if it is less than the policy asks for. Returns what is left of the endpoint
+/// drain.
 ///
-/// The groups come first, with what their pods ask for; then the drain; then what no pod asks for.
+/// Time that pods ask for comes first, then the drain, then time that no pod asks for.
 pub(super) fn shrink(groups: &mut [Group], drain: Duration, available: Duration) -> Duration {
     let used: Vec<u64> = groups.iter().map(|group| useful_time(group).as_secs()).collect();
     let needed = Duration::from_secs(used.iter().sum());
@@ -45,7 +44,7 @@ pub(super) fn shrink(groups: &mut [Group], drain: Duration, available: Duration)
     let seconds = (available - drain).as_secs();
     let mut shares = share::level(&used, seconds);
 
-    // What no pod asked for still helps a slow stop, so spare seconds go back where they came from.
+    // Time that no pod asked for still helps with a slow stop, so spare seconds go back where they came from.
     let spare = seconds - shares.iter().sum::<u64>();
     let rest: Vec<u64> = groups
         .iter()

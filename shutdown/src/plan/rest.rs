@@ -1,15 +1,15 @@
-//! Divides the remaining time anew when it shrinks during a run.
+//! Divides the remaining time again when it shrinks during a run.
 
 use std::time::Duration;
 
 use super::{Plan, WorkPlace, share, work};
 
 impl Plan {
-    /// Moves the deadline to `deadline`, at the moment `now`; both count from the signal.
+    /// Moves the deadline forward to `deadline`, at the moment `now`. Both count from the signal.
     ///
-    /// `wants` has, per group, the time that its pods still ask for: zero without pods, none for a
-    /// group whose time is over, which stays as it is. Where the wishes exceed what is left, the
-    /// longest are cut to a common length; time that no pod asks for stays with its group.
+    /// `wants` has, for each group, the time that its pods still ask for: zero for a group without pods,
+    /// `None` for one whose time is over, which stays as it is. If they exceed the time left, the longest
+    /// are cut to a common length. Time that no pod asks for stays with its group.
     pub(crate) fn shorten(
         &mut self,
         now: Duration,
@@ -61,7 +61,7 @@ mod tests {
     use crate::tests::{period, pod, secs};
     use crate::{Policy, plan};
 
-    /// Latest ends after three groups of 10 s were shortened.
+    /// Returns the latest ends after three groups of 10 s were shortened.
     fn ends(now: u64, deadline: u64, wants: [Option<u64>; 3]) -> Vec<u64> {
         ends_of(now, deadline, wants.map(|want| want.map(secs)))
     }

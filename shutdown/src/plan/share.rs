@@ -1,10 +1,10 @@
 //! Divides seconds fairly.
 
-/// Gives each of `wants` its wish or, where the wishes exceed `total`, cuts the largest to a common
-/// level. Seconds that the level leaves over go to the last ones that were cut.
+/// Grants each of `wants` in full or, if they exceed `total`, cuts the largest to a common level. Left-over
+/// seconds go to the last ones that were cut.
 ///
-/// The sum of the answer is `total` or the sum of the wishes, whichever is less. Raising `total`
-/// by one adds one to exactly one share, so no share ever falls.
+/// The shares add up to `total` or the sum of `wants`, whichever is less. Raising `total` by one raises
+/// exactly one share by one, so no share ever falls.
 pub(super) fn level(wants: &[u64], total: u64) -> Vec<u64> {
     let mut ascending = wants.to_vec();
     ascending.sort_unstable();

@@ -1,4 +1,4 @@
-//! Which pods start together after a boot, and after which others: the reverse of the order in which they end. Pure.
+//! The order in which pods start after a boot: the reverse of the order in which they stop. Pure.
 
 use std::cmp::Reverse;
 use std::time::Duration;
@@ -12,34 +12,34 @@ use crate::role::is_driver;
 /// The order in which pods start.
 #[derive(Clone, Debug)]
 pub struct StartPlan {
-    /// Those that have pods, in the order in which they start.
+    /// The groups that have pods, in the order in which they start.
     pub groups: Vec<StartGroup>,
-    /// The groups of a shutdown, without their pods.
+    /// The groups that a shutdown would have, without their pods.
     of_shutdown: Vec<Group>,
 }
 
 /// Pods that start together.
 #[derive(Clone, Debug)]
 pub struct StartGroup {
-    /// Its place in the order.
+    /// The group's place in the order.
     pub rank: StartRank,
-    /// What it is called, for people: `system pods`.
+    /// The group's name for people, e.g. `system pods`.
     pub name: String,
-    /// In the order of the snapshot.
+    /// The pods, in the order of the snapshot.
     pub pods: Vec<Pod>,
 }
 
-/// A place in the order; what is less starts earlier.
+/// A place in the start order; lower ranks start earlier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StartRank {
-    /// What [`Group::priority`](crate::Group::priority) is in a shutdown. The highest starts first.
+    /// The [`Group::priority`](crate::Group::priority) in a shutdown. The highest starts first.
     pub priority: i32,
-    /// The drivers among the pods of that group, which the others need: they start before these.
+    /// Whether these are the drivers of that group. They start before its other pods, which need them.
     pub drivers: bool,
 }
 
-/// Plans the start of `pods`: the groups that a shutdown by `policy` would make of them, the last one first, and in
-/// each the drivers first. Where a shutdown ends no pods, the groups are roles.
+/// Plans the start of `pods`: the groups that a shutdown by `policy` would have, in reverse order, and drivers first
+/// in each. If the policy is disabled, the groups are roles.
 pub fn start_plan(pods: &[Pod], policy: &Policy) -> StartPlan {
     let roles;
     let policy = match Policy::by_role(Duration::from_secs(1), Duration::ZERO) {
@@ -51,7 +51,7 @@ pub fn start_plan(pods: &[Pod], policy: &Policy) -> StartPlan {
     };
     let mut plan = StartPlan { groups: Vec::new(), of_shutdown: empty_groups(pods, policy, &[]) };
     let mut ranked: Vec<(StartRank, &Pod)> = pods.iter().map(|pod| (plan.rank(pod), pod)).collect();
-    // Stable: in a group the order stays.
+    // A stable sort, so that pods keep their order within a group.
     ranked.sort_by_key(|(rank, _)| *rank);
     for (rank, pod) in ranked {
         match plan.groups.last_mut().filter(|group| group.rank == rank) {
@@ -68,7 +68,7 @@ pub fn start_plan(pods: &[Pod], policy: &Policy) -> StartPlan {
 // === impl StartPlan ===
 
 impl StartPlan {
-    /// The place of `pod`, which need not be among the pods that the plan was made of.
+    /// Returns the rank of `pod`, which need not be one of the pods that the plan was made for.
     pub fn rank(&self, pod: &Pod) -> StartRank {
         let group = group_index(&self.of_shutdown, pod).and_then(|at| self.of_shutdown.get(at));
         StartRank {
@@ -157,7 +157,7 @@ mod tests {
         ]
         .map(|(name, pods)| (name.to_owned(), pods.into_iter().map(str::to_owned).collect()));
         assert_eq!(shown(&start_plan(&all, &by_role)), expected);
-        // A shutdown that waits for nothing still says who needs whom.
+        // The order is also defined if shutdowns stop no pods.
         assert_eq!(shown(&start_plan(&all, &Policy::disabled())), expected);
         let ends: Vec<_> =
             plan(&all, &by_role, None).groups.iter().rev().map(|g| g.priority).collect();

@@ -243,7 +243,7 @@ fn a_hundred_times_the_pods_take_about_a_hundred_times_as_long() {
     let policy = by_priority(&(0..20).map(|p| (p, 10)).collect::<Vec<_>>());
     let pods: Vec<Pod> =
         (0..100_000).map(|i| pod(&format!("p{i}"), Some(i % 25), Some(30))).collect();
-    // Two orders of magnitude above what it takes unoptimised: this fails on something quadratic.
+    // Two orders of magnitude above the time of an unoptimised build: this fails if anything is quadratic.
     let begun = tokio::time::Instant::now();
     let plan = plan(&pods, &policy, Some(secs(100)));
     assert_eq!(plan.pod_count(), pods.len());
@@ -258,13 +258,13 @@ fn any_policy() -> impl Strategy<Value = Policy> {
     })
 }
 
-/// Every pod has its time within its group's, and every group within the plan's.
+/// Checks that every pod's time lies within its group's, and every group's within the plan's.
 fn check_times(plan: &Plan) {
     let mut end = plan.endpoint_drain;
     for group in plan.groups.iter().filter(|group| !group.pods.is_empty()) {
         end += group.allowed;
         assert!(group.allowed <= group.configured);
-        // Ending as late as it may, a group still leaves the later ones what they are allowed.
+        // Even if a group ends as late as it may, later groups have the time that they are allowed.
         assert!(end <= group.latest_end && group.latest_end <= plan.deadline, "{plan:?}");
         assert!(group.pods.iter().all(|planned| planned.grace <= group.allowed));
     }
@@ -272,7 +272,7 @@ fn check_times(plan: &Plan) {
     assert!(plan.endpoint_drain <= plan.endpoint_drain_wanted);
 }
 
-/// Of two plans of the same pods, the one with more time shortens nothing.
+/// Checks that, of two plans for the same pods, the one with more time shortens nothing.
 fn check_that_no_pod_lost(tight: &Plan, loose: &Plan) {
     assert!(tight.endpoint_drain <= loose.endpoint_drain);
     for (tight, loose) in tight.groups.iter().zip(&loose.groups) {

@@ -1,4 +1,4 @@
-//! Warnings about a plan, before it is executed.
+//! Warnings about a plan, to be read before it is executed.
 
 use std::fmt;
 use std::time::Duration;
@@ -10,48 +10,48 @@ use crate::Role;
 use crate::budget::whole_seconds;
 use crate::policy::go_text;
 
-/// The API server's default for pods without a grace. It was not chosen by anyone.
+/// The API server's default grace period. A pod that has it was probably not configured on purpose.
 const DEFAULT_GRACE: Duration = Duration::from_secs(30);
-/// At most this many pods are named one by one.
+/// The most pods that are named one by one.
 const NAMED: usize = 5;
 
-/// Something about a plan that its owner should know.
+/// A warning about a plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PlanWarning {
     /// There is less time than the policy asks for.
     Shrunk(Shrink),
-    /// Pods get SIGTERM sooner after they turned not ready than the policy asks for.
+    /// The time between pods turning not ready and their SIGTERM is shorter than the policy asks for.
     DrainCut {
-        /// `shutdownEndpointDrainPeriod`.
+        /// The configured `shutdownEndpointDrainPeriod`.
         wants: Duration,
-        /// What is left of it.
+        /// The part of it that is left.
         gets: Duration,
     },
-    /// A pod asks for more time than it is sure to get.
+    /// A pod asks for more time than it is guaranteed.
     GraceCut {
         /// The pod.
         pod: PodLabel,
-        /// Its own grace.
+        /// Its own grace period.
         wants: Duration,
-        /// What it gets for sure.
+        /// The time that it is guaranteed.
         gets: Duration,
-        /// What it gets if all groups before it end at once.
+        /// The time that it gets if all groups before it stop at once.
         at_most: Duration,
     },
-    /// The same for several pods that do not get a line each: they ask for the default, or there
-    /// are too many.
+    /// Several pods ask for more time than they are guaranteed. They are not named, because they ask for
+    /// the default or are too many.
     GracesCut {
-        /// How many.
+        /// The number of pods.
         pods: usize,
         /// The least and the most that they ask for.
         want: (Duration, Duration),
         /// The least and the most that they are guaranteed.
         get: (Duration, Duration),
     },
-    /// Static pods that count as the node's own because they have no priority.
+    /// Static pods count as pods of the node itself because they have no priority.
     NoPriority {
-        /// How many.
+        /// The number of such pods.
         pods: usize,
         /// One of them.
         first: PodLabel,
@@ -67,8 +67,8 @@ struct Cut<'a> {
 }
 
 impl Plan {
-    /// What the operator should know in advance. Pods that ask for the default are counted, not
-    /// named; so are pods beyond the number that is named.
+    /// Returns what the operator should know in advance. If several pods ask for the default, they are
+    /// counted instead of named; so are other pods if there are too many.
     pub fn warnings(&self) -> Vec<PlanWarning> {
         let mut warnings: Vec<PlanWarning> =
             self.shrunk.map(PlanWarning::Shrunk).into_iter().collect();
@@ -108,7 +108,7 @@ impl Plan {
     }
 }
 
-/// Up to `named` pods one by one, more of them together.
+/// Returns one warning per pod for up to `named` pods, otherwise one warning for all.
 fn cut_warnings(cuts: &[Cut<'_>], named: usize) -> Vec<PlanWarning> {
     if cuts.len() <= named {
         let one = |cut: &Cut<'_>| PlanWarning::GraceCut {
@@ -190,7 +190,7 @@ fn span((least, most): &(Duration, Duration)) -> String {
     }
 }
 
-/// As Go writes it, whole minutes and hours without zeros after them: `1m`, `1m30s`.
+/// Formats a duration as Go does, but without the zeros after whole minutes and hours: `1m`, `1m30s`.
 fn time(duration: Duration) -> String {
     let text = go_text(duration);
     let text = match text.strip_suffix("m0s") {

@@ -1,4 +1,4 @@
-//! The time that a plan keeps for work of plug-ins.
+//! The time that a plan keeps for the work of plug-ins.
 
 use std::time::Duration;
 
@@ -6,29 +6,29 @@ use winddown_shared::{ShutdownPoint, ShutdownWork};
 
 use super::{Group, Plan, priority_index, share};
 
-/// Work of a plug-in, and its time.
+/// The work of a plug-in, and its time.
 #[derive(Clone, Debug)]
 pub struct PlannedWork {
-    /// What is done.
+    /// The work to be done.
     pub work: ShutdownWork,
-    /// The time it has, at most its bound.
+    /// The time that it is allowed, at most its bound.
     pub allowed: Duration,
-    /// Where in the plan.
+    /// When it is done, relative to the groups.
     pub(crate) place: WorkPlace,
 }
 
 /// A place between the groups of a plan, in their order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum WorkPlace {
-    /// Before the group of that index, or behind the last one.
+    /// Before the group with this index, or after the last group if it is their number.
     Before(usize),
-    /// When all pods have ended.
+    /// After all pods have stopped.
     AfterPods,
-    /// When nothing is left but the report.
+    /// Just before the release, when only the report is left to do.
     Release,
 }
 
-/// Puts `work` in its places between `groups`, with the time it has of `available`.
+/// Places `work` between `groups`, and limits its time to a part of `available`.
 pub(super) fn place(
     groups: &[Group],
     work: &[ShutdownWork],
@@ -57,7 +57,7 @@ pub(super) fn place(
     planned
 }
 
-/// Cuts the longest where they are too long together for `available`.
+/// Cuts the longest places if all together take more than their part of `available`.
 pub(super) fn cut(work: &mut [PlannedWork], available: Duration) {
     let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
     let places: Vec<u64> =
@@ -70,13 +70,13 @@ pub(super) fn cut(work: &mut [PlannedWork], available: Duration) {
     }
 }
 
-/// The time of work that goes on together.
+/// Returns the time of work that runs concurrently.
 fn longest(work: &[PlannedWork]) -> Duration {
     work.iter().map(|planned| planned.allowed).max().unwrap_or_default()
 }
 
 impl Plan {
-    /// The time kept for all work that has not begun.
+    /// The time kept for all work that has not started.
     pub(super) fn kept_for_work(&self) -> Duration {
         self.work.chunk_by(|a, b| a.place == b.place).map(longest).sum()
     }
@@ -92,7 +92,7 @@ impl Plan {
         self.kept_at(WorkPlace::AfterPods) + self.kept_at(WorkPlace::Release)
     }
 
-    /// Takes the next work out that comes no later than `place`: what goes on together.
+    /// Removes and returns the work at the next place, which runs concurrently, unless that is after `place`.
     pub(crate) fn take_work(&mut self, place: WorkPlace) -> Vec<PlannedWork> {
         let Some(next) = self.work.first().map(|planned| planned.place) else { return Vec::new() };
         if next > place {

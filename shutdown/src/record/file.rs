@@ -1,4 +1,4 @@
-//! A record as a file.
+//! A record stored as a file.
 
 use std::fs;
 use std::io;
@@ -14,7 +14,7 @@ const NAME: &str = "shutdown.json";
 
 const FILE: JsonFile = JsonFile { what: "the record of a shutdown", largest: 64 << 20 };
 
-/// A record as the file `shutdown.json` of a directory: complete or absent, whatever happens.
+/// A record stored as `shutdown.json` in a directory. The file is always complete or absent.
 #[derive(Clone, Debug)]
 pub struct RecordFile {
     path: PathBuf,
@@ -22,17 +22,17 @@ pub struct RecordFile {
 }
 
 impl RecordFile {
-    /// The file in `directory`, which is created when a record is written.
+    /// Uses the file in `directory`, which is created when a record is written.
     pub fn in_directory(directory: impl AsRef<Path>) -> Self {
         Self { path: directory.as_ref().join(NAME), volatile: false }
     }
 
-    /// The file in `directory`, which is in memory (`tmpfs`): nothing is forced to a disk.
+    /// Uses the file in `directory`, which must be in memory (`tmpfs`): writes are not synced to disk.
     pub fn in_memory(directory: impl AsRef<Path>) -> Self {
         Self { volatile: true, ..Self::in_directory(directory) }
     }
 
-    /// Where it is.
+    /// The file's path.
     pub fn path(&self) -> &Path {
         &self.path
     }

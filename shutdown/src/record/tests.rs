@@ -279,8 +279,8 @@ fn asked(uid: &str, at: Option<u64>, grace: u64, end: PodEnd) -> PodReport {
     }
 }
 
-/// What stands in the place of a file of ours is replaced, never written through; and never read without
-/// end.
+/// A link or device in place of one of our files is replaced, never written through, and never read without
+/// limit.
 #[test]
 fn links_in_place_of_what_is_kept_reach_no_other_file() {
     use std::os::unix::fs::symlink;

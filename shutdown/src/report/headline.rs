@@ -1,11 +1,11 @@
-//! A run in one sentence: what every form of its report begins with.
+//! The headline of a report: one sentence, with which every rendering of the report begins.
 
 use winddown_shared::display::{in_seconds, pod_count};
 
 use super::{Outcome, PodEnd, ShutdownReport, Trigger};
 
 impl ShutdownReport {
-    /// The run in one sentence, for people.
+    /// Summarizes the run in one sentence, for people.
     pub fn headline(&self) -> String {
         let what = match self.trigger {
             Trigger::Drain => "drain",

@@ -1,4 +1,4 @@
-//! How the node went down before this boot.
+//! Determines how the node went down before this boot.
 
 use winddown_shared::WallTime;
 
@@ -8,21 +8,21 @@ use crate::{RunPhase, RunRecord};
 #[cfg(test)]
 mod tests;
 
-/// Pods that are named in [`LastBoot::describe`] for each way in which they were cut.
+/// The most pods that [`LastBoot::describe`] names for each way in which they ended.
 const NAMED: usize = 5;
 
-/// What an agent finds on disk at its start.
+/// The evidence that an agent finds on disk at its start.
 #[derive(Clone, Debug, Default)]
 pub struct Evidence {
-    /// The boot that is running.
+    /// The id of the current boot.
     pub boot_id: String,
-    /// What the agent before this one left, of this boot or another.
+    /// The mark that the previous agent left, in this boot or an earlier one.
     pub mark: Option<BootMark>,
-    /// The last shutdown of the boot before.
+    /// The last shutdown of an earlier boot.
     pub report: Option<ShutdownReport>,
-    /// The last shutdown of this boot: one of user space only has the same boot id after it.
+    /// The last shutdown of this boot: the boot id stays the same over a soft reboot.
     pub same_boot: Option<ShutdownReport>,
-    /// Where a run stood when it was last heard of.
+    /// The last record of a run.
     pub record: Option<RunRecord>,
 }
 
@@ -32,21 +32,21 @@ pub struct Evidence {
 pub enum LastBoot {
     /// Unknown: the agent starts on this node for the first time.
     Unknown,
-    /// By a shutdown of which the report was kept.
+    /// By a shutdown whose report was stored.
     Reported(Box<ShutdownReport>),
-    /// By a shutdown that the machine did not wait for. The report is put together from its record,
-    /// and is not kept yet.
+    /// By a shutdown that the machine did not wait for. The report is reconstructed from its record,
+    /// and is not stored yet.
     Recorded(Box<ShutdownReport>),
-    /// Without a shutdown that the agent saw.
+    /// Without a shutdown that the agent observed.
     Unseen {
-        /// The boot that ended so.
+        /// The id of the boot that ended this way.
         boot_id: String,
-        /// The agent was stopped before, so it could not see one.
+        /// When the agent was stopped, if it was: then it could not observe a shutdown.
         agent_stopped_at: Option<WallTime>,
     },
 }
 
-/// Decides from `Evidence` how the node went down before this boot.
+/// Determines from `evidence` how the node went down before this boot.
 pub fn last_boot(evidence: Evidence) -> LastBoot {
     let Evidence { boot_id, mark, report, same_boot, record } = evidence;
     if let Some(mark) = mark.as_ref().filter(|mark| mark.boot_id == boot_id) {
@@ -82,8 +82,7 @@ pub fn last_boot(evidence: Evidence) -> LastBoot {
 // === impl LastBoot ===
 
 impl LastBoot {
-    /// Whether every pod could end by itself before the node went down; none when that is not
-    /// known.
+    /// Whether every pod stopped by itself before the node went down; `None` if that is unknown.
     pub fn graceful(&self) -> Option<bool> {
         match self {
             Self::Unknown | Self::Unseen { agent_stopped_at: Some(_), .. } => None,
@@ -94,7 +93,7 @@ impl LastBoot {
         }
     }
 
-    /// The report of the shutdown, where there is one.
+    /// The report of the shutdown, if there is one.
     pub fn report(&self) -> Option<&ShutdownReport> {
         match self {
             Self::Reported(report) | Self::Recorded(report) => Some(report),
@@ -102,7 +101,8 @@ impl LastBoot {
         }
     }
 
-    /// One line for people: how it went, how long it took, who was cut. None when nothing is known.
+    /// Describes in one line, for people, how the shutdown went, how long it took, and which pods were cut
+    /// short. `None` if nothing is known.
     pub fn describe(&self) -> Option<String> {
         match self {
             Self::Unknown => None,
@@ -119,22 +119,21 @@ impl LastBoot {
     }
 }
 
-/// Whether a record tells how a boot ended: one of a run that was called off does not, nor does a
-/// rehearsal's.
+/// Whether a record shows how a boot ended. Runs that were called off, drains and drills do not.
 fn ends_a_boot(record: &RunRecord) -> bool {
     record.phase != RunPhase::Cancelled
         && !matches!(record.report.trigger, Trigger::Drain | Trigger::Drill)
 }
 
-/// Whether `record` is of a run that began after the one that `report` is about.
+/// Whether `record` is of a run that began after the one in `report`.
 fn is_of_later_run(record: &RunRecord, report: &ShutdownReport) -> bool {
-    // Reading the wall clock again after a restart may give a slightly different start.
+    // After a restart, the start is computed from the wall clock again and may differ slightly.
     let slack = std::time::Duration::from_secs(1);
     let report_began = report.started_at.checked_add(slack).unwrap_or(report.started_at);
     record.phase != RunPhase::Released && record.report.started_at > report_began
 }
 
-/// The report that a run did not get to write.
+/// Reconstructs the report of a run that did not get to write it.
 fn report_of(record: RunRecord) -> ShutdownReport {
     let asked_all = matches!(record.phase, RunPhase::Reporting | RunPhase::Released);
     let mut report = record.report;
@@ -176,7 +175,7 @@ fn summary(report: &ShutdownReport) -> String {
     said
 }
 
-/// The names of some of the pods that ended as `end`.
+/// Names the first pods that ended as `end`, and counts the rest.
 fn named(report: &ShutdownReport, end: PodEnd, count: usize) -> String {
     let pods = report.pods().map(|(_, pod)| pod).filter(|pod| pod.end == end);
     let mut names = pods.take(NAMED).map(PodReport::full_name).collect::<Vec<_>>().join(", ");

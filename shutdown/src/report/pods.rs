@@ -1,4 +1,4 @@
-//! The pods of a report, group by group.
+//! The part of a report about pods, group by group.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -10,38 +10,38 @@ use winddown_shared::display::clean;
 use super::units::{OptionalMillis, OptionalSeconds, Seconds};
 use crate::{Group, Role};
 
-/// How a group's end went.
+/// The report of a group.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct GroupReport {
     /// The group's priority.
     pub priority: i32,
-    /// What the group is, for people, where the order has names for its groups.
+    /// The group's name for people, if it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// What the policy gives.
+    /// The time that the policy gives it.
     #[serde(rename = "configuredSeconds", with = "Seconds")]
     pub configured: Duration,
-    /// What it was guaranteed.
+    /// The time that it was guaranteed.
     #[serde(rename = "allowedSeconds", with = "Seconds")]
     pub allowed: Duration,
     /// When its time was over at the latest.
     #[serde(rename = "latestEndSeconds", with = "Seconds")]
     pub latest_end: Duration,
-    /// When it was asked to end; absent when it had no pods or was spared.
+    /// When it was requested to stop; absent if it had no pods or was spared.
     #[serde(rename = "startedMs", with = "OptionalMillis")]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub started: Option<Duration>,
-    /// When its pods were gone or its time over.
+    /// When its pods had stopped or its time was over.
     #[serde(rename = "endedMs", with = "OptionalMillis")]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended: Option<Duration>,
-    /// Its pods.
+    /// The group's pods.
     pub pods: Vec<PodReport>,
 }
 
-/// How a pod's end went.
+/// The report of a pod.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
@@ -55,44 +55,44 @@ pub struct PodReport {
     /// `spec.priority`; absent counts as 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub priority: Option<i32>,
-    /// The grace it was given; for a spared pod the one it would have got.
+    /// The grace period that it was given; for a spared pod, the one that it would have got.
     #[serde(rename = "graceSeconds", with = "Seconds")]
     pub grace: Duration,
-    /// Its own grace, when that is longer than what it was given.
+    /// Its own grace period, if that is longer than the one it was given.
     #[serde(rename = "wantedGraceSeconds", with = "OptionalSeconds")]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wanted_grace: Option<Duration>,
-    /// When it was asked to end.
+    /// When it was requested to stop.
     #[serde(rename = "askedMs", with = "OptionalMillis")]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub asked: Option<Duration>,
-    /// Who had asked it to end before the run did: `preemption`, `eviction`, `operator`, `removed`, or the
-    /// name of a plug-in.
+    /// The requester that had requested it to stop before the run did: `preemption`, `eviction`, `operator`,
+    /// `removed`, or the name of a plug-in.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ending_by: Option<String>,
     /// When its first container got SIGTERM.
     #[serde(rename = "sigtermMs", with = "OptionalMillis")]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sigterm: Option<Duration>,
-    /// When its last container was gone.
+    /// When its last container had exited.
     #[serde(rename = "exitMs", with = "OptionalMillis")]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exit: Option<Duration>,
-    /// How it ended.
+    /// How the pod ended.
     pub end: PodEnd,
-    /// It stays on the node and starts again when that is back.
+    /// Whether it stays on the node and starts again when the node is back.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub stays: bool,
-    /// Containers that needed SIGKILL, or that still ran.
+    /// The containers that needed SIGKILL or were still running.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub containers: Vec<String>,
-    /// What was not released in time: mount points, devices, the network, in words.
+    /// Resources that were not released in time (mount points, devices, the network), for people.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub mounts: Vec<String>,
-    /// What people should know of how it was ended.
+    /// A remark on how it was stopped, for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub remark: Option<String>,
-    /// What went wrong.
+    /// The error, if stopping it failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
@@ -102,39 +102,39 @@ pub struct PodReport {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub enum PodEnd {
-    /// Its group was not started.
+    /// It was not requested to stop, because its group was not started.
     Spared,
-    /// By itself, within its grace.
+    /// It exited by itself within its grace period.
     Exited,
-    /// SIGKILL was needed.
+    /// It needed SIGKILL.
     Killed,
-    /// It was asked, and was still ending when the run was called off.
+    /// It was requested to stop, and was still stopping when the run was called off.
     Ending,
-    /// It was not asked: it runs on through the soft-reboot.
+    /// It was not requested to stop, because it keeps running through the soft reboot.
     Survives,
-    /// It was not seen to end.
+    /// It was not seen to stop.
     Left,
 }
 
 // === impl GroupReport ===
 
 impl GroupReport {
-    /// How many of `groups` have pods, of which none was asked.
+    /// Counts the spared groups.
     pub(crate) fn spared(groups: &[Self]) -> usize {
         groups.iter().filter(|group| group.is_spared()).count()
     }
 
-    /// Whether it has pods that were to be asked, and none of them was.
+    /// Whether it has pods that were to be stopped, and none of them was requested to stop.
     fn is_spared(&self) -> bool {
         self.started.is_none() && self.pods.iter().any(|pod| pod.end != PodEnd::Survives)
     }
 
-    /// Whether its pods are together because they are ordinary ones of a priority.
+    /// Whether this is a group of ordinary pods, in an order by roles.
     pub(crate) fn is_of_ordinary_pods(&self) -> bool {
         self.name.as_deref().is_some_and(|name| name.starts_with(Role::Ordinary.name()))
     }
 
-    /// A group that has not started, without its pods.
+    /// Creates the report of a group that has not started, without its pods.
     pub(crate) fn unstarted(group: &Group) -> Self {
         Self {
             priority: group.priority,
@@ -152,7 +152,7 @@ impl GroupReport {
 // === impl PodEnd ===
 
 impl PodEnd {
-    /// Whether the pod was seen to end.
+    /// Whether the pod was seen to stop.
     pub fn is_over(self) -> bool {
         matches!(self, Self::Exited | Self::Killed)
     }
@@ -166,7 +166,7 @@ impl PodReport {
         clean(&format!("{}/{}", self.namespace, self.name)).into_owned()
     }
 
-    /// A pod that was not asked to end.
+    /// Creates the report of a pod that has not been requested to stop.
     pub(crate) fn spared(pod: &Pod, grace: Duration) -> Self {
         Self {
             namespace: pod.namespace().to_string(),

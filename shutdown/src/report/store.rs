@@ -1,4 +1,4 @@
-//! The reports of the last runs, in a directory.
+//! A directory with the reports of the last runs.
 
 use std::fs;
 use std::io;
@@ -12,20 +12,20 @@ use winddown_shared::error_chain;
 
 mod names;
 
-/// Of how many boots reports are kept unless said otherwise.
+/// The default number of boots whose reports are kept.
 const DEFAULT_KEEP: usize = 20;
 
 const FILE: JsonFile = JsonFile { what: "a shutdown report", largest: 64 << 20 };
 
 const TEMPORARY: &str = ".tmp-shutdown-";
 
-/// Keeps the reports of the last runs, one JSON file each, in a directory.
+/// A store for the reports of the last runs: one JSON file each, in a directory.
 ///
-/// What is kept: the shutdowns of the last boots that had one (at most ten of each boot), and as
-/// many of the last drains and of the last drills, so that these push no shutdown out.
+/// It keeps the shutdowns of the last boots that had one (at most ten of each boot), and separately the
+/// same number of drains and of drills, so that these do not displace shutdowns.
 ///
-/// A file is complete or absent: it is written beside its place, synced, renamed, and the
-/// directory synced.
+/// A file is always complete or absent: it is written to a temporary file, synced and renamed, and the
+/// directory is synced.
 #[derive(Clone, Debug)]
 pub struct ReportStore {
     directory: PathBuf,
@@ -33,24 +33,24 @@ pub struct ReportStore {
     node: Option<String>,
 }
 
-/// What is in a [`ReportStore`].
+/// The content of a [`ReportStore`].
 #[derive(Debug, Default)]
 pub struct Listing {
-    /// The readable ones, newest first.
+    /// The readable reports, newest first.
     pub reports: Vec<ShutdownReport>,
-    /// The others: each names its file.
+    /// The errors of the unreadable reports. Each names its file.
     pub broken: Vec<FileError>,
 }
 
 // === impl ReportStore ===
 
 impl ReportStore {
-    /// A store in `directory`, which is made when the first report is written. Keeps the last 20.
+    /// Creates a store in `directory`, which is created when the first report is written. Keeps the last 20.
     pub fn new(directory: impl Into<PathBuf>) -> Self {
         Self { directory: directory.into(), keep: DEFAULT_KEEP, node: None }
     }
 
-    /// Keeps the shutdowns of the last `count` boots, at least one; and that many drains and drills.
+    /// Keeps the shutdowns of the last `count` boots (at least one), and that many drains and drills.
     pub fn keeping(self, count: usize) -> Self {
         Self { keep: count.max(1), ..self }
     }
@@ -60,10 +60,10 @@ impl ReportStore {
         Self { node: Some(name.into()), ..self }
     }
 
-    /// Writes `report` and drops the oldest ones beyond the limit. Blocks on the disk.
+    /// Writes `report` and removes the oldest ones beyond the limit. Blocks on the disk.
     ///
     /// # Errors
-    /// The report is not on disk. Failing to drop old ones is not an error.
+    /// Fails if the report could not be written. Failing to remove old ones is not an error.
     pub fn write(&self, report: &ShutdownReport) -> Result<PathBuf, FileError> {
         fs::create_dir_all(&self.directory).map_err(FileError::io("create", &self.directory))?;
         let path = self.path_for(report)?;
@@ -80,8 +80,8 @@ impl ReportStore {
         Ok(path)
     }
 
-    /// Drops what a power cut or a killed agent left half-written. For the agent's start: a draft may
-    /// be one that a drain and a shutdown write at the same time later. Blocks on the disk.
+    /// Removes files that a power cut or a killed agent left half-written. Only call this at the agent's
+    /// start: later, such a file may be one that a drain or a shutdown is writing. Blocks on the disk.
     pub fn remove_drafts(&self) {
         let drafts = self.entries().into_iter().flatten().filter(|path| {
             let name = path.file_name().and_then(|name| name.to_str());
@@ -90,10 +90,10 @@ impl ReportStore {
         drafts.for_each(|path| remove(&path));
     }
 
-    /// Reads all reports. A directory that does not exist holds none.
+    /// Reads all reports. If the directory does not exist, there are none.
     ///
     /// # Errors
-    /// The directory cannot be read. A broken file is not an error but part of the listing.
+    /// Fails if the directory cannot be read. A broken file is part of the listing, not an error.
     pub fn list(&self) -> Result<Listing, FileError> {
         let mut listing = Listing::default();
         for file in self.files()?.into_iter().rev() {
@@ -108,29 +108,29 @@ impl ReportStore {
     /// Reads the newest readable report, if there is any.
     ///
     /// # Errors
-    /// The directory cannot be read.
+    /// Fails if the directory cannot be read.
     pub fn latest(&self) -> Result<Option<ShutdownReport>, FileError> {
         Ok(self.files()?.iter().rev().find_map(|file| read(&file.path).ok()))
     }
 
-    /// Reads the newest shutdown of the boot with the id `boot_id` that was not called off. Drains
-    /// and drills are none.
+    /// Reads the newest shutdown of the boot `boot_id` that was not called off. Drains and drills do not
+    /// count.
     ///
     /// # Errors
-    /// The directory cannot be read.
+    /// Fails if the directory cannot be read.
     pub fn shutdown_of_boot(&self, boot_id: &str) -> Result<Option<ShutdownReport>, FileError> {
         self.newest(|file| file.may_be_of(boot_id), |report| report.boot_id == boot_id)
     }
 
-    /// The same of any boot but that with the id `boot_id`.
+    /// Like [`shutdown_of_boot`](Self::shutdown_of_boot), for any boot except `boot_id`.
     ///
     /// # Errors
-    /// The directory cannot be read.
+    /// Fails if the directory cannot be read.
     pub fn shutdown_before(&self, boot_id: &str) -> Result<Option<ShutdownReport>, FileError> {
         self.newest(|_| true, |report| report.boot_id != boot_id)
     }
 
-    /// The newest shutdown that is wanted. A broken file is passed over: the listing names it.
+    /// Reads the newest wanted shutdown. Broken files are skipped; the listing names them.
     fn newest(
         &self,
         name: impl Fn(&Named) -> bool,
@@ -147,16 +147,15 @@ impl ReportStore {
         Ok(files.filter_map(|file| read(&file.path).ok()).find(wanted))
     }
 
-    /// Where `report` goes: a place of its own, unless it is there already.
+    /// Returns the path for `report`: a new one, unless the run has been reported before.
     fn path_for(&self, report: &ShutdownReport) -> Result<PathBuf, FileError> {
         let files = self.files()?;
         let Some(last) = files.last() else {
             return Ok(self.directory.join(Named::of(1, report)));
         };
-        // An agent that is killed between its report and the word that all is done leaves the run to
-        // the next agent, which has the same to report.
-        // And a run that is called off after its end is reported again. Its name tells: no boot has two
-        // runs of a kind that began in the same millisecond.
+        // A run is reported again if the agent is killed between its report and the final record, so that
+        // the next agent finishes the run; and if it is called off after its end. The name identifies the
+        // run: no boot has two runs of a kind that began in the same millisecond.
         let is_of_it =
             |file: &&Named| self.directory.join(Named::of(file.number, report)) == file.path;
         if let Some(again) = files.iter().rev().find(is_of_it) {
@@ -182,7 +181,7 @@ impl ReportStore {
         Ok(entries.into_iter().flatten().filter_map(|entry| Some(entry.ok()?.path())))
     }
 
-    /// Drops the oldest reports beyond the limit.
+    /// Removes the oldest reports beyond the limit.
     fn prune(&self) {
         let files = self.files().unwrap_or_default();
         outdated(files, self.keep).into_iter().for_each(|file| remove(&file.path));

@@ -1,11 +1,11 @@
-//! Durations as numbers with the unit in the field's name.
+//! Serialization of durations as numbers, with the unit in the field's name.
 
 use std::time::Duration;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// A type for `#[serde(with)]` whose schema is that of the number: what it is in JSON, how it is written
-/// and how it is read.
+/// Defines a type for `#[serde(with)]` that has the schema of a number. Takes the JSON type, and how to write
+/// and read it.
 macro_rules! unit {
     ($(#[$doc:meta])* $name:ident($field:ty): $json:ty, $write:expr, $read:expr) => {
         $(#[$doc])*
@@ -60,7 +60,7 @@ unit! {
 }
 
 unit! {
-    /// Whole milliseconds, any number of them.
+    /// A list of whole milliseconds.
     ListOfMillis(Vec<Duration>): Vec<u64>,
     |field: &Vec<Duration>| field.iter().copied().map(millis).collect(),
     |json: Vec<u64>| Ok(json.into_iter().map(Duration::from_millis).collect())
@@ -70,7 +70,8 @@ fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// From here on a number has no exact thousandths. logind's `infinity` is above it.
+/// Durations from here on are stored in whole seconds, because an `f64` has no exact thousandths there. logind's
+/// `infinity` is longer.
 const COARSE: Duration = Duration::from_secs(1 << 40);
 
 fn rounded(duration: Duration) -> f64 {
@@ -78,7 +79,7 @@ fn rounded(duration: Duration) -> f64 {
     if duration < COARSE { (seconds * 1000.0).round() / 1000.0 } else { seconds.trunc() }
 }
 
-/// Rounds what it reads as [`rounded`] does, so that a number from another writer round-trips.
+/// Reads seconds and rounds them as [`rounded`] does, so that numbers from other writers round-trip too.
 fn read_seconds<E: serde::de::Error>(seconds: f64) -> Result<Duration, E> {
     let read = Duration::try_from_secs_f64(seconds).map_err(E::custom)?;
     if read >= COARSE {

@@ -1,4 +1,4 @@
-//! What plug-ins did during a shutdown.
+//! The part of a report about the work of plug-ins.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,21 +10,21 @@ use winddown_shared::{Event, ShutdownWork, WorkError, WorkRemark};
 use super::units::{OptionalMillis, Seconds};
 use crate::PlannedWork;
 
-/// How a plug-in's work went.
+/// The report of a plug-in's work.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct WorkReport {
-    /// Whose it is.
+    /// The name of the plug-in.
     pub plugin: String,
-    /// What was to be done.
+    /// A description of the work.
     pub what: String,
-    /// At which point: `before the pods`, `after pods of priority 0`.
+    /// The point at which the work is done, e.g. `before the pods`, `after pods of priority 0`.
     pub point: String,
-    /// The time it had.
+    /// The time that it was allowed.
     #[serde(rename = "allowedSeconds", with = "Seconds")]
     pub allowed: Duration,
-    /// When it began; absent while it has not.
+    /// When it began; absent until it does.
     #[serde(rename = "startedMs", with = "OptionalMillis")]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub started: Option<Duration>,
@@ -32,36 +32,36 @@ pub struct WorkReport {
     #[serde(rename = "endedMs", with = "OptionalMillis")]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended: Option<Duration>,
-    /// In one word.
+    /// The outcome of the work.
     pub outcome: WorkOutcome,
-    /// Why it failed.
+    /// The error, if it failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    /// What the plug-in said of it.
+    /// The plug-in's remark on it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub remark: Option<String>,
 }
 
-/// How work ended.
+/// The outcome of a plug-in's work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub enum WorkOutcome {
-    /// It was not begun.
+    /// It has not begun.
     Skipped,
-    /// It is under way.
+    /// It is in progress.
     Running,
-    /// It was done.
+    /// It is done.
     Done,
     /// It failed.
     Failed,
-    /// It was not done in its time.
+    /// It was not done in time.
     TimedOut,
     /// The shutdown was called off in the middle.
     Cancelled,
 }
 
-/// The end of work.
+/// How work ended.
 #[derive(Clone, Debug)]
 pub(crate) enum WorkEnd {
     Done,
@@ -73,7 +73,7 @@ pub(crate) enum WorkEnd {
 // === impl WorkReport ===
 
 impl WorkReport {
-    /// Work that has not begun.
+    /// Creates the report of work that has not begun.
     pub(crate) fn of(planned: &PlannedWork) -> Self {
         let PlannedWork { work, allowed, .. } = planned;
         Self {
@@ -89,8 +89,8 @@ impl WorkReport {
         }
     }
 
-    /// Adds those of `planned` to what an earlier agent has `carried`, whose work that is not planned
-    /// again has ended with it.
+    /// Adds reports of the `planned` work to those `carried` over from an earlier agent. Work that was
+    /// running and is not planned again ended together with that agent.
     pub(crate) fn of_all(mut carried: Vec<Self>, planned: &[PlannedWork]) -> Vec<Self> {
         for report in &mut carried {
             let goes_on = planned.iter().any(|planned| report.is_of(&planned.work));
@@ -107,8 +107,8 @@ impl WorkReport {
         carried
     }
 
-    /// What of `all` is left to do `now`, with the rest of its time, after what an earlier agent has
-    /// `carried`.
+    /// Returns the part of `all` that is left to do at `now`, with the rest of its time, given the reports
+    /// `carried` over from an earlier agent.
     pub(crate) fn left(all: &[ShutdownWork], carried: &[Self], now: Duration) -> Vec<ShutdownWork> {
         let left = |work: &ShutdownWork| {
             let report = carried.iter().find(|report| report.is_of(work));
@@ -126,20 +126,20 @@ impl WorkReport {
         all.iter().filter_map(left).collect()
     }
 
-    /// Whether it is the report of `work`.
+    /// Whether this is the report of `work`.
     pub(crate) fn is_of(&self, work: &ShutdownWork) -> bool {
         self.plugin == work.by.as_str()
             && self.what == work.what
             && self.point == work.point.to_string()
     }
 
-    /// It begins now; says whether an earlier agent had begun it.
+    /// Marks the work as begun at `now`. Returns whether an earlier agent had begun it.
     pub(crate) fn begin(&mut self, now: Duration) -> bool {
         self.outcome = WorkOutcome::Running;
         self.started.replace(self.started.unwrap_or(now)).is_some()
     }
 
-    /// It has ended, which makes this event.
+    /// Marks the work as ended and returns the event for that.
     pub(crate) fn end(
         &mut self,
         work: &ShutdownWork,

@@ -4,7 +4,7 @@ use winddown_shared::Pod;
 
 use super::Role;
 
-/// A pod from what differs between pods.
+/// Creates a pod from its metadata and spec.
 fn pod(metadata: &Value, spec: &Value) -> Pod {
     let mut whole = json!({"metadata": metadata, "spec": {"containers": []}});
     whole["spec"].as_object_mut().unwrap().extend(spec.as_object().unwrap().clone());
@@ -82,7 +82,7 @@ fn the_control_plane_is_known_by_its_labels_and_etcd_is_apart() {
     assert_eq!(role(json!({"tier": "control-plane"})), Role::ControlPlane);
     assert_eq!(role(json!({"tier": "control-plane", "component": "etcd"})), Role::Datastore);
     assert_eq!(role(json!({"component": "kube-proxy"})), Role::Node);
-    // Whatever its priority is, or that it has none.
+    // Whatever its priority, even without one.
     let unset = pod(&in_control_plane(&json!({"component": "etcd"})), &json!({}));
     assert_eq!(Role::of(&unset), Role::Datastore);
 }

@@ -1,4 +1,4 @@
-//! Pods that become known during the run. "Not known yet" never means "nothing runs".
+//! Handles pods that become known during the run. "Not known yet" never means "nothing is running".
 
 use std::sync::Arc;
 
@@ -12,11 +12,11 @@ use crate::{PodEnd, RunPhase};
 const NOT_KNOWN: &str = "the container runtime did not say whether it runs";
 
 impl<K: PodKiller> Run<'_, K> {
-    /// Adds running pods that were not seen yet.
+    /// Adds running pods that have not been seen yet.
     pub(super) fn look_again(&mut self) {
         self.more_known.borrow_and_update();
         let running = self.killer.running();
-        // Known stays known: if the runtime falls silent later, the workers still have its pods.
+        // Once known, this stays known: if the runtime stops answering, the workers still have its pods.
         self.known |= running.known;
         if let Some(journal) = &mut self.driven.journal {
             journal.pods_unknown = !self.known;
@@ -55,8 +55,8 @@ impl<K: PodKiller> Run<'_, K> {
         self.order.progress.group(group, |group| group.pods += 1);
     }
 
-    /// Plans for the time that is left: the plan did not count a single pod, so it says nothing of
-    /// how they share it.
+    /// Plans again for the time left: the first plan was made without any pods, so it does not say how they
+    /// share the time.
     fn plan_anew(&mut self) {
         let waiting = std::mem::take(&mut self.waiting).into_iter().flatten();
         let pods: Vec<Pod> = waiting.map(|(_, pod)| pod).collect();
@@ -76,14 +76,14 @@ impl<K: PodKiller> Run<'_, K> {
         self.enlist_all(planned);
     }
 
-    /// Waits until more is known of what runs, or the time is over.
+    /// Waits until more pods may be known, or the time is over.
     pub(super) async fn wait_for_more(&mut self) -> Result<(), Cancelled> {
         let has_begun = self.groups.iter().any(|group| group.started.is_some());
         if !std::mem::replace(&mut self.has_waited, true) {
             tracing::warn!(
                 "the container runtime has not said what runs: waiting for it until the time is over"
             );
-            // The next agent goes on with the same time.
+            // Noted, so that the next agent continues with the same times.
             self.note(if has_begun { RunPhase::Ending } else { RunPhase::LameDuck }).await;
         }
         self.answers(Wait::More).await?;
@@ -91,7 +91,7 @@ impl<K: PodKiller> Run<'_, K> {
         Ok(())
     }
 
-    /// Pods of an earlier agent's run that are not listed have ended.
+    /// Marks pods of an earlier agent's run that are not listed as ended.
     pub(super) fn settle_missing(&mut self) {
         if self.missing.is_empty() {
             return;

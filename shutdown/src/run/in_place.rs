@@ -1,4 +1,4 @@
-//! How the node goes down, for pods that stay if it comes back.
+//! Handles pods that stay on the node if it comes back, which depends on how it goes down.
 
 use std::time::Duration;
 
@@ -9,12 +9,12 @@ use crate::PodEnd;
 use crate::in_place::comes_back;
 use crate::run_context::RunContext;
 
-/// How long the login manager may take to name the kind of a shutdown after it said that there is one. systemd 257
-/// names it some milliseconds after `PreparingForShutdown` changes, and before 255 never.
+/// How long to wait for the login manager to report the kind of a shutdown after it announced one. systemd 257
+/// reports it some milliseconds after `PreparingForShutdown` changes; versions before 255 never do.
 const NAMED_WITHIN: Duration = Duration::from_millis(200);
 
 impl<K: PodKiller> Run<'_, K> {
-    /// Waits for the kind of the shutdown where it decides which pods stay.
+    /// Waits for the kind of the shutdown if pods may stay depending on it.
     pub(super) async fn wait_for_kind(&mut self) -> Result<(), Cancelled> {
         if !self.waiting.iter().flatten().any(|(_, pod)| self.plan.may_stay(pod)) {
             return Ok(());
@@ -25,7 +25,7 @@ impl<K: PodKiller> Run<'_, K> {
         .await
     }
 
-    /// Leaves pods alone that run on through a soft-reboot.
+    /// Spares pods that keep running through a soft reboot.
     pub(super) fn spare_survivors(&mut self) {
         let softly = |context: &RunContext| {
             context.kind == ShutdownKind::SoftReboot && context.notice.is_none()
@@ -48,7 +48,7 @@ impl<K: PodKiller> Run<'_, K> {
         }
     }
 
-    /// Whether the node comes back by itself, as far as that was said.
+    /// Whether the node comes back by itself, as far as known.
     pub(super) fn node_comes_back(&self) -> bool {
         self.context_is(|context| comes_back(context.kind, context.notice.is_some()))
     }
@@ -58,7 +58,7 @@ impl<K: PodKiller> Run<'_, K> {
     }
 }
 
-/// Whether the kind may still be named, and would decide something: after a notice the node does not come back.
+/// Whether the kind is still unknown and would matter: after a notice, the node does not come back anyway.
 fn is_unnamed(context: &RunContext) -> bool {
     context.kind == ShutdownKind::Unknown && context.notice.is_none()
 }

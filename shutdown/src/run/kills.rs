@@ -1,4 +1,4 @@
-//! Kill requests to the pods, and their answers.
+//! Kill requests to the pods, and their results.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,55 +13,55 @@ use crate::PodEnd;
 use crate::grace::{rest_of_grace, room};
 use crate::in_place::status_of_staying;
 
-/// A pod that is about to be asked; the report has its grace already.
+/// A pod that is about to be requested to stop. The report has its grace period already.
 pub(super) struct Due {
     pub(super) place: Place,
     pub(super) pod: Pod,
-    /// An earlier agent asked it, and its grace is running.
+    /// Whether an earlier agent requested it to stop, so that its grace period is already running.
     again: bool,
 }
 
-/// A pod that was asked to end and has not answered.
+/// A pod that has been requested to stop, without a result so far.
 pub(super) struct Asked {
     pub(super) place: Place,
     pub(super) pod: Pod,
-    /// Ends the wait for the answer, not the kill.
+    /// Aborts the wait for the result, but not the kill.
     pub(super) wait: AbortHandle,
 }
 
 /// What [`Run::answers`] waits for.
 #[derive(Clone, Copy)]
 pub(super) enum Wait {
-    /// The pods of the current round, which is that of a group.
+    /// The pods in the current round of a group.
     Group {
-        /// The group.
+        /// The group's index.
         index: usize,
         /// When its round began.
         begun: Instant,
     },
-    /// What pods that have ended hold, before the drivers that it needs are asked.
+    /// The resources of stopped pods, before the drivers that these may need are requested to stop.
     Drivers {
-        /// The drivers need the rest of the time.
+        /// When to stop waiting: the drivers need the rest of the time.
         until: Instant,
     },
-    /// Everything that was asked, and what it held.
+    /// All pods that have been requested to stop, and their resources.
     End,
-    /// What plug-ins do.
+    /// The work of plug-ins.
     Work,
-    /// More pods to ask.
+    /// More pods to stop.
     More,
 }
 
 impl Due {
-    /// A pod that an earlier agent has asked.
+    /// Creates the entry of a pod that an earlier agent requested to stop.
     pub(super) fn again(place: Place, pod: Pod) -> Self {
         Self { place, pod, again: true }
     }
 }
 
 impl<K: PodKiller> Run<'_, K> {
-    /// Notes in the report when the pods of `batch` are asked and what grace they get, before they
-    /// are asked. The grace that an earlier agent gave stays.
+    /// Writes into the report when the pods of `batch` are requested to stop and which grace periods they
+    /// get, before they are requested to stop. Keeps the grace periods that an earlier agent gave.
     pub(super) fn schedule(
         &mut self,
         group: usize,
@@ -90,7 +90,7 @@ impl<K: PodKiller> Run<'_, K> {
         batch.into_iter().map(schedule).collect()
     }
 
-    /// Takes a batch back that was not asked after all.
+    /// Undoes [`schedule`](Self::schedule) for a batch that is not requested to stop after all.
     pub(super) fn take_back(&mut self, batch: Vec<Due>) {
         for due in batch {
             let group = &mut self.groups[due.place.group];
@@ -105,7 +105,7 @@ impl<K: PodKiller> Run<'_, K> {
         }
     }
 
-    /// Asks one pod to end. Its grace ends when it was promised to, and at `latest_end`.
+    /// Requests one pod to stop. Its grace period ends as promised before, or at `latest_end` if that is sooner.
     pub(super) fn ask(&mut self, due: Due, latest_end: Duration) -> Id {
         let offset = self.elapsed();
         let room = room(latest_end, offset);
@@ -121,7 +121,7 @@ impl<K: PodKiller> Run<'_, K> {
         self.kill(due.place, due.pod, grace.min(room))
     }
 
-    /// Sends the request in its own task: a kill that panics harms no other.
+    /// Sends the request in its own task, so that a kill that panics does not affect others.
     pub(super) fn kill(&mut self, place: Place, pod: Pod, grace: Duration) -> Id {
         let stays = self.groups[place.group].pods[place.pod].stays;
         let request = KillRequest {
@@ -137,8 +137,8 @@ impl<K: PodKiller> Run<'_, K> {
         id
     }
 
-    /// Takes answers until all that `wait` names are in or its time is over. Zero wait still lets
-    /// the asked tasks go on by themselves.
+    /// Processes results until everything that `wait` covers is done or its time is over. The kills
+    /// continue regardless.
     pub(super) async fn answers(&mut self, wait: Wait) -> Result<(), Cancelled> {
         loop {
             let is_awaited = self.asked.len() > self.overdue.len();
@@ -196,11 +196,11 @@ impl<K: PodKiller> Run<'_, K> {
         let offset = |at: Instant| at.saturating_duration_since(since);
         let now = self.elapsed();
         let report = &mut self.groups[place.group].pods[place.pod];
-        // The SIGTERM that this agent sent to a pod of an earlier one was not its first.
+        // If an earlier agent requested the pod to stop, the SIGTERM from this agent was not its first.
         let first = report.asked >= self.taken_over;
         let (was, counted) = (report.end, report.end.is_over());
         let end = match answer {
-            // It had ended before, and nothing of it ran any more.
+            // It had stopped before, and none of its containers was running any more.
             Ok(stopped) if counted && stopped.containers.is_empty() => was,
             Ok(stopped) => {
                 let signalled = stopped.signalled_at.filter(|_| first).map(offset);
@@ -243,7 +243,7 @@ impl<K: PodKiller> Run<'_, K> {
         }
     }
 
-    /// Marks what was not answered and lets those kills go on by themselves.
+    /// Marks pods without a result, and lets their kills continue in the background.
     pub(super) fn give_up_on_the_rest(&mut self, stop: RunStop) {
         self.kills.detach_all();
         self.give_up_on_the_missing(stop);

@@ -7,14 +7,14 @@ use winddown_shared::{KillError, ShutdownPoint, ShutdownWork};
 use super::{RunReport, RunStop};
 use crate::{GroupReport, Outcome, PodEnd};
 
-/// Why a pod was not seen to end.
+/// Why a pod was not seen to stop.
 pub(super) struct Failure {
     pub(super) error: String,
     pub(super) still_running: Vec<String>,
 }
 
 impl RunReport {
-    /// The run in one word.
+    /// Determines the outcome of the run.
     pub fn outcome(&self) -> Outcome {
         let any = |end| self.groups.iter().flat_map(|group| &group.pods).any(|pod| pod.end == end);
         match self.stop {
@@ -22,38 +22,38 @@ impl RunReport {
             RunStop::Panicked | RunStop::Finished if any(PodEnd::Left) || self.pods_unknown => {
                 Outcome::Left
             }
-            // All were asked at once, not as planned.
+            // All pods were requested to stop at once, not as planned.
             RunStop::Panicked => Outcome::Forced,
             RunStop::Finished if any(PodEnd::Killed) => Outcome::Forced,
             RunStop::Finished => Outcome::Clean,
         }
     }
 
-    /// Whether every pod ended and left nothing mounted.
+    /// Whether every pod stopped and left nothing mounted.
     pub(crate) fn is_clean(&self) -> bool {
         self.stop == RunStop::Finished && !self.pods_unknown && is_clean(&self.groups)
     }
 
-    /// The time that the plan has kept for work before the release.
+    /// Returns the time that the plan kept for `work` before the release.
     pub(crate) fn kept_for_release(&self, work: &[ShutdownWork]) -> Duration {
         let release = work.iter().filter(|work| work.point == ShutdownPoint::BeforeRelease);
         let report = |work| self.work.iter().find(|report| report.is_of(work));
         release.filter_map(report).map(|report| report.allowed).max().unwrap_or_default()
     }
 
-    /// Pods that were not seen to end.
+    /// The number of pods that were not seen to stop.
     pub fn left(&self) -> usize {
         let pods = self.groups.iter().flat_map(|group| &group.pods);
         pods.filter(|pod| matches!(pod.end, PodEnd::Left | PodEnd::Ending)).count()
     }
 
-    /// Groups with pods of which none was asked.
+    /// The number of groups with pods of which none was requested to stop.
     pub fn spared_groups(&self) -> usize {
         GroupReport::spared(&self.groups)
     }
 }
 
-/// Whether every pod ended and left nothing mounted.
+/// Whether every pod stopped and left nothing mounted.
 pub(super) fn is_clean(groups: &[GroupReport]) -> bool {
     let mut pods = groups.iter().flat_map(|group| &group.pods);
     pods.all(|pod| pod.end == PodEnd::Survives || (pod.end.is_over() && pod.mounts.is_empty()))

@@ -8,7 +8,7 @@ use winddown_shared::PodKiller;
 use super::Run;
 use crate::RunPhase;
 
-/// Ends are persisted together, at most this often.
+/// The shortest interval between two notes of ends, which are persisted together.
 const TOGETHER: Duration = Duration::from_millis(100);
 
 impl<K: PodKiller> Run<'_, K> {
@@ -22,8 +22,8 @@ impl<K: PodKiller> Run<'_, K> {
         }
     }
 
-    /// An end has been seen that the next agent could not tell from the rest: a pod that is gone may
-    /// have ended by itself.
+    /// Schedules a note of an end that the next agent could not determine itself: a pod that is gone could
+    /// have exited by itself.
     pub(super) fn has_to_note(&mut self) {
         if self.driven.journal.is_some() {
             self.note_at.get_or_insert((self.noted + TOGETHER).max(Instant::now()));
@@ -38,7 +38,7 @@ impl<K: PodKiller> Run<'_, K> {
         }
     }
 
-    /// What plug-ins did is in the next note.
+    /// Adds the work of plug-ins to the next note.
     pub(super) fn keep_work(&mut self) {
         if let Some(journal) = &mut self.driven.journal {
             journal.work.clone_from(&self.work.reports);

@@ -12,16 +12,16 @@ use crate::{GroupReport, PodEnd, PodReport, Role};
 
 /// The error of a pod that ended unobserved.
 const UNSEEN: &str = "it ended while no agent was there to see when";
-/// How long the end of a run waits for what the runtime says of such ends.
+/// How long to wait, at the end of a run, for the runtime to report such ends.
 const TELLS: Duration = Duration::from_secs(1);
 
 impl<K: PodKiller> Run<'_, K> {
-    /// Takes over an earlier agent's record: which pods were asked when and with what grace, which
-    /// groups are over, and which pods have ended. Pods of groups that are over are asked at once
-    /// and waited for beside the others.
+    /// Takes over an earlier agent's record: when pods were requested to stop and with which grace periods,
+    /// which groups are over, and which pods have stopped. Pods of groups that are over are requested to
+    /// stop at once, and awaited along with the others.
     ///
-    /// If the configuration has changed since, the groups are those of the new one; a pod keeps the
-    /// grace it was given.
+    /// If the configuration has changed since then, the groups are those of the new one, but each pod keeps
+    /// the grace period that it was given.
     pub(super) fn take_over(&mut self, mut carried: Vec<GroupReport>) {
         self.taken_over = Some(self.elapsed());
         self.match_groups(&mut carried);
@@ -96,7 +96,7 @@ impl<K: PodKiller> Run<'_, K> {
         self.groups.iter().enumerate().flat_map(pods).collect()
     }
 
-    /// Marks groups as over whose last pod ended while no agent was running.
+    /// Marks groups as over if their last pod stopped while no agent was running.
     pub(super) fn finish_what_is_over(&mut self) {
         let now = self.elapsed();
         for (index, (group, waiting)) in self.groups.iter_mut().zip(&self.waiting).enumerate() {
@@ -108,7 +108,8 @@ impl<K: PodKiller> Run<'_, K> {
         }
     }
 
-    /// Takes what the runtime says of ends that no agent saw; what it has not said soon stays unseen.
+    /// Collects the runtime's reports on ends that no agent observed. Ends that are not reported soon remain
+    /// unknown.
     pub(super) async fn take_unseen_ends(&mut self) {
         let abandon_at = self.order.started + self.budget_of_pods().abandon_at();
         let until = abandon_at.min(Instant::now() + TELLS);
@@ -117,7 +118,7 @@ impl<K: PodKiller> Run<'_, K> {
             let begun = self.order.started;
             let at = stopped.stopped_at.map(|at| at.saturating_duration_since(begun));
             let report = &mut self.groups[place.group].pods[place.pod];
-            // What ended before it was asked was started again and ended once more.
+            // If this end is from before the request to stop, the pod was restarted and ended once more.
             if at >= report.asked && at.is_some() {
                 report.end_as(at, &stopped);
             }
@@ -165,7 +166,8 @@ impl GroupReport {
 }
 
 impl PodReport {
-    /// The pod is still there: it keeps its grace, and its end if that was observed already.
+    /// Adopts the earlier report of a pod that still exists, with its grace period, and its end if that was
+    /// observed already.
     fn go_on(&mut self, was: Self) {
         if was.end.is_over() {
             *self = was;
@@ -174,7 +176,7 @@ impl PodReport {
         }
     }
 
-    /// The pod is not there any more. Whether that is news.
+    /// Marks a pod that no longer exists as exited unobserved. Returns false if its end was known already.
     pub(super) fn end_unseen(&mut self) -> bool {
         let is_news = !self.end.is_over();
         if is_news {
@@ -183,7 +185,7 @@ impl PodReport {
         is_news
     }
 
-    /// The end that was not seen was this one.
+    /// Fills in an end that was not observed, as the runtime reports it.
     fn end_as(&mut self, exit: Option<Duration>, stopped: &PodStopped) {
         let forced = stopped.containers.iter().filter(|container| container.forced);
         self.containers = forced.map(|container| container.name.to_string()).collect();

@@ -9,7 +9,7 @@ use super::{Place, Run};
 use crate::budget::whole_seconds;
 
 impl<K: PodKiller> Run<'_, K> {
-    /// Takes the new context over and persists it.
+    /// Adopts the new context and persists it.
     pub(super) async fn follow(&mut self) {
         let Some(context) = &mut self.driven.context else { return };
         let context = context.borrow_and_update().clone();
@@ -26,8 +26,8 @@ impl<K: PodKiller> Run<'_, K> {
         }
     }
 
-    /// Divides the time that is left, and shortens the grace of pods that would take longer. The
-    /// wait before the first group is shortened first, as far as the pods need its time.
+    /// Divides the time left, and shortens the grace periods of pods that would take longer. The wait
+    /// before the first group is shortened first, as far as the pods need its time.
     pub(super) fn shorten(&mut self) {
         let now = self.elapsed();
         let wants: Vec<_> = (0..self.groups.len()).map(|group| self.wants(group, now)).collect();
@@ -58,7 +58,7 @@ impl<K: PodKiller> Run<'_, K> {
         self.hurry(now);
     }
 
-    /// How much time the pods of a group still ask for; none when the group is over.
+    /// Returns the time that the pods of a group still ask for; none if the group is over.
     fn wants(&self, group: usize, now: Duration) -> Option<Duration> {
         let report = &self.groups[group];
         if report.ended.is_some() {
@@ -75,13 +75,13 @@ impl<K: PodKiller> Run<'_, K> {
         Some(longest.max(last).unwrap_or(Duration::ZERO))
     }
 
-    /// When SIGKILL is due for a pod that was asked.
+    /// When SIGKILL is due for a pod that has been requested to stop.
     fn kill_at(&self, place: Place) -> Option<Duration> {
         let report = &self.groups[place.group].pods[place.pod];
         report.asked.map(|asked| asked + report.grace)
     }
 
-    /// Asks pods again, with less grace, that would outlive their group's new end.
+    /// Repeats the request, with a shorter grace period, to pods that would outlive their group's new end.
     fn hurry(&mut self, now: Duration) {
         let late = |asked: &Asked| {
             let latest_end = self.latest_end(asked.place.group);

@@ -158,7 +158,7 @@ async fn a_group_without_time_is_asked_and_the_next_one_starts_at_once() {
     let asked: Vec<_> = killer.calls().iter().map(|c| c.request.grace.unwrap().as_secs()).collect();
     assert_eq!(asked, [0, 5]);
     assert_eq!(of(&report, "last").asked, ms(0));
-    // The pod workers give at least a second; the run sees the end of it.
+    // The pod workers give at least one second, and the run sees it through.
     assert_eq!((of(&report, "app").exit, of(&report, "last").exit), (ms(1000), ms(4000)));
 }
 
@@ -201,8 +201,8 @@ async fn kills_that_take_too_long_do_not_stop_the_next_group() {
     }));
 }
 
-// Test_processShutdownEvent_VolumeUnmountTimeout: what follows the containers' end is not waited
-// for between groups; the kill resolves when the containers are gone.
+// Test_processShutdownEvent_VolumeUnmountTimeout: the cleanup after the containers is not awaited between
+// groups; the kill resolves when the containers are gone.
 #[tokio::test(start_paused = true)]
 async fn a_group_is_done_when_its_containers_are_gone() {
     let pods = [pod("app", None, None), pod("last", CRITICAL, None)];
@@ -254,7 +254,7 @@ async fn cancelling_spares_the_groups_not_started() {
     assert_eq!((report.stop, report.outcome()), (RunStop::Cancelled, Outcome::Cancelled));
     assert_eq!((of(&report, "app").end, of(&report, "last").end), (PodEnd::Ending, PodEnd::Spared));
     assert_eq!((report.spared_groups(), report.left()), (1, 1));
-    // The kill that was asked for goes on without the run.
+    // The kill continues without the run.
     assert_eq!(killer.running().pods.len(), 2);
     sleep(secs(9)).await;
     assert_eq!(killer.running().pods.len(), 1);
@@ -351,7 +351,7 @@ async fn a_killer_that_forgets_its_deadline_is_given_up() {
     let begun = Instant::now();
     let killer = scripted([pod("deaf", CRITICAL, None)]);
     let report = Scene::new(killer, two_fields(30, 10)).run().await;
-    // 30 s, half of the 2 s reserve for SIGKILL to show, an eighth for an answer.
+    // 30 s, half of the 2 s reserve for SIGKILL to take effect, and an eighth for an answer.
     assert_eq!(begun.elapsed(), Duration::from_millis(31_250));
     assert_eq!(
         (of(&report, "deaf").end, of(&report, "deaf").error.as_deref()),
@@ -373,7 +373,7 @@ async fn a_pod_that_slipped_in_ends_with_its_group_or_with_the_current_one() {
 
     assert_eq!(
         *scene.killer.asked.lock().unwrap(),
-        // Seen after group 0 and ended with group 7; after group 7, with group 9; after the last.
+        // Seen after group 0 and stopped with group 7; after group 7, with group 9; after the last.
         ["brings-0", "late-brings-0", "brings-7", "late-brings-7", "brings-9", "late-brings-9"]
     );
     assert_eq!(of(&report, "late-brings-0").asked, ms(1000));
@@ -478,7 +478,7 @@ async fn what_is_known_is_ended_while_the_rest_is_not() {
     assert_eq!((report.outcome(), report.left(), report.pods_unknown), (Outcome::Left, 0, true));
 }
 
-/// In an order of priorities a driver of the lowest one would end with those that use it.
+/// In an order by priority, a driver of the lowest priority would stop together with the pods that use it.
 #[tokio::test(start_paused = true)]
 async fn drivers_end_after_all_others_and_after_what_these_have_mounted() {
     let pods = [
@@ -507,7 +507,7 @@ async fn drivers_end_after_all_others_and_after_what_these_have_mounted() {
     assert_eq!(report.outcome(), Outcome::Clean);
 }
 
-/// The next group does not wait for a network, but the driver of it may be in there.
+/// The next group does not wait for networks, but may contain the driver of one.
 #[tokio::test(start_paused = true)]
 async fn drivers_of_a_group_of_their_own_end_after_what_the_groups_before_hold() {
     for (frees_at, asked) in [(7, 7), (1000, 13)] {

@@ -1,4 +1,4 @@
-//! Resources that stopped pods still hold.
+//! Waits for resources that stopped pods still hold.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,14 +12,14 @@ use super::kills::Wait;
 use super::{Place, REAPING, Run, RunStop};
 use crate::role::is_driver;
 
-/// The longest wait for the release of a pod's resources, counted from the last pod's exit. After
-/// that it hangs, and the time is better spent on pods that still run.
+/// The longest wait for the release of a pod's resources, counted from the last pod's exit. A release that
+/// takes longer hangs, and the time is better spent on pods that are still running.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 impl<K: PodKiller> Run<'_, K> {
-    /// Waits in the background until a stopped pod has released its resources. Resources that
-    /// disappear with the machine (the sandbox of a pod on the host's network, its cgroup, its
-    /// plain directories) are not worth a wait.
+    /// Waits in the background until a stopped pod has released its resources. Does not wait for resources
+    /// that disappear with the machine (the sandbox of a pod on the host's network, its cgroup, its plain
+    /// directories).
     pub(super) fn release(&mut self, place: Place, pod: &Pod) {
         let mounts = holds_mounts(pod);
         // A network plugin keeps a pod's state, such as its address lease, on disk.
@@ -38,9 +38,9 @@ impl<K: PodKiller> Run<'_, K> {
         }
     }
 
-    /// Whether `wait` has to go on for what stopped pods hold. The next group waits for volumes
-    /// only, which may need a pod of that group to be unmounted; networks are waited for at the end,
-    /// and before drivers end, of which one may be the network's.
+    /// Whether `wait` has to continue for resources of stopped pods. The next group waits only for volumes,
+    /// because unmounting them may need a pod of that group. Networks are awaited at the end, and before
+    /// drivers stop, because one of these may be the network's.
     pub(super) fn holds_on(&self, wait: Wait) -> bool {
         match wait {
             Wait::Group { .. } => !self.unmounting.is_empty(),
@@ -48,8 +48,8 @@ impl<K: PodKiller> Run<'_, K> {
         }
     }
 
-    /// Waits until the pods that have ended hold nothing any more that may need the drivers in `batch`, if there
-    /// are any; for a third of the group's time at most, and until the run is called off.
+    /// If there are drivers in `batch`, waits until the stopped pods have released all resources that may need them;
+    /// at most for a third of the group's remaining time, and only until the run is called off.
     pub(super) async fn before_drivers(&mut self, group: usize, batch: &[(Place, Pod)]) {
         if batch.iter().any(|(_, pod)| is_driver(pod)) {
             let left = self.plan.groups[group].latest_end.saturating_sub(self.elapsed());
@@ -76,7 +76,7 @@ impl<K: PodKiller> Run<'_, K> {
         }
     }
 
-    /// Marks releases without an answer as unknown.
+    /// Marks releases that have not completed as unknown.
     pub(super) fn give_up_on_releases(&mut self, stop: RunStop) {
         self.releases.abort_all();
         for (_, place) in self.releasing.drain() {
@@ -92,8 +92,8 @@ impl<K: PodKiller> Run<'_, K> {
     }
 }
 
-/// Whether the pod's volumes are mounted on the host, or devices are claimed for it, as far as its spec tells.
-/// Plain directories and files take no time to release.
+/// Whether, according to its spec, the pod has volumes mounted on the host or claims devices. Plain directories and
+/// files do not count, because releasing them takes no time.
 fn holds_mounts(pod: &Pod) -> bool {
     let Some(spec) = pod.spec.as_ref() else { return false };
     let claims = spec.resource_claims.as_deref().unwrap_or_default();

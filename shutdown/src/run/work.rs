@@ -1,4 +1,4 @@
-//! Work of plug-ins between the groups of a run.
+//! The work of plug-ins between the groups of a run.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -15,16 +15,16 @@ use crate::plan::WorkPlace;
 use crate::report::WorkEnd;
 use crate::{PlannedWork, RunPhase, WorkReport};
 
-/// What plug-ins did, do and are to do.
+/// The work of plug-ins: done, in progress and to be done.
 pub(super) struct Work {
     pub(super) reports: Vec<WorkReport>,
     pub(super) tasks: JoinSet<Worked>,
     under_way: HashMap<Id, (ShutdownWork, WorkRemark)>,
-    /// Until when that may take.
+    /// The deadline of the work in progress.
     pub(super) until: Instant,
 }
 
-/// How work ended: in its time or not.
+/// The result of work, or that it timed out.
 type Worked = Result<Result<(), WorkError>, Elapsed>;
 
 impl Work {
@@ -34,7 +34,7 @@ impl Work {
 }
 
 impl<K: PodKiller> Run<'_, K> {
-    /// Does the work that comes no later than `place` and has not begun.
+    /// Does all work up to and including `place` that has not begun.
     pub(super) async fn work(&mut self, place: WorkPlace) -> Result<(), Cancelled> {
         loop {
             let together = self.plan.take_work(place);
@@ -94,7 +94,7 @@ impl<K: PodKiller> Run<'_, K> {
         }
     }
 
-    /// What is under way gets its part of the time until `deadline`; answers when that is over.
+    /// Limits work in progress to its part of the time until `deadline`. Returns when that is over.
     pub(super) fn hurry_work(&mut self, deadline: Duration) -> Option<Instant> {
         let now = self.elapsed();
         let part = deadline.saturating_sub(now) / ShutdownWork::PART;

@@ -1,4 +1,4 @@
-//! What waited for what when the node's pods started, how long, and why.
+//! The report of an ordered start: which pods waited for which others, how long, and why.
 
 use std::path::Path;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use crate::json_file::{FileError, JsonFile};
 use crate::plan::{StartGroup, StartRank};
 use crate::report::units::{OptionalSeconds, Seconds};
 
-/// The version of the report's shape; goes up when a reader of the old one would be misled.
+/// The version of the report's schema. It increases when a reader of the old one would be misled.
 const VERSION: u32 = 1;
 
 /// The report's file in the state directory.
@@ -19,54 +19,54 @@ const NAME: &str = "start-report.json";
 
 const FILE: JsonFile = JsonFile { what: "the report of a start", largest: 64 << 20 };
 
-/// How the pods of a node started after a boot, group by group. Pods that came when the turn of their group was over
-/// started at once and are not listed.
+/// The report of how a node's pods started after a boot, group by group. Pods that arrived after the turn of their
+/// group started at once and are not listed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct StartReport {
-    /// `winddown.dev/v1alpha1`.
+    /// Always `winddown.dev/v1alpha1`.
     pub api_version: String,
-    /// `StartReport`.
+    /// Always `StartReport`.
     pub kind: String,
-    /// Version of this shape.
+    /// The version of this schema.
     pub version: u32,
     /// The kernel's boot id.
     pub boot_id: String,
-    /// Wall time at which the node's pods became known.
+    /// The wall time at which the node's pods became known.
     pub started_at: WallTime,
     /// The same moment, in seconds since the kernel's boot.
     #[serde(rename = "bootSeconds", with = "Seconds")]
     pub boot: Duration,
-    /// How long each group could take to be ready (`startGroupTimeout`).
+    /// How long each group was given to become ready (`startGroupTimeout`).
     #[serde(rename = "groupTimeoutSeconds", with = "Seconds")]
     pub group_timeout: Duration,
-    /// From then until no pod waited any more; absent while the start goes on.
+    /// The time from then until no pod was waiting any more; absent while the start is in progress.
     #[serde(rename = "tookSeconds", with = "OptionalSeconds")]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub took: Option<Duration>,
-    /// In one word.
+    /// The outcome of the start.
     pub outcome: StartOutcome,
-    /// The groups that have started, in that order.
+    /// The groups that have started, in the order in which they did.
     pub groups: Vec<StartedGroup>,
-    /// Pods, as `namespace/name`, whose turn has not come; after a start that was called off, those whose turn never
+    /// The pods, as `namespace/name`, whose turn has not come yet; if the start was called off, those whose turn never
     /// came.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub waiting: Vec<String>,
 }
 
-/// How a start went, in one word.
+/// The outcome of a start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub enum StartOutcome {
-    /// Pods wait for their turn, or a source has not said yet which pods it wants.
+    /// Pods are waiting for their turn, or the pods of a source are not known yet.
     UnderWay,
     /// Every group was ready before the next one started.
     Ready,
     /// The time of at least one group was over before it was ready.
     NotReady,
-    /// The node was shut down or drained meanwhile.
+    /// The node was shut down or drained before the start was complete.
     CalledOff,
 }
 
@@ -75,25 +75,25 @@ pub enum StartOutcome {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct StartedGroup {
-    /// What it is called, for people: `system pods`.
+    /// The group's name for people, e.g. `system pods`.
     pub name: String,
-    /// The lowest priority that falls into the group, or a number that only sorts it.
+    /// The lowest priority in the group, or a number that only serves to sort it.
     pub priority: i32,
-    /// It has the drivers among those pods, which the others need.
+    /// Whether these are the drivers among those pods, which the others need.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub drivers: bool,
-    /// When it started, counted from the beginning.
+    /// When the group started, counted from the beginning of the start.
     #[serde(rename = "startedSeconds", with = "Seconds")]
     pub started: Duration,
     /// How long later groups waited for it; absent while they do.
     #[serde(rename = "tookSeconds", with = "OptionalSeconds")]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub took: Option<Duration>,
-    /// Its pods.
+    /// The group's pods.
     pub pods: Vec<StartedPod>,
 }
 
-/// One pod of a group.
+/// A pod in a group that has started.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
@@ -104,31 +104,32 @@ pub struct StartedPod {
     pub name: String,
     /// `metadata.uid`.
     pub uid: String,
-    /// How long it waited for its turn, since the agent that let it start saw it.
+    /// How long it waited for its turn since it was seen by the agent that let it start.
     #[serde(rename = "waitedSeconds", with = "Seconds")]
     pub waited: Duration,
-    /// From its turn until it was ready, or over; absent if it was neither in its group's time.
+    /// The time from its group's start until it was ready or terminated; absent if it was neither within its
+    /// group's time.
     #[serde(rename = "readySeconds", with = "OptionalSeconds")]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ready: Option<Duration>,
-    /// What became of it in its group's time.
+    /// The state that it reached within its group's time.
     pub state: PodStart,
 }
 
-/// What became of a pod whose turn had come.
+/// The state of a pod whose turn has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub enum PodStart {
     /// It is not ready yet, and its group's time is not over.
     Starting,
-    /// It was ready.
+    /// It became ready.
     Ready,
-    /// It had done its work.
+    /// It succeeded.
     Succeeded,
-    /// It failed, or was refused.
+    /// It failed or was rejected.
     Failed,
-    /// No source wants it any more.
+    /// It is no longer wanted by any source.
     Gone,
     /// Its group's time was over before it was ready.
     NotReady,
@@ -137,19 +138,18 @@ pub enum PodStart {
 // === impl StartReport ===
 
 impl StartReport {
-    /// Reads the report of the last ordered start from the state directory; none if there was no such start. Blocks
-    /// on the disk.
+    /// Reads the report of the last ordered start from the state directory, if there was one. Blocks on the disk.
     ///
     /// # Errors
-    /// The file cannot be read, or is something else.
+    /// Fails if the file cannot be read, or the content is something else.
     pub fn load(state_directory: &Path) -> Result<Option<Self>, FileError> {
         FILE.read(&state_directory.join(NAME))
     }
 
-    /// Replaces it. Blocks on the disk.
+    /// Replaces the report in the state directory. Blocks on the disk.
     ///
     /// # Errors
-    /// The file system refused; what was there still is.
+    /// Fails if the file cannot be written. The old content is kept.
     pub fn store(&self, state_directory: &Path) -> Result<(), FileError> {
         FILE.write(&state_directory.join(NAME), Survives::Process, self)
     }
@@ -175,7 +175,7 @@ impl StartReport {
         }
     }
 
-    /// The group that others wait for.
+    /// The group that other groups are waiting for.
     pub fn current(&self) -> Option<&StartedGroup> {
         self.groups.last().filter(|group| group.took.is_none())
     }
@@ -184,19 +184,19 @@ impl StartReport {
         self.groups.last_mut().filter(|group| group.took.is_none())
     }
 
-    /// Every pod whose turn has come.
+    /// All pods whose turn has come.
     pub fn pods(&self) -> impl Iterator<Item = &StartedPod> {
         self.groups.iter().flat_map(|group| &group.pods)
     }
 
-    /// Goes up when a group or a pod starts, when nothing is waited for any more, and when the start is over, but not
-    /// with each pod that is ready.
+    /// A counter that increases when a group or a pod starts, when no group is being waited for any more, and when the
+    /// start is over, but not with each pod that becomes ready.
     pub fn turn(&self) -> usize {
         let over = usize::from(self.current().is_none()) + usize::from(self.is_over());
         self.groups.iter().map(|group| 1 + group.pods.len()).sum::<usize>() * 3 + over
     }
 
-    /// The start is over.
+    /// Whether the start is over.
     pub fn is_over(&self) -> bool {
         self.took.is_some()
     }
@@ -231,7 +231,7 @@ impl StartedGroup {
         self.pods.iter().filter(late).map(|pod| format!("{}/{}", pod.namespace, pod.name))
     }
 
-    /// Nothing of it is waited for `at` this time: it is ready, or its time is over.
+    /// Ends the wait for the group at the time `at`, because it is ready or its time is over.
     pub(super) fn close(&mut self, at: Duration) {
         self.took = Some(at.saturating_sub(self.started));
         for pod in self.pods.iter_mut().filter(|pod| pod.state == PodStart::Starting) {

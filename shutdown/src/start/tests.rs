@@ -82,7 +82,7 @@ impl Bench {
     }
 }
 
-/// So many seconds later, when all tasks have run.
+/// Waits this many seconds, until all tasks have run.
 async fn after(seconds: u64) {
     tokio::time::sleep(secs(seconds) + Duration::from_millis(1)).await;
 }
@@ -125,7 +125,7 @@ async fn a_pod_that_is_never_ready_costs_its_groups_time_and_no_more() {
     b.want(&[&liar, &dns, &web], true).await;
     b.becomes(&dns, "Running", true).await;
     after(28).await;
-    // One more of its kind in the middle gets what is left of the time.
+    // Another pod that joins the current group gets what is left of its time.
     let twin = pod("twin", 2_000_000_000);
     b.want(&[&liar, &dns, &web, &twin], true).await;
     assert!(b.waits(&web) && !b.waits(&twin));
@@ -163,7 +163,7 @@ async fn pods_of_a_source_that_answers_late_start_in_order_too_and_hold_up_none_
     assert!(!b.task.is_finished(), "a source has not said which pods it wants");
     b.want(&[&own, &net, &web], true).await;
     assert!(!b.waits(&own) && !b.waits(&net) && b.waits(&web));
-    // It comes after its turn.
+    // A pod that arrives after its turn.
     after(1).await;
     b.becomes(&net, "Running", true).await;
     let etcd = pod("late", 2_000_001_000);

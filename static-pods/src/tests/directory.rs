@@ -12,7 +12,7 @@ use winddown_shared::{WallClock, WallTime};
 use super::{manifest, put};
 use crate::{DesiredManifests, ManifestDirectory};
 
-/// A directory that is being watched for real.
+/// A directory with a real watch.
 struct Watched {
     root: TempDir,
     desired: watch::Receiver<Arc<DesiredManifests>>,
@@ -21,7 +21,7 @@ struct Watched {
 }
 
 impl Watched {
-    /// Starts to watch. The periodic look is far away unless the test is about it.
+    /// Starts to watch. The periodic scan is far away unless the test is about it.
     fn start(root: TempDir, rescan: Duration) -> Self {
         let wall = WallClock::fixed(WallTime::UNIX_EPOCH);
         let (source, desired) =
@@ -138,7 +138,7 @@ async fn the_directory_may_come_later_go_and_be_replaced() {
 
 #[tokio::test]
 async fn the_periodic_look_finds_what_no_event_told() {
-    // A link's target lies elsewhere: its changes give no event here.
+    // A link's target is elsewhere: its changes give no event here.
     let root = tempfile::tempdir().unwrap();
     std::fs::create_dir(root.path().join("pods")).unwrap();
     let target = root.path().join("target.yaml");

@@ -27,7 +27,7 @@ impl<S: Subscriber> Layer<S> for Lines {
     }
 }
 
-/// What is told, and the clock.
+/// The log under test, and the clock.
 struct Ear {
     problem_log: ProblemLog,
     now: Instant,
@@ -39,7 +39,7 @@ impl Ear {
         Self { problem_log: ProblemLog::default(), now: Instant::now(), before: Vec::new() }
     }
 
-    /// The lines for a look that finds this wrong.
+    /// Returns the log lines after a scan that finds these problems.
     fn hear(&mut self, problems: Vec<ManifestProblem>) -> Vec<String> {
         let lines = Arc::new(Mutex::new(Vec::new()));
         let take = Arc::clone(&lines);
@@ -79,7 +79,7 @@ fn a_hundred_thousand_broken_manifests_are_a_screenful_of_lines_and_their_number
         ear.wait(20);
         assert_eq!(ear.hear(broken(0..100_000)), [""; 0], "nothing is said again");
     }
-    // One more is named as ever.
+    // One more is logged as usual.
     assert_eq!(ear.hear(broken(0..100_001)), ["WARN /pods/100000.yaml: is empty"]);
     assert_eq!(ear.hear(Vec::new()), ["INFO all manifests can be used again"]);
 }

@@ -143,7 +143,7 @@ fn what_a_wrong_manifest_holds_of_secrets_is_not_quoted() {
             "      livenessProbe: {httpGet: {port: 80, httpHeaders: [{name: A, value: 271828182845}]}}\n\
              \x20     command",
         ),
-        // As it would be if the file were a link to somebody's secrets.
+        // As if the file were a link to a file with secrets.
         "root:$y$j9T$271828182845:19000:0:99999:7:::\n".to_owned(),
         "271828182845\n".to_owned(),
     ];

@@ -26,7 +26,7 @@ impl Bench {
         let root = tempfile::tempdir().unwrap();
         std::fs::create_dir(root.path().join("pods")).unwrap();
         let scanner = Scanner::new(root.path().join("pods"), "node1".to_owned());
-        // Far behind the files' own times: none of them rests, each has to settle.
+        // Far behind the files' times, so that each of them has to settle.
         Self { root, scanner, now: Instant::now(), wall: Timestamp::UNIX_EPOCH }
     }
 
@@ -38,14 +38,14 @@ impl Bench {
         put(&self.pods(), name, text);
     }
 
-    /// Looks, with a hint that these files were closed.
+    /// Scans, with a hint that these files were closed.
     fn look(&mut self, closed: &[&str]) -> DesiredManifests {
         let closed: HashSet<OsString> = closed.iter().map(OsString::from).collect();
         self.scanner.scan(&closed, self.now, self.wall);
         self.scanner.desired(self.wall)
     }
 
-    /// Looks twice, so that everything has settled.
+    /// Scans twice, so that everything has settled.
     fn settle(&mut self) -> DesiredManifests {
         self.look(&[]);
         self.wait(SETTLE);
@@ -382,7 +382,7 @@ fn a_gigabyte_of_nothing_is_read_only_as_far_as_it_takes_to_refuse_it() {
 fn twenty_thousand_other_files_hide_no_pod() {
     let mut bench = Bench::new();
     bench.put("b.yaml", &manifest("web", "ls"));
-    // Names of one file: a disk has to make nothing but names.
+    // Hard links to one file, so that the disk only has to create names.
     for turn in 0..2 {
         let source = bench.root.path().join(format!("empty{turn}"));
         std::fs::write(&source, "").unwrap();

@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1 as api;
 use super::{LABEL_RULE, handler, one_of, resources};
 use winddown_yaml::{Check, Shortened, names};
 
-/// Names seen so far, each container's with the field it was in.
+/// The names of the containers seen so far, each with its field.
 type Names<'a> = std::collections::BTreeMap<&'a str, String>;
 
 pub(super) fn all(check: &mut Check<'_>, spec: &api::PodSpec, volumes: &BTreeSet<&str>) {
@@ -94,7 +94,7 @@ fn environment(check: &mut Check<'_>, container: &api::Container) {
         if env.name.is_empty() {
             check.fail_at("name", format!("is missing: {RULE}"));
         } else if !env.name.bytes().all(valid) {
-            // Not quoted: with `name: PASSWORD=…` it holds the value.
+            // Not quoted: with `name: PASSWORD=…` the name includes the value.
             check.fail_at("name", format!("is no variable name: {RULE}"));
         }
         if env.value.as_ref().is_some_and(|value| value.contains('\0')) {

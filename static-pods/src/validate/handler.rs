@@ -7,8 +7,8 @@ use winddown_engine::probe_client::Unsendable;
 use super::{at_least, one_of};
 use winddown_yaml::{Check, Shortened};
 
-/// Notes what is wrong with a container's probes and hooks. `runs_once` says that it is an init
-/// container, which has neither.
+/// Reports problems of a container's probes and hooks. `runs_once` means that it is an init container, which has
+/// neither.
 pub(super) fn all(check: &mut Check<'_>, container: &api::Container, runs_once: bool) {
     let probes = [
         ("livenessProbe", &container.liveness_probe),

@@ -24,7 +24,7 @@ pub(super) fn check(check: &mut Check<'_>, resources: &api::ResourceRequirements
     }
 }
 
-/// Notes what is wrong with one quantity.
+/// Parses one quantity, and reports what is wrong with it.
 pub(super) fn quantity(check: &mut Check<'_>, key: &str, text: &str) -> Option<Quantity> {
     match text.parse::<Quantity>() {
         Ok(quantity) if quantity.sign() == Ordering::Less => {

@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1 as api;
 use super::{LABEL_RULE, NEEDS_API_SERVER, one_of, resources};
 use winddown_yaml::{Check, Shortened, names};
 
-/// Notes what is wrong with the pod's volumes; gives their names.
+/// Reports problems of the pod's volumes; returns their names.
 pub(super) fn all<'a>(check: &mut Check<'_>, spec: &'a api::PodSpec) -> BTreeSet<&'a str> {
     let mut names = BTreeSet::new();
     check.each("volumes", spec.volumes.iter().flatten(), |check, volume| {
@@ -26,7 +26,7 @@ pub(super) fn all<'a>(check: &mut Check<'_>, spec: &'a api::PodSpec) -> BTreeSet
 }
 
 fn source(check: &mut Check<'_>, volume: &api::Volume) {
-    // What is set, besides the name: serialising knows all the kinds there are.
+    // The kinds that are set, i.e. all fields but the name: serializing knows all of them.
     let kinds = match serde_json::to_value(volume) {
         Ok(serde_json::Value::Object(object)) => object,
         _ => serde_json::Map::new(),

@@ -1,4 +1,4 @@
-//! Which of several files decides.
+//! Determines which of several configuration files sets logind's delay.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -17,24 +17,24 @@ use super::{DIRECTORIES, Setting, below, parse_time_span};
 pub struct Source {
     /// Its path on the node.
     pub file: PathBuf,
-    /// What is in it.
+    /// Its content.
     pub content: Content,
 }
 
-/// What is in a configuration file.
+/// The content of a configuration file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Content {
-    /// Text.
+    /// The text to parse.
     Text(String),
-    /// Empty, unreadable, or a link to /dev/null: sets nothing, but hides files of this name in weaker directories.
+    /// An empty or unreadable file, or a link to /dev/null: sets nothing, but hides files of the same name in
+    /// directories of lower precedence.
     Mask,
 }
 
 /// Determines which file sets `InhibitDelayMaxSec`.
 ///
-/// `main` are the main files (`logind.conf`), the strongest directory first; the first is used.
-/// `drop_ins` are the drop-ins of all directories, the strongest directory first, in any order
-/// within one.
+/// `main` holds the main files (`logind.conf`), highest precedence first; only the first is used. `drop_ins` holds the
+/// drop-ins of all directories, highest precedence first, in any order within a directory.
 pub fn effective(main: &[Source], drop_ins: &[Source]) -> Option<Setting> {
     let mut by_name: BTreeMap<&[u8], &Source> = BTreeMap::new();
     for source in drop_ins {
@@ -50,7 +50,7 @@ pub fn effective(main: &[Source], drop_ins: &[Source]) -> Option<Setting> {
     by_name.values().rev().find_map(|source| setting(source)).or_else(|| setting(main.first()?))
 }
 
-/// The value that one file's text gives to `InhibitDelayMaxSec` in `[Login]`: the last valid one.
+/// Returns the last valid value that a file's text assigns to `InhibitDelayMaxSec` in `[Login]`.
 pub fn inhibit_delay(text: &str) -> Option<Duration> {
     let mut in_login = false;
     let mut value = None;
@@ -81,7 +81,7 @@ pub fn inhibit_delay(text: &str) -> Option<Duration> {
     value
 }
 
-/// Reads the main files and the drop-ins below `root`, the strongest directory first.
+/// Reads the main files and the drop-ins below `root`, highest precedence first.
 pub(super) fn scan(root: &Path) -> (Vec<Source>, Vec<Source>) {
     let mut main = Vec::new();
     let mut drop_ins = Vec::new();
@@ -96,7 +96,7 @@ pub(super) fn scan(root: &Path) -> (Vec<Source>, Vec<Source>) {
     (main, drop_ins)
 }
 
-/// Names that systemd looks at: `*.conf`, not hidden.
+/// Lists the file names that systemd considers: `*.conf`, not hidden.
 fn names(directory: &Path) -> Vec<OsString> {
     let Ok(entries) = fs::read_dir(directory) else { return Vec::new() };
     entries
@@ -105,10 +105,10 @@ fn names(directory: &Path) -> Vec<OsString> {
         .collect()
 }
 
-/// `None`: there is no such file.
+/// Reads one file. Returns `None` if it does not exist.
 fn read(root: &Path, file: PathBuf) -> Option<Source> {
     let path = below(root, &file);
-    // A link to /dev/null masks; below another root its target may not exist, so look at the link.
+    // A link to /dev/null masks. Below another root its target may not exist, so check the link itself.
     let masked = fs::read_link(&path).is_ok_and(|target| target == Path::new("/dev/null"));
     let content = if masked {
         Content::Mask
@@ -117,7 +117,7 @@ fn read(root: &Path, file: PathBuf) -> Option<Source> {
             Ok(bytes) if bytes.is_empty() => Content::Mask,
             Ok(bytes) => Content::Text(String::from_utf8_lossy(&bytes).into_owned()),
             Err(error) if error.kind() == ErrorKind::NotFound && !path.is_symlink() => return None,
-            // It sets nothing, but its name still hides the same name in weaker directories.
+            // It sets nothing, but still hides files of the same name in directories of lower precedence.
             Err(error) => {
                 tracing::debug!(file = %path.display(), error = error_chain(&error), "cannot read");
                 Content::Mask

@@ -1,8 +1,8 @@
 //! Decides what winddown's own drop-in must contain, given the other drop-ins.
 //!
-//! The delay has several owners. Each may need a delay longer than systemd's default, and none may
-//! shorten it for the others. Our file sorts last, so it must not exist if the other files set
-//! enough.
+//! The delay has several owners. Each may need more than systemd's default, and none may shorten
+//! the delay of another. Our file sorts last, so it must not exist if the other files set a long
+//! enough delay.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -10,7 +10,7 @@ use std::time::Duration;
 use super::write::{self, WriteError, Written};
 use super::{DEFAULT, NAME, Source, effective, merge};
 
-/// What winddown's drop-in has to be.
+/// The required state of winddown's drop-in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ours {
     /// Absent: logind's delay is long enough without it.
@@ -19,25 +19,25 @@ pub enum Ours {
     Gives(Duration),
 }
 
-/// What [`apply`] did.
+/// The result of [`apply`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Applied {
-    /// The files are as they have to be.
+    /// The files are already as required.
     Nothing,
-    /// Winddown's drop-in has a new content.
+    /// Winddown's drop-in was written.
     Wrote {
         /// Its path on the node.
         file: PathBuf,
     },
-    /// Winddown's drop-in is gone.
+    /// Winddown's drop-in was removed.
     Removed {
         /// Its path on the node.
         file: PathBuf,
     },
 }
 
-/// Decides what winddown's drop-in must be for a delay of at least `wanted`. The sources are as for
-/// [`effective`]; our own are ignored.
+/// Decides what winddown's drop-in must be for a delay of at least `wanted`. The sources are the
+/// same as for [`effective`]; our own drop-in is ignored.
 pub fn ours(main: &[Source], drop_ins: &[Source], wanted: Duration) -> Ours {
     let is_ours = |source: &&Source| source.file.file_name().is_some_and(|name| name == NAME);
     let others: Vec<Source> = drop_ins.iter().filter(|s| !is_ours(s)).cloned().collect();
@@ -46,7 +46,7 @@ pub fn ours(main: &[Source], drop_ins: &[Source], wanted: Duration) -> Ours {
 }
 
 /// Writes or removes winddown's drop-in below `root` as `wanted` requires. A missing drop-in is
-/// written only if logind's delay is too short at present (`short`). Blocks on the file system.
+/// written only if logind's current delay is too short (`short`). Blocks on the file system.
 ///
 /// # Errors
 /// [`WriteError`]. The old file is intact.

@@ -9,7 +9,7 @@ const MINUTE: u64 = 60 * SECOND;
 const HOUR: u64 = 60 * MINUTE;
 const DAY: u64 = 24 * HOUR;
 
-/// In systemd's order: the first that the text starts with is taken.
+/// The units in systemd's order: the first that is a prefix of the text is used.
 const UNITS: [(&str, u64); 29] = [
     ("seconds", SECOND),
     ("second", SECOND),
@@ -42,10 +42,10 @@ const UNITS: [(&str, u64); 29] = [
     ("µs", 1),
 ];
 
-/// Reads a time span; a number without a unit is seconds. `infinity` gives [`INFINITY`].
+/// Parses a time span; a number without a unit is in seconds. `infinity` gives [`INFINITY`].
 ///
-/// `None` where systemd ignores the assignment: no number, a negative one, an unknown unit, more
-/// microseconds than 64 bits hold.
+/// Returns `None` where systemd ignores the assignment: no number, a negative number, an unknown
+/// unit, or more microseconds than fit into 64 bits.
 pub fn parse_time_span(text: &str) -> Option<Duration> {
     let mut rest = text.trim_ascii_start();
     if let Some(after) = rest.strip_prefix("infinity") {
@@ -66,7 +66,7 @@ pub fn parse_time_span(text: &str) -> Option<Duration> {
     }
 }
 
-/// One number with its unit, in microseconds, and the text after it.
+/// Parses one number with its unit. Returns it in microseconds, and the rest of the text.
 fn parse_term(text: &str) -> Option<(u64, &str)> {
     let text = text.strip_prefix('+').unwrap_or(text);
     let (whole, rest) = split_digits(text);

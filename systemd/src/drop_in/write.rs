@@ -13,19 +13,19 @@ use super::{NAME, below};
 
 const TEMPLATE: &str = include_str!("../../units/logind.conf.d/zz-winddown.conf");
 
-/// Where the drop-in may go: the second one is lost at reboot and serves nodes whose /etc cannot
-/// be written.
+/// The directories for the drop-in. The second one does not survive a reboot; it is for nodes whose
+/// /etc is read-only.
 const PLACES: [&str; 2] = ["/etc/systemd/logind.conf.d", "/run/systemd/logind.conf.d"];
 
-/// What [`write()`] did.
+/// The result of [`write()`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Written {
-    /// The file has a new content.
+    /// The file was written.
     Changed {
         /// Its path on the node.
         file: PathBuf,
     },
-    /// It says so already.
+    /// The file already has this content.
     Unchanged {
         /// Its path on the node.
         file: PathBuf,
@@ -41,7 +41,7 @@ pub enum WriteError {
         /// Its path on the node.
         file: PathBuf,
     },
-    /// It is there and cannot be removed.
+    /// The drop-in exists and cannot be removed.
     #[error(
         "cannot remove {}, which makes logind's delay shorter than it is without; remove it",
         file.display()
@@ -49,33 +49,33 @@ pub enum WriteError {
     Stays {
         /// Its path on the node.
         file: PathBuf,
-        /// What the system said about it.
+        /// The system's error.
         #[source]
         source: io::Error,
     },
-    /// Neither place can be written.
+    /// Neither directory can be written to.
     #[error("cannot write {} (nor the same name in /etc); make one of them writable", file.display())]
     Failed {
-        /// The path tried last, on the node.
+        /// The path tried last (on the node).
         file: PathBuf,
-        /// What the system said about it.
+        /// The system's error.
         #[source]
         source: io::Error,
     },
 }
 
-/// The drop-in that gives `delay`, in whole seconds, rounded up.
+/// Returns the content of the drop-in that sets `delay`, rounded up to whole seconds.
 pub fn content(delay: Duration) -> String {
     TEMPLATE.replace("@DELAY@", &whole_seconds(delay).to_string())
 }
 
-/// Puts the drop-in for `delay` in place below `root`, in /etc or, if that is read-only, in /run.
+/// Writes the drop-in for `delay` below `root`, in /etc or, if that fails, in /run.
 ///
-/// The change is atomic and on disk when this returns: logind, or a node that loses power, sees the
-/// old file or the new one. Blocks on the file system.
+/// The change is atomic, and on disk when this returns: logind sees the old file or the new one,
+/// also after a loss of power. Blocks on the file system.
 ///
 /// # Errors
-/// [`WriteError`]. The old file, if there was one, is unharmed.
+/// [`WriteError`]. The old file, if there is one, is intact.
 pub fn write(root: &Path, delay: Duration) -> Result<Written, WriteError> {
     let text = content(delay);
     let [first, second] = PLACES;
@@ -88,9 +88,9 @@ pub fn write(root: &Path, delay: Duration) -> Result<Written, WriteError> {
     }
 }
 
-/// Removes winddown's drop-in from below `root`, wherever it is, and gives the path it had on the
-/// node. A file of that name that does not say in its first line that it is winddown's stays, and so
-/// does a link to /dev/null. Blocks on the file system.
+/// Removes winddown's drop-in from both directories below `root`, and returns the path it had on
+/// the node. Keeps a link to /dev/null, and a file of that name whose first line does not say that
+/// it is winddown's. Blocks on the file system.
 ///
 /// # Errors
 /// [`WriteError::Stays`].
@@ -110,7 +110,7 @@ pub fn remove(root: &Path) -> Result<Option<PathBuf>, WriteError> {
     Ok(removed)
 }
 
-/// Whether winddown's drop-in is in one of its places.
+/// Whether winddown's drop-in exists in one of its directories.
 pub(super) fn is_there(root: &Path) -> bool {
     PLACES.iter().any(|place| is_signed(&below(root, &Path::new(place).join(NAME))))
 }
@@ -141,7 +141,7 @@ fn write_in(root: &Path, place: &str, text: &str) -> Result<Written, WriteError>
 fn replace(path: &Path, text: &str) -> io::Result<()> {
     let directory = path.parent().ok_or(io::ErrorKind::InvalidInput)?;
     fs::DirBuilder::new().recursive(true).mode(0o755).create(directory)?;
-    // Its draft is hidden, so that logind never reads it half written.
+    // The temporary file is hidden, so logind never reads a half-written one.
     winddown_files::replace(path, 0o644, Survives::PowerCut, text.as_bytes())
 }
 

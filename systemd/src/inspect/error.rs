@@ -1,17 +1,17 @@
-//! Why something could not be seen.
+//! The errors of queries to logind and the service manager.
 
 use std::time::Duration;
 
-/// Why something could not be seen.
+/// Why a query failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum InspectError {
-    /// The name has no owner.
+    /// The service does not run and cannot be started.
     #[error("{whom} is not there")]
     Absent {
-        /// Who was asked.
+        /// The service that was queried.
         whom: &'static str,
-        /// What the bus said.
+        /// The error from the bus.
         #[source]
         source: zbus::Error,
     },
@@ -20,34 +20,34 @@ pub enum InspectError {
         "{whom} is out of reach: no D-Bus answers at {address}; `systemctl start dbus` starts it"
     )]
     NoBus {
-        /// Who was to be asked.
+        /// The service to be queried.
         whom: &'static str,
-        /// Where the bus was looked for.
+        /// The address of the bus.
         address: String,
     },
-    /// The caller may not ask.
+    /// The caller lacks permission.
     #[error("{whom} may not be asked by this user")]
     Denied {
-        /// Who was asked.
+        /// The service that was queried.
         whom: &'static str,
-        /// What the bus said.
+        /// The error from the bus.
         #[source]
         source: zbus::Error,
     },
-    /// It is there and does not answer.
+    /// The service does not answer.
     #[error("{whom} has not answered within {after:?}")]
     Silent {
-        /// Who was asked.
+        /// The service that was queried.
         whom: &'static str,
-        /// How long it was given.
+        /// The timeout.
         after: Duration,
     },
-    /// It answered something else.
+    /// The service answered with an error.
     #[error("{whom} answered with an error")]
     Failed {
-        /// Who was asked.
+        /// The service that was queried.
         whom: &'static str,
-        /// What it said.
+        /// The service's error.
         #[source]
         source: zbus::Error,
     },
@@ -56,9 +56,9 @@ pub enum InspectError {
 /// The kind of an [`InspectError`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Silence {
-    /// It is not there.
+    /// The service or the bus does not exist.
     Absent,
-    /// It may not be asked.
+    /// The caller may not query it.
     Denied,
     /// It does not answer.
     Silent,
@@ -67,7 +67,7 @@ pub enum Silence {
 }
 
 impl InspectError {
-    /// What kind of silence it is.
+    /// Returns the kind of the error.
     pub fn kind(&self) -> Silence {
         match self {
             Self::Absent { .. } | Self::NoBus { .. } => Silence::Absent,
@@ -77,7 +77,7 @@ impl InspectError {
         }
     }
 
-    /// Sorts an error of the bus; `whom` names who was asked.
+    /// Classifies an error from the bus; `whom` is the service that was queried.
     pub(super) fn of(whom: &'static str, source: zbus::Error) -> Self {
         if let zbus::Error::Connection(io, address) = &source
             && by_io(io.kind()) == Silence::Absent
@@ -111,7 +111,8 @@ fn by_io(kind: std::io::ErrorKind) -> Silence {
     }
 }
 
-/// What the bus says of a service that it cannot start: there is none, or its unit is masked.
+/// Classifies a D-Bus error name. The bus reports a service that it cannot start in many ways: it
+/// does not exist, or its unit is masked.
 fn by_name(name: &str) -> Silence {
     let short = name.strip_prefix("org.freedesktop.").unwrap_or(name);
     match short {
@@ -121,7 +122,7 @@ fn by_name(name: &str) -> Silence {
         | "systemd1.UnitMasked"
         | "systemd1.LoadFailed"
         | "systemd1.BadUnitSetting"
-        // What systemd 252 says of a masked unit that is asked for by its alias.
+        // The error of systemd 252 for a masked unit that is requested by its alias.
         | "DBus.Error.FileExists"
         | "systemd1.JobFailed" => Silence::Absent,
         _ if short.starts_with("DBus.Error.Spawn.") => Silence::Absent,

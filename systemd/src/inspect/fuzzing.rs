@@ -1,4 +1,4 @@
-//! What is seen of a unit.
+//! Properties of the view of a service, for any message.
 
 use std::collections::HashMap;
 use std::time::Duration;

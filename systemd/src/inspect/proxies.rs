@@ -1,4 +1,4 @@
-//! The proxy for systemd's clock, written by hand like those for operation.
+//! The proxy for systemd-timedated, written by hand like the others.
 
 #[zbus::proxy(
     interface = "org.freedesktop.timedate1",

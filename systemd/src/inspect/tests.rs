@@ -197,7 +197,7 @@ impl Manager {
     }
 }
 
-/// One of systemd 254 or later, after so many soft reboots.
+/// A service manager of systemd 254 or later, after this many soft reboots.
 struct SoftManager(u32);
 
 #[interface(name = "org.freedesktop.systemd1.Manager")]

@@ -1,4 +1,4 @@
-//! What is seen, as plain values.
+//! The results of queries, as plain values.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -10,11 +10,11 @@ use crate::logind::proxies::Inhibitor;
 /// logind's view of shutdowns.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LoginView {
-    /// The longest time it waits (`InhibitDelayMaxSec`).
+    /// The longest time that it waits for delay locks (`InhibitDelayMaxSec`).
     pub delay: Duration,
-    /// A shutdown is under way.
+    /// Whether a shutdown is under way.
     pub preparing: bool,
-    /// The locks it lists, in its order.
+    /// The locks that it lists, in its order.
     pub locks: Vec<LockView>,
 }
 
@@ -23,15 +23,15 @@ pub struct LoginView {
 pub struct LockView {
     /// What it inhibits, separated by colons.
     pub what: String,
-    /// Who says to hold it.
+    /// The name that the holder gave.
     pub who: String,
-    /// Why.
+    /// The reason that the holder gave.
     pub why: String,
     /// `delay` or `block`, with `-weak` since systemd 257.
     pub mode: String,
     /// The user that took it.
     pub uid: u32,
-    /// The process that took it; it may be gone while another process keeps its lock.
+    /// The process that took it; it may have exited while another process keeps the lock.
     pub pid: u32,
 }
 
@@ -55,7 +55,7 @@ pub struct ServiceView {
     pub sub_state: String,
     /// `enabled`, `disabled`, `static` and others; empty when there is no unit file.
     pub unit_file_state: String,
-    /// Files changed since systemd read them.
+    /// Whether its files changed since systemd read them.
     pub need_daemon_reload: bool,
     /// The unit file; empty when there is none.
     pub fragment_path: String,
@@ -63,23 +63,23 @@ pub struct ServiceView {
     pub after: Vec<String>,
     /// Units it is started before, and stopped after.
     pub before: Vec<String>,
-    /// How long it may take to stop; [`Duration::MAX`] for no limit.
+    /// The stop timeout; [`Duration::MAX`] for no limit.
     pub timeout_stop: Duration,
     /// The watchdog interval; zero if it has none.
     pub watchdog: Duration,
-    /// How many descriptors systemd keeps for it at most.
+    /// The maximum number of file descriptors that systemd stores for it.
     pub fd_store_max: u32,
-    /// How many it keeps now.
+    /// The number of file descriptors stored now.
     pub fd_store: u32,
     /// `control-group`, `mixed`, `process` or `none`.
     pub kill_mode: String,
     /// `always`, `no`, `on-failure` and others.
     pub restart: String,
-    /// How often systemd has started it again by itself.
+    /// How often systemd restarted it automatically.
     pub restarts: u32,
-    /// How it ended last: `success`, `exit-code`, `watchdog` and others.
+    /// The result of its last run: `success`, `exit-code`, `watchdog` and others.
     pub result: String,
-    /// Its process; 0 when it has none.
+    /// Its main process; 0 when it has none.
     pub main_pid: u32,
 }
 
@@ -92,19 +92,19 @@ pub struct ScopeView {
     pub before: Vec<String>,
 }
 
-/// The limits of a slice. None means no limit, or an unavailable figure.
+/// The limits of a slice. `None` means no limit, or that the value is unavailable.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SliceView {
-    /// Processes and threads.
+    /// The most processes and threads it may have.
     pub tasks_max: Option<u64>,
-    /// How many there are now.
+    /// The processes and threads that exist now.
     pub tasks: Option<u64>,
-    /// Bytes of memory.
+    /// The memory limit in bytes.
     pub memory_max: Option<u64>,
 }
 
 impl LockView {
-    /// Whether it makes a shutdown wait: a delay lock of `shutdown`.
+    /// Whether a shutdown waits for it: a delay lock for `shutdown`.
     pub fn delays_shutdown(&self) -> bool {
         self.mode == "delay" && self.what.split(':').any(|what| what == "shutdown")
     }
@@ -117,7 +117,7 @@ impl From<Inhibitor> for LockView {
 }
 
 impl SystemView {
-    /// The version's number; none when it does not begin with one.
+    /// Returns the major version; `None` when the text does not begin with a number.
     pub fn major(&self) -> Option<u32> {
         let digits = self.version.trim_start_matches('v');
         let end = digits.find(|c: char| !c.is_ascii_digit()).unwrap_or(digits.len());
@@ -127,7 +127,7 @@ impl SystemView {
 
 type Properties = HashMap<String, OwnedVariant>;
 
-/// A service from its unit's and its own properties; what is missing is empty.
+/// Builds the view of a service from the properties of both interfaces; missing properties are empty.
 pub(super) fn service(unit: &Properties, service: &Properties) -> ServiceView {
     ServiceView {
         load_state: text(unit, "LoadState"),
@@ -150,12 +150,12 @@ pub(super) fn service(unit: &Properties, service: &Properties) -> ServiceView {
     }
 }
 
-/// Whether a property is there and true.
+/// Whether a property exists and is true.
 pub(super) fn flag(properties: &Properties, name: &str) -> bool {
     matches!(value(properties, name), Some(Variant::Bool(true)))
 }
 
-/// A slice from its own properties.
+/// Builds the view of a slice from its properties.
 pub(super) fn slice(slice: &Properties) -> SliceView {
     let finite = |name: &str| match value(slice, name) {
         Some(Variant::U64(number)) if *number != u64::MAX => Some(*number),
@@ -168,7 +168,7 @@ pub(super) fn slice(slice: &Properties) -> SliceView {
     }
 }
 
-/// A list of texts.
+/// Reads a list of strings; empty if the property is missing.
 pub(super) fn strings(properties: &Properties, name: &str) -> Vec<String> {
     match value(properties, name) {
         Some(Variant::Array(array)) => array
@@ -200,7 +200,7 @@ fn number(properties: &Properties, name: &str) -> u32 {
     }
 }
 
-/// Microseconds; all bits set is no limit.
+/// Reads microseconds; all bits set means no limit.
 fn span(properties: &Properties, name: &str) -> Duration {
     match value(properties, name) {
         Some(Variant::U64(u64::MAX)) => Duration::MAX,
@@ -209,7 +209,7 @@ fn span(properties: &Properties, name: &str) -> Duration {
     }
 }
 
-/// No watchdog is zero or, in some versions, no limit.
+/// Reads the watchdog interval. Without a watchdog systemd reports zero or, in some versions, no limit.
 fn watchdog(service: &Properties) -> Duration {
     let every = span(service, "WatchdogUSec");
     if every == Duration::MAX { Duration::ZERO } else { every }

@@ -1,4 +1,4 @@
-//! The lock because of which logind refuses shutdowns, held while it is wanted.
+//! Holds logind's block lock, with which logind refuses shutdowns, while it is wanted.
 
 use std::os::fd::OwnedFd;
 use std::time::Duration;
@@ -12,18 +12,17 @@ use super::bus::proxies::LoginProxy;
 use super::bus::{Bus, translate};
 use super::session::CallError;
 
-/// How long logind may take to grant the lock.
+/// The timeout for logind to grant the lock.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Between attempts to take a lock that was refused.
+/// The pause between attempts to take a lock that was refused.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// Has logind refuse shutdowns while `wanted` says why, and shows how things stand: held, waiting for a logind that
-/// does not grant the lock, or released. Must be called inside a tokio runtime with I/O and
-/// time enabled.
+/// Makes logind refuse shutdowns while `wanted` holds a reason, and publishes the state of the lock: held, waiting for
+/// logind to grant it, or released. Must be called inside a tokio runtime with I/O and time enabled.
 ///
-/// The lock outlives a restart of the bus or of logind, but not this process, nor the sender of `wanted`. Whom logind
-/// refuses depends on its version: since systemd 257 everyone, root too, except with `systemctl --force`, or with
-/// `--ignore-inhibitors` where polkit is asked and agrees; before, root only with `--check-inhibitors=yes`.
+/// The lock outlives a restart of the bus or of logind, but neither this process nor the sender of `wanted`. Which
+/// callers logind refuses depends on its version: since systemd 257 all, including root, except with `systemctl
+/// --force`, or with `--ignore-inhibitors` if polkit agrees; before 257, root only with `--check-inhibitors=yes`.
 pub fn hold_block(
     bus: Bus,
     mut wanted: watch::Receiver<Option<ShutdownBlock>>,
@@ -39,7 +38,7 @@ pub fn hold_block(
                     None
                 }
                 Some(block) => match take(&bus, &block).await {
-                    // The one before it, with another reason, goes now.
+                    // This drops the previous lock, which had another reason.
                     Ok(new) => {
                         lock = Some(new);
                         None

@@ -24,14 +24,14 @@ use crate::manager::ManagerProxy;
 
 /// The well-known name of logind.
 pub(super) const LOGIN1: &str = "org.freedesktop.login1";
-/// Events that may wait for the supervisor; only the owner of the name can add to them.
+/// The capacity for events that wait for the supervisor; only the owner of the name can add events.
 const QUEUE: usize = 32;
 
-/// Microseconds. A shutdown that is asked for at once is kept as one that is scheduled for time 0; and since systemd
-/// 257 the time is that at which logind stops waiting, since boot.
+/// The smallest value, in microseconds, that is taken as a wall time. For an immediate shutdown, logind reports a
+/// scheduled time of 0 or, since systemd 257, the time since boot at which it stops waiting.
 const FIRST_WALL_TIME: u64 = 1_000_000_000_000_000;
 
-/// Where logind is reached.
+/// The way to reach logind.
 #[derive(Clone, Default)]
 #[non_exhaustive]
 pub enum Bus {
@@ -40,8 +40,8 @@ pub enum Bus {
     System,
     /// The bus at this D-Bus address.
     Address(String),
-    /// A login manager at the other end of a socket, without a bus. Provides a new socket for each
-    /// attempt. The peer is trusted.
+    /// A login manager at the other end of a socket, without a bus. Each attempt to connect gets a new socket. The peer
+    /// is trusted.
     #[cfg(feature = "stand-in")]
     Peer(PeerConnector),
 }
@@ -55,7 +55,7 @@ pub type PeerConnector =
 pub(super) struct BusLogin {
     pub(super) bus: Bus,
     pub(super) method_timeout: Duration,
-    /// Signals that were not believed.
+    /// The number of rejected signals.
     pub(super) refused: Arc<AtomicU64>,
 }
 
@@ -63,17 +63,17 @@ pub(super) struct BusLogin {
 pub(super) struct BusCalls {
     login: LoginProxy<'static>,
     systemd: ManagerProxy<'static>,
-    /// Our process id as the bus (and so logind) sees it: it differs from our own in a container.
+    /// Our process ID as the bus (and so logind) sees it: inside a container it differs from our own.
     pid: u32,
     timeout: Duration,
-    /// Reads the connection; ends with the session.
+    /// The task that reads the connection; aborted with the session.
     _reader: AbortOnDrop,
 }
 
 // === impl Bus ===
 
 impl Bus {
-    /// A connection to it that is still to be built.
+    /// Returns a builder for a connection.
     pub(crate) fn builder(&self) -> zbus::Result<Builder<'_>> {
         Ok(match self {
             Bus::System => Builder::system(),
@@ -122,7 +122,7 @@ impl BusLogin {
         } else {
             (None, std::process::id())
         };
-        // On an error the connection broke, and the first call will fail.
+        // An error means that the connection broke; the first call will fail.
         let _ = owner_tx.send(owner);
         let calls = BusCalls::new(&connection, pid, self.method_timeout, reader)
             .await
@@ -130,7 +130,7 @@ impl BusLogin {
         Ok(Session { calls, heard })
     }
 
-    /// Subscribes to the signals and to changes of the name's owner, then asks who owns it now.
+    /// Subscribes to the signals and to changes of the name's owner, then queries the current owner.
     async fn subscribe(
         &self,
         connection: &Connection,
@@ -151,7 +151,7 @@ impl BusLogin {
             .map_err(|error| self.translate("GetNameOwner", &error))?;
         let owner = match driver.get_name_owner(name).await {
             Ok(owner) => Some(owner),
-            // Not started yet; the first call starts it.
+            // logind is not running yet; the first call starts it.
             Err(fdo::Error::NameHasNoOwner(_)) => None,
             Err(error) => return Err(self.translate("GetNameOwner", &error.into())),
         };
@@ -212,7 +212,7 @@ impl LoginCalls for BusCalls {
     async fn delay(&self) -> Result<Duration, CallError> {
         let call = "InhibitDelayMaxUSec";
         let micros = self.login.inhibit_delay_max_usec().await.map_err(self.translate(call))?;
-        // The largest number is systemd's "infinity", here as there.
+        // The largest number is systemd's "infinity", and also our `INFINITY`.
         Ok(Duration::from_micros(micros))
     }
 
@@ -244,8 +244,8 @@ impl LoginCalls for BusCalls {
     }
 }
 
-/// Whether the list has a lock of this name that delays a shutdown and belongs to this user. Names
-/// prove nothing: polkit lets every user take a delay lock under any name.
+/// Looks for a lock of this name that delays a shutdown and belongs to this user. The name alone proves nothing: polkit
+/// lets every user take a delay lock under any name.
 fn find(list: &[Inhibitor], who: &str, uid: u32, pid: u32) -> Listed {
     let ours = list.iter().filter(|(what, by, _, mode, owner, _)| {
         let delays = mode == "delay" && what.split(':').any(|what| what == "shutdown");
@@ -261,7 +261,7 @@ fn find(list: &[Inhibitor], who: &str, uid: u32, pid: u32) -> Listed {
     found
 }
 
-/// Sorts an error by what can be done about it.
+/// Classifies an error by what can be done about it.
 pub(super) fn translate(call: &'static str, error: &zbus::Error, after: Duration) -> CallError {
     let detail = error.to_string();
     match error {

@@ -1,10 +1,10 @@
-//! What to do next, and what an answer means. No I/O, no clock.
+//! Decides the next step, and what each answer means. No I/O, no clock.
 //!
-//! The order is fixed by what can be missed: the signals are heard before the state is read, the
+//! The order ensures that nothing is missed: signals are received before the state is read, the
 //! state is read before and after the lock is taken, and the delay is raised last, with the lock
-//! already held. `PrepareForShutdown` only makes the state be read; `PreparingForShutdown` decides.
-//! So it does not matter in which order signals and changes of properties arrive, nor which of them
-//! a version of systemd sends: while a shutdown is under way the state is also read without any.
+//! already held. `PrepareForShutdown` only triggers a read of the state; `PreparingForShutdown`
+//! decides. So the order in which signals and changes of properties arrive does not matter, nor
+//! which of them a version of systemd sends: during a shutdown the state is also read periodically.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,8 +14,8 @@ use winddown_shared::{ShutdownKind, ShutdownRequest};
 
 use super::session::{Listed, LogindEvent};
 
-/// How often the state is read while a shutdown is under way. systemd 256 and later call one off
-/// without a signal, and no pod may be asked to end for a shutdown that no longer is.
+/// How often the state is read while a shutdown is under way. systemd 256 and later cancel a
+/// shutdown without a signal, and no pod may be stopped for a shutdown that was cancelled.
 pub(super) const WHILE_PREPARING: Duration = Duration::from_millis(500);
 
 /// One call, or one sequence of calls, to the login manager.
@@ -27,18 +27,18 @@ pub(super) enum Step {
     ReadDelay,
     /// Take a lock.
     Inhibit,
-    /// Look for the new lock in the list.
+    /// Check that the new lock is listed.
     VerifyNew,
-    /// Look for the lock we already had in the list.
+    /// Check that the lock held before is still listed.
     VerifyHeld,
-    /// Write or remove the drop-in, reload, read the delay until it settles.
+    /// Write or remove the drop-in, reload, and read the delay until it settles.
     RaiseDelay,
-    /// Read what is known of who wanted the shutdown.
+    /// Read who requested the shutdown, as far as logind knows.
     ReadRequest,
 }
 
 impl Step {
-    /// What a person reads while this step is under way.
+    /// Returns the status text while this step is under way.
     pub(super) fn waits_for(self) -> &'static str {
         match self {
             Step::ReadPreparing => "waiting for logind to say whether a shutdown is under way",
@@ -50,7 +50,7 @@ impl Step {
     }
 }
 
-/// A signal whose confirmation is outstanding.
+/// A signal that the property has not confirmed yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Hint {
     begins: bool,
@@ -58,53 +58,53 @@ pub(super) struct Hint {
     at: Instant,
 }
 
-/// What is known. Survives reconnects.
+/// Everything known about the login manager and the lock. Survives reconnects.
 #[derive(Clone, Debug)]
 pub(super) struct Facts {
-    /// `PreparingForShutdown` must be read.
+    /// Whether `PreparingForShutdown` must be read.
     pub(super) unread: bool,
-    /// The signal that makes it be read, if one does.
+    /// The signal that triggered the read, if any.
     pub(super) hint: Option<Hint>,
-    /// The first change of a property since the state was read last.
+    /// When a property first changed since the last read of the state.
     changed: Option<Instant>,
-    /// A shutdown is under way.
+    /// Whether a shutdown is under way.
     pub(super) preparing: bool,
-    /// Shutdowns seen.
+    /// The number of shutdowns seen.
     pub(super) epoch: u64,
-    /// When this one began.
+    /// When the current shutdown began.
     pub(super) since: Option<Instant>,
     /// How the node goes down.
     pub(super) kind: ShutdownKind,
-    /// What was read of who wanted it.
+    /// Who requested the shutdown, once read.
     pub(super) request: Option<Arc<ShutdownRequest>>,
-    /// A lock is held.
+    /// Whether a lock is held.
     pub(super) held: bool,
-    /// It is in the login manager's list.
+    /// Whether the login manager lists the held lock.
     pub(super) held_listed: bool,
-    /// The list must be read again, although nothing speaks against the lock.
+    /// Whether the list must be read again, although nothing suggests that the lock is lost.
     pub(super) verify_due: bool,
-    /// It was taken by an earlier process of this agent.
+    /// Whether an earlier process of this agent took the held lock.
     pub(super) inherited: bool,
-    /// A lock was granted and is not verified yet.
+    /// Whether a lock was granted that is not verified yet.
     pub(super) fresh: bool,
-    /// A new lock is due even if one is held.
+    /// Whether a new lock must be taken even if one is held.
     pub(super) retake: bool,
-    /// The lock was given back in this shutdown.
+    /// Whether the lock was released in this shutdown.
     pub(super) released: bool,
     /// `InhibitDelayMaxSec`, once read in this session.
     pub(super) delay: Option<Duration>,
-    /// The delay to have.
+    /// The delay that the shutdown plan needs.
     pub(super) wanted: Duration,
-    /// Raising the delay was tried since logind, its delay or the wish last changed.
+    /// Whether raising the delay was tried since logind, its delay or `wanted` last changed.
     pub(super) raised: bool,
-    /// The files that set the delay must be looked at again: other packages have theirs too.
+    /// Whether the files that set the delay must be checked again, because other packages may change theirs.
     pub(super) files_due: bool,
-    /// The login manager left the bus. It is not called, as that would start it behind the back of
-    /// the party that stopped it.
+    /// Whether the login manager left the bus. It is not called then, because a call would start it
+    /// again although an administrator may have stopped it.
     pub(super) gone: bool,
 }
 
-/// What an answer turned out to mean.
+/// The meaning of a value of `PreparingForShutdown`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Meaning {
     /// Nothing new.
@@ -113,12 +113,12 @@ pub(super) enum Meaning {
     Begins,
     /// The shutdown was called off.
     Ends,
-    /// A signal said what the property denies.
+    /// The property contradicts a signal.
     Contradicted,
 }
 
 impl Facts {
-    /// Nothing known; `inherited` says that a lock came with the process.
+    /// Creates the initial state; `inherited` says whether the process inherited a lock.
     pub(super) fn new(wanted: Duration, inherited: bool) -> Self {
         Self {
             unread: true,
@@ -134,7 +134,7 @@ impl Facts {
             verify_due: false,
             inherited,
             fresh: false,
-            // The inherited lock carries the old process's id; one of our own replaces it.
+            // The inherited lock carries the old process's ID; take one with our own.
             retake: inherited,
             released: false,
             delay: None,
@@ -145,7 +145,7 @@ impl Facts {
         }
     }
 
-    /// A new connection, or a new login manager: what was read before may no longer hold.
+    /// Discards what was read before, after a new connection or a restart of the login manager.
     pub(super) fn forget_session(&mut self) {
         self.unread = true;
         self.held_listed = false;
@@ -155,7 +155,7 @@ impl Facts {
         self.gone = false;
     }
 
-    /// Time to look whether everything still is as it was.
+    /// Schedules a periodic check of everything.
     pub(super) fn recheck(&mut self) {
         self.unread = true;
         self.verify_due = true;
@@ -164,17 +164,17 @@ impl Facts {
         self.gone = false;
     }
 
-    /// Whether the state is to be read again soon without any event.
+    /// Whether the shutdown may be cancelled without a signal, so that the state must be polled.
     pub(super) fn may_be_called_off(&self) -> bool {
         self.preparing && !self.gone
     }
 
-    /// Takes what was heard.
+    /// Records an event.
     pub(super) fn observe(&mut self, heard: LogindEvent) {
         match heard {
             LogindEvent::Prepare { begins, kind, at } => {
-                // Newer login managers send two signals for one event, the one with the kind
-                // first: keep its kind and its earlier arrival.
+                // Newer login managers send two signals for one event, the one with the kind first:
+                // keep its kind and its arrival time.
                 let earlier = self.hint.filter(|hint| hint.begins == begins);
                 self.hint = Some(Hint {
                     begins,
@@ -198,7 +198,7 @@ impl Facts {
         }
     }
 
-    /// The next step, if anything is left to do.
+    /// Returns the next step, if any.
     pub(super) fn next_step(&self) -> Option<Step> {
         if self.gone {
             None
@@ -222,12 +222,12 @@ impl Facts {
         }
     }
 
-    /// Takes the property's value, read at `now`.
+    /// Records the value of `PreparingForShutdown`, read at `now`.
     pub(super) fn preparing_is(&mut self, value: bool, now: Instant) -> Meaning {
         self.unread = false;
         let hint = self.hint.take();
         let agreeing = hint.filter(|hint| hint.begins == value);
-        // systemd 257 tells of the change before it sends the signals, 262 after them.
+        // systemd 257 reports the property change before it sends the signals, 262 after them.
         let told = self.changed.take().into_iter().chain(agreeing.map(|hint| hint.at)).min();
         match (self.preparing, value) {
             (false, true) => {
@@ -255,14 +255,14 @@ impl Facts {
                 Meaning::Same
             }
             (false, false) => {
-                // Called off before we knew it had begun: logind may have dropped the lock.
+                // The shutdown was cancelled before we knew of it: logind may have dropped the lock.
                 self.retake |= agreeing.is_some();
                 Meaning::Same
             }
         }
     }
 
-    /// Takes the answer about the new lock. False: it is not there and must be dropped.
+    /// Records whether the new lock is listed. Returns false if it is not and must be dropped.
     pub(super) fn new_lock_is(&mut self, listed: Listed) -> bool {
         self.fresh = false;
         let there = listed != Listed::No;
@@ -278,11 +278,11 @@ impl Facts {
         there
     }
 
-    /// Takes the answer about the lock held before. False: it is not there and must be replaced.
+    /// Records whether the held lock is listed. Returns false if it is not and must be replaced.
     pub(super) fn held_lock_is(&mut self, listed: Listed) -> bool {
         let there = match listed {
             Listed::Ours | Listed::Unknown => true,
-            // During a shutdown no new one is granted; what is there is all there will be.
+            // During a shutdown no new lock is granted, so keep this one.
             Listed::UnderAnotherPid => self.inherited || self.preparing,
             Listed::No => false,
         };
@@ -295,7 +295,7 @@ impl Facts {
         there
     }
 
-    /// The lock was given back.
+    /// Records that the lock was released.
     pub(super) fn release(&mut self) {
         self.released = true;
         self.held = false;
@@ -304,13 +304,13 @@ impl Facts {
         self.fresh = false;
     }
 
-    /// Raising the delay was tried.
+    /// Records an attempt to raise the delay.
     pub(super) fn tried_to_raise(&mut self) {
         self.raised = true;
         self.files_due = false;
     }
 
-    /// The wish changed.
+    /// Changes the wanted delay.
     pub(super) fn want(&mut self, wanted: Duration) {
         self.wanted = wanted;
         self.raised = false;

@@ -1,4 +1,4 @@
-//! Raises logind's delay to what the pods' grace needs.
+//! Raises logind's delay to what the pods' grace periods need.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -16,28 +16,28 @@ const SETTLE: Duration = Duration::from_secs(5);
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 /// The longest pause between two reads.
 const LONGEST_PAUSE: Duration = Duration::from_millis(800);
-/// The timeout for a hung disk.
+/// The timeout of file system operations, for a hung disk.
 const DISK: Duration = Duration::from_secs(5);
 
 /// The result of an attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Raised {
-    /// The delay logind gives now.
+    /// The delay that logind gives now.
     pub(super) delay: Duration,
-    /// Which file decided, when that is less than wanted.
+    /// The file that set the delay, if that is less than wanted.
     pub(super) set_by: Option<Arc<str>>,
-    /// The obstacle, for people.
+    /// Why the delay could not be raised, as text for users.
     pub(super) obstacle: Option<String>,
 }
 
 /// Updates the drop-in, makes logind reload, and reads the delay until it settles. `tried` says
-/// that this was done before without a known change since; the result is `None` if indeed nothing
-/// changed and logind was not asked. Without a `root` nothing is written or asked either.
+/// that this was done before, with no known change since; the result is `None` if indeed nothing
+/// changed and logind was not called. Without a `root` nothing is written and logind is not called.
 ///
-/// Dropping it half-way leaves a complete drop-in or none.
+/// Cancelling it half-way leaves a complete drop-in or none.
 ///
 /// # Errors
-/// The delay could not be read. That it could not be raised is no error.
+/// The delay could not be read. A failure to raise it is no error.
 pub(super) async fn raise_inhibit_delay(
     calls: &impl LoginCalls,
     root: Option<&Path>,
@@ -67,12 +67,12 @@ pub(super) async fn raise_inhibit_delay(
         Ok(Err(error)) => obstacle = Some(explain(&error)),
         Err(error) => obstacle = Some(error),
     }
-    // Also when nothing was written: logind may not have read yet what is there.
+    // Reload also when nothing was written: logind may not have read the files yet.
     if let Err(error) = calls.reload().await {
         obstacle = obstacle.or(Some(error.to_string()));
     }
     let predicted = on_disk(root, drop_in::find).await.ok();
-    // What is long enough already settles when it has become what the files say.
+    // A delay that is already long enough settles when it equals what the files say.
     let enough = if short { wanted } else { Duration::MAX };
     let delay = settle(calls, enough, predicted.as_ref()).await?;
     if delay >= wanted {
@@ -82,7 +82,7 @@ pub(super) async fn raise_inhibit_delay(
     Ok(Some(Raised { delay, set_by, obstacle }))
 }
 
-/// Reads the delay until it is enough, or what the files say, or time is up.
+/// Reads the delay until it is enough, equals what the files say, or the deadline passes.
 async fn settle(
     calls: &impl LoginCalls,
     enough: Duration,
@@ -113,7 +113,7 @@ fn explain(error: &WriteError) -> String {
     }
 }
 
-/// Runs `work` where it may block.
+/// Runs `work` on a blocking thread, with a timeout.
 async fn on_disk<T: Send + 'static>(
     root: &Path,
     work: impl FnOnce(&Path) -> T + Send + 'static,

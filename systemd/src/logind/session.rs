@@ -1,7 +1,7 @@
-//! What the supervisor needs from any login manager.
+//! The traits that the supervisor needs from any login manager.
 //!
-//! The bus is behind this seam so that the supervisor's behaviour in time (restarts, hangs, races)
-//! is tested on a paused clock, without sockets.
+//! The bus is behind these traits so that the supervisor's behaviour over time (restarts, hangs, races) can be tested
+//! on a paused clock, without sockets.
 
 use std::os::fd::OwnedFd;
 use std::time::Duration;
@@ -16,27 +16,27 @@ pub(crate) trait LoginManager: Send + Sync + 'static {
     /// The calling half of a session.
     type Calls: LoginCalls;
 
-    /// Opens one connection that already hears the signals when this resolves. Everything it
-    /// opened is closed again when it fails or is dropped.
+    /// Opens one connection, which already receives signals when this resolves. If this fails or is dropped, everything
+    /// that it opened is closed.
     fn connect(&self) -> impl Future<Output = Result<Session<Self::Calls>, CallError>> + Send;
 }
 
-/// One connection: dropping it closes the connection.
+/// One connection. Dropping it closes the connection.
 #[derive(Debug)]
 pub(crate) struct Session<C> {
     /// Makes calls.
     pub(crate) calls: C,
-    /// What is heard, in the order of arrival; ends with the connection.
+    /// The events, in the order of arrival; closed with the connection.
     pub(crate) heard: mpsc::Receiver<LogindEvent>,
 }
 
-/// The calls. Each is bounded in time by the implementer, and dropping one is safe: a lock granted
-/// to a dropped call is closed unseen.
+/// The calls to a login manager. The implementer bounds each in time. All are cancel-safe: a lock granted to a
+/// cancelled call is closed.
 pub(crate) trait LoginCalls: Send + Sync + 'static {
     /// Reads `PreparingForShutdown`.
     fn preparing(&self) -> impl Future<Output = Result<bool, CallError>> + Send;
 
-    /// Reads `InhibitDelayMaxUSec`, never from a cache: it is declared constant and is not.
+    /// Reads `InhibitDelayMaxUSec`, never from a cache: it is declared constant, but it changes.
     fn delay(&self) -> impl Future<Output = Result<Duration, CallError>> + Send;
 
     /// Takes a delay lock for shutdown.
@@ -46,55 +46,55 @@ pub(crate) trait LoginCalls: Send + Sync + 'static {
         why: &str,
     ) -> impl Future<Output = Result<OwnedFd, CallError>> + Send;
 
-    /// Looks for our lock in `ListInhibitors`.
+    /// Checks whether `ListInhibitors` shows our lock.
     fn listed(&self, who: &str) -> impl Future<Output = Result<Listed, CallError>> + Send;
 
-    /// Reads what users are told of the shutdown that is under way, and how the node goes down where a call that
-    /// came just now says so. What cannot be read is left out.
+    /// Reads the message to users about the current shutdown, and the kind of an immediate shutdown. Values that cannot
+    /// be read are left out.
     fn request(&self) -> impl Future<Output = (Option<String>, ShutdownKind)> + Send;
 
-    /// Has logind read its configuration again. Returns before it has.
+    /// Makes logind reload its configuration. Resolves before the reload is complete.
     fn reload(&self) -> impl Future<Output = Result<(), CallError>> + Send;
 }
 
-/// Something the login manager, or the bus about it, told.
+/// An event reported by the login manager, or by the bus about it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LogindEvent {
-    /// `PrepareForShutdown`, from the owner of the name. A hint: the property has the last word.
+    /// `PrepareForShutdown`, from the owner of the name. A hint: the property decides.
     Prepare {
-        /// What it said.
+        /// Whether a shutdown begins or was cancelled.
         begins: bool,
         /// How the node goes down, if the signal carried it.
         kind: ShutdownKind,
-        /// When it arrived.
+        /// The time of arrival.
         at: Instant,
     },
-    /// The owner of the name says that a property which goes with a shutdown changed. It claims nothing;
-    /// since systemd 256 this is the only sign of a shutdown that is called off.
+    /// The owner of the name reports that a property related to shutdowns changed, but not how. Since systemd 256 this
+    /// is the only sign of a cancelled shutdown.
     Changed {
-        /// When it arrived.
+        /// The time of arrival.
         at: Instant,
     },
     /// The login manager left the bus.
     Gone,
-    /// The login manager is back, as a new process.
+    /// The login manager is back on the bus, as a new process.
     Back,
 }
 
-/// Whether a lock of ours is in the login manager's list.
+/// Whether the login manager lists a lock of ours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Listed {
-    /// With our name and our process id.
+    /// Listed with our name and our process ID.
     Ours,
-    /// With our name, taken by another process: this agent before a restart, for one.
+    /// Listed with our name, but taken by another process, e.g. by this agent before a restart.
     UnderAnotherPid,
-    /// No lock with our name.
+    /// No lock with our name is listed.
     No,
-    /// The login manager keeps no list that it would show.
+    /// The login manager does not provide a list.
     Unknown,
 }
 
-/// Why a call did not give what was asked for.
+/// Why a call failed.
 #[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
 pub(crate) enum CallError {
     /// There is no bus, or no login manager on it.
@@ -105,13 +105,13 @@ pub(crate) enum CallError {
         /// What was missing.
         detail: String,
     },
-    /// The operation to inhibit is already under way.
+    /// A shutdown is already under way, so no lock is granted.
     #[error("{call}: refused, a shutdown is already under way")]
     InProgress {
         /// The call.
         call: &'static str,
     },
-    /// An error reply.
+    /// The login manager replied with an error.
     #[error("{call}: {detail}")]
     Refused {
         /// The call.
@@ -119,33 +119,33 @@ pub(crate) enum CallError {
         /// The error's name and text.
         detail: String,
     },
-    /// No reply in time.
+    /// No reply arrived in time.
     #[error("{call}: no answer within {after:?}")]
     Timeout {
         /// The call.
         call: &'static str,
-        /// How long was waited.
+        /// The timeout.
         after: Duration,
     },
-    /// The connection broke, or was never there.
+    /// The connection broke or could not be opened.
     #[error("{call}: connection to the bus failed ({detail})")]
     Connection {
         /// The call.
         call: &'static str,
-        /// What happened to it.
+        /// The error of the connection.
         detail: String,
     },
-    /// A reply of the wrong type.
+    /// The reply has the wrong type.
     #[error("{call}: malformed answer ({detail})")]
     Malformed {
         /// The call.
         call: &'static str,
-        /// What is wrong with it.
+        /// The error in the reply.
         detail: String,
     },
 }
 
-/// Ends what reads a connection, and with it the connection.
+/// Aborts the task that reads a connection, which closes the connection.
 pub(crate) struct AbortOnDrop(pub(crate) JoinHandle<()>);
 
 impl Drop for AbortOnDrop {

@@ -16,30 +16,30 @@ use super::session::{
 };
 use crate::shutdown_socket::{Answer, Inhibit, LineError, Lines, Request, Shutdown, Turn};
 
-/// Changes that may wait for the supervisor.
+/// The capacity for events that wait for the supervisor.
 const QUEUE: usize = 32;
 
 /// Opens connections to the socket.
 #[derive(Clone)]
 pub(super) struct SocketLogin {
     pub(super) path: PathBuf,
-    /// How long one question may take.
+    /// The timeout of one request.
     pub(super) timeout: Duration,
 }
 
-/// Asks questions, each on a connection of its own, so that no answer is an old one.
+/// Makes requests, each on a connection of its own, so that no answer is stale.
 pub(super) struct SocketCalls {
     login: SocketLogin,
-    /// The lock that was granted last; 0 before the first.
+    /// The ID of the lock granted last; 0 before the first.
     granted: AtomicU64,
-    /// Hears changes; ends with the session.
+    /// The task that receives changes; aborted with the session.
     _listener: AbortOnDrop,
 }
 
 // === impl SocketLogin ===
 
 impl SocketLogin {
-    /// Connects and makes a request.
+    /// Connects and sends a request.
     async fn ask(&self, call: &'static str, request: &Request) -> Result<Lines, CallError> {
         let stream = UnixStream::connect(&self.path).await.map_err(|error| match error.kind() {
             io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {
@@ -53,7 +53,7 @@ impl SocketLogin {
         Ok(lines)
     }
 
-    /// Who announces a shutdown has every pod ended.
+    /// Checks that the server runs as root or as this user, because an announced shutdown stops every pod.
     fn trust(&self, call: &'static str, stream: &UnixStream) -> Result<(), CallError> {
         let uid = stream.peer_cred().map_err(|error| lost(call, &error))?.uid();
         if uid == 0 || uid == nix::unistd::geteuid().as_raw() {
@@ -64,7 +64,7 @@ impl SocketLogin {
         Err(CallError::Refused { call, detail })
     }
 
-    /// How things stand now.
+    /// Requests the current state.
     async fn look(&self, call: &'static str) -> Result<Shutdown, CallError> {
         let look = async { shutdown(call, &mut self.ask(call, &Request::Watch).await?).await };
         self.bounded(call, look).await
@@ -99,7 +99,7 @@ impl LoginManager for SocketLogin {
     }
 }
 
-/// Says what changes until the connection ends.
+/// Reports changes until the connection closes.
 async fn listen(mut lines: Lines, mut last: Shutdown, tx: mpsc::Sender<LogindEvent>) {
     loop {
         let now = match shutdown("listen", &mut lines).await {
@@ -166,7 +166,7 @@ impl LoginCalls for SocketCalls {
         (shutdown.message.filter(|text| !text.is_empty()), kind)
     }
 
-    /// There is no file of configuration that this side could write.
+    /// Does nothing: this login manager has no configuration that the agent could change.
     async fn reload(&self) -> Result<(), CallError> {
         Ok(())
     }
@@ -189,8 +189,8 @@ async fn shutdown(call: &'static str, lines: &mut Lines) -> Result<Shutdown, Cal
     }
 }
 
-/// Whether the lock with this id, or one that an earlier process of `who` took, is held. A program that lists
-/// none may be another one than granted a lock of an earlier session, which had no id (0) in this.
+/// Checks whether the lock with this ID, or one that an earlier process of `who` took, is held. If the server provides
+/// no list and the lock is from an earlier session (ID 0), another server may have granted it.
 fn lists(shutdown: &Shutdown, who: &str, id: u64) -> Listed {
     let Some(inhibitors) = &shutdown.inhibitors else {
         return if id == 0 { Listed::UnderAnotherPid } else { Listed::Unknown };

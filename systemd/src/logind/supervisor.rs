@@ -1,4 +1,4 @@
-//! Executes the plan one step at a time; events interrupt it.
+//! Executes the plan step by step; events interrupt a step.
 
 mod steps;
 
@@ -19,10 +19,10 @@ use super::{InhibitorConfig, Request};
 
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
-/// After this many failures in a row (1.5 s) a missing login manager no longer counts as late.
+/// After this many consecutive failures (1.5 s) a missing login manager counts as absent, not as late.
 const ABSENT_AFTER: u32 = 5;
 
-/// Runs until aborted, or until all handles are gone.
+/// Runs until aborted, or until all handles are dropped.
 pub(super) async fn supervise(login: impl LoginManager, mut keeper: Keeper) {
     let mut pause = FIRST_PAUSE;
     loop {
@@ -53,33 +53,33 @@ pub(super) async fn supervise(login: impl LoginManager, mut keeper: Keeper) {
     }
 }
 
-/// Owns the lock and all facts about it.
+/// Owns the lock and everything known about it.
 pub(super) struct Keeper {
     config: InhibitorConfig,
     facts: Facts,
     /// The lock in use.
     held: Option<OwnedFd>,
-    /// A lock just granted, not yet seen in the list.
+    /// A lock just granted that has not been seen in the list yet.
     fresh: Option<OwnedFd>,
-    /// The store holds a copy.
+    /// Whether the store may hold a copy.
     stored: bool,
-    /// The delay last read; stays while it is read again.
+    /// The delay read last; kept while it is read again.
     delay: Option<Duration>,
     delay_set_by: Option<Arc<str>>,
     connected: bool,
-    /// Why there is no lock, or what is waited for.
+    /// The reason why there is no lock, or what the supervisor waits for.
     why: Arc<str>,
     absent: bool,
-    /// Failures in a row.
+    /// Consecutive failures.
     failures: u32,
-    /// Refusals of a lock in a row, while no shutdown is said to be under way.
+    /// Consecutive refusals of a lock while no shutdown is known to be under way.
     refusals: u32,
     state: watch::Sender<InhibitorState>,
     requests: mpsc::UnboundedReceiver<Request>,
     refused: Arc<AtomicU64>,
 }
 
-/// What woke the supervisor.
+/// The event that woke the supervisor.
 enum Woken {
     Done(Step, Result<StepResult, CallError>),
     LogindEvent(Option<LogindEvent>),
@@ -99,7 +99,7 @@ impl Keeper {
         Self {
             facts: Facts::new(config.wanted_delay, held.is_some()),
             config,
-            // What came from the store is still in it, and so is what could not be taken from there.
+            // An inherited lock is still in the store, and so is one that could not be taken over.
             stored: true,
             held,
             fresh: None,
@@ -116,7 +116,7 @@ impl Keeper {
         }
     }
 
-    /// Waits for `work` and keeps answering requests. `None` if all handles are gone.
+    /// Waits for `work` while answering requests. Returns `None` if all handles are dropped.
     async fn meanwhile<T>(&mut self, work: impl Future<Output = T>) -> Option<T> {
         let mut work = std::pin::pin!(work);
         loop {
@@ -128,8 +128,8 @@ impl Keeper {
         }
     }
 
-    /// Keeps the lock through one connection. Returns why the connection is unusable; `None` if all
-    /// handles are gone.
+    /// Holds the lock during one connection. Returns why the connection is unusable; `None` if all
+    /// handles are dropped.
     async fn serve<C: LoginCalls>(&mut self, session: Session<C>) -> Option<CallError> {
         let Session { calls, mut heard } = session;
         let mut recheck_at = Instant::now() + self.config.recheck;
@@ -137,7 +137,7 @@ impl Keeper {
         loop {
             let step = self.facts.next_step();
             match step {
-                // After a failure its text says more, until everything is well again.
+                // After a failure keep its text, which says more, until no step is left.
                 Some(step) if self.failures == 0 => self.why = step.waits_for().into(),
                 Some(_) => {}
                 None => self.settled(),
@@ -148,8 +148,8 @@ impl Keeper {
                 let work = carry_out(step, &calls, &self.config, &self.facts);
                 tokio::select! {
                     biased;
-                    // First, so that a hung call does not keep a signal from being confirmed:
-                    // the call is dropped and made again later.
+                    // First, so that a hung call does not delay the confirmation of a signal: the
+                    // call is cancelled and repeated later.
                     event = heard.recv() => Woken::LogindEvent(event),
                     asked = self.requests.recv() => Woken::Asked(asked),
                     (step, outcome) = work => Woken::Done(step, outcome),
@@ -175,7 +175,7 @@ impl Keeper {
                         return Some(error);
                     }
                 }
-                // Once: a shutdown began since the state was read, and it will say so now.
+                // Once only: a shutdown began since the state was read; reading it again will show that.
                 Woken::Done(Step::Inhibit, Err(CallError::InProgress { .. }))
                     if self.refusals == 0 =>
                 {
@@ -207,7 +207,7 @@ impl Keeper {
         }
     }
 
-    /// Takes a step's answer. An error makes the connection useless.
+    /// Processes a step's answer. Returns an error if the connection has become unusable.
     async fn take(&mut self, step: Step, answer: StepResult) -> Option<CallError> {
         match answer {
             StepResult::Preparing(value) => self.take_preparing(value),
@@ -285,7 +285,7 @@ impl Keeper {
                 detail: "the lock just granted is not in it".to_owned(),
             });
         }
-        // Only now may the old one go, and its copy in the store with it.
+        // Only now may the old lock be dropped, and its copy in the store.
         let old = self.held.replace(fresh);
         self.clear_store().await;
         drop(old);
@@ -351,7 +351,7 @@ impl Keeper {
         }
     }
 
-    /// Nothing is left to do.
+    /// Resets the failures when no step is left.
     fn settled(&mut self) {
         self.failures = 0;
         self.refusals = 0;

@@ -1,6 +1,6 @@
-//! The supervisor in time, on a paused clock, against a scripted login manager.
+//! Tests of the supervisor over time, on a paused clock, against a scripted login manager.
 //!
-//! Where the kubelet tests the same thing, this is its counterpart here:
+//! Counterparts of the kubelet's tests:
 //!
 //! | kubelet | here |
 //! |---|---|
@@ -13,7 +13,7 @@
 //! | `TestCurrentInhibitDelay`, `TestInhibitShutdown`, `TestReloadLogindConf` | `tests/bus`: `the_calls_have_the_arguments_…` |
 //! | `TestMonitorShutdown` | `shutdown::a_true_and_a_false_are_both_passed_on` |
 //!
-//! What goes wrong with the kubelet's own manager, and the test here that would see it:
+//! Failures of the kubelet's own manager, and the test here that would catch each:
 //!
 //! | scenario | here |
 //! |---|---|
@@ -42,7 +42,7 @@ use winddown_shared::{Inhibitor as _, InhibitorState, LockState};
 use self::scripted::Scripted;
 use super::{InhibitorConfig, LogindInhibitor};
 
-/// Longer than anything here may take, on a clock that costs nothing.
+/// Longer than anything here may take; the clock is paused, so waiting costs nothing.
 const LIMIT: Duration = Duration::from_secs(600);
 
 /// A supervisor under test, with a directory for the drop-ins.
@@ -73,7 +73,7 @@ impl Rig {
         Self { login: login.clone(), inhibitor, state, root }
     }
 
-    /// Started, with everything done that there is to do.
+    /// Starts a supervisor and waits until it has no step left.
     async fn settled(login: &Scripted, wanted: Duration) -> Self {
         let mut rig = Self::start(login, wanted);
         rig.until("held", |s| s.lock == LockState::Held).await;
@@ -97,7 +97,7 @@ impl Rig {
         self.until("held", |s| s.lock == LockState::Held).await
     }
 
-    /// Lets everything happen that needs no more than a moment.
+    /// Waits long enough for everything that is due to happen.
     async fn quiet(&self) {
         tokio::time::sleep(Duration::from_secs(8)).await;
     }
@@ -113,7 +113,7 @@ impl Rig {
         }
     }
 
-    /// The directory the drop-in is in when it was written.
+    /// Returns the path of the drop-in.
     fn drop_in(&self) -> std::path::PathBuf {
         self.root.path().join("etc/systemd/logind.conf.d/zz-winddown.conf")
     }

@@ -1,4 +1,4 @@
-//! A connection, read and written line by line.
+//! Reads and writes a connection line by line.
 
 use std::io;
 
@@ -9,18 +9,18 @@ use tokio::net::UnixStream;
 
 use super::{VERSION, Versioned};
 
-/// No line is longer, in bytes.
+/// The longest line, in bytes.
 const LONGEST: u64 = 64 * 1024;
 
 pub(crate) struct Lines(BufReader<UnixStream>);
 
-/// Why a line was not read or written.
+/// Why a line could not be read or written.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum LineError {
     /// The connection broke.
     #[error(transparent)]
     Lost(#[from] io::Error),
-    /// The line is none of the protocol's.
+    /// The line does not belong to the protocol.
     #[error("{0}")]
     Malformed(String),
 }
@@ -44,7 +44,7 @@ impl Lines {
         Ok(self.0.write_all(&text).await?)
     }
 
-    /// The next line; none if the other side closed the connection. Not cancel-safe.
+    /// Reads the next line; `None` if the peer closed the connection. Not cancel-safe.
     pub(crate) async fn read<T: DeserializeOwned>(&mut self) -> Result<Option<T>, LineError> {
         let mut text = Vec::new();
         (&mut self.0).take(LONGEST).read_until(b'\n', &mut text).await?;
@@ -52,7 +52,7 @@ impl Lines {
             return Ok(None);
         }
         let malformed = |error: serde_json::Error| LineError::Malformed(error.to_string());
-        // First, because of another version not even the kinds of lines are known.
+        // Check the version first: the kinds of lines of other versions are unknown.
         let Versioned { api_version, .. }: Versioned<serde::de::IgnoredAny> =
             serde_json::from_slice(&text).map_err(malformed)?;
         if api_version != VERSION {
@@ -63,9 +63,9 @@ impl Lines {
         Ok(Some(line))
     }
 
-    /// Resolves when the other side has closed the connection, or says what it has no reason to say.
+    /// Resolves when the peer has closed the connection, or sends anything unexpected.
     pub(crate) async fn closed(&mut self) {
-        // Either way it is no lock of the protocol's any more.
+        // In either case it is no longer a valid lock.
         let _ = self.0.read_u8().await;
     }
 }

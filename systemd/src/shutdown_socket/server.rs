@@ -1,4 +1,4 @@
-//! Lets other programs of the node delay its shutdown.
+//! The server of the socket, with which other programs on the node delay its shutdown.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -20,23 +20,23 @@ use winddown_shared::{
 use super::{Answer, Holder, Inhibit, LineError, Lines, Request, Shutdown, Turn};
 
 const NAME: PluginName = PluginName::of("inhibitors");
-/// Programs that are served at once; others wait until one goes.
+/// The most programs served at once; others wait until one disconnects.
 const MOST: usize = 64;
-/// The longest name and reason, in bytes.
+/// The longest name, and the longest reason, in bytes.
 const LONGEST_TEXT: usize = 256;
-/// How long a program may take to say what it wants.
+/// The timeout for a program to send its request.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Who did not end in time is named before the work is dropped.
+/// The time kept for naming the late holders before the work is dropped.
 const TO_NAME_THEM: Duration = Duration::from_millis(100);
-/// After an `accept` that failed, as when there are too many open files.
+/// The pause after a failed `accept`, e.g. because of too many open files.
 const PAUSE: Duration = Duration::from_millis(200);
 
 /// Waits for the next program that connects.
 pub type Accept =
     Box<dyn Fn() -> BoxFuture<'static, io::Result<UnixStream>> + Send + Sync + 'static>;
 
-/// A plug-in that hands out locks on a socket. A shutdown waits for their holders, each at its turn among the pods
-/// and never longer than `period` for all of one turn.
+/// A plug-in that grants locks on a socket. A shutdown waits for each holder at its turn among the pods, and at most
+/// `period` for all holders of one turn.
 pub struct InhibitorSocket {
     accept: Accept,
     period: Duration,
@@ -44,14 +44,14 @@ pub struct InhibitorSocket {
     held: Gauge,
 }
 
-/// The locks, and those who wait for a turn of theirs. Clones are one.
+/// The locks, and the turns that have begun. Clones share them.
 #[derive(Clone, Default)]
 struct Locks(Arc<Inner>);
 
 #[derive(Default)]
 struct Inner {
     held: watch::Sender<BTreeMap<u64, Lock>>,
-    /// Until when each turn lasts that has begun.
+    /// The turns that have begun, each with its deadline.
     turns: watch::Sender<Vec<(Turn, Instant)>>,
     last: Mutex<u64>,
 }
@@ -66,13 +66,13 @@ struct Lock {
 // === impl InhibitorSocket ===
 
 impl InhibitorSocket {
-    /// Serves those who connect. At a shutdown the plan keeps `period` for each turn.
+    /// Creates the plug-in for the connections of `accept`. The plan of a shutdown reserves `period` for each turn.
     pub fn new(accept: Accept, period: Duration) -> Self {
         let held = Gauge::new("inhibitors_held", "Locks of other programs that delay a shutdown.");
         Self { accept, period, locks: Locks::default(), held }
     }
 
-    /// Until it is dropped.
+    /// Serves connections until it is dropped.
     async fn serve(self, node: NodeHandle) {
         let Self { accept, period, locks, held } = self;
         let mut programs = JoinSet::new();
@@ -148,7 +148,7 @@ impl fmt::Debug for InhibitorSocket {
     }
 }
 
-/// One line about the locks that are held; empty for none.
+/// Describes the held locks in one line; empty if there are none.
 fn told(held: &BTreeMap<u64, Lock>) -> String {
     let each = held.values().map(|lock| match lock.why.is_empty() {
         true => clean(&lock.who).into_owned(),
@@ -163,7 +163,7 @@ fn told(held: &BTreeMap<u64, Lock>) -> String {
 // === impl Locks ===
 
 impl Locks {
-    /// Tells the holders that it is their turn, and waits until they have given their locks back.
+    /// Notifies the holders of a turn, and waits until they have released their locks.
     async fn wait(&self, turn: Turn, context: WorkContext) -> Result<(), WorkError> {
         let until = context.until - TO_NAME_THEM;
         let mut held = self.0.held.subscribe();
@@ -194,7 +194,7 @@ impl Locks {
     }
 }
 
-/// A turn that lasts; over when it is dropped.
+/// A turn that has begun; it is over when this is dropped.
 struct Begun<'a>(&'a watch::Sender<Vec<(Turn, Instant)>>, Turn);
 
 impl<'a> Begun<'a> {
@@ -210,7 +210,7 @@ impl Drop for Begun<'_> {
     }
 }
 
-/// A lock; given back when it is dropped.
+/// A held lock; released when this is dropped.
 struct Held {
     id: u64,
     locks: Locks,
@@ -222,7 +222,7 @@ impl Drop for Held {
     }
 }
 
-/// A program that has connected.
+/// A connected program.
 struct Program {
     lines: Lines,
     locks: Locks,
@@ -256,7 +256,7 @@ impl Program {
             let reason = format!("who is 1 to {LONGEST_TEXT} bytes long, and why at most as long");
             return self.refuse(reason).await;
         }
-        // As logind has it: a shutdown that has begun waits for those who were there.
+        // As in logind: a shutdown that has begun waits only for locks granted before.
         if is_going_down(*self.gate.borrow()) {
             return self.refuse("a shutdown is under way".to_owned()).await;
         }

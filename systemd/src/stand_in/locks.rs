@@ -1,4 +1,4 @@
-//! The stand-in's locks: pipes whose other end notices when it is let go.
+//! The stand-in's locks: pipes whose reading end notices the release.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -8,16 +8,16 @@ use tokio::time::Instant;
 
 use super::StandIn;
 
-/// One lock that was granted.
+/// A granted lock.
 #[derive(Clone, Debug)]
 pub struct LockRecord {
-    /// Counts the locks, from 0.
+    /// The number of the lock, counted from 0.
     pub id: u64,
     /// What it inhibits, joined by colons.
     pub what: String,
-    /// Who took it.
+    /// The name of the holder.
     pub who: String,
-    /// Why.
+    /// The reason that the holder gave.
     pub why: String,
     /// `delay` or `block`.
     pub mode: String,
@@ -31,12 +31,12 @@ pub struct LockRecord {
 }
 
 impl LockRecord {
-    /// It is held, and a shutdown waits for it.
+    /// Whether it is held and a shutdown waits for it.
     pub(super) fn delays_shutdown(&self) -> bool {
         self.released_at.is_none() && self.mode == "delay" && self.inhibits("shutdown")
     }
 
-    /// Whether it is about `what`.
+    /// Whether it inhibits `what`.
     pub(super) fn inhibits(&self, what: &str) -> bool {
         self.what.split(':').any(|part| part == what)
     }
@@ -72,7 +72,7 @@ async fn closed(pipe: &pipe::Receiver) {
             return;
         }
         match pipe.try_read(&mut [0; 16]) {
-            // A write into the lock does not release it.
+            // Writing to the lock does not release it.
             Ok(1..) => {}
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
             Ok(0) | Err(_) => return,

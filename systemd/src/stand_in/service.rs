@@ -11,7 +11,7 @@ use zbus::{Connection, Guid, fdo, interface};
 use super::locks::LockRecord;
 use super::{Behaviour, PATH, StandIn};
 
-/// In the order in which they are taken: who hears that logind is there can count on systemd.
+/// The names in the order of acquisition: when logind appears on the bus, systemd is already there.
 const NAMES: [&str; 2] = ["org.freedesktop.systemd1", "org.freedesktop.login1"];
 const SYSTEMD_PATH: &str = "/org/freedesktop/systemd1";
 
@@ -21,7 +21,7 @@ pub struct OnBus {
     connection: Connection,
 }
 
-/// Why the stand-in cannot serve.
+/// The stand-in cannot serve on the bus.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot serve as logind on the bus at {address}")]
 pub struct StandInError {
@@ -33,7 +33,7 @@ pub struct StandInError {
 // === impl OnBus ===
 
 impl OnBus {
-    /// Hands both names back, so that another connection can have them, and stays connected.
+    /// Releases both names, so that another connection can own them, and stays connected.
     ///
     /// # Errors
     /// The bus did not answer.
@@ -47,14 +47,14 @@ impl OnBus {
         Ok(())
     }
 
-    /// The connection, to say things under logind's name that the stand-in would not.
+    /// Returns the connection, for sending messages under logind's name that the stand-in would not send.
     pub fn connection(&self) -> &Connection {
         &self.connection
     }
 
     /// Leaves the bus; resolves when the connection is closed.
     pub async fn leave(self) {
-        // An error: it is closed already.
+        // An error means that it is already closed.
         let _ = self.connection.clone().close().await;
     }
 }
@@ -187,7 +187,7 @@ impl Systemd {
 // === impl StandIn ===
 
 impl StandIn {
-    /// Notes a call and does what was ordered for it.
+    /// Records a call and applies the behaviour set for it.
     async fn called(&self, member: &'static str, arguments: &str) -> zbus::Result<()> {
         let behaviour = {
             let mut inner = self.lock();
@@ -205,7 +205,7 @@ impl StandIn {
     }
 }
 
-/// The user and the process that sent a call.
+/// Returns the user ID and process ID of the sender of a call.
 async fn caller(header: &Header<'_>, connection: &Connection) -> zbus::Result<(u32, u32)> {
     let Some(sender) = header.sender().filter(|_| connection.is_bus()) else {
         return Ok((nix::unistd::getuid().as_raw(), std::process::id()));

@@ -1,4 +1,4 @@
-//! Calls to systemd, on a connection that is kept up.
+//! Calls to systemd, on a connection that is reopened when it breaks.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -24,9 +24,9 @@ use super::signals::{
 };
 use crate::logind::Bus;
 
-/// How many changes a slow follower may lag behind before it must list all services.
+/// How many changes a subscriber may lag behind before it must list all services.
 const CHANGES: usize = 4096;
-/// Between two attempts to connect; doubled up to the longest.
+/// The first pause between two attempts to connect; it doubles up to the longest.
 const PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 const PROPERTIES: &str = "org.freedesktop.DBus.Properties";
@@ -36,8 +36,8 @@ const PROPERTIES: &str = "org.freedesktop.DBus.Properties";
 type Listed =
     (String, String, String, String, String, String, OwnedObjectPath, u32, String, OwnedObjectPath);
 
-/// A client of systemd for services whose names begin with a prefix. Clones share the connection, which
-/// ends with the last of them.
+/// A client of systemd for services whose names begin with a prefix. Clones share the connection, which is closed with
+/// the last clone.
 #[derive(Clone, Debug)]
 pub struct UnitsClient(Arc<Inner>);
 
@@ -52,8 +52,8 @@ struct Inner {
 // === impl UnitsClient ===
 
 impl UnitsClient {
-    /// Begins to connect. Every call waits for the connection and the answer, each at most `patience`.
-    /// Must be called inside a tokio runtime.
+    /// Starts connecting in the background. Every call waits for the connection and for the reply, at most `patience`
+    /// each. Must be called inside a tokio runtime.
     pub fn start(bus: Bus, prefix: &str, patience: Duration) -> Self {
         let signals = Arc::new(UnitSignals::new(prefix, CHANGES));
         let (published, connection) = watch::channel(None);
@@ -69,7 +69,7 @@ impl UnitsClient {
         self.0.connection.borrow().is_some()
     }
 
-    /// Has a unit of the machine started; the answer comes when that has begun.
+    /// Starts a unit of the machine. Resolves when its start job is queued.
     ///
     /// # Errors
     /// See [`UnitError`].
@@ -92,7 +92,7 @@ impl UnitsClient {
             let all = answer.body().deserialize::<HashMap<String, OwnedVariant>>();
             properties.push(all.map_err(|e| sorted("GetAll", unit, &e))?);
         }
-        // One that was unloaded between the calls is made up by systemd when it is asked for.
+        // If the unit was unloaded between the calls, systemd answers with a made-up one.
         let load_state = properties.iter().find_map(|all| all.get("LoadState"));
         if let Some(Variant::Str(state)) = load_state.map(|state| &**state)
             && state.as_str() == "not-found"
@@ -167,7 +167,7 @@ impl ServiceUnits for UnitsClient {
         let whom = if whom == Whom::All { "all" } else { "main" };
         match self.call("KillUnit", unit, &(unit, whom, signal)).await.map(drop) {
             Err(UnitError::Absent { .. }) => Ok(()),
-            // Its main process has ended.
+            // Its main process has exited.
             Err(UnitError::Refused { why, .. }) if why.contains("NoSuchProcess") => Ok(()),
             outcome => outcome,
         }
@@ -195,7 +195,7 @@ impl ServiceUnits for UnitsClient {
     async fn list(&self, prefix: &str) -> Result<Vec<(String, UnitView)>, UnitError> {
         let call = "ListUnitsByPatterns";
         let states: [&str; 0] = [];
-        // A backslash is part of an escaped name; in a pattern it would take away another's meaning.
+        // Backslashes are part of escaped names; in a pattern they would escape the next character.
         let pattern = format!("{}*.service", prefix.replace('\\', "\\\\"));
         let patterns = [pattern.as_str()];
         let body = (states.as_slice(), patterns.as_slice());
@@ -228,7 +228,7 @@ fn present(answer: Result<Message, UnitError>) -> Result<(), UnitError> {
     }
 }
 
-/// Connects, again and again.
+/// Connects, and reconnects whenever the connection closes.
 async fn keep(
     bus: Bus,
     patience: Duration,
@@ -242,7 +242,7 @@ async fn keep(
                 pause = PAUSE;
                 published.send_replace(Some(connection));
                 signals.missed();
-                // Resolves when the reader has ended, which is when the connection has.
+                // Resolves when the reader stops, which is when the connection is closed.
                 let _ = ended.await;
                 published.send_replace(None);
                 tracing::warn!("the connection to systemd has ended; connecting again");
@@ -263,7 +263,7 @@ async fn connect(
     signals: &Arc<UnitSignals>,
 ) -> zbus::Result<(Connection, oneshot::Receiver<()>)> {
     let connection = bus.builder()?.method_timeout(patience).build().await?;
-    // Read from the first moment on: an unread stream would hold up the answers.
+    // Read from the start: an unread stream would hold up the replies.
     let messages = MessageStream::from(&connection);
     let (end, ended) = oneshot::channel();
     let (send_owner, owner) = oneshot::channel();
@@ -292,7 +292,7 @@ async fn subscribe_to_bus(
     }
 }
 
-/// systemd sends signals only after `Subscribe`.
+/// Calls `Subscribe`, before which systemd sends no signals.
 async fn subscribe(connection: &Connection) -> zbus::Result<()> {
     let to = connection.is_bus().then_some(SYSTEMD1);
     let asked = connection.call_method(to, MANAGER_PATH, Some(MANAGER), "Subscribe", &()).await;
@@ -302,7 +302,7 @@ async fn subscribe(connection: &Connection) -> zbus::Result<()> {
     }
 }
 
-/// Reads the connection to its end.
+/// Reads signals until the connection is closed.
 async fn read(
     connection: Connection,
     mut messages: MessageStream,
@@ -318,19 +318,19 @@ async fn read(
             known = &mut owner, if asked => {
                 asked = false;
                 let Ok(known) = known else { return };
-                // A change received meanwhile is at least as new.
+                // A change received in the meantime is at least as new.
                 if trusted == TrustedSender::Owner(None) {
                     trusted = known;
                 }
                 continue;
             }
             message = messages.next() => message,
-            // The connection has no users any more.
+            // Nothing uses the connection any more.
             () = end.closed() => return,
         };
         let Some(Ok(message)) = message else { return };
         if signals.take(&message, &mut trusted) {
-            // In its own task: the reader must continue for the answer to arrive.
+            // In its own task: the reader must continue for the reply to arrive.
             let (connection, signals) = (connection.clone(), Arc::clone(&signals));
             tokio::spawn(async move {
                 if let Err(error) = subscribe(&connection).await {

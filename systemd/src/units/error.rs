@@ -1,9 +1,9 @@
-//! Why a request to systemd failed.
+//! Classifies failed calls to systemd.
 
 use winddown_shared::service_units::UnitError;
 use zbus::fdo;
 
-/// Sorts what the bus says of a call about `unit`.
+/// Classifies the error of a call about `unit`.
 pub(super) fn sorted(call: &'static str, unit: &str, error: &zbus::Error) -> UnitError {
     let why = error.to_string();
     match error {

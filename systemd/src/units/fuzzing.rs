@@ -1,4 +1,4 @@
-//! What is made of what systemd says of its units.
+//! Properties of how systemd's signals about units are handled, for any message.
 
 use winddown_shared::service_units::UnitChange;
 use zbus::Message;
@@ -7,7 +7,7 @@ use super::signals::{TrustedSender, UnitSignals};
 
 const PREFIX: &str = "winddown-pod";
 
-/// Only the owner's words are taken, and only about units of ours.
+/// Only signals from the owner of the name count, and only those about units with our prefix.
 pub(crate) fn laws(message: &Message) {
     let signals = UnitSignals::new(PREFIX, 16);
     let mut heard = signals.listen();

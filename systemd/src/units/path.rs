@@ -1,15 +1,15 @@
-//! Between names of units and their object paths.
+//! Converts object paths of units to names.
 
-/// Where the objects of units are.
+/// The prefix of the object paths of units.
 const UNITS: &str = "/org/freedesktop/systemd1/unit/";
 
-/// The unit whose object this is; none if its name does not begin with `prefix`.
+/// Returns the name of the unit at `path`; `None` if it does not begin with `prefix`.
 pub(super) fn unit_of(path: &str, prefix: &str) -> Option<String> {
     let name = unescape(path.strip_prefix(UNITS)?)?;
     name.starts_with(prefix).then_some(name)
 }
 
-/// What systemd makes of a name: all but letters and digits as `_` and two hexadecimal digits.
+/// Reverses systemd's escaping: every byte but letters and digits is `_` and two hexadecimal digits.
 fn unescape(label: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(label.len());
     let mut rest = label;

@@ -1,31 +1,31 @@
-//! A transient service as the properties that `StartTransientUnit` takes.
+//! Converts a transient service to the properties that `StartTransientUnit` takes.
 
 use std::time::Duration;
 
 use winddown_shared::service_units::{Keep, NewUnit, UnitOutput};
 use zbus::Variant;
 
-/// Pods' services are stopped after the agent, whose stop ends them in order.
+/// The agent's unit. Pods' services are stopped after it, because stopping the agent stops them in order.
 const AGENT: &str = "winddown.service";
 
-/// Names and values.
+/// Names and values of properties.
 pub(super) type Properties = Vec<(&'static str, Variant<'static>)>;
 
-/// The properties, and with them the descriptors.
+/// Returns the properties, which include the file descriptors.
 pub(super) fn properties(service: NewUnit) -> Properties {
     let mut all: Properties = vec![
         ("Description", service.description.into()),
         ("Slice", service.slice.into()),
-        // Started when the program is executed, failed if it cannot be.
+        // Started once the program is executed, and failed if it cannot be.
         ("Type", "exec".into()),
         ("ExecStartEx", exec_start(service.argv)),
         ("KillMode", "mixed".into()),
         ("KillSignal", service.stop_signal.into()),
         ("TimeoutStopUSec", micros(service.stop_timeout).into()),
         ("IgnoreSIGPIPE", false.into()),
-        // One that the kernel takes memory from ends as a whole.
+        // If the kernel OOM-kills one of its processes, systemd kills the whole service.
         ("OOMPolicy", "kill".into()),
-        // Not stopped by systemd at a shutdown before those it is ordered before are.
+        // At a shutdown, systemd must not stop it before the agent has stopped.
         ("DefaultDependencies", false.into()),
         ("Before", vec![AGENT.to_owned()].into()),
     ];
@@ -39,8 +39,8 @@ pub(super) fn properties(service: NewUnit) -> Properties {
         all.push(("StandardInputFileDescriptor", zbus::Fd::from(fd).into()));
     }
     if matches!(service.output, UnitOutput::To(_)) {
-        // Else systemd takes it for the journal, and gives an error output that is the journal the
-        // descriptor of this one.
+        // Otherwise systemd takes the output for the journal, and gives an error output to the journal the descriptor
+        // of this one.
         all.push(("StandardOutput", "null".into()));
     }
     all.push(output(("StandardOutput", "StandardOutputFileDescriptor"), service.output));
@@ -68,7 +68,8 @@ pub(super) fn properties(service: NewUnit) -> Properties {
     all
 }
 
-/// Of a unit that a soft-reboot leaves alone: its last SIGKILL, and the isolation of what is started afterwards.
+/// Returns the properties with which a unit survives both the final SIGKILL of a soft-reboot and the isolation of what
+/// is started afterwards.
 fn surviving() -> Properties {
     vec![("SurviveFinalKillSignal", true.into()), ("IgnoreOnIsolate", true.into())]
 }

@@ -1,4 +1,4 @@
-//! Signals from systemd.
+//! Handles signals from systemd.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -20,7 +20,7 @@ pub(super) const SERVICE: &str = "org.freedesktop.systemd1.Service";
 const PROPERTIES: &str = "org.freedesktop.DBus.Properties";
 const DRIVER: &str = "org.freedesktop.DBus";
 
-/// The match rules: changes of services, units that go, and systemd itself.
+/// Returns the match rules: changes of services, removed units, and changes of the owner of systemd's name.
 pub(super) fn rules() -> [zbus::Result<MatchRule<'static>>; 4] {
     let signal = || MatchRule::builder().msg_type(Type::Signal);
     let changed = |interface: &'static str| {
@@ -39,7 +39,7 @@ pub(super) fn rules() -> [zbus::Result<MatchRule<'static>>; 4] {
     [changed(SERVICE), changed(UNIT), removed.build(), owner.build()]
 }
 
-/// The properties received of our units, and their followers.
+/// The properties received for our units, and the subscribers to their changes.
 #[derive(Debug)]
 pub(super) struct UnitSignals {
     prefix: String,
@@ -47,12 +47,12 @@ pub(super) struct UnitSignals {
     changes: broadcast::Sender<UnitChange>,
 }
 
-/// Which sender is trusted.
+/// The sender whose signals are trusted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum TrustedSender {
-    /// The peer, without a bus.
+    /// The only peer of a connection without a bus.
     Peer,
-    /// The owner of the name; none while it has no owner.
+    /// The owner of systemd's name; `None` while it has no owner.
     Owner(Option<OwnedUniqueName>),
 }
 
@@ -84,7 +84,7 @@ impl UnitSignals {
         state
     }
 
-    /// Takes a message. Returns true if systemd's name has a new owner. Never waits, and never
+    /// Processes a message. Returns true if systemd's name has a new owner. Never waits, and never
     /// panics on any content.
     pub(super) fn take(&self, message: &Message, trusted: &mut TrustedSender) -> bool {
         let header = message.header();
@@ -116,7 +116,7 @@ impl UnitSignals {
             known.take(&properties);
             known.state()
         };
-        // The unit's own interface comes last and completes the service's.
+        // systemd sends the properties of the `Unit` interface last; they complete those of `Service`.
         if interface == UNIT {
             self.send(UnitChange::Seen { unit: unit.into(), view });
         }
@@ -132,7 +132,7 @@ impl UnitSignals {
     }
 
     fn send(&self, change: UnitChange) {
-        // Fails only without receivers.
+        // Fails only if there are no receivers.
         let _ = self.changes.send(change);
     }
 

@@ -1,4 +1,4 @@
-//! A service's state, put together from its properties.
+//! A service's state, assembled from its properties.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -26,11 +26,11 @@ struct Moment {
     monotonic: u64,
 }
 
-/// `CLD_EXITED`, as `ExecMainCode` has it; everything else is a signal's work.
+/// `CLD_EXITED` in `ExecMainCode`; any other non-zero code means that a signal killed the process.
 const EXITED: i32 = 1;
 
 impl UnitProperties {
-    /// Takes what is told, by whichever interface; the rest stays.
+    /// Stores the given properties, of either interface; the others stay as they are.
     pub(super) fn take(&mut self, properties: &HashMap<String, OwnedVariant>) {
         for (name, value) in properties {
             let value: &Variant<'_> = value;
@@ -63,8 +63,8 @@ impl UnitProperties {
             ("active" | "reloading" | "refreshing", _) => UnitPhase::Running,
             ("deactivating", _) => UnitPhase::Stopping,
             ("failed", _) => UnitPhase::Over,
-            // One that is only just starting is inactive too: systemd says so of it even when its
-            // process is there already.
+            // A service that is just starting is inactive too, for a moment even when its process
+            // already exists.
             ("inactive", _) if self.main_pid == 0 && self.ended.monotonic > 0 => UnitPhase::Over,
             _ => UnitPhase::Starting,
         }

@@ -55,7 +55,7 @@ fn how_far_a_service_has_come_is_told_by_its_states() {
     let mut of = active("inactive", "dead");
     of.push(("ExecMainStartTimestampMonotonic", 5_u64.into()));
     of.push(("MainPID", 42_u32.into()));
-    // As systemd 252 has it for a moment.
+    // As systemd 252 reports it for a moment.
     assert_eq!(state(&of).phase, UnitPhase::Starting, "its process has just been made");
     of.push(("MainPID", 0_u32.into()));
     of.push(("ExecMainExitTimestampMonotonic", 6_u64.into()));

@@ -1,5 +1,5 @@
-//! The inhibitor on a real message bus: a dbus-daemon of the test's own, with the system bus'
-//! policy on signals, which lets everyone send them.
+//! The inhibitor on a real message bus: a private dbus-daemon with the signal policy of the system
+//! bus, which lets every client send signals.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "the helpers of tests are tests too")]
 
@@ -32,11 +32,11 @@ async fn only_the_owner_of_the_name_is_believed_whatever_an_impostor_sends() {
     let mut node = bus.holding(&logind).await;
     let victim = inhibitors_name(&bus, &[]).await;
     let before = node.now();
-    // The property would confirm whatever is believed: only the sender's identity protects here.
+    // The property would confirm any signal: here only the check of the sender protects.
     logind.set_preparing(true);
 
     let impostor = bus.connect().await;
-    // The match rules name logind, so that what others broadcast does not even arrive.
+    // The match rules name logind, so broadcasts of other senders do not even arrive.
     let broadcast = impostor.emit_signal(None::<&str>, PATH, INTERFACE, SIGNAL, &true);
     broadcast.await.expect("the bus takes it");
     let to = Some(victim.as_str());
@@ -57,7 +57,7 @@ async fn only_the_owner_of_the_name_is_believed_whatever_an_impostor_sends() {
     let body = ("org.freedesktop.login1", "", own.as_str());
     let path = "/org/freedesktop/DBus";
     let forged = impostor.emit_signal(to, path, "org.freedesktop.DBus", "NameOwnerChanged", &body);
-    // The bus may refuse to carry it; that is as good.
+    // The bus may refuse to deliver it, which is fine too.
     let _ = forged.await;
     let again = impostor.emit_signal(to, PATH, INTERFACE, SIGNAL, &true);
     again.await.expect("the bus takes it");
@@ -104,7 +104,7 @@ async fn when_the_name_changes_hands_the_new_owner_is_believed_and_the_old_one_i
     let mut node = bus.holding(&old).await;
     old_served.release_names().await.expect("it lets go");
     let _new_served = bus.serve(&new).await;
-    // It knows nothing of the lock: one is taken there, and the old one is dropped.
+    // The new owner does not know the lock: a new one is taken, and the old one is dropped.
     new.until_locks(|locks| locks.len() == 1).await;
     old.until_locks(|locks| locks.iter().all(|lock| lock.released_at.is_some())).await;
     node.until_held().await;
@@ -129,7 +129,7 @@ async fn a_shutdown_that_is_called_off_without_a_signal_is_told_by_the_changed_p
     let logind = StandIn::new(secs(30)).with_metadata().cancelling_without_a_signal();
     let _served = bus.serve(&logind).await;
     let mut node = bus.holding(&logind).await;
-    // While no shutdown is under way the state is read for a reason only: a change is one.
+    // Without a shutdown the state is not polled; a change of a property triggers a read.
     let reads = || logind.calls().iter().filter(|call| *call == "PreparingForShutdown()").count();
     let before = reads();
     logind.emit_change().await;
@@ -189,7 +189,7 @@ async fn a_bus_that_is_killed_and_started_again_is_survived_with_the_lock_in_han
     node.until("told", |s| s.lock != LockState::Held).await;
     assert_eq!(logind.held(), 1, "the lock is not the connection");
     drop(served);
-    // What happens meanwhile is found out afterwards, although no signal tells.
+    // What happens in the meantime is detected afterwards, although there is no signal.
     logind.set_preparing(true);
     bus.run().await.expect("it starts again");
     let _served = bus.serve(&logind).await;
@@ -290,7 +290,7 @@ async fn a_flood_of_forged_signals_delays_neither_the_lock_nor_the_true_signal()
     let logind = StandIn::new(secs(30));
     let _served = bus.serve(&logind).await;
     let impostor = bus.connect().await;
-    // The bus counts its connections: whoever comes next is hit from its first moment on.
+    // The bus numbers its connections, so the next client is flooded from its first moment.
     let own = impostor.unique_name().expect("a name").to_string();
     let number: u32 = own.trim_start_matches(":1.").parse().expect("a number");
     let to = [None, Some(format!(":1.{}", number + 1)), Some(format!(":1.{}", number + 2))];
@@ -317,7 +317,7 @@ async fn a_flood_of_forged_signals_delays_neither_the_lock_nor_the_true_signal()
 #[tokio::test]
 async fn the_system_bus_is_the_one_that_the_environment_names() {
     let test = "the_system_bus_is_the_one_that_the_environment_names";
-    // The environment belongs to a process: this binary is started again with another one.
+    // The environment belongs to a process, so run this binary again with another one.
     if let Ok(root) = std::env::var("WINDDOWN_TEST_ROOT") {
         return look_at_the_system_bus(Path::new(&root)).await;
     }

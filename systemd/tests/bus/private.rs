@@ -1,4 +1,4 @@
-//! A dbus-daemon of the test's own, and an inhibitor on it.
+//! A private dbus-daemon, and an inhibitor on it.
 
 use std::io;
 use std::path::PathBuf;
@@ -14,10 +14,10 @@ use winddown_systemd::{Bus, InhibitorConfig, LogindInhibitor};
 use zbus::Connection;
 use zbus::connection::Builder;
 
-/// Longer than anything here takes; only a failure waits for it.
+/// A timeout longer than anything here takes; only a failure reaches it.
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// As /usr/share/dbus-1/system.conf has it, without its services, and with the two names free.
+/// Like /usr/share/dbus-1/system.conf, without its services, and with the two names free.
 const CONFIG: &str = r#"<!DOCTYPE busconfig PUBLIC "-//freedesktop//DTD D-Bus Bus Configuration 1.0//EN"
  "http://www.freedesktop.org/standards/dbus/1.0/busconfig.dtd">
 <busconfig>
@@ -44,7 +44,7 @@ const CONFIG: &str = r#"<!DOCTYPE busconfig PUBLIC "-//freedesktop//DTD D-Bus Bu
 </busconfig>
 "#;
 
-/// A bus, a directory for everything, and the daemon while it runs.
+/// A bus: its directory, and its daemon while it runs.
 pub(crate) struct PrivateBus {
     directory: tempfile::TempDir,
     daemon: Option<Child>,
@@ -83,7 +83,7 @@ impl PrivateBus {
         format!("unix:path={}", self.socket().display())
     }
 
-    /// What stands for `/` in the test.
+    /// Returns the root directory of the configuration.
     pub(crate) fn root(&self) -> PathBuf {
         self.directory.path().join("root")
     }
@@ -96,7 +96,7 @@ impl PrivateBus {
             .stderr(Stdio::null())
             .kill_on_drop(true)
             .spawn()?;
-        // The address is printed when it listens.
+        // The daemon prints its address once it listens.
         let mut lines = BufReader::new(daemon.stdout.take().expect("piped")).lines();
         let line = tokio::time::timeout(LIMIT, lines.next_line()).await.expect("it starts")?;
         assert!(line.is_some(), "dbus-daemon ended at once");
@@ -121,14 +121,14 @@ impl PrivateBus {
         config.bus = Bus::Address(self.address());
         config.root = Some(self.root());
         config.method_timeout = Duration::from_secs(2);
-        // Only what is heard counts here.
+        // Only the signals count here.
         config.recheck = Duration::from_secs(3600);
         let inhibitor = LogindInhibitor::start(config);
         let state = inhibitor.state();
         Node { inhibitor, state }
     }
 
-    /// With a lock that logind lists, and nothing left to ask.
+    /// Waits until logind lists the lock and no step is left.
     pub(crate) async fn holding(&self, logind: &StandIn) -> Node {
         let mut node = self.start(logind.delay());
         node.until_held().await;
@@ -179,7 +179,7 @@ impl Node {
     }
 }
 
-/// Resolves when the state was read once more after the lock was listed: the last thing to be done.
+/// Resolves when the state was read once more after the lock was listed, which is the last step.
 pub(crate) async fn read_after_the_grant(logind: &StandIn) {
     let last = ["ListInhibitors()", "PreparingForShutdown()"];
     let read = async {
@@ -190,8 +190,8 @@ pub(crate) async fn read_after_the_grant(logind: &StandIn) {
     tokio::time::timeout(LIMIT, read).await.expect("the read after the grant");
 }
 
-/// The unique name of the inhibitor's connection: the one that is neither the owner of logind's name
-/// nor one of `others`.
+/// Returns the unique name of the inhibitor's connection: the one that neither owns logind's name
+/// nor is one of `others`.
 pub(crate) async fn inhibitors_name(bus: &PrivateBus, others: &[&OnBus]) -> String {
     let asker = bus.connect().await;
     let driver = zbus::fdo::DBusProxy::new(&asker).await.expect("the bus");

@@ -1,4 +1,4 @@
-//! Who a client is, and what it may do.
+//! Authentication and authorization of clients.
 
 use std::collections::HashMap;
 
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::request::{Right, matches};
 
-/// A client that has shown who it is.
+/// An authenticated client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct User {
     pub(crate) name: String,
@@ -31,7 +31,7 @@ impl User {
     }
 }
 
-/// A rule that lets or bars; every field may be `*`.
+/// An allow or deny rule; every field may be `*`.
 #[derive(Clone, Debug)]
 struct Rule {
     verb: String,
@@ -54,13 +54,13 @@ pub(crate) struct Access {
     certificates: HashMap<Vec<u8>, User>,
     tokens: HashMap<String, (User, Option<Timestamp>)>,
     denied: Vec<Rule>,
-    /// `None`: whatever is not denied is allowed.
+    /// `None`: everything that is not denied is allowed.
     allowed: Option<Vec<Rule>>,
     drawn: u64,
 }
 
 impl Access {
-    /// Who shows this certificate and this bearer token. `None`: what was shown is not valid.
+    /// The user of this certificate and this bearer token. `None` if the credentials are invalid.
     pub(crate) fn user(
         &self,
         certificate: Option<&[u8]>,

@@ -1,4 +1,4 @@
-//! The server's own idea of the time.
+//! The server's clock.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -8,7 +8,7 @@ use jiff::{SignedDuration, Timestamp};
 use rustls::pki_types::UnixTime;
 use rustls::time_provider::TimeProvider;
 
-/// The machine's clock, moved by what a test asks for. Clones are moved together.
+/// The machine's clock with a skew that a test sets. Clones share the skew.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Clock {
     skew_millis: Arc<AtomicI64>,
@@ -28,7 +28,7 @@ impl Clock {
     }
 }
 
-/// Certificates of clients are valid or not by this clock.
+/// Determines when client certificates are valid.
 impl TimeProvider for Clock {
     fn current_time(&self) -> Option<UnixTime> {
         let seconds = u64::try_from(self.now().as_second()).ok()?;
@@ -41,7 +41,7 @@ pub(crate) fn seconds(at: Timestamp) -> String {
     Timestamp::from_second(at.as_second()).unwrap_or(at).to_string()
 }
 
-/// Later (or earlier) by whole seconds; the end of time is not passed.
+/// Adds whole seconds, which may be negative; out-of-range results leave the time unchanged.
 pub(crate) fn moved(at: Timestamp, by_seconds: i64) -> Timestamp {
     at.checked_add(SignedDuration::from_secs(by_seconds)).unwrap_or(at)
 }

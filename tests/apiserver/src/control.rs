@@ -1,4 +1,4 @@
-//! Faults from outside: lines on the standard input of the program, or bodies posted to `/faults`.
+//! Commands from outside: lines on the standard input of the program, or bodies posted to `/faults`.
 
 use std::time::Duration;
 
@@ -12,41 +12,40 @@ use crate::core::Shared;
 use crate::fault::Fault;
 use crate::serve::{Body, json as answer};
 
-/// One command.
+/// A command.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub enum Command {
     /// Sets a fault.
     Fault(Fault),
-    /// Takes all faults back.
+    /// Lifts all faults.
     LiftAll,
-    /// Ends the open watches of a resource; `*` all.
+    /// Ends the open watches of a resource; `*` means all.
     DropWatches(String),
     /// Forgets all past changes.
     Compact,
-    /// Holds the events of watches back, or tells them.
+    /// Pauses or resumes the events of watches.
     PauseWatches(bool),
     /// Denies a verb on a resource.
     Deny(String, String),
-    /// Takes back what was denied.
+    /// Lifts all denials.
     AllowEverything,
-    /// Moves the clock by so many seconds.
+    /// Sets the clock's skew in seconds.
     ClockSkew(i64),
-    /// Creates or changes an object.
+    /// Creates or updates an object.
     Apply(Value),
-    /// Refuses connections for so many seconds. Not through `/faults`, where nobody could be
-    /// answered.
+    /// Refuses connections for this many seconds. Not available through `/faults`, which could not answer.
     CutOffSeconds(u64),
-    /// Swallows everything for so many seconds. Not through `/faults`.
+    /// Swallows all traffic for this many seconds. Not available through `/faults`.
     SilentSeconds(u64),
 }
 
 impl Command {
-    /// Carries it out; those that last are over when this returns.
+    /// Runs the command; commands with a duration return when it is over.
     ///
     /// # Errors
-    /// What went wrong, for the one who typed it.
+    /// A message about what went wrong.
     pub async fn run(self, server: &ApiServer) -> Result<(), String> {
         match self {
             Self::CutOffSeconds(seconds) => {
@@ -66,7 +65,7 @@ impl Command {
     }
 }
 
-/// Answers `/faults` (POST: a [`Command`]) and `/requests` (GET: the journal).
+/// Serves `/faults` (POST: a [`Command`]) and `/requests` (GET: the journal).
 pub(crate) fn over_http(
     shared: &Shared,
     path: &str,

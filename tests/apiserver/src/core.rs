@@ -1,4 +1,4 @@
-//! All that the server knows, behind one lock that is never held across an await.
+//! The server's whole state, behind one lock that is never held across an await.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,15 +16,15 @@ use crate::request::{Request, matches};
 use crate::store::Store;
 use crate::write::Writer;
 
-/// Requests that the journal keeps.
+/// The number of requests that the journal keeps.
 const KEPT_REQUESTS: usize = 100_000;
 
-/// The state, and who is woken when it changes.
+/// The state, and notifications of its changes.
 pub(crate) struct Shared {
     core: Mutex<Core>,
-    /// Counts changes that a watch may have to tell.
+    /// Counts changes that a watch may have to report.
     changed: watch::Sender<u64>,
-    /// Counts those and requests.
+    /// Counts these changes and requests.
     activity: watch::Sender<u64>,
 }
 
@@ -36,30 +36,30 @@ pub(crate) struct Core {
     pub(crate) authority: Authority,
     pub(crate) clock: Clock,
     pub(crate) watches: Watches,
-    /// How long the certificates live that are signed at once; `None`: requests wait.
+    /// The lifetime of certificates that are signed at once; `None`: requests wait.
     pub(crate) sign_for: Option<Duration>,
-    /// Nodes may do what the real server lets a node do, and no more.
+    /// Whether nodes are restricted to what the real server lets a node do.
     pub(crate) nodes_restricted: bool,
-    /// The minor version of Kubernetes 1 that it claims to be.
+    /// The minor version of Kubernetes 1 that the server claims to be.
     pub(crate) minor: u32,
     journal: VecDeque<Request>,
     requests: u64,
     pub(crate) connections: u64,
-    /// Closes every connection that is open.
+    /// Cancelled to close every open connection.
     pub(crate) connections_closed: CancellationToken,
 }
 
-/// What is done to running watches.
+/// The state of the running watches, and what is done to them.
 #[derive(Debug, Default)]
 pub(crate) struct Watches {
     pub(crate) paused: bool,
-    /// Every time that watches were ended, with the resource and what they were told last.
+    /// The times that watches were ended, with the resource and the final error event, if any.
     pub(crate) cuts: Vec<(String, Option<Value>)>,
-    /// Counts requests for a bookmark.
+    /// Counts requests for bookmarks.
     pub(crate) bookmarks: u64,
-    /// Time between bookmarks.
+    /// The interval between bookmarks.
     pub(crate) bookmark_every: Option<Duration>,
-    /// Resources of the watches that are open.
+    /// The resources of the open watches.
     pub(crate) open: Vec<String>,
 }
 
@@ -87,7 +87,7 @@ impl Shared {
         })
     }
 
-    /// Looks at or changes the state. Whoever waits is woken.
+    /// Reads or changes the state. Wakes waiting tasks if it changed.
     pub(crate) fn with<R>(&self, act: impl FnOnce(&mut Core) -> R) -> R {
         let mut core = self.core.lock().unwrap_or_else(PoisonError::into_inner);
         let before = core.mark();
@@ -115,12 +115,12 @@ impl Shared {
     pub(crate) async fn until_lifted(&self, fault: u64) {
         let mut activity = self.activity();
         while self.with(|core| core.faults.is_set(fault)) {
-            // The sender lives as long as this.
+            // The sender lives as long as `self`.
             let _ = activity.changed().await;
         }
     }
 
-    /// Wakes whoever waits for anything: the journal's entries change in place.
+    /// Wakes all waiting tasks. Needed when entries of the journal change in place.
     pub(crate) fn touch(&self) {
         self.activity.send_modify(|count| *count += 1);
     }
@@ -145,7 +145,7 @@ impl Core {
     /// Completes a journal entry.
     pub(crate) fn amend(&mut self, number: u64, change: impl FnOnce(&mut Request)) {
         let first = self.journal.front().map_or(0, |request| request.number);
-        // One that was forgotten meanwhile is before the first.
+        // A request that was dropped meanwhile is before the first.
         let index = number.checked_sub(first).and_then(|index| usize::try_from(index).ok());
         if let Some(request) = index.and_then(|index| self.journal.get_mut(index)) {
             change(request);
@@ -175,22 +175,22 @@ impl Core {
     }
 }
 
-/// What must differ before somebody is woken.
+/// The parts of the state whose changes wake waiting tasks.
 #[derive(PartialEq)]
 struct Mark {
-    /// For watches.
+    /// The part that watches wait for.
     watched: (u64, bool, usize, u64),
-    /// For everybody else.
+    /// The part that only other tasks wait for.
     other: (u64, usize, usize, u64, usize),
 }
 
 impl Watches {
-    /// Ends the running watches of a resource, `*` all.
+    /// Ends the running watches of a resource; `*` means all.
     pub(crate) fn cut(&mut self, resource: &str, error: Option<Value>) {
         self.cuts.push((resource.to_owned(), error));
     }
 
-    /// Whether a watch that began when there had been `seen` cuts is ended, and with what.
+    /// Whether a watch that started after `seen` cuts has to end, and with which error.
     pub(crate) fn end_of(&self, resource: &str, seen: usize) -> Option<Option<Value>> {
         let mut cuts = self.cuts.get(seen..).unwrap_or_default().iter();
         cuts.find(|(pattern, _)| matches(pattern, resource)).map(|(_, error)| error.clone())

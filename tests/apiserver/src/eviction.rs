@@ -12,7 +12,7 @@ use crate::store::Key;
 use crate::target::{Query, Target};
 use crate::write::{DeleteOptions, Writer, fields_of, text};
 
-/// POST of an `Eviction`.
+/// Handles a POST of an `Eviction`.
 pub(crate) fn evict(
     writer: &mut Writer<'_>,
     target: &Target,
@@ -38,7 +38,7 @@ pub(crate) fn evict(
     let pods = Target { subresource: Some("status".to_owned()), ..target.clone() };
     let mut options = options;
     options.preconditions.check(target.kind, name, &pod)?;
-    // It is met; the condition that is written next would change it.
+    // Already checked; writing the condition below would invalidate it.
     options.preconditions.resource_version = None;
     let now = clock::seconds(writer.now);
     writer.update(&pods, name, |old| Ok(marked(old, &now)))?;
@@ -48,7 +48,8 @@ pub(crate) fn evict(
     )
 }
 
-/// A pod that has ended, has not begun, or is being deleted disrupts nobody.
+/// Whether a pod may be evicted without consulting a budget, because it has terminated, has not started, or is being
+/// deleted.
 fn needs_no_consent(pod: &Value) -> bool {
     matches!(text(pod, "/status/phase"), "Succeeded" | "Failed" | "Pending")
         || !text(pod, "/metadata/deletionTimestamp").is_empty()
@@ -142,7 +143,7 @@ fn is_ready(pod: &Value) -> bool {
     })
 }
 
-/// The pod with the condition that says why it goes.
+/// The pod with the condition that records why it is evicted.
 fn marked(pod: &Value, now: &str) -> Value {
     let mut pod = pod.clone();
     let status = fields_of(fields_of(&mut pod).entry("status").or_insert(Value::Null));

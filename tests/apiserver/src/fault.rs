@@ -1,4 +1,4 @@
-//! What is to go wrong, and with which requests.
+//! Faults: what goes wrong, and with which requests.
 
 use std::fmt;
 use std::time::Duration;
@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::request::{Right, matches};
 
-/// Something that goes wrong with the requests it matches. Of several that match one request, the
-/// one that was set first acts; when its count is used up the next one does.
+/// A fault in the requests that it matches. If several match a request, the one that was set first acts; once its count
+/// is used up, the next one does.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Fault {
@@ -18,60 +18,60 @@ pub struct Fault {
     namespace: String,
     #[serde(default = "any")]
     name: String,
-    /// Requests to let pass first.
+    /// The number of matching requests to let pass first.
     #[serde(default)]
     skip: u32,
-    /// Requests to meet; `None`: all that come.
+    /// The number of requests to affect; `None`: all.
     #[serde(default)]
     times: Option<u32>,
     #[serde(default)]
     then: Vec<Harm>,
 }
 
-/// One thing that goes wrong.
+/// A single thing that goes wrong.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub enum Harm {
-    /// Nothing happens for so many milliseconds; then the request is carried out.
+    /// The request is carried out this many milliseconds later.
     DelayMillis(u64),
-    /// The request is carried out at once, and answered so many milliseconds later.
+    /// The request is carried out at once, but answered this many milliseconds later.
     DelayAnswerMillis(u64),
-    /// Neither carried out nor answered, on a connection that stays open.
+    /// The request is neither carried out nor answered, and the connection stays open.
     Hang,
-    /// Carried out, and never answered, on a connection that stays open.
+    /// The request is carried out but never answered, and the connection stays open.
     HangAfter,
-    /// Waits until the fault is lifted, and is carried out then.
+    /// The request is carried out only when the fault is lifted.
     Hold,
-    /// Carried out, and answered when the fault is lifted.
+    /// The request is carried out, but answered only when the fault is lifted.
     HoldAnswer,
-    /// Answered with this failure, and not carried out.
+    /// The request is answered with this failure, and not carried out.
     #[serde(rename_all = "camelCase")]
     Answer {
-        /// HTTP status.
+        /// The HTTP status.
         code: u16,
-        /// `reason` of the `Status` object; empty for the usual one of that code.
+        /// `reason` of the `Status` object; empty for the default of the code.
         #[serde(default)]
         reason: String,
-        /// Seconds for `Retry-After`.
+        /// The value of `Retry-After`, in seconds.
         #[serde(default)]
         retry_after: Option<u32>,
     },
-    /// The request alone is broken off, and not carried out.
+    /// The request alone is aborted, and not carried out.
     Reset,
-    /// The whole connection is closed, and the request not carried out.
+    /// The whole connection is closed, and the request is not carried out.
     Close,
-    /// The request is carried out, and the connection closed in place of an answer.
+    /// The request is carried out, and the connection is closed instead of an answer.
     LoseAnswer,
     /// The request is carried out; its answer is not JSON.
     Garble,
-    /// A list is answered as it was at this resource version.
+    /// A list shows the objects as of this resource version.
     Stale(u64),
 }
 
 impl Fault {
-    /// With requests of this verb (`patch`) for this resource (`pods/status`); `*` is any, and
-    /// `get|list` either.
+    /// Creates a fault for requests with this verb (`patch`) on this resource (`pods/status`). `*` matches any;
+    /// `get|list` matches either.
     #[must_use]
     pub fn on(verb: &str, resource: &str) -> Self {
         Self {
@@ -85,60 +85,60 @@ impl Fault {
         }
     }
 
-    /// Only in this namespace.
+    /// Limits the fault to a namespace.
     #[must_use]
     pub fn namespace(mut self, namespace: &str) -> Self {
         namespace.clone_into(&mut self.namespace);
         self
     }
 
-    /// Only for the object of this name.
+    /// Limits the fault to the object with this name.
     #[must_use]
     pub fn name(mut self, name: &str) -> Self {
         name.clone_into(&mut self.name);
         self
     }
 
-    /// Lets so many matching requests pass first.
+    /// Lets this many matching requests pass first.
     #[must_use]
     pub fn skip(mut self, requests: u32) -> Self {
         self.skip = requests;
         self
     }
 
-    /// Meets so many requests and is then over. Without this: all, until it is lifted.
+    /// Affects this many requests only. By default, a fault acts until it is lifted.
     #[must_use]
     pub fn times(mut self, requests: u32) -> Self {
         self.times = Some(requests);
         self
     }
 
-    /// Does nothing for so long, then goes on.
+    /// Delays the request by this time, then continues.
     #[must_use]
     pub fn delay(self, time: Duration) -> Self {
         self.harm(Harm::DelayMillis(millis(time)))
     }
 
-    /// Carries the request out, and answers so much later.
+    /// Carries the request out, and delays the answer by this time.
     #[must_use]
     pub fn delay_answer(self, time: Duration) -> Self {
         self.harm(Harm::DelayAnswerMillis(millis(time)))
     }
 
-    /// Neither carries it out nor answers.
+    /// Neither carries the request out nor answers it.
     #[must_use]
     pub fn hang(self) -> Self {
         self.harm(Harm::Hang)
     }
 
-    /// Carries it out, and never answers.
+    /// Carries the request out, but never answers it.
     #[must_use]
     pub fn hang_after(self) -> Self {
         self.harm(Harm::HangAfter)
     }
 
-    /// Holds the request back until the fault is lifted, and carries it out then: what happens in
-    /// between is the test's to say.
+    /// Holds the request back until the fault is lifted, and then carries it out, so that the test decides what happens
+    /// in between.
     #[must_use]
     pub fn hold(self) -> Self {
         self.harm(Harm::Hold)
@@ -156,7 +156,7 @@ impl Fault {
         self.harm(Harm::Answer { code, reason: String::new(), retry_after: None })
     }
 
-    /// Gives the answer of [`status`](Self::status) a `Retry-After` of so many seconds.
+    /// Adds a `Retry-After` of this many seconds to the answer of [`status`](Self::status).
     #[must_use]
     pub fn retry_after(mut self, seconds: u32) -> Self {
         if let Some(Harm::Answer { retry_after, .. }) = self.then.last_mut() {
@@ -165,7 +165,7 @@ impl Fault {
         self
     }
 
-    /// Gives the answer of [`status`](Self::status) another reason, as `Expired` or `Conflict`.
+    /// Sets the reason in the answer of [`status`](Self::status), such as `Expired` or `Conflict`.
     #[must_use]
     pub fn reason(mut self, text: &str) -> Self {
         if let Some(Harm::Answer { reason, .. }) = self.then.last_mut() {
@@ -174,7 +174,7 @@ impl Fault {
         self
     }
 
-    /// Breaks off the request alone.
+    /// Aborts the request alone.
     #[must_use]
     pub fn reset(self) -> Self {
         self.harm(Harm::Reset)
@@ -186,25 +186,25 @@ impl Fault {
         self.harm(Harm::Close)
     }
 
-    /// Carries the request out and closes the connection in place of an answer.
+    /// Carries the request out, and closes the connection instead of answering.
     #[must_use]
     pub fn lose_answer(self) -> Self {
         self.harm(Harm::LoseAnswer)
     }
 
-    /// Carries the request out and answers what is not JSON.
+    /// Carries the request out, and answers with something that is not JSON.
     #[must_use]
     pub fn garble(self) -> Self {
         self.harm(Harm::Garble)
     }
 
-    /// Answers lists as they were at this resource version.
+    /// Answers lists as of this resource version.
     #[must_use]
     pub fn stale(self, version: u64) -> Self {
         self.harm(Harm::Stale(version))
     }
 
-    /// Adds one thing that goes wrong; several happen in order (a delay, then a 500).
+    /// Adds something that goes wrong; several happen in order (a delay, then a 500).
     #[must_use]
     pub fn harm(mut self, harm: Harm) -> Self {
         self.then.push(harm);
@@ -238,7 +238,7 @@ impl fmt::Display for Harm {
     }
 }
 
-/// The faults that are set.
+/// The active faults.
 #[derive(Debug, Default)]
 pub(crate) struct Faults {
     set: Vec<(u64, Fault)>,
@@ -252,7 +252,7 @@ impl Faults {
         self.next
     }
 
-    /// `None`: all of them.
+    /// Lifts one fault, or all of them if `None`.
     pub(crate) fn lift(&mut self, number: Option<u64>) {
         self.set.retain(|(n, _)| number.is_some_and(|number| number != *n));
     }
@@ -265,7 +265,7 @@ impl Faults {
         self.set.iter().any(|(n, _)| *n == number)
     }
 
-    /// What goes wrong with this request; counts it.
+    /// The fault that affects this request, if any; counts the request.
     pub(crate) fn met_by(&mut self, right: &Right) -> Option<(u64, Vec<Harm>)> {
         for (number, fault) in &mut self.set {
             if fault.times == Some(0) || !fault.matches(right) {

@@ -1,4 +1,4 @@
-//! The kinds of object that this server keeps, and what is special about each.
+//! The kinds of objects that the server knows, and what is special about each.
 
 use serde_json::Value;
 
@@ -10,15 +10,15 @@ pub(crate) struct Kind {
     pub(crate) plural: &'static str,
     pub(crate) kind: &'static str,
     pub(crate) namespaced: bool,
-    /// Status is a subresource: writes to the one leave the other alone.
+    /// Whether the status is a subresource: writes to one leave the other alone.
     pub(crate) status: bool,
-    /// A change of the spec counts up `metadata.generation`.
+    /// Whether a change of the spec increments `metadata.generation`.
     pub(crate) generation: bool,
-    /// A PUT to a name that does not exist creates it.
+    /// Whether a PUT to a name that does not exist creates the object.
     pub(crate) create_on_update: bool,
-    /// A PUT without a resource version is refused.
+    /// Whether a PUT without a resource version is refused.
     pub(crate) needs_version: bool,
-    /// The minor version of Kubernetes 1 that serves it first; 0: all do that matter.
+    /// The minor version of Kubernetes 1 that first serves the kind; 0: all relevant versions.
     pub(crate) since: u32,
 }
 
@@ -97,7 +97,7 @@ pub(crate) fn served(group: &str, version: &str, plural: &str) -> Option<&'stati
     KINDS.iter().find(|k| k.group == group && k.version == version && k.plural == plural)
 }
 
-/// The kind called `pods`, or `events.events.k8s.io`. A bare name means the first of that name.
+/// The kind with this name, such as `pods` or `events.events.k8s.io`. A bare name means the first kind with that name.
 pub(crate) fn called(name: &str) -> Option<&'static Kind> {
     KINDS.iter().find(|k| k.qualified() == name).or_else(|| KINDS.iter().find(|k| k.plural == name))
 }
@@ -109,12 +109,12 @@ pub(crate) fn of_object(object: &Value) -> Option<&'static Kind> {
     KINDS.iter().find(|k| k.kind == kind && k.api_version() == version)
 }
 
-/// The kinds of one group and version.
+/// The kinds in a group and version.
 pub(crate) fn of_group(group: &str, version: &str) -> impl Iterator<Item = &'static Kind> {
     KINDS.iter().filter(move |k| k.group == group && k.version == version)
 }
 
-/// Every kind.
+/// All kinds.
 pub(crate) static KINDS: &[Kind] = &[
     Kind::new("", "v1", "pods", "Pod", true).with_status().with_generation(),
     Kind::new("", "v1", "nodes", "Node", false).with_status(),
@@ -164,7 +164,7 @@ pub(crate) static KINDS: &[Kind] = &[
         false,
     )
     .with_status(),
-    // Asked, not kept.
+    // Reviews, which are answered but not stored.
     Kind::new(
         "authorization.k8s.io",
         "v1",

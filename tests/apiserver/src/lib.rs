@@ -1,9 +1,9 @@
-//! An API server for tests: a real one to its clients, a scripted one to its test.
+//! An API server for tests: real for its clients, scripted for its test.
 //!
-//! It speaks TLS with HTTP/2 and HTTP/1.1, keeps objects with resource versions, lists, watches,
-//! merges patches, deletes with grace and evicts as the Kubernetes API server 1.36 does, as far as a
-//! node agent can tell the difference. [`ApiServer::serve_version`] makes it a later one. A test puts objects there with a hand of its own, looks at
-//! what was asked for, and says what goes wrong.
+//! It speaks TLS with HTTP/2 and HTTP/1.1, keeps objects with resource versions, lists, watches, merges patches,
+//! deletes with grace periods and evicts as the Kubernetes API server 1.36 does, as far as a node agent can tell the
+//! difference. [`ApiServer::serve_version`] makes it a later one. A test changes objects directly, checks the requests,
+//! and scripts faults.
 //!
 //! ```
 //! use serde_json::json;
@@ -41,12 +41,11 @@
 //! # }
 //! ```
 //!
-//! What it does not do: it does not know the fields of its objects, so it keeps unknown ones and
-//! refuses few wrong ones; it has no admission but [`ApiServer::restrict_nodes`], no controllers, no
-//! garbage collection, no JSON patch and no field ownership (an apply patch is a strategic merge
-//! patch that creates).
+//! Limitations: it does not know the fields of its objects, so it keeps unknown fields and refuses few invalid objects;
+//! it has no admission other than [`ApiServer::restrict_nodes`], no controllers, no garbage collection, no JSON patch
+//! and no field ownership (an apply patch is a strategic merge patch that creates the object if necessary).
 //!
-//! The program `winddown-apiserver` is the same server for tests in other machines; see its source.
+//! The program `winddown-apiserver` is the same server for tests on other machines; see its source.
 
 mod access;
 mod clock;

@@ -1,4 +1,4 @@
-//! The certificate authority of the server, and what it signs.
+//! The certificate authority of the server, and the certificates that it signs.
 
 pub(crate) mod base64;
 pub(crate) mod csr;
@@ -18,22 +18,22 @@ use rustls::{RootCertStore, ServerConfig};
 use crate::access::User;
 use crate::clock::{self, Clock};
 
-/// Why a certificate or a TLS configuration could not be made.
+/// Why a certificate or a TLS configuration could not be created.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PkiError {
-    /// A certificate could not be made.
+    /// A certificate could not be created.
     #[error("cannot make a certificate")]
     Certificate(#[from] rcgen::Error),
-    /// TLS could not be set up with it.
+    /// TLS could not be set up with the certificate.
     #[error("cannot set up TLS")]
     Tls(#[from] rustls::Error),
-    /// The client certificates' verifier could not be built.
+    /// The verifier of client certificates could not be built.
     #[error("cannot set up the check of client certificates")]
     Verifier(#[from] rustls::server::VerifierBuilderError),
 }
 
-/// Validity of what is never to expire in a test, half of it before the test began.
+/// The validity of certificates that must not expire in a test. Half of it lies before the test.
 const AGES: Duration = Duration::from_secs(20 * 365 * 86_400);
 
 /// A certificate authority.
@@ -44,15 +44,15 @@ pub(crate) struct Authority {
 /// A certificate with its key.
 #[derive(Clone, Debug)]
 pub struct Identity {
-    /// The certificate, PEM.
+    /// The certificate in PEM.
     pub certificate_pem: String,
-    /// Its private key (PKCS #8), PEM.
+    /// Its private key (PKCS #8) in PEM.
     pub key_pem: String,
     pub(crate) der: Vec<u8>,
 }
 
 impl Identity {
-    /// Certificate and key in one text, as one file often holds them.
+    /// Certificate and key in one text, as files often contain them.
     #[must_use]
     pub fn pem(&self) -> String {
         format!("{}{}", self.certificate_pem, self.key_pem)
@@ -71,7 +71,7 @@ impl Authority {
         self.issuer.pem()
     }
 
-    /// A client certificate: the user is its common name, the groups its organisations.
+    /// Creates a client certificate: the user is its common name, the groups are its organizations.
     pub(crate) fn client(
         &self,
         user: &User,
@@ -92,7 +92,7 @@ impl Authority {
         self.client(user, long_before(now), AGES)
     }
 
-    /// The same for a key that somebody else holds: PEM and DER.
+    /// Creates a client certificate for a key of the client, as PEM and DER.
     pub(crate) fn client_for(
         &self,
         key: &impl PublicKeyData,
@@ -104,7 +104,7 @@ impl Authority {
         Ok((certificate.pem(), certificate.der().to_vec()))
     }
 
-    /// TLS for a server with these names, with client certificates checked where they are shown.
+    /// The TLS configuration of a server with these names, which verifies client certificates if they are presented.
     pub(crate) fn server(
         &self,
         names: &[String],
@@ -129,7 +129,7 @@ impl Authority {
                 vec![certificate.der().clone()],
                 PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.serialize_der())),
             )?;
-        // A session that is resumed would carry a certificate that has expired since.
+        // A resumed session would carry a certificate that may have expired since.
         config.send_tls13_tickets = 0;
         config.session_storage = Arc::new(NoServerSessionStorage {});
         config.alpn_protocols = protocols.iter().map(|name| name.as_bytes().to_vec()).collect();
@@ -166,7 +166,7 @@ fn params(
     params.distinguished_name.push(DnType::CommonName, name);
     let begin = u64::try_from(now.as_second()).unwrap_or_default();
     let epoch = rcgen::date_time_ymd(1970, 1, 1);
-    // A little early, as certificates are made for machines whose clocks differ.
+    // Backdated a little, as is usual for machines whose clocks differ.
     params.not_before = epoch + Duration::from_secs(begin.saturating_sub(300));
     params.not_after = epoch + Duration::from_secs(begin) + lifetime;
     Ok(params)

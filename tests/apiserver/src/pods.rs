@@ -1,4 +1,4 @@
-//! What the server does with pods beyond keeping them: defaults, and rules for their changes.
+//! Rules for pods: defaults, and validation of new pods and changes.
 
 use serde_json::{Value, json};
 
@@ -40,7 +40,7 @@ pub(crate) fn prepare(pod: &mut Value) {
     }
 }
 
-/// Rules for a new pod.
+/// Validates a new pod.
 pub(crate) fn check_created(kind: &Kind, pod: &Value) -> Result<(), Refusal> {
     let name = text(pod, "/metadata/name");
     let refuse = |field: &str, reason: &str, why: &str| {
@@ -68,7 +68,7 @@ pub(crate) fn check_created(kind: &Kind, pod: &Value) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Rules for a change of a pod or of its status.
+/// Validates a change of a pod or of its status.
 pub(crate) fn check_updated(
     kind: &Kind,
     subresource: Option<&str>,
@@ -94,14 +94,13 @@ pub(crate) fn check_updated(
     }
 }
 
-/// Fields of the status that a write which leaves them out does not clear, and those that the server
-/// makes agree.
+/// Keeps status fields that a write may leave out, and makes related fields consistent.
 pub(crate) fn keep_status_fields(old: &Value, new: &mut Value) {
     let status = fields_of(fields_of(new).entry("status").or_insert(Value::Null));
     if let Some(qos) = old.pointer("/status/qosClass") {
         status.entry("qosClass").or_insert(qos.clone());
     }
-    // The older field of the two counts where they differ, as old nodes write only that.
+    // If the two fields differ, the older one counts, because old nodes write only that.
     let first = status.get("podIPs").and_then(|all| all.pointer("/0/ip")).cloned();
     match (status.get("podIP").cloned(), first) {
         (None, Some(first)) => {
@@ -153,7 +152,7 @@ fn check_status(kind: &Kind, name: &str, old: &Value, new: &Value) -> Result<(),
     Ok(())
 }
 
-/// At most one address of each family: a merged list easily has two.
+/// Checks that there is at most one address of each family: a merged list easily has two.
 fn check_addresses(kind: &Kind, name: &str, pod: &Value, list: &str) -> Result<(), Refusal> {
     let addresses = items(pod, &format!("/status/{list}"));
     let is_v6 = |address: &Value| text(address, "/ip").contains(':');
@@ -166,7 +165,7 @@ fn check_addresses(kind: &Kind, name: &str, pod: &Value, list: &str) -> Result<(
     Err(Refusal::invalid(kind, name, &format!("status.{list}"), "FieldValueInvalid", &why))
 }
 
-/// A pod's spec stays as it is, but for images, a closer deadline and more tolerations.
+/// Checks that the spec is unchanged, except for images, an earlier deadline and more tolerations.
 fn check_spec(kind: &Kind, name: &str, old: &Value, new: &Value) -> Result<(), Refusal> {
     let invalid =
         |field: &str, why: &str| Err(Refusal::invalid(kind, name, field, "FieldValueInvalid", why));

@@ -1,17 +1,17 @@
-//! What the server answers instead of an object: a `Status` of kind `Failure`.
+//! Error responses: a `Status` object with `status: Failure`.
 
 use serde_json::{Value, json};
 
 use crate::kinds::Kind;
 
-/// A request that is not carried out.
+/// A request that is refused.
 #[derive(Clone, Debug)]
 pub(crate) struct Refusal {
     pub(crate) code: u16,
     reason: String,
     message: String,
     details: Value,
-    /// Seconds for the `Retry-After` header.
+    /// The value of the `Retry-After` header, in seconds.
     pub(crate) retry_after: Option<u32>,
 }
 
@@ -35,7 +35,7 @@ impl Refusal {
             .about(kind, name)
     }
 
-    /// As the NodeRestriction admission says it of a pod that a node wants to evict.
+    /// The NodeRestriction admission's error for a pod that a node wants to evict but that does not exist.
     pub(crate) fn no_pod_to_evict(name: &str) -> Self {
         Self::new(404, "NotFound", format!("pod \"{name}\" not found"))
             .with_details("", "pod", name)
@@ -64,13 +64,13 @@ impl Refusal {
         Self::new(409, "Conflict", message).about(kind, name)
     }
 
-    /// What must be true before a deletion is not. The kind is named in place of its plural.
+    /// A failed precondition of a deletion. The details name the kind instead of its plural.
     pub(crate) fn precondition(kind: &Kind, name: &str, why: &str) -> Self {
         let message = format!("Operation cannot be fulfilled on {} \"{name}\": {why}", kind.kind);
         Self::new(409, "Conflict", message).with_details(kind.group, kind.kind, name)
     }
 
-    /// The resource version that came with the write is not the stored one.
+    /// The resource version in the write is not the stored one.
     pub(crate) fn modified(kind: &Kind, name: &str) -> Self {
         let why = "the object has been modified; please apply your changes to the latest version \
                    and try again";
@@ -86,7 +86,7 @@ impl Refusal {
         Self::conflict(kind, name, &why)
     }
 
-    /// One field of the object breaks a rule. `reason` is a `CauseType`, as `FieldValueForbidden`.
+    /// A field of the object is invalid. `reason` is a `CauseType`, such as `FieldValueForbidden`.
     pub(crate) fn invalid(kind: &Kind, name: &str, field: &str, reason: &str, why: &str) -> Self {
         let word = match reason {
             "FieldValueForbidden" => "Forbidden",
@@ -96,7 +96,7 @@ impl Refusal {
             _ => "Invalid value",
         };
         let wrong = if why.is_empty() { word.to_owned() } else { format!("{word}: {why}") };
-        // Events have no group inside the real server, and this is where it shows.
+        // The real server's internal events have no group, and this is where it shows.
         let group = if kind.plural == "events" { "" } else { kind.group };
         let qualified =
             if group.is_empty() { kind.kind.to_owned() } else { format!("{}.{group}", kind.kind) };
@@ -107,7 +107,7 @@ impl Refusal {
         refusal
     }
 
-    /// What the real server did not expect either.
+    /// An internal error, which the real server reports in the same case.
     pub(crate) fn broken(message: impl Into<String>) -> Self {
         Self::new(500, "", message)
     }
@@ -125,12 +125,12 @@ impl Refusal {
         Self::new(401, "Unauthorized", "Unauthorized")
     }
 
-    /// A resource version that is no longer kept.
+    /// The resource version is no longer kept.
     pub(crate) fn expired(asked: u64, oldest: u64) -> Self {
         Self::new(410, "Expired", format!("too old resource version: {asked} ({oldest})"))
     }
 
-    /// A resource version that was never given out.
+    /// The resource version was never issued.
     pub(crate) fn from_the_future(asked: u64, newest: u64) -> Self {
         let message = format!("Timeout: Too large resource version: {asked}, current: {newest}");
         let mut refusal = Self::new(504, "Timeout", message);
@@ -140,19 +140,19 @@ impl Refusal {
         refusal.after(1)
     }
 
-    /// A disruption budget that has nothing left. Zero seconds: it does not say when to come back.
+    /// The disruption budget has nothing left. Zero seconds: without `Retry-After`.
     pub(crate) fn budget(message: &str, cause: &str, seconds: u32) -> Self {
         let mut refusal = Self::new(429, "TooManyRequests", message);
         refusal.details = json!({"causes": [{"reason": "DisruptionBudget", "message": cause}]});
         if seconds > 0 { refusal.after(seconds) } else { refusal }
     }
 
-    /// Names the object the refusal is about.
+    /// Adds the object that the refusal is about.
     pub(crate) fn about(self, kind: &Kind, name: &str) -> Self {
         self.with_details(kind.group, kind.plural, name)
     }
 
-    /// What is empty is left out.
+    /// Sets the details, without empty fields.
     fn with_details(mut self, group: &str, kind: &str, name: &str) -> Self {
         let fields = [("name", name), ("group", group), ("kind", kind)];
         self.details = fields
@@ -163,7 +163,7 @@ impl Refusal {
         self
     }
 
-    /// Asks the client to come back after so many seconds.
+    /// Asks the client to retry after this many seconds.
     pub(crate) fn after(mut self, seconds: u32) -> Self {
         self.retry_after = Some(seconds);
         if let Some(details) = self.details.as_object_mut() {
@@ -174,7 +174,7 @@ impl Refusal {
         self
     }
 
-    /// The object that goes over the wire.
+    /// The `Status` object that is sent.
     pub(crate) fn status(&self) -> Value {
         let mut status = json!({
             "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",

@@ -1,26 +1,26 @@
-//! Requests as the journal keeps them, and the rights that each needs.
+//! Requests in the journal, and the rights that they need.
 
 use std::fmt;
 
 use serde_json::Value;
 use tokio::time::Instant;
 
-/// One right, as an RBAC rule grants it.
+/// A right, as an RBAC rule grants it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Right {
-    /// `get`, `list`, `watch`, `create`, `update`, `patch`, `delete`, `deletecollection`; the method
-    /// in small letters for a path that is no resource.
+    /// `get`, `list`, `watch`, `create`, `update`, `patch`, `delete`, `deletecollection`; the lower-case method for a
+    /// path that is not a resource.
     pub verb: String,
-    /// API group; empty for the core group.
+    /// The API group; empty for the core group.
     pub group: String,
-    /// Plural name, as `pods`; the path for what is no resource.
+    /// The plural name, such as `pods`; the path if it is not a resource.
     pub resource: String,
-    /// As `status`; empty for the resource itself.
+    /// The subresource, such as `status`; empty for the resource itself.
     pub subresource: String,
-    /// Namespace; empty across all of them and for what has none.
+    /// The namespace; empty for all namespaces, and for kinds without one.
     pub namespace: String,
-    /// Name of the object; of a create the one in its body; of a list the one it is limited to by
-    /// `metadata.name`; else empty.
+    /// The name of the object. For a create, the name in its body; for a list, the `metadata.name` that it selects;
+    /// else empty.
     pub name: String,
 }
 
@@ -35,14 +35,14 @@ impl Right {
         }
     }
 
-    /// The same right for whatever namespace and name: what a `ClusterRole` rule says.
+    /// The same right for any namespace and name, as in a rule of a `ClusterRole`.
     #[must_use]
     pub fn of_any_object(&self) -> Self {
         Self { namespace: String::new(), name: String::new(), ..self.clone() }
     }
 }
 
-/// `patch pods/status in default named web`.
+/// Formats the right like `patch pods/status in default named web`.
 impl fmt::Display for Right {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}", self.verb, self.resource_and_sub())?;
@@ -59,39 +59,39 @@ impl fmt::Display for Right {
     }
 }
 
-/// One request that reached the server.
+/// A request that reached the server.
 #[derive(Clone, Debug)]
 pub struct Request {
-    /// When its head had been read.
+    /// When its head was read.
     pub at: Instant,
-    /// Who sent it; `system:anonymous` where nobody said.
+    /// The user; `system:anonymous` without credentials.
     pub user: String,
-    /// What it did and to what.
+    /// What the request did, and to which object.
     pub right: Right,
-    /// Path and query as sent.
+    /// The path and query as sent.
     pub path: String,
-    /// `Content-Type`; tells the kinds of patch apart.
+    /// `Content-Type`, which distinguishes the kinds of patches.
     pub content_type: String,
     /// `User-Agent`.
     pub user_agent: String,
-    /// The body, if it was JSON; `Null` otherwise.
+    /// The body, if it was JSON; otherwise `Null`.
     pub body: Value,
-    /// HTTP status of the answer; `None` while there is none, and where there never will be.
+    /// The HTTP status of the answer; `None` if there is none yet, or never will be.
     pub code: Option<u16>,
-    /// What the request was met with by a [`Fault`](crate::Fault).
+    /// The effect of a [`Fault`](crate::Fault) on the request, if any.
     pub fault: Option<String>,
     pub(crate) number: u64,
 }
 
 impl Request {
-    /// Whether verb and resource (`pods/status`) are these; `*` is any.
+    /// Whether the request has this verb and resource (`pods/status`); `*` matches any.
     #[must_use]
     pub fn is(&self, verb: &str, resource: &str) -> bool {
         matches(verb, &self.right.verb) && matches(resource, &self.right.resource_and_sub())
     }
 }
 
-/// `patch pods/status in default named web -> 200`.
+/// Formats the request like `patch pods/status in default named web -> 200`.
 impl fmt::Display for Request {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} -> ", self.right)?;
@@ -106,7 +106,7 @@ impl fmt::Display for Request {
     }
 }
 
-/// Whether a pattern (`*`, a word, or words with `|` between them) takes in a word.
+/// Whether a pattern (`*`, a word, or words separated by `|`) matches a word.
 pub(crate) fn matches(pattern: &str, word: &str) -> bool {
     pattern == "*" || pattern.split('|').any(|choice| choice == word)
 }

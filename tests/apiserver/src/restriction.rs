@@ -1,5 +1,5 @@
-//! What a node may do with a node's credentials: the Node authorizer and the NodeRestriction
-//! admission, as far as a node agent meets them.
+//! What a node may do with its credentials: the Node authorizer and the NodeRestriction admission, as far as they
+//! affect a node agent.
 
 mod admission;
 mod references;
@@ -14,13 +14,13 @@ use crate::store::{Key, Store};
 use crate::target::{Query, Target};
 use crate::write::text;
 
-/// The node whose credentials these are.
+/// The node to which these credentials belong.
 pub(crate) fn node_of(user: &User) -> Option<&str> {
     let is_node = user.groups.iter().any(|group| group == "system:nodes");
     user.name.strip_prefix("system:node:").filter(|name| is_node && !name.is_empty())
 }
 
-/// Whether a node may make this request at all.
+/// The Node authorizer: whether a node may make this request at all.
 pub(crate) fn may(
     store: &Store,
     node: &str,

@@ -1,4 +1,4 @@
-//! Rules for events, leases and nodes: what the real server refuses and an agent could get wrong.
+//! Validation of events, leases and nodes: what the real server refuses and an agent could get wrong.
 
 use serde_json::Value;
 
@@ -6,7 +6,7 @@ use crate::kinds::Kind;
 use crate::refusal::Refusal;
 use crate::write::text;
 
-/// Field, kind of mistake, and what is wrong.
+/// The field, the kind of mistake, and the message.
 type Mistake = (String, &'static str, String);
 
 const INVALID: &str = "FieldValueInvalid";
@@ -14,7 +14,7 @@ const REQUIRED: &str = "FieldValueRequired";
 const FORBIDDEN: &str = "FieldValueForbidden";
 const DUPLICATE: &str = "FieldValueDuplicate";
 
-/// Rules for a new object.
+/// Validates a new object.
 pub(crate) fn check_created(kind: &Kind, name: &str, new: &Value) -> Result<(), Refusal> {
     refuse(
         kind,
@@ -28,7 +28,7 @@ pub(crate) fn check_created(kind: &Kind, name: &str, new: &Value) -> Result<(), 
     )
 }
 
-/// Rules for a change.
+/// Validates a change.
 pub(crate) fn check_updated(
     kind: &Kind,
     name: &str,
@@ -103,7 +103,7 @@ fn series(event: &Value) -> Option<Mistake> {
     None
 }
 
-/// Of an event only the series changes.
+/// Only the series of an event may change.
 fn changed_event(old: &Value, new: &Value) -> Option<Mistake> {
     let fixed = [
         ("regarding", "involvedObject"),

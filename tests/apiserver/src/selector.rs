@@ -1,4 +1,4 @@
-//! Which objects of a kind a list or a watch is about.
+//! Selectors of lists and watches.
 
 use serde_json::Value;
 
@@ -6,7 +6,7 @@ use crate::kinds::Kind;
 use crate::refusal::Refusal;
 use crate::target::{Query, Target};
 
-/// Namespace, label selector and field selector of one request.
+/// The namespace, label selector and field selector of a request.
 #[derive(Clone, Debug)]
 pub(crate) struct Selector {
     namespace: Option<String>,
@@ -33,7 +33,7 @@ impl Selector {
     pub(crate) fn of(target: &Target, query: &Query) -> Result<Self, Refusal> {
         let mut fields = fields(target.kind, query.get("fieldSelector").unwrap_or_default())?;
         if let Some(name) = &target.name {
-            // A watch of one object by its path.
+            // A watch of a single object by its path.
             fields.push(FieldRule {
                 pointer: "/metadata/name".to_owned(),
                 value: name.clone(),
@@ -47,7 +47,7 @@ impl Selector {
         })
     }
 
-    /// Whether it leaves anything out beside other namespaces.
+    /// Whether it selects all objects of its namespaces.
     pub(crate) fn is_everything(&self) -> bool {
         self.labels.is_empty() && self.fields.is_empty()
     }
@@ -82,8 +82,8 @@ impl Selector {
     }
 }
 
-/// Whether a `LabelSelector` object (`matchLabels`, `matchExpressions`) takes in these labels. An
-/// empty one takes in everything.
+/// Whether a `LabelSelector` object (`matchLabels`, `matchExpressions`) matches these labels. An empty one matches
+/// everything.
 pub(crate) fn object_selects(selector: &Value, labels: Option<&Value>) -> bool {
     let label = |name: &str| labels.and_then(|l| l.get(name)).and_then(Value::as_str);
     let pairs = selector.get("matchLabels").and_then(Value::as_object);
@@ -173,7 +173,7 @@ fn field_rule(kind: &Kind, rule: &str) -> Result<FieldRule, Refusal> {
     })
 }
 
-/// Fields beside name and namespace that one can select by.
+/// The fields, in addition to name and namespace, that field selectors may use.
 fn supported(kind: &Kind) -> &'static [&'static str] {
     match (kind.group, kind.plural) {
         ("", "pods") => &[

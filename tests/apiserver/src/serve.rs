@@ -1,4 +1,4 @@
-//! One request: who sends it, what goes wrong with it, what it does, what is answered.
+//! Serves a request: authenticates it, applies faults, carries it out and answers.
 
 mod ask;
 mod call;
@@ -30,23 +30,23 @@ use crate::refusal::Refusal;
 use crate::restriction;
 use crate::target::Target;
 
-/// A body of an answer: whole, or the events of a watch.
+/// The body of an answer: complete, or the events of a watch.
 pub(crate) type Body = UnsyncBoxBody<Bytes, Infallible>;
 
-/// The request is broken off without an answer.
+/// The request is aborted without an answer.
 #[derive(Debug, thiserror::Error)]
 #[error("broken off as the test asked")]
 pub(crate) struct BrokenOff;
 
-/// What is known of the connection that a request came by.
+/// The connection that a request arrived on.
 #[derive(Clone, Debug)]
 pub(crate) struct Connection {
     pub(crate) certificate: Option<Arc<[u8]>>,
-    /// Closes it.
+    /// Closes the connection when cancelled.
     pub(crate) close: CancellationToken,
 }
 
-/// What a request came to.
+/// The result of a request.
 enum Reply {
     Object(u16, Arc<Value>),
     Text(&'static str),
@@ -85,7 +85,7 @@ pub(crate) async fn serve(
                 return Ok(refused(&shared, &refusal));
             }
             Harm::Stale(version) => stale = Some(*version),
-            // These come after.
+            // These apply after the request.
             Harm::DelayAnswerMillis(_)
             | Harm::HangAfter
             | Harm::HoldAnswer
@@ -107,7 +107,7 @@ pub(crate) async fn serve(
     Ok(response)
 }
 
-/// What goes wrong once the request has been carried out.
+/// Applies the faults that act after the request was carried out.
 async fn go_wrong_after(
     shared: &Shared,
     connection: &Connection,
@@ -130,10 +130,10 @@ async fn go_wrong_after(
     }
 }
 
-/// A fault that meets a request: its number, and what it does.
+/// A fault that matches a request: its number, and what goes wrong.
 type Met = (u64, Vec<Harm>);
 
-/// Writes the request into the journal, and finds out who sent it and what goes wrong.
+/// Adds the request to the journal, and determines its user and its fault.
 fn enter(
     shared: &Shared,
     connection: &Connection,
@@ -187,7 +187,7 @@ fn carry_out(
     }
 }
 
-/// Whether this user may do this at all.
+/// Checks whether this user may make this request at all.
 fn check(core: &Core, call: &Call, target: &Target, user: &User) -> Result<(), Refusal> {
     let right = &call.right;
     if !core.access.may(right) && !right.resource.starts_with("selfsubject") {
@@ -227,7 +227,7 @@ fn refused(shared: &Shared, refusal: &Refusal) -> Response<Body> {
     response
 }
 
-/// An answer in JSON, with the date of this server's clock.
+/// A JSON answer, with the date of the server's clock.
 pub(crate) fn json(shared: &Shared, code: u16, object: &Value) -> Response<Body> {
     let mut response = Response::new(whole(object.to_string()));
     *response.status_mut() =

@@ -1,4 +1,4 @@
-//! The handle that tests hold.
+//! The handle for tests.
 
 mod builder;
 mod credentials;
@@ -22,22 +22,22 @@ use crate::fault::Fault;
 use crate::pki::{Identity, base64};
 use crate::request::{Request, Right};
 
-/// A running API server. It ends when this is dropped.
+/// A running API server. It stops when this is dropped.
 pub struct ApiServer {
     pub(crate) shared: Arc<Shared>,
     hall: Hall,
     address: SocketAddr,
-    /// Name or address that clients are told.
+    /// The name or address in URLs and kubeconfigs.
     host: String,
     names: Vec<String>,
     protocols: Vec<&'static str>,
     identity: Identity,
     door: tokio::sync::Mutex<Option<Door>>,
-    /// Holds the port while it is cut off.
+    /// Reserves the port while the server is cut off.
     reserved: std::sync::Mutex<Option<tokio::net::TcpSocket>>,
 }
 
-/// A fault that was set; it stays when this is dropped.
+/// An active fault; it stays active when this is dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FaultId(u64);
 
@@ -45,12 +45,12 @@ impl ApiServer {
     /// Starts on a free port of the loopback address, with the namespaces that every cluster has.
     ///
     /// # Errors
-    /// No port, or no certificates.
+    /// No port could be bound, or no certificates could be created.
     pub async fn start() -> Result<Self, StartError> {
         Self::builder().start().await
     }
 
-    /// For what is not usual: address, names, who may come in.
+    /// A builder for other settings: address, names, users.
     #[must_use]
     pub fn builder() -> Builder {
         Builder::new()
@@ -64,19 +64,19 @@ impl ApiServer {
         format!("https://{}:{}", self.host, self.address.port())
     }
 
-    /// Where it listens.
+    /// The address that it listens on.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Certificate of the authority that signed the server's certificate, PEM.
+    /// The certificate of the authority that signed the server's certificate, in PEM.
     #[must_use]
     pub fn ca_pem(&self) -> String {
         self.shared.with(|core| core.authority.pem())
     }
 
-    /// The administrator's client certificate with its key, PEM.
+    /// The administrator's client certificate with its key, in PEM.
     #[must_use]
     pub fn client_identity_pem(&self) -> String {
         self.identity.pem()
@@ -104,8 +104,8 @@ impl ApiServer {
         self.kubeconfig_with(&json!({"token": token}))
     }
 
-    /// A kubeconfig with any `user`, as `{"tokenFile": "/x"}` or `{"client-certificate": "/x", …}`.
-    /// JSON, which is YAML.
+    /// A kubeconfig with any `user`, such as `{"tokenFile": "/x"}` or `{"client-certificate": "/x", …}`. It is JSON,
+    /// which is YAML too.
     #[must_use]
     pub fn kubeconfig_with(&self, user: &Value) -> String {
         let cluster = json!({
@@ -123,13 +123,13 @@ impl ApiServer {
 
     // --- what was asked of it ---
 
-    /// Every request since the start, or since [`forget_requests`](Self::forget_requests).
+    /// The requests since the start, or since [`forget_requests`](Self::forget_requests).
     #[must_use]
     pub fn requests(&self) -> Vec<Request> {
         self.shared.with(|core| core.journal().iter().cloned().collect())
     }
 
-    /// How many requests there were of this verb and resource (`pods/status`; `*` is any).
+    /// The number of requests with this verb and resource (`pods/status`; `*` matches any).
     #[must_use]
     pub fn count(&self, verb: &str, resource: &str) -> usize {
         self.shared.with(|core| core.journal().iter().filter(|r| r.is(verb, resource)).count())
@@ -140,7 +140,7 @@ impl ApiServer {
         self.shared.with(crate::core::Core::forget_requests);
     }
 
-    /// The rights that were used, without names and namespaces, sorted, each once.
+    /// The rights that were used, without names and namespaces, sorted and without duplicates.
     #[must_use]
     pub fn rights(&self) -> Vec<Right> {
         let mut rights: Vec<Right> = self.shared.with(|core| {
@@ -151,13 +151,13 @@ impl ApiServer {
         rights
     }
 
-    /// Watches of a resource (`pods`; `*` any) that are open now.
+    /// The number of open watches of a resource (`pods`; `*` matches any).
     #[must_use]
     pub fn open_watches(&self, resource: &str) -> usize {
         self.shared.with(|core| core.watches.count(resource))
     }
 
-    /// Connections that were made since the start.
+    /// The number of connections since the start.
     #[must_use]
     pub fn connections(&self) -> u64 {
         self.shared.with(|core| core.connections)
@@ -165,22 +165,22 @@ impl ApiServer {
 
     // --- what goes wrong ---
 
-    /// Lets something go wrong with the requests that it matches.
+    /// Activates a fault for the requests that it matches.
     pub fn fault(&self, fault: Fault) -> FaultId {
         FaultId(self.shared.with(|core| core.faults.set(fault)))
     }
 
-    /// Takes one fault back. Requests that hang go on hanging.
+    /// Lifts a fault. Requests that already hang stay hung.
     pub fn lift(&self, fault: FaultId) {
         self.shared.with(|core| core.faults.lift(Some(fault.0)));
     }
 
-    /// Takes all faults back.
+    /// Lifts all faults.
     pub fn lift_all(&self) {
         self.shared.with(|core| core.faults.lift(None));
     }
 
-    /// Ends the open watches of a resource (`*` all), as a server does when their time is up.
+    /// Ends the open watches of a resource (`*` for all), as a server does when their time is up.
     pub fn drop_watches(&self, resource: &str) {
         self.shared.with(|core| core.watches.cut(resource, None));
     }
@@ -193,13 +193,13 @@ impl ApiServer {
         self.shared.with(|core| core.watches.cut(resource, Some(refusal.status())));
     }
 
-    /// Forgets all past changes: a watch that begins at a version from before this is told 410 in an
-    /// `ERROR` event. Open watches go on; end them with [`drop_watches`](Self::drop_watches).
+    /// Forgets all past changes: a watch that starts at an earlier version gets 410 in an `ERROR` event. Open watches
+    /// continue; end them with [`drop_watches`](Self::drop_watches).
     pub fn compact(&self) {
         self.shared.with(|core| core.store.compact());
     }
 
-    /// Holds back the events of all watches, or tells those that were held back.
+    /// Pauses the events of all watches, or resumes them with those that were held back.
     pub fn pause_watches(&self, paused: bool) {
         self.shared.with(|core| core.watches.paused = paused);
     }
@@ -209,30 +209,29 @@ impl ApiServer {
         self.shared.with(|core| core.watches.bookmarks += 1);
     }
 
-    /// Moves the server's clock: the `Date` header, every timestamp that it writes, and when tokens
-    /// and certificates of clients expire.
+    /// Sets the skew of the server's clock, which determines the `Date` header, the timestamps that the server writes,
+    /// and when tokens and client certificates expire.
     pub fn set_clock_skew(&self, skew: SignedDuration) {
         self.shared.with(|core| core.clock.set_skew(skew));
     }
 
-    /// Nothing comes and nothing goes on any connection, and none ends: a network that swallows
-    /// packets. New connections are accepted by the system and get no further.
+    /// Makes the network swallow all packets: no connection transfers anything, and none ends. New connections are
+    /// accepted by the system but get no further.
     pub fn set_silent(&self, silent: bool) {
         self.hall.gate.set_shut(silent);
     }
 
-    /// Closes all connections; new ones are taken.
+    /// Closes all connections; new ones are accepted.
     pub async fn drop_connections(&self) {
         if let Some(door) = self.door.lock().await.as_ref() {
             door.drop_connections(&self.shared);
         }
     }
 
-    /// Closes all connections and refuses new ones, until [`come_back`](Self::come_back). The port
-    /// stays its own.
+    /// Closes all connections and refuses new ones until [`come_back`](Self::come_back). The port stays reserved.
     ///
     /// # Errors
-    /// The port could not be held.
+    /// The port could not be reserved.
     pub async fn cut_off(&self) -> Result<(), StartError> {
         let mut door = self.door.lock().await;
         if let Some(open) = door.take() {
@@ -257,7 +256,7 @@ impl ApiServer {
         Ok(())
     }
 
-    /// All connections end, and the server is there again with all its objects.
+    /// Closes all connections and serves again with all objects.
     ///
     /// # Errors
     /// As for [`cut_off`](Self::cut_off) and [`come_back`](Self::come_back).

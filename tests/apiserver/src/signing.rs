@@ -1,4 +1,4 @@
-//! Certificate requests of the cluster's API: who approves them, and when they are signed.
+//! Approval, signing and denial of certificate signing requests.
 
 use std::time::Duration;
 
@@ -13,8 +13,8 @@ use crate::store::Key;
 use crate::strategic;
 use crate::write::text;
 
-/// Approves and signs the request of this name, for its own `expirationSeconds` or `lifetime` if
-/// that is shorter. `false`: there is no such request, or it cannot be read.
+/// Approves and signs the request with this name, for its `expirationSeconds` or for `lifetime`, whichever is shorter.
+/// Returns false if the request does not exist or cannot be parsed.
 pub(crate) fn sign(core: &mut Core, name: &str, lifetime: Duration) -> bool {
     let Some(key) = key(name) else { return false };
     let Some(object) = core.store.get(&key).cloned() else { return false };
@@ -33,7 +33,7 @@ pub(crate) fn sign(core: &mut Core, name: &str, lifetime: Duration) -> bool {
     true
 }
 
-/// Denies the request of this name. `false`: there is no such request.
+/// Denies the request with this name. Returns false if it does not exist.
 pub(crate) fn deny(core: &mut Core, name: &str) -> bool {
     let Some(key) = key(name) else { return false };
     let Some(object) = core.store.get(&key).cloned() else { return false };

@@ -1,4 +1,4 @@
-//! The objects, in every version that is still kept.
+//! The objects, with the changes that are still kept.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::hash::{BuildHasher, Hasher};
@@ -9,10 +9,10 @@ use serde_json::{Value, json};
 use crate::kinds::Kind;
 use crate::selector::Selector;
 
-/// Changes kept for watches; older ones are compacted away, as by a real server every five minutes.
+/// The number of changes kept for watches. Older ones are compacted, as a real server does every five minutes.
 const KEPT_CHANGES: usize = 50_000;
 
-/// Where an object is kept. Sorts as a list is sorted.
+/// The key of an object. Its order is that of lists.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Key {
     pub(crate) group: &'static str,
@@ -36,20 +36,20 @@ impl Key {
     }
 }
 
-/// One write, as a watch tells it.
+/// A write, as a watch reports it.
 #[derive(Clone, Debug)]
 pub(crate) struct Change {
     pub(crate) version: u64,
     key: Key,
-    /// `None`: it came into being.
+    /// The previous object; `None` if it was created.
     before: Option<Arc<Value>>,
-    /// The object, or its last state when it is gone.
+    /// The object, or its last state if it was deleted.
     object: Arc<Value>,
     gone: bool,
 }
 
 impl Change {
-    /// What a watch with this selector says of the change, if anything.
+    /// The event that a watch with this selector sends for the change, if any.
     pub(crate) fn seen_by(&self, kind: &Kind, by: &Selector) -> Option<(&'static str, Arc<Value>)> {
         if !self.key.is_of(kind) || !by.in_namespace(&self.key.namespace) {
             return None;
@@ -72,7 +72,7 @@ pub(crate) struct Store {
     objects: BTreeMap<Key, Arc<Value>>,
     changes: VecDeque<Change>,
     version: u64,
-    /// A watch may not begin before this version.
+    /// The oldest version at which a watch may start.
     compacted: u64,
     /// The newest change that is no longer kept.
     lost: u64,
@@ -97,12 +97,12 @@ impl Store {
         self.version
     }
 
-    /// The oldest version that a watch may begin with.
+    /// The oldest version at which a watch may start.
     pub(crate) fn compacted(&self) -> u64 {
         self.compacted
     }
 
-    /// Forgets all changes: whoever comes with a version from before this gets 410.
+    /// Forgets all changes: clients with an earlier version get 410.
     pub(crate) fn compact(&mut self) {
         self.version += 1;
         self.compacted = self.version;
@@ -151,7 +151,7 @@ impl Store {
         object
     }
 
-    /// Takes an object out; its last state carries the version of its removal.
+    /// Removes an object; its last state carries the version of its removal.
     pub(crate) fn remove(&mut self, key: &Key) -> Option<Arc<Value>> {
         let before = self.objects.remove(key)?;
         self.version += 1;
@@ -170,13 +170,13 @@ impl Store {
         Some(object)
     }
 
-    /// Changes after a version, oldest first. `None`: some of them are no longer kept.
+    /// The changes after a version, oldest first. `None` if some of them are no longer kept.
     pub(crate) fn since(&self, version: u64) -> Option<impl Iterator<Item = &Change>> {
         let from = self.changes.partition_point(|change| change.version <= version);
         (version >= self.lost).then(|| self.changes.range(from..))
     }
 
-    /// The store as it was. `None`: that version is no longer kept.
+    /// The store as of a version. `None` if that version is no longer kept.
     pub(crate) fn at(&self, version: u64) -> Option<Self> {
         let mut past = self.clone();
         for change in self.since(version)?.collect::<Vec<_>>().into_iter().rev() {
@@ -189,7 +189,7 @@ impl Store {
         Some(past)
     }
 
-    /// A UID that no other object has.
+    /// A new unique UID.
     pub(crate) fn new_uid(&mut self) -> String {
         let drawn = self.draw();
         let (high, low) = (self.seed ^ drawn, drawn.wrapping_mul(0x9E37_79B9_7F4A_7C15));
@@ -203,7 +203,7 @@ impl Store {
         )
     }
 
-    /// The five characters that make a name of a `generateName`.
+    /// The five characters that are appended to a `generateName`.
     pub(crate) fn new_suffix(&mut self) -> String {
         const LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
         let mut rest = self.draw().wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ self.seed;

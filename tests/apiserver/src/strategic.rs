@@ -121,7 +121,7 @@ fn merge_field(
     Ok(())
 }
 
-/// A value that was not there before: without nulls and without what carries a directive.
+/// A new value, without nulls and without items that carry a directive. `None` if the value itself carries one.
 fn fresh(value: &Value) -> Option<Value> {
     match value {
         Value::Object(map) if map.contains_key(DIRECTIVE) => None,
@@ -139,7 +139,7 @@ fn fresh(value: &Value) -> Option<Value> {
     }
 }
 
-/// `$retainKeys`: what it does not list goes.
+/// Applies `$retainKeys`: keys that it does not list are removed.
 fn retain(
     original: &mut Map<String, Value>,
     patch: &Map<String, Value>,

@@ -1,4 +1,4 @@
-//! What a request is aimed at: its path and its query, taken apart.
+//! The target of a request: its parsed path and query.
 
 use crate::kinds::{self, Kind};
 
@@ -6,14 +6,14 @@ use crate::kinds::{self, Kind};
 #[derive(Clone, Debug)]
 pub(crate) struct Target {
     pub(crate) kind: &'static Kind,
-    /// `None`: across all namespaces, or the kind has none.
+    /// `None` for all namespaces, or if the kind has none.
     pub(crate) namespace: Option<String>,
     pub(crate) name: Option<String>,
     pub(crate) subresource: Option<String>,
 }
 
 impl Target {
-    /// Takes `/api/v1/…` and `/apis/GROUP/VERSION/…` apart.
+    /// Parses `/api/v1/…` and `/apis/GROUP/VERSION/…`.
     pub(crate) fn of_path(path: &str) -> Option<Self> {
         let mut parts = path.trim_matches('/').split('/').map(decode);
         let (group, version) = match parts.next()?.as_str() {
@@ -39,7 +39,7 @@ impl Target {
             })
         };
         match rest {
-            // `namespaces/NAME` and its subresources are the namespace itself.
+            // `namespaces/NAME` and its subresources refer to the namespace itself.
             [word, namespace, plural, tail @ ..]
                 if word == "namespaces" && plural != "status" && plural != "finalize" =>
             {
@@ -50,7 +50,7 @@ impl Target {
         }
     }
 
-    /// A full path, or `pods/default/web`, `nodes/n1`, `leases.coordination.k8s.io/ns/n1`.
+    /// Parses a full path, or `pods/default/web`, `nodes/n1`, `leases.coordination.k8s.io/ns/n1`.
     pub(crate) fn of_text(text: &str) -> Option<Self> {
         if text.starts_with('/') {
             return Self::of_path(text);
@@ -67,7 +67,7 @@ impl Target {
     }
 }
 
-/// The parameters after the question mark.
+/// The query parameters.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Query(Vec<(String, String)>);
 
@@ -97,13 +97,13 @@ impl Query {
         self.get(name)?.parse().ok()
     }
 
-    /// Whether nothing is to be kept of what the request does.
+    /// Whether the effects of the request must not be stored.
     pub(crate) fn is_dry_run(&self) -> bool {
         self.get("dryRun").is_some()
     }
 }
 
-/// Undoes percent-encoding.
+/// Decodes percent-encoding.
 fn decode(text: &str) -> String {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();

@@ -1,4 +1,4 @@
-//! Writes to the store, with the rules that the real server has for them.
+//! Writes to the store, with the rules of the real server.
 
 mod delete;
 
@@ -17,16 +17,16 @@ use crate::rules;
 use crate::store::{Key, Store};
 use crate::target::Target;
 
-/// Writes at one moment.
+/// Writes objects at one moment.
 pub(crate) struct Writer<'a> {
     pub(crate) store: &'a mut Store,
     pub(crate) now: Timestamp,
-    /// The node that writes, where nodes are restricted.
+    /// The node that writes, if nodes are restricted.
     pub(crate) node: Option<String>,
 }
 
 impl Writer<'_> {
-    /// POST: a new object.
+    /// Creates an object (POST).
     pub(crate) fn create(
         &mut self,
         target: &Target,
@@ -52,7 +52,7 @@ impl Writer<'_> {
             pods::prepare(&mut object);
             pods::check_created(kind, &object)?;
         } else if kind.status && kind.plural != "nodes" {
-            // The status of a new object is not the client's to say; a node's is.
+            // Clients cannot set the status of a new object, except for nodes.
             fields_of(&mut object).remove("status");
         }
         if kind.plural == "nodes" {
@@ -72,7 +72,7 @@ impl Writer<'_> {
         Ok(self.store.put(key, object))
     }
 
-    /// PUT and PATCH: `change` makes the new object of the old one.
+    /// Updates an object (PUT and PATCH): `change` derives the new object from the old one.
     pub(crate) fn update(
         &mut self,
         target: &Target,
@@ -106,11 +106,11 @@ impl Writer<'_> {
         if !delete::is_over(&written) {
             return Ok(written);
         }
-        // The last finalizer went, and nothing else holds the object.
+        // The last finalizer was removed, and nothing else holds the object.
         Ok(self.store.remove(&key).unwrap_or(written))
     }
 
-    /// PUT with the whole object.
+    /// Replaces an object (PUT).
     pub(crate) fn replace(
         &mut self,
         target: &Target,
@@ -147,7 +147,7 @@ impl Writer<'_> {
         self.update(target, name, |_| Ok(object))
     }
 
-    /// A test's own hand: creates or changes spec and status at once, keeps a UID that is given.
+    /// Writes an object on behalf of the test: creates or changes spec and status at once, and keeps a given UID.
     pub(crate) fn place(
         &mut self,
         target: &Target,
@@ -177,7 +177,7 @@ impl Writer<'_> {
         Ok(self.store.put(key, new))
     }
 
-    /// Says which object it is, and when it came into being.
+    /// Sets the identity and the creation time of an object.
     fn stamp(&mut self, target: &Target, name: &str, object: &mut Value) {
         let uid = self.store.new_uid();
         let created = clock::seconds(self.now);
@@ -238,8 +238,8 @@ impl Writer<'_> {
     }
 }
 
-/// UID and resource version in the written object are conditions of the write. A patch with another
-/// UID is not a conflict but invalid.
+/// Checks UID and resource version of the written object, which are preconditions of the write. A patch with another
+/// UID is invalid, not a conflict.
 fn check_preconditions(kind: &Kind, name: &str, old: &Value, new: &Value) -> Result<(), Refusal> {
     let (wanted, stored) = (text(new, "/metadata/uid"), text(old, "/metadata/uid"));
     if !wanted.is_empty() && wanted != stored {
@@ -254,7 +254,7 @@ fn check_preconditions(kind: &Kind, name: &str, old: &Value, new: &Value) -> Res
     Ok(())
 }
 
-/// Metadata that the server alone writes.
+/// The metadata that only the server writes.
 const SERVER_METADATA: [&str; 9] = [
     "name",
     "namespace",
@@ -267,8 +267,8 @@ const SERVER_METADATA: [&str; 9] = [
     "resourceVersion",
 ];
 
-/// A write to the object leaves its status alone, a write to the status all but that and the
-/// metadata, and neither changes what only the server writes.
+/// Restores what a write must not change: the status for a write to the object, everything but status and metadata for
+/// a write to the status, and in both cases what only the server writes.
 fn keep_what_is_not_written(target: &Target, old: &Value, new: &mut Value) {
     let kind = target.kind;
     let kept = |name: &str| old.get(name).cloned();
@@ -316,7 +316,7 @@ fn same_but_for_the_version(old: &Value, new: &Value) -> bool {
     old == new || others(old) == others(new)
 }
 
-/// Lists that are empty, and nulls, are not kept in pods and nodes.
+/// Removes empty lists and nulls, which are not stored in pods and nodes.
 fn drop_empty_lists(kind: &Kind, object: &mut Value) {
     fn drop_in(value: &mut Value) {
         match value {
@@ -338,12 +338,12 @@ fn drop_empty_lists(kind: &Kind, object: &mut Value) {
     }
 }
 
-/// The text at a JSON pointer, or nothing.
+/// The string at a JSON pointer, or an empty one.
 pub(crate) fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
     object.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// The fields of an object; of anything else an empty object is made.
+/// The fields of an object; any other value is replaced by an empty object first.
 pub(crate) fn fields_of(object: &mut Value) -> &mut Map<String, Value> {
     if !object.is_object() {
         *object = Value::Object(Map::new());

@@ -1,4 +1,4 @@
-//! A login manager that does what the test says.
+//! A scripted inhibitor lock.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -9,13 +9,13 @@ use tokio::time::Instant;
 
 use winddown_shared::{Inhibitor, InhibitorState, LockState};
 
-/// An [`Inhibitor`] driven by the test: it holds the lock until released, and takes it again when
-/// the shutdown is cancelled, as the real one must. Clones share one state.
+/// An [`Inhibitor`] driven by the test. It holds the lock until it is released, and acquires it again when the shutdown
+/// is cancelled, as the real one must. Clones share one state.
 #[derive(Clone, Debug)]
 pub struct FakeInhibitor(Arc<watch::Sender<InhibitorState>>);
 
 impl FakeInhibitor {
-    /// A lock that is held and gives `delay`.
+    /// Creates an inhibitor that holds the lock, with this delay.
     pub fn holding(delay: Duration) -> Self {
         let state = InhibitorState {
             lock: LockState::Held,
@@ -34,7 +34,7 @@ impl FakeInhibitor {
         });
     }
 
-    /// Calls the shutdown off.
+    /// Cancels the shutdown.
     pub fn cancel(&self) {
         self.0.send_modify(|s| {
             s.preparing = false;

@@ -1,4 +1,4 @@
-//! Pods that end when the test says.
+//! Scripted pods that stop as the test says.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,8 +12,8 @@ use winddown_shared::{
     RunningPods, RuntimePod, StoppedContainer,
 };
 
-/// A [`PodKiller`] whose pods take as long as they are told to stop, up to their grace. A pod that
-/// was not told stops at once. Clones share one memory.
+/// A [`PodKiller`] whose pods take the scripted time to stop, but at most their grace period. A pod without a script
+/// stops at once. Clones share one state.
 #[derive(Clone, Debug, Default)]
 pub struct FakeKiller(Arc<Mutex<State>>);
 
@@ -37,51 +37,51 @@ struct State {
 pub struct KillCall {
     /// The pod.
     pub pod: Pod,
-    /// What was asked.
+    /// The request.
     pub request: KillRequest,
-    /// When.
+    /// When the call was made.
     pub at: Instant,
 }
 
 impl FakeKiller {
-    /// Pods that are active; they stay listed until a kill of them resolves.
+    /// Creates a killer with these active pods; they stay listed until a kill of them resolves.
     pub fn with(pods: impl IntoIterator<Item = Pod>) -> Self {
         let killer = Self::default();
         killer.lock().active.extend(pods);
         killer
     }
 
-    /// One more pod is active.
+    /// Adds an active pod.
     pub fn add(&self, pod: Pod) {
         self.lock().active.push(pod);
     }
 
-    /// One more pod runs that is in no source.
+    /// Adds a running pod that is in no source.
     pub fn add_runtime_only(&self, pod: RuntimePod) {
         let mut state = self.lock();
         state.runtime_only.push(pod);
         state.more_known.send_modify(|n| *n += 1);
     }
 
-    /// Whether it is known what runs, which it is unless the test says otherwise. While it is not,
-    /// only what runs in no source is listed.
+    /// Sets whether the running pods are known, which they are by default. While they are not, only the pods that are
+    /// in no source are listed.
     pub fn knows(&self, known: bool) {
         let mut state = self.lock();
         state.is_unknown = !known;
         state.more_known.send_modify(|n| *n += 1);
     }
 
-    /// The pod needs this long after SIGTERM; if its grace is shorter it is killed at its grace.
+    /// Sets how long the pod needs after SIGTERM. It is killed if its grace period is shorter.
     pub fn takes(&self, uid: &PodUid, time: Duration) {
         self.lock().takes.insert(uid.clone(), time);
     }
 
-    /// The pod ignores its grace and goes away only after this long (a hung runtime).
+    /// Makes the pod ignore its grace period and stop only after this time, as with a hung runtime.
     pub fn hangs(&self, uid: &PodUid, time: Duration) {
         self.lock().stuck.insert(uid.clone(), time);
     }
 
-    /// The pod's volumes stay mounted at these places: until so long from now, or for ever.
+    /// Keeps the pod's volumes mounted at these places for this long from now, or forever.
     pub fn stays_mounted<'a>(
         &self,
         uid: &PodUid,
@@ -93,22 +93,22 @@ impl FakeKiller {
         self.lock().mounted.insert(uid.clone(), (places, until));
     }
 
-    /// Every pod would run on through a soft-reboot.
+    /// Makes every pod survive a soft-reboot.
     pub fn all_survive(&self) {
         self.lock().survive = true;
     }
 
-    /// Every call of [`PodKiller::lame_duck`], and when.
+    /// The calls of [`PodKiller::lame_duck`], with their times.
     pub fn lame_duck_calls(&self) -> Vec<(GateReason, bool, Instant)> {
         self.lock().lame_duck.clone()
     }
 
-    /// Every call of [`PodKiller::announce`].
+    /// The calls of [`PodKiller::announce`].
     pub fn announced(&self) -> Vec<(GateReason, NodeEnding)> {
         self.lock().announced.clone()
     }
 
-    /// The calls so far, in order.
+    /// The calls of [`PodKiller::kill_pod`] so far, in order.
     pub fn calls(&self) -> Vec<KillCall> {
         self.lock().calls.clone()
     }

@@ -1,5 +1,5 @@
-//! Scripted stand-ins for the seams of `winddown-shared`, for the tests of other crates and of embedders. They assert
-//! what they are asked and never touch the world.
+//! Scripted fakes for the traits of `winddown-shared`, for the tests of other crates and of embedders. They record how
+//! they are called and have no side effects.
 
 mod inhibitor;
 mod killer;

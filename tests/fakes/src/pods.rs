@@ -5,16 +5,16 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use winddown_shared::Pod;
 
-/// An ordinary pod in the namespace `default`: one container, `main`, and a grace of 30 s. Its name
+/// Creates an ordinary pod in the namespace `default`, with one container, `main`, and a grace period of 30 s. Its name
 /// is its UID.
 pub fn pod(uid: &str) -> Pod {
     pod_with(uid, uid, |_| {})
 }
 
-/// The same with a name of its own, and with a change to the object.
+/// Creates such a pod with its own name and a change to the object.
 ///
 /// # Panics
-/// The change takes away what identifies the pod.
+/// The change removes the pod's name, namespace or UID.
 #[allow(clippy::expect_used, reason = "a test that asks for a pod without a name is wrong")]
 pub fn pod_with(uid: &str, name: &str, change: impl FnOnce(&mut api::Pod)) -> Pod {
     let mut object = api::Pod {
@@ -35,7 +35,7 @@ pub fn pod_with(uid: &str, name: &str, change: impl FnOnce(&mut api::Pod)) -> Po
     Pod::new(object).expect("a pod has a name, a namespace and a UID")
 }
 
-/// A pod that a manifest brought in.
+/// Creates a static pod.
 pub fn static_pod(uid: &str, name: &str) -> Pod {
     pod_with(uid, name, |pod| {
         let source = (winddown_shared::CONFIG_SOURCE_ANNOTATION.to_owned(), "file".to_owned());

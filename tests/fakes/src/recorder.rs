@@ -1,15 +1,15 @@
-//! Remembers events.
+//! Records events.
 
 use std::sync::{Arc, Mutex};
 
 use winddown_shared::{Event, Recorder};
 
-/// A [`Recorder`] that keeps every event, in order. Clones share one memory.
+/// A [`Recorder`] that keeps every event, in order. Clones share one list.
 #[derive(Clone, Debug, Default)]
 pub struct FakeRecorder(Arc<Mutex<Vec<Event>>>);
 
 impl FakeRecorder {
-    /// All events so far.
+    /// The events so far.
     pub fn events(&self) -> Vec<Event> {
         self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone()
     }

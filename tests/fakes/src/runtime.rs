@@ -1,4 +1,4 @@
-//! Containers in memory.
+//! A fake runtime with containers in memory.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,7 +13,7 @@ use winddown_shared::{
     SyncedPod, UnsupportedField, WallTime,
 };
 
-/// A [`Runtime`] whose containers run until the test or a stop ends them. Clones share one memory.
+/// A [`Runtime`] whose containers run until the test or a stop ends them. Clones share one state.
 #[derive(Clone, Debug)]
 pub struct FakeRuntime(Arc<Inner>);
 
@@ -54,7 +54,7 @@ struct FakePod {
     name: Arc<str>,
     namespace: Arc<str>,
     status: PodRuntimeStatus,
-    /// It was stopped and is always to run: it starts again when it is wanted again.
+    /// The pod was stopped and has the restart policy `Always`, so the next sync starts it again.
     again: bool,
 }
 
@@ -66,73 +66,73 @@ impl Default for FakeRuntime {
 }
 
 impl FakeRuntime {
-    /// The pod's containers need this long after SIGTERM.
+    /// Sets how long the pod's containers need after SIGTERM.
     pub fn stop_takes(&self, uid: &PodUid, time: Duration) {
         self.lock().stop_takes.insert(uid.clone(), time);
     }
 
-    /// The pod's containers exit with this code when they are stopped in time.
+    /// Sets the exit code of the pod's containers when they stop in time.
     pub fn stops_with(&self, uid: &PodUid, exit_code: i32) {
         self.lock().exit_codes.insert(uid.clone(), exit_code);
     }
 
-    /// Every call fails from now on, or works again.
+    /// Sets whether every call fails from now on.
     pub fn fail(&self, failing: bool) {
         self.lock().failing = failing;
     }
 
-    /// No pod can be started from now on.
+    /// Makes every start fail from now on.
     pub fn fail_starts(&self) {
         self.lock().starts_fail = true;
     }
 
-    /// So many stops of the pod fail before one succeeds.
+    /// Makes this many stops of the pod fail before one succeeds.
     pub fn stop_fails(&self, uid: &PodUid, times: u32) {
         self.lock().stop_fails.insert(uid.clone(), times);
     }
 
-    /// So many removals of remains fail before one succeeds.
+    /// Makes this many calls of `forget_pod` fail before one succeeds.
     pub fn forget_fails(&self, times: u32) {
         self.lock().forget_fails = times;
     }
 
-    /// Removing remains does not come to an end from now on, or does again.
+    /// Sets whether calls of `forget_pod` hang from now on.
     pub fn hang_forgets(&self, hang: bool) {
         self.lock().forgets_hang = hang;
     }
 
-    /// Freeing what the pod holds takes this long.
+    /// Sets how long a clean-up of the pod takes.
     pub fn clean_takes(&self, uid: &PodUid, time: Duration) {
         self.lock().clean_takes.insert(uid.clone(), time);
     }
 
-    /// So many attempts to free what the pod holds fail before one succeeds.
+    /// Makes this many clean-ups of the pod fail before one succeeds.
     pub fn clean_fails(&self, uid: &PodUid, times: u32) {
         self.lock().clean_fails.insert(uid.clone(), times);
     }
 
-    /// UIDs of which everything was freed, once for every time.
+    /// The UIDs that were cleaned up, once per clean-up.
     pub fn cleaned(&self) -> Vec<PodUid> {
         self.lock().cleaned.clone()
     }
 
-    /// The pod holds these mount points until everything of it is freed.
+    /// Gives the pod these mount points until it is cleaned up.
     pub fn mounted<'a>(&self, uid: &PodUid, mounts: impl IntoIterator<Item = &'a str>) {
         let mounts = mounts.into_iter().map(str::to_owned).collect();
         self.lock().mounts.insert(uid.clone(), mounts);
     }
 
-    /// The question what is mounted is not answered from now on, or is again.
+    /// Sets whether calls of `mounts` hang from now on.
     pub fn hang_mounts(&self, hang: bool) {
         self.lock().mounts_hang = hang;
     }
 
-    /// The pod asks for what this runtime does not do.
+    /// Makes the pod use a field that this runtime does not support.
     pub fn refuse(&self, uid: &PodUid) {
         self.lock().refused.insert(uid.clone());
     }
 
-    /// The containers of a pod that had stopped run again, as if another program had started them.
+    /// Makes the containers of a stopped pod run again, as if another program had started them.
     pub fn revive(&self, uid: &PodUid) {
         if let Some(pod) = self.lock().pods.get_mut(uid) {
             for container in &mut pod.status.containers {
@@ -146,12 +146,12 @@ impl FakeRuntime {
         self.lock().pods.get(uid).is_some_and(|p| p.status.any_running())
     }
 
-    /// Listing does not answer from now on, or does again.
+    /// Sets whether listings hang from now on.
     pub fn hang_lists(&self, hang: bool) {
         self.lock().lists_hang = hang;
     }
 
-    /// A listing takes this long, and says what there was when it began.
+    /// Sets how long a listing takes. It returns the state from when it started.
     pub fn lists_take(&self, time: Duration) {
         self.lock().lists_take = time;
     }
@@ -161,13 +161,13 @@ impl FakeRuntime {
         self.lock().lists
     }
 
-    /// Tells the listeners that something of a pod changed.
+    /// Announces a change of a pod.
     pub fn announce(&self, uid: &PodUid) {
-        // No listener is fine: the next look finds it.
+        // Without a listener, the next poll finds the change.
         let _ = self.0.changes.send(uid.clone());
     }
 
-    /// The pod's containers exit by themselves.
+    /// Makes the pod's containers exit by themselves.
     pub fn exit(&self, uid: &PodUid, exit_code: i32) {
         if let Some(pod) = self.lock().pods.get_mut(uid) {
             end_all(&mut pod.status, exit_code);
@@ -175,27 +175,27 @@ impl FakeRuntime {
         self.announce(uid);
     }
 
-    /// Every call of [`Runtime::announce`].
+    /// The calls of [`Runtime::announce`].
     pub fn announced(&self) -> Vec<Option<Arc<NodeEnding>>> {
         self.lock().announced.clone()
     }
 
-    /// UIDs of which containers were started, once for every time.
+    /// The UIDs whose containers were started, once per start.
     pub fn starts(&self) -> Vec<PodUid> {
         self.lock().starts.clone()
     }
 
-    /// UIDs that were asked to stop, once for every time.
+    /// The UIDs that were asked to stop, once per request.
     pub fn stops(&self) -> Vec<PodUid> {
         self.lock().stops.clone()
     }
 
-    /// The graces with which the pod was asked to stop.
+    /// The grace periods with which the pod was asked to stop.
     pub fn graces(&self, uid: &PodUid) -> Vec<Duration> {
         self.lock().graces.get(uid).cloned().unwrap_or_default()
     }
 
-    /// UIDs whose last traces were removed.
+    /// The UIDs that were forgotten.
     pub fn forgotten(&self) -> Vec<PodUid> {
         self.lock().forgotten.clone()
     }
@@ -376,7 +376,7 @@ fn failure() -> RuntimeError {
     RuntimeError::Failed { what: "the runtime fails as scripted".to_owned(), source: None }
 }
 
-/// The epoch: fakes have no wall clock.
+/// The Unix epoch, because fakes have no wall clock.
 fn epoch() -> WallTime {
     WallTime::UNIX_EPOCH
 }

@@ -1,4 +1,4 @@
-//! Steps that do what the test says, and remember that they were asked.
+//! Scripted sync steps that record their calls.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,8 +10,8 @@ use winddown_shared::{
     Stop, StoppedContainer, SyncError, SyncUpdate, Synced, UpdateKind,
 };
 
-/// A [`PodSyncer`] without a runtime. A step succeeds at once unless the pod's [`Script`] says
-/// otherwise. It panics when two steps of one UID overlap: the workers promise that none do.
+/// A [`PodSyncer`] without a runtime. A step succeeds at once unless the pod's [`Script`] says otherwise. It panics if
+/// two steps of one UID overlap, because the workers must prevent that.
 #[derive(Clone, Debug, Default)]
 pub struct FakeSyncer(Arc<Mutex<State>>);
 
@@ -24,20 +24,20 @@ struct State {
     lame_duck: Vec<(GateReason, bool)>,
 }
 
-/// How the steps of one pod go.
+/// How the steps of one pod behave.
 #[derive(Clone, Debug, Default)]
 pub struct Script {
     /// How long a sync takes.
     pub sync_takes: Duration,
-    /// The pod came to its end by itself.
+    /// Whether the pod terminated by itself.
     pub terminal: bool,
-    /// When the sync wants to be called again.
+    /// The delay after which the sync should be called again.
     pub again_in: Option<Duration>,
     /// How many syncs fail before one succeeds.
     pub sync_fails: u32,
-    /// The sync panics.
+    /// Whether the sync panics.
     pub sync_panics: bool,
-    /// How long the containers need after SIGTERM; a shorter grace ends them at the grace.
+    /// How long the containers need after SIGTERM. They are killed if the grace period is shorter.
     pub stop_takes: Duration,
     /// How many stops fail before one succeeds.
     pub stop_fails: u32,
@@ -45,37 +45,37 @@ pub struct Script {
     pub finish_fails: u32,
     /// How long a cleanup takes.
     pub finish_takes: Duration,
-    /// What is mounted until the cleanup is done.
+    /// The mount points that remain until the cleanup is done.
     pub mounts: Vec<String>,
-    /// Does not know what is mounted.
+    /// Whether calls of `mounts` hang.
     pub mounts_hang: bool,
 }
 
-/// One call of a step.
+/// A call of a step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SyncCall {
     /// The pod's UID.
     pub uid: PodUid,
-    /// The pod's name, for tests that tell two objects of one UID apart.
+    /// The pod's name, which distinguishes objects with the same UID.
     pub name: Arc<str>,
     /// The step.
     pub step: Step,
-    /// UID of the mirror that a sync was given.
+    /// The UID of the mirror pod that was passed to a sync.
     pub mirror: Option<PodUid>,
-    /// When it began.
+    /// When the step started.
     pub at: Instant,
 }
 
-/// A step and what it was given.
+/// A step and its arguments.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
     /// `sync_pod`.
     Sync(UpdateKind),
     /// `sync_terminating_pod`.
     Terminate {
-        /// The grace, if anybody asked for one.
+        /// The requested grace period, if any.
         grace: Option<Duration>,
-        /// The status the kill brought.
+        /// The status override of the kill.
         status: Option<StatusOverride>,
     },
     /// `sync_terminating_runtime_pod`.
@@ -85,12 +85,12 @@ pub enum Step {
 }
 
 impl FakeSyncer {
-    /// Sets how the steps of a pod go from now on.
+    /// Sets how the steps of a pod behave from now on.
     pub fn script(&self, uid: &PodUid, script: Script) {
         self.lock().scripts.insert(uid.clone(), script);
     }
 
-    /// All calls so far, in the order in which they began.
+    /// The calls so far, in the order in which they started.
     pub fn calls(&self) -> Vec<SyncCall> {
         self.lock().calls.clone()
     }
@@ -100,13 +100,13 @@ impl FakeSyncer {
         self.calls().into_iter().filter(|c| c.uid == *uid).map(|c| c.step).collect()
     }
 
-    /// Sets what the workers are told of a pod's containers when they first see it. Otherwise a pod
-    /// that was never synced is stopped, and one that was is running until it is stopped.
+    /// Sets what the workers learn about a pod's containers when they first see it. By default, a pod is stopped unless
+    /// it was synced, and then it runs until it is stopped.
     pub fn set_runtime_view(&self, uid: &PodUid, view: RuntimeView) {
         self.lock().views.insert(uid.clone(), view);
     }
 
-    /// Every call of `lame_duck`.
+    /// The calls of `lame_duck`.
     pub fn lame_duck_calls(&self) -> Vec<(GateReason, bool)> {
         self.lock().lame_duck.clone()
     }
@@ -135,7 +135,7 @@ impl FakeSyncer {
         (script, InFlight { syncer: self.clone(), uid: uid.clone() })
     }
 
-    /// Counts one failure down; says whether this call fails.
+    /// Whether this call fails; counts one scripted failure down.
     fn fails(&self, uid: &PodUid, which: impl Fn(&mut Script) -> &mut u32) -> bool {
         let mut state = self.lock();
         let Some(left) = state.scripts.get_mut(uid).map(which) else { return false };
@@ -164,7 +164,7 @@ impl FakeSyncer {
     }
 }
 
-/// Notes the end of a step also when its future is dropped.
+/// Marks the end of a step, even if its future is dropped.
 struct InFlight {
     syncer: FakeSyncer,
     uid: PodUid,

@@ -1,4 +1,4 @@
-//! What a node is made of: the cached Debian root and the agent's binary.
+//! The parts of a node: the cached Debian root and the agent's programs.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -9,7 +9,7 @@ use std::sync::{Mutex, PoisonError};
 use tokio::process::Command;
 use tokio::sync::OnceCell;
 
-/// Programs that booting and inspecting a node takes, each with the Debian package that has it.
+/// The programs needed to boot and inspect a node, each with its Debian package.
 const PROGRAMS: [(&str, &str); 5] = [
     ("systemd-nspawn", "systemd-container"),
     ("journalctl", "systemd"),
@@ -18,7 +18,7 @@ const PROGRAMS: [(&str, &str); 5] = [
     ("setpriv", "util-linux"),
 ];
 
-/// What base.sh exits with when this machine lacks something.
+/// The exit code of base.sh if this machine lacks something.
 const NOT_HERE: i32 = 3;
 
 /// Why no node can be booted here.
@@ -27,29 +27,29 @@ pub enum Unavailable {
     /// The tests do not run as root.
     #[error("booting a node needs root: run it with sudo")]
     NotRoot,
-    /// A program is missing.
+    /// A required program is missing.
     #[error("{program} is not installed: run 'apt-get install {package}'")]
     Missing {
-        /// The program looked for in `PATH`.
+        /// The program, which was not found in `PATH`.
         program: &'static str,
-        /// The Debian package that has it.
+        /// The Debian package that contains it.
         package: &'static str,
     },
-    /// Root's powers are not all there, as in a container of its own.
+    /// Root lacks some of its privileges, as in a container.
     #[error("no mount or process namespace can be made here: {0}")]
     Namespaces(String),
-    /// The base cannot be made here; the text is the script's own.
+    /// The base cannot be built on this machine; the text is from the script.
     #[error("the node's base cannot be made here: {0}")]
     NoBase(String),
-    /// Making the base failed; the text is the script's own.
+    /// Building the base failed; the text is from the script.
     #[error("the node's base could not be made: {0}")]
     Base(String),
     /// A program could not be started.
     #[error("{program} could not be started")]
     Start {
-        /// The program.
+        /// The name of the program.
         program: String,
-        /// Why.
+        /// The underlying error.
         #[source]
         source: io::Error,
     },
@@ -58,62 +58,62 @@ pub enum Unavailable {
     Build(String),
 }
 
-/// A release of Debian, which decides how old the node's systemd and containerd are.
+/// A release of Debian, which determines the versions of the node's systemd and containerd.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum Suite {
     /// Debian 12: systemd 252 and containerd 1.6, with the control groups of the host.
     #[default]
     Bookworm,
-    /// Debian 13: systemd 257 and containerd 1.7. Its control groups are version 2 alone; in a
-    /// container they have no controllers where the host keeps those in version 1.
+    /// Debian 13: systemd 257 and containerd 1.7. It has control groups of version 2 only; in a container these have no
+    /// controllers if the host uses them in version 1.
     Trixie,
-    /// Debian's next release as it is today: systemd 262 and containerd 2.1, control groups as Debian 13.
-    /// It moves, so what is tried on it belongs to the long form.
+    /// Debian's next release in its current state: systemd 262 and containerd 2.1, control groups as in Debian 13. It
+    /// changes, so tests on it belong to the long form.
     Sid,
 }
 
-/// What a base has beside systemd, dbus and logind.
+/// The contents of a base in addition to systemd, dbus and logind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Flavour {
-    /// Nothing more.
+    /// Nothing else.
     Plain,
-    /// containerd, runc, and what container images are made of.
+    /// containerd, runc, and the contents of container images.
     Containerd,
-    /// The programs that pages use beside winddown's: `curl`, `jq`, `man`, `skopeo`, and a registry of images for the last.
+    /// The programs that documentation pages use: `curl`, `jq`, `man`, `skopeo`, and an image registry for `skopeo`.
     Tools,
-    /// rpm, which takes packages beside Debian's own package manager.
+    /// rpm, which installs packages next to Debian's own package manager.
     Rpm,
-    /// A kernel of the node's own, user-mode Linux: control groups of version 2 with all controllers,
-    /// whatever the host has. It boots in 8 s, has one processor, is slow where a process is started
-    /// or the kernel is called, and has no stall information (`/proc/pressure`). Debian 13 and later.
+    /// The node's own kernel, user-mode Linux: control groups of version 2 with all controllers, whatever the host has.
+    /// It boots in 8 s, has one processor, is slow to start processes and to make system calls, and has no stall
+    /// information (`/proc/pressure`). Debian 13 and later.
     OwnKernel,
-    /// The same with containerd. A test takes more than a minute there, so it belongs to the long form.
+    /// The same with containerd. A test takes more than a minute on it, so it belongs to the long form.
     OwnKernelContainerd,
-    /// Debian's own kernel in an emulated machine: stall information, two processors, `kexec` and a power
-    /// key beside the controllers. It needs no privilege of the processor's and boots in half a minute,
-    /// so what is tried on it belongs to the long form. Debian 13 only.
+    /// Debian's own kernel in an emulated machine: in addition to the controllers it has stall information, two
+    /// processors, `kexec` and a power key. It needs no hardware virtualization and boots in half a minute, so tests on
+    /// it belong to the long form. Debian 13 only.
     Emulated,
 }
 
-/// What a scenario may need of its node beside systemd, logind and the root user.
+/// What a scenario may need of its node in addition to systemd, logind and root.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Need {
-    /// containerd that runs containers.
+    /// A containerd that runs containers.
     Containers,
     /// Control groups of version 2 with the controllers cpu, io, memory and pids.
     Controllers,
-    /// Stall information (`/proc/pressure`) of the node's own, also of each control group.
+    /// The node's own stall information (`/proc/pressure`), also for each control group.
     Pressure,
-    /// More than one processor, and none of them shared with others of the host.
+    /// More than one processor, none of them shared with other programs of the host.
     Processors,
-    /// A kernel that starts another one (`systemctl kexec`).
+    /// A kernel that can start another one (`systemctl kexec`).
     Kexec,
     /// A power key.
     PowerKey,
 }
 
-/// The kinds of node there are, the cheapest first, each with what it has. Of nodes that have the same,
-/// the one with the older systemd is first.
+/// The available kinds of nodes with their capabilities, cheapest first. Among kinds with equal capabilities, the one
+/// with the older systemd comes first.
 const KINDS: [(Recipe, &[Need]); 8] = [
     (Recipe { suite: Suite::Bookworm, flavour: Flavour::Plain }, &[]),
     (Recipe { suite: Suite::Bookworm, flavour: Flavour::Containerd }, &[Need::Containers]),
@@ -134,16 +134,16 @@ const KINDS: [(Recipe, &[Need]); 8] = [
     ),
 ];
 
-/// What a base is made of. A [`Flavour`] alone stands for Debian 12.
+/// The recipe of a base. A [`Flavour`] alone means Debian 12.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Recipe {
     /// The release of Debian.
     pub suite: Suite,
-    /// What it has beside systemd.
+    /// The contents in addition to systemd.
     pub flavour: Flavour,
 }
 
-/// A finished Debian root that nodes are laid over. Nothing writes to it.
+/// A finished Debian root, over which nodes are mounted as overlays. It is never written to.
 #[derive(Debug, Clone)]
 pub struct Base {
     root: PathBuf,
@@ -153,8 +153,7 @@ pub struct Base {
 // === impl Unavailable ===
 
 impl Unavailable {
-    /// Whether this is something that the machine lacks. Everything else went wrong, and is a failure of
-    /// the test that met it.
+    /// Whether the machine lacks something. Any other error is a failure of the test that meets it.
     #[must_use]
     pub fn is_lacking(&self) -> bool {
         match self {
@@ -167,11 +166,10 @@ impl Unavailable {
 // === impl Suite ===
 
 impl Suite {
-    /// Every release there is, the oldest first. [`on_each_release`](crate::on_each_release) tries a
-    /// scenario on each.
+    /// All releases, oldest first. [`on_each_release`](crate::on_each_release) tests a scenario on each.
     pub const EACH: [Self; 3] = [Self::Bookworm, Self::Trixie, Self::Sid];
 
-    /// The major version of systemd that it came with when this was written; sid's moves.
+    /// The major version of systemd at the time of writing; sid's changes.
     #[must_use]
     pub fn systemd(self) -> u32 {
         match self {
@@ -181,7 +179,7 @@ impl Suite {
         }
     }
 
-    /// The version of containerd that it came with when this was written.
+    /// The version of containerd at the time of writing.
     #[must_use]
     pub fn containerd(self) -> &'static str {
         match self {
@@ -191,7 +189,7 @@ impl Suite {
         }
     }
 
-    /// What Debian calls it.
+    /// Debian's code name.
     fn name(self) -> &'static str {
         match self {
             Self::Bookworm => "bookworm",
@@ -200,7 +198,7 @@ impl Suite {
         }
     }
 
-    /// A base of this release.
+    /// A recipe with this release.
     #[must_use]
     pub fn with(self, flavour: Flavour) -> Recipe {
         Recipe { suite: self, flavour }
@@ -210,7 +208,7 @@ impl Suite {
 // === impl Flavour ===
 
 impl Flavour {
-    /// What base.sh calls it.
+    /// The name that base.sh uses.
     fn name(self) -> &'static str {
         match self {
             Self::Plain => "plain",
@@ -227,8 +225,7 @@ impl Flavour {
 // === impl Recipe ===
 
 impl Recipe {
-    /// Of the kinds of node there are, the cheapest one that has all of `needs` and is no older than
-    /// `suite`; nothing if there is none.
+    /// The cheapest kind of node that has all of `needs` and is no older than `suite`; none if there is no such kind.
     #[must_use]
     pub fn cheapest(suite: Suite, needs: &[Need]) -> Option<Self> {
         let will_do = |(recipe, has): &&(Self, &[Need])| {
@@ -237,7 +234,7 @@ impl Recipe {
         KINDS.iter().find(will_do).map(|(recipe, _)| *recipe)
     }
 
-    /// Why what is tried on such a node is left to the long form; nothing if it is not.
+    /// Why tests on such a node are left to the long form; none if they are not.
     #[must_use]
     pub fn left_because(&self) -> Option<&'static str> {
         match self {
@@ -262,10 +259,10 @@ impl From<Flavour> for Recipe {
 // === impl Base ===
 
 impl Base {
-    /// Finds the base in the cache, or makes it, which takes a minute. It is looked for once by each process.
+    /// Finds the base in the cache, or builds it, which takes a minute. Each process looks for it only once.
     ///
     /// # Errors
-    /// [`Unavailable`] says what this machine lacks. Nothing is left half-made.
+    /// [`Unavailable`] if the base cannot be used. No unfinished base is left behind.
     pub async fn find(recipe: impl Into<Recipe>) -> Result<Self, Unavailable> {
         static FOUND: Mutex<Vec<Base>> = Mutex::new(Vec::new());
         let found = || FOUND.lock().unwrap_or_else(PoisonError::into_inner);
@@ -308,13 +305,13 @@ impl Base {
         Ok(Self { root: PathBuf::from(String::from_utf8_lossy(&output.stdout).trim()), recipe })
     }
 
-    /// The release of Debian that it is.
+    /// The base's Debian release.
     #[must_use]
     pub fn suite(&self) -> Suite {
         self.recipe.suite
     }
 
-    /// Whether nodes over it have a kernel of their own.
+    /// Whether nodes over it have their own kernel.
     #[must_use]
     pub fn has_kernel(&self) -> bool {
         matches!(
@@ -330,11 +327,11 @@ impl Base {
     }
 }
 
-/// The directory with the programs to try: `WINDDOWN_PROGRAMS` if set, else the workspace's own,
-/// built first (once per process) so that a test never runs yesterday's agent.
+/// The directory with the programs under test: `WINDDOWN_PROGRAMS` if set, else the workspace's own, which are built
+/// first (once per process), so that a test never runs outdated programs.
 ///
 /// # Errors
-/// [`Unavailable::Build`] when it does not compile.
+/// [`Unavailable::Build`] if they do not compile.
 pub async fn programs() -> Result<PathBuf, Unavailable> {
     static BUILT: OnceCell<PathBuf> = OnceCell::const_new();
     match std::env::var_os("WINDDOWN_PROGRAMS") {
@@ -343,9 +340,8 @@ pub async fn programs() -> Result<PathBuf, Unavailable> {
     }
 }
 
-/// The variables by which cargo tells a test what it is one of. To whatever starts cargo they are none:
-/// there are build scripts, that of ring for one, that are run anew when they change, and with them all that needs
-/// those crates is compiled anew.
+/// The environment variables with which cargo describes the running test. They must be removed before cargo is started
+/// again: some build scripts, such as ring's, are rerun when they change, and then all dependent crates are recompiled.
 pub fn of_this_test() -> impl Iterator<Item = OsString> {
     let all = std::env::vars_os().map(|(name, _)| name);
     all.filter(|name| {

@@ -1,5 +1,5 @@
-//! The only way out of a node, whose network is cut off from the host's: from a port of its loopback
-//! device to the same port of the host's.
+//! The only way out of a node, whose network is isolated from the host's: forwards a port of its loopback device to the
+//! same port of the host.
 
 use std::fs::File;
 use std::io;
@@ -15,8 +15,8 @@ use tokio::task::{JoinHandle, JoinSet};
 use crate::Node;
 use crate::scenario::TestResult;
 
-/// Carries connections until it is closed or dropped; from then on they are refused in the node. A
-/// node that was off needs a new one.
+/// Forwards connections until it is closed or dropped; from then on they are refused in the node. After a node was off,
+/// a new bridge is needed.
 #[derive(Debug)]
 pub struct Bridge(JoinHandle<()>);
 
@@ -24,11 +24,11 @@ impl Bridge {
     /// Listens in the node at `address`, and connects to `address` on the host.
     ///
     /// # Errors
-    /// The node is off, or something listens there already.
+    /// The node is off, or the address is in use.
     pub async fn open(node: &Node, address: SocketAddr) -> TestResult<Self> {
         let leader = node.host_pid(1).ok_or("the node is off")?;
         let network = File::open(format!("/proc/{leader}/ns/net"))?;
-        // The thread is one of its own, because it never comes back from the node's network.
+        // In its own thread, because it never leaves the node's network.
         let there = move || -> io::Result<TcpListener> {
             move_into_link_name_space(network.as_fd(), Some(LinkNameSpaceType::Network))?;
             TcpListener::bind(address)
@@ -41,10 +41,10 @@ impl Bridge {
         Ok(Self(tokio::spawn(carry(listener, address))))
     }
 
-    /// Ends all connections and refuses new ones.
+    /// Closes all connections and refuses new ones.
     pub async fn close(mut self) {
         self.0.abort();
-        // That it was aborted is no news.
+        // The task was just aborted, so its result is an error.
         let _ = (&mut self.0).await;
     }
 }
@@ -63,7 +63,7 @@ async fn carry(listener: tokio::net::TcpListener, address: SocketAddr) {
             accepted = listener.accept() => {
                 let Ok((mut inside, _)) = accepted else { return };
                 connections.spawn(async move {
-                    // Whoever breaks off is the one under test.
+                    // Errors matter only to the program under test.
                     if let Ok(mut outside) = TcpStream::connect(address).await {
                         let _ = copy_bidirectional(&mut inside, &mut outside).await;
                     }

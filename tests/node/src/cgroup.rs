@@ -1,4 +1,4 @@
-//! Control groups on the machine that runs the tests, whether it has them in version 1, in version 2 or in both.
+//! Control groups of the machine that runs the tests, in version 1, version 2 or both.
 
 use std::fs;
 use std::io;
@@ -7,29 +7,30 @@ use std::path::{Path, PathBuf};
 use rustix::process::{Pid, Signal, kill_process};
 
 const MOUNT: &str = "/sys/fs/cgroup";
-/// Where version 2 is mounted beside version 1.
+/// Where version 2 is mounted next to version 1.
 const BESIDE: &str = "/sys/fs/cgroup/unified";
 
-/// A group of one name wherever memory, tasks, processors and time lost are told of. Dropping it ends what runs in it.
+/// A group with the same name in each hierarchy for memory, tasks, processors and stall times. Dropping it kills its
+/// processes.
 #[derive(Debug)]
 pub struct Group {
     memory: PathBuf,
-    /// Each directory once, that of `memory` first.
+    /// All directories without duplicates, that of `memory` first.
     places: Vec<PathBuf>,
     is_v2: bool,
 }
 
-/// Whether this machine has version 2 alone, as nodes that share its kernel then have.
+/// Whether this machine has version 2 only, as nodes that share its kernel then have.
 #[must_use]
 pub fn is_version_2() -> bool {
     Path::new(MOUNT).join("cgroup.controllers").exists()
 }
 
 impl Group {
-    /// Makes it; none where memory and tasks cannot be bounded.
+    /// Creates the group; none if memory and tasks cannot be limited.
     ///
     /// # Errors
-    /// What the kernel says to a group that it should take.
+    /// The kernel's error when the group is created.
     pub fn make(name: &str) -> io::Result<Option<Self>> {
         let is_v2 = is_version_2();
         let parents = match is_v2 {
@@ -37,7 +38,7 @@ impl Group {
             false => ["memory", "pids"].map(|name| Path::new(MOUNT).join(name)).into(),
         };
         if is_v2 {
-            // systemd has done so already; where it cannot be done, the files of the group are missing.
+            // systemd has usually done this already; if it is impossible, the group's files are missing.
             let _ =
                 fs::write(Path::new(MOUNT).join("cgroup.subtree_control"), "+cpu +memory +pids");
         }
@@ -46,13 +47,13 @@ impl Group {
             return Ok(None);
         }
         let mut group = Self { memory: parents[0].join(name), places: Vec::new(), is_v2 };
-        // Only version 2 tells of time lost.
+        // Only version 2 reports stall times.
         let beside = [PathBuf::from(BESIDE), Path::new(MOUNT).join("cpu")];
         let beside = beside.into_iter().filter(|dir| !is_v2 && can_be_made(dir));
         for parent in parents.into_iter().chain(beside) {
             let place = parent.join(name);
             fs::create_dir(&place)?;
-            // A machine of its own has its processors to itself, also while this one compiles.
+            // A separate machine would have its processors to itself, even while this one compiles.
             for (file, weight) in [("cpu.shares", "20480"), ("cpu.weight", "782")] {
                 if place.join(file).exists() {
                     fs::write(place.join(file), weight)?;
@@ -64,42 +65,42 @@ impl Group {
         Ok((is_bounded(group.memory_file()) && is_bounded("pids.max")).then_some(group))
     }
 
-    /// The group of a node that shares the host's kernel; none where the node has none of its own.
+    /// The group of a node that shares the host's kernel; none if the node has no group.
     #[must_use]
     pub fn of_node(name: &str) -> Option<Self> {
         let is_v2 = is_version_2();
         let hierarchy = Path::new(MOUNT).join(if is_v2 { "" } else { "memory" });
-        // The node's own end is its harness's.
+        // Without places, so that dropping it does not kill the node.
         let group = Self { memory: hierarchy.join(name), places: Vec::new(), is_v2 };
         group.memory.join(group.memory_file()).exists().then_some(group)
     }
 
-    /// Its directories, one in each hierarchy.
+    /// The group's directories, one per hierarchy.
     #[must_use]
     pub fn places(&self) -> &[PathBuf] {
         &self.places
     }
 
-    /// Bounds its memory, in bytes. Nothing of it is swapped out where that can be said.
+    /// Limits its memory, in bytes, and disables swap for it where possible.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// The kernel's error.
     pub fn bound_memory(&self, bytes: u64) -> io::Result<()> {
         let _ = fs::write(self.memory.join("memory.swap.max"), "0");
         fs::write(self.memory.join(self.memory_file()), bytes.to_string())
     }
 
-    /// Bounds its tasks.
+    /// Limits its number of tasks.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// The kernel's error.
     pub fn bound_tasks(&self, tasks: u64) -> io::Result<()> {
         let file =
             self.places.iter().map(|place| place.join("pids.max")).find(|file| file.exists());
         fs::write(file.ok_or(io::ErrorKind::NotFound)?, tasks.to_string())
     }
 
-    /// How many bytes of its memory are left, as the kernel would give them; nothing without a bound.
+    /// The number of bytes of its memory that are available, page cache included; none without a limit.
     #[must_use]
     pub fn memory_left(&self) -> Option<u64> {
         let number = |file: &str| -> Option<u64> {
@@ -110,7 +111,7 @@ impl Group {
         Some(number(self.memory_file())?.saturating_sub(used))
     }
 
-    /// How many bytes are in its page cache and that of the groups below it.
+    /// The number of bytes in its page cache and those of the groups below it.
     #[must_use]
     pub fn page_cache(&self) -> Option<u64> {
         let stat = fs::read_to_string(self.memory.join("memory.stat")).ok()?;
@@ -144,10 +145,10 @@ impl Drop for Group {
     }
 }
 
-/// The page cache by the text of a `memory.stat`.
+/// The page cache according to the text of a `memory.stat`.
 fn cached(stat: &str, is_v2: bool) -> u64 {
     let part = |name: &str| -> u64 {
-        // Version 1 tells of the group alone, too, by the names that version 2 has for all below it.
+        // Version 1 uses the names that in version 2 include the groups below for the group alone.
         let name = format!("{}{name} ", if is_v2 { "" } else { "total_" });
         let line = stat.lines().find_map(|line| line.strip_prefix(&name));
         line.and_then(|n| n.trim().parse().ok()).unwrap_or(0)
@@ -157,15 +158,15 @@ fn cached(stat: &str, is_v2: bool) -> u64 {
 
 /// Removes the group `name` from every hierarchy, children first.
 ///
-/// Groups that are busy or gone are passed over: a node's processes are dead by then, and what the
-/// kernel still holds goes at the next call or with the machine.
+/// Groups that are busy or gone are skipped: a node's processes are dead by then, and what the kernel still holds is
+/// removed at the next call or with the machine.
 pub(crate) fn remove_everywhere(name: &str) {
     for mount in mounts(&fs::read_to_string("/proc/mounts").unwrap_or_default()) {
         remove_tree(&mount.join(name));
     }
 }
 
-/// The mount points of all control group hierarchies, out of the text of `/proc/mounts`.
+/// The mount points of all control group hierarchies in the text of `/proc/mounts`.
 fn mounts(text: &str) -> Vec<PathBuf> {
     text.lines()
         .filter_map(|line| {

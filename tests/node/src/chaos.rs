@@ -1,9 +1,8 @@
-//! Chaos: faults at random times in everything that a node does, and what has to be true all the same.
+//! Chaos tests: faults at random times in everything that a node does, and invariants that must hold nevertheless.
 //!
-//! A schedule is a pure function of its seed ([`Schedule::draw`]): the same seed gives the same pods,
-//! the same faults and the same times, though not the same microsecond. It is played on a node of its
-//! own, which is powered off in the end. Witnesses write down what happened, most of them told by the
-//! kernel, and the invariants are functions of what they wrote.
+//! A schedule is a pure function of its seed ([`Schedule::draw`]): the same seed gives the same pods, the same faults
+//! and the same times, though not to the microsecond. It is played on its own node, which is powered off in the end.
+//! Witnesses record what happened, mostly notified by the kernel, and the invariants are functions of these records.
 
 mod api;
 mod clock;
@@ -37,26 +36,26 @@ pub use plan::{Runtime, Schedule, Strike};
 use stage::Stage;
 pub use table::{END_OF_TABLE, START_OF_TABLE, table};
 
-/// How often a worker looks whether it is to stop.
+/// How often a worker checks whether it has to stop.
 const STOP: Duration = Duration::from_millis(200);
 
-/// How one schedule went.
+/// The result of a schedule.
 #[derive(Debug, Clone)]
 pub struct Outcome {
-    /// What chance had chosen.
+    /// The schedule that was drawn.
     pub schedule: Schedule,
-    /// What did not hold. Empty: all was well.
+    /// The invariants that did not hold; empty if all went well.
     pub violations: Vec<Violation>,
-    /// From the first step to the node's end.
+    /// The time from the first step until the node was off.
     pub took: Duration,
 }
 
-/// Plays the schedules of these seeds, `at_once` of them at any time. `told` hears of each as it ends,
-/// with the journal of those that violated something. None, after saying so, where no node can be
-/// booted. Ends early, with what there is, once `stop` is set.
+/// Plays the schedules of these seeds, `at_once` of them concurrently. Calls `told` with each outcome, and with the
+/// journal if it has violations. Returns none, after reporting why, if no node can be booted. Returns early with the
+/// outcomes so far once `stop` is set.
 ///
 /// # Errors
-/// There is no C compiler, or a thread cannot be made.
+/// There is no C compiler, or a thread cannot be started.
 pub fn run(
     test: &str,
     seeds: &[u64],
@@ -76,7 +75,7 @@ pub fn run(
     std::thread::scope(|scope| {
         for _ in 0..at_once.clamp(1, schedules.len().max(1)) {
             let sender = sender.clone();
-            // The node ends with the thread that started it.
+            // The node is killed when the thread that started it ends.
             scope.spawn(|| {
                 let sender = sender;
                 let work = || -> TestResult {
@@ -108,20 +107,20 @@ pub fn run(
     Ok(Some(all))
 }
 
-/// What all nodes are made of.
+/// The parts that all nodes share.
 #[derive(Debug)]
 struct Parts {
     plain: Base,
     trixie: Option<Base>,
     containerd: Option<Base>,
-    /// The library with the clock.
+    /// The preloaded library that implements the clock.
     clock: PathBuf,
 }
 
 // === impl Parts ===
 
 impl Parts {
-    /// Finds or makes what these schedules need, in a folder of theirs.
+    /// Finds or builds what these schedules need, in a folder of their own.
     async fn find(test: &str, schedules: &[Schedule], folder: &Path) -> TestResult<Option<Self>> {
         let Some(plain) = base_or_skip(test, Flavour::Plain).await? else { return Ok(None) };
         let (mut trixie, mut containerd) = (None, None);
@@ -146,7 +145,7 @@ impl Parts {
         let base = match (schedule.runtime, schedule.suite) {
             (Runtime::Containerd, _) => self.containerd.as_ref(),
             (_, Suite::Trixie) => self.trixie.as_ref(),
-            // None is drawn for sid: a seed would not stand for the same node tomorrow.
+            // No schedule uses sid: a seed would not stand for the same node tomorrow.
             (_, Suite::Bookworm | Suite::Sid) => None,
         };
         base.unwrap_or(&self.plain)
@@ -169,7 +168,7 @@ async fn until<T>(stop: &AtomicBool, done: impl Future<Output = T>) -> Option<T>
     }
 }
 
-/// One schedule, from a node's first boot to its end; and the journal, if anything was wrong.
+/// Plays a schedule, from the node's first boot until it is off. Also returns the journal if anything was wrong.
 async fn play(schedule: &Schedule, parts: &Parts) -> (Outcome, String) {
     let begun = Instant::now();
     let mut journal = String::new();
@@ -201,7 +200,7 @@ async fn play(schedule: &Schedule, parts: &Parts) -> (Outcome, String) {
     (outcome, journal)
 }
 
-/// Something that had to come never came: a pod to run, the lock to be held, the node to be off.
+/// The violation if something never happened: a pod never ran, the lock was never held, or the node never went off.
 fn not_finished(error: &dyn std::error::Error) -> Violation {
     let mut seen = error.to_string();
     let mut source = error.source();

@@ -1,4 +1,4 @@
-//! A node's containerd: its configuration, its images, and what runs in it.
+//! A node's containerd: its configuration, images and containers.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use crate::{Node, NodeError};
 const ARCHIVE: &str = "/var/lib/images.tar";
 const NETWORK: &str =
     r#"{ "cniVersion": "0.4.0", "name": "none", "plugins": [{ "type": "loopback" }] }"#;
-/// A bridge, and addresses from a list on the node's disk.
+/// A bridge, with addresses from a list on the node's disk.
 const POD_NETWORK: &str = r#"{
     "cniVersion": "0.4.0",
     "name": "pods",
@@ -20,21 +20,21 @@ const POD_NETWORK: &str = r#"{
         "ipam": { "type": "host-local", "ranges": [[{ "subnet": "10.88.7.0/24" }]] }
     }]
 }"#;
-/// Where systemd has the control groups of version 2 to itself, runc asks it for them.
+/// With its own kernel, systemd manages the control groups of version 2, so runc asks systemd for them.
 const SYSTEMD_CGROUPS: &str = r#"
 [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
   runtime_type = "io.containerd.runc.v2"
 [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc.options]
   SystemdCgroup = true
 "#;
-/// Where the list is: a file for each address that is taken.
+/// The list of addresses: a file for each address in use.
 const ADDRESSES: &str = "/var/lib/cni/networks/pods";
-/// containerd answers some 0.2 s after it was started, on an idle machine.
+/// The timeout for containerd to answer. On an idle machine it takes some 0.2 s.
 const ANSWERS: Duration = Duration::from_secs(20);
 
 impl Node {
-    /// Configures containerd for a machine without network plugins and without the right to lower a
-    /// process's score with the kernel's memory killer. The node is off.
+    /// Configures containerd for a machine without network plug-ins and without the privilege to lower a process's OOM
+    /// score. The node is off.
     ///
     /// # Errors
     /// [`NodeError::File`].
@@ -47,24 +47,23 @@ impl Node {
             if self.has_own_kernel() { SYSTEMD_CGROUPS } else { "" }
         );
         self.write("/etc/containerd/config.toml", config, 0o644)?;
-        // Read, and never run: all pods are on the host's network. Without one nothing is "ready".
+        // Read but never used: all pods are on the host's network. Without it, containerd is not ready.
         self.write("/etc/cni/net.d/10-none.conflist", NETWORK, 0o644)?;
-        // Every sandbox gets a copy of it. The address is one that nobody has.
+        // Every sandbox gets a copy of it. The address does not exist.
         self.write("/etc/resolv.conf", "nameserver 192.0.2.53\n", 0o644)?;
         self.write(ARCHIVE, image::archive(self.base().root())?, 0o644)
     }
 
-    /// Gives pods that are not on the host's network one of their own. The node may be on or off.
+    /// Gives pods that are not on the host's network a network of their own. The node may be on or off.
     ///
     /// # Errors
     /// [`NodeError::File`].
     pub fn configure_pod_network(&self) -> Result<(), NodeError> {
-        // The first one by name is the one that is used.
+        // containerd uses the first file by name.
         self.write("/etc/cni/net.d/05-pods.conflist", POD_NETWORK, 0o644)
     }
 
-    /// The addresses of [`configure_pod_network`](Self::configure_pod_network) that are taken. The node
-    /// is on.
+    /// The addresses of [`configure_pod_network`](Self::configure_pod_network) that are in use. The node is on.
     ///
     /// # Errors
     /// [`NodeError::Command`].
@@ -74,7 +73,7 @@ impl Node {
         Ok(files.lines().filter(|name| name.starts_with("10.")).map(str::to_owned).collect())
     }
 
-    /// Gives containerd the images that pods need. The node is on, and containerd is configured.
+    /// Imports the images that pods need into containerd. The node is on, and containerd is configured.
     ///
     /// # Errors
     /// [`NodeError::Command`], [`NodeError::TimedOut`].
@@ -92,8 +91,7 @@ impl Node {
         self.wait_until("containerd to answer", ANSWERS, answers).await
     }
 
-    /// The first process of every container and sandbox that runs, by id. Process ids are the
-    /// node's.
+    /// The first process of every running container and sandbox, by ID. Process IDs are those of the node.
     ///
     /// # Errors
     /// [`NodeError::Command`].
@@ -103,7 +101,7 @@ impl Node {
     }
 }
 
-/// Reads the table of `ctr tasks list`: id, process, state.
+/// Parses the table of `ctr tasks list`: ID, process, state.
 fn running(table: &str) -> BTreeMap<String, u32> {
     let lines = table.lines().filter_map(|line| {
         let mut fields = line.split_whitespace();

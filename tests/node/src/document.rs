@@ -1,9 +1,9 @@
-//! Documents with a part that a program writes.
+//! Documents with a generated part.
 
 use std::io;
 use std::path::Path;
 
-/// Puts `text` between the two lines of the document that mark its place.
+/// Replaces the text between the two lines that mark its place in the document.
 ///
 /// # Errors
 /// The document cannot be read or written, or has no such place.

@@ -1,4 +1,4 @@
-//! Container images made by hand, as `docker save` writes them: nothing is downloaded.
+//! Container images built by hand in the format of `docker save`: nothing is downloaded.
 
 use std::fs;
 use std::io;
@@ -12,25 +12,24 @@ mod tar;
 
 use tar::Archive;
 
-/// The image that pods run: a shell, a clock that counts nanoseconds, and the C library, so that
-/// most programs of the node run in it when they are mounted.
+/// The image that pods run: a shell, a `date` with nanoseconds, and the C library, so that most programs of the node
+/// can be mounted and run in it.
 pub const IMAGE: &str = "winddown.test/run:1";
-/// The same, except that it names a stop signal that only the runtime knows how to send.
+/// The same, but with a stop signal that only the runtime knows how to send.
 pub const IMAGE_WITH_ODD_SIGNAL: &str = "winddown.test/odd-signal:1";
-/// containerd's own image for sandboxes, which it would download otherwise.
+/// containerd's default image for sandboxes, which it would download otherwise.
 pub(crate) const PAUSE: &str = "registry.k8s.io/pause:3.6";
 
-/// Ends when asked to, as the real one does: the first process of a namespace must say so, or
-/// systemd waits for it in vain at the very end of a power-off.
+/// Exits when asked to, like the real one: the first process of a namespace must handle the signal, or systemd waits
+/// for it in vain at the very end of a power-off.
 const PAUSING: [&str; 3] = ["/bin/sh", "-c", "trap 'exit 0' TERM INT; sleep 1000000 & wait"];
 
-/// What busybox is called by. Its own `date` does not count nanoseconds.
+/// The applets of busybox that are linked. Its own `date` has no nanoseconds.
 const APPLETS: [&str; 4] = ["sh", "sleep", "kill", "cat"];
-/// What programs of the node need, from the folder of its architecture's libraries.
+/// The libraries that programs of the node need, from the folder for its architecture.
 const LIBRARIES: [&str; 3] = ["libc.so.6", "libm.so.6", "libgcc_s.so.1"];
 
-/// All images in one archive for `ctr images import`, made of the programs in the Debian root
-/// `base`.
+/// Builds all images in one archive for `ctr images import`, from the programs in the Debian root `base`.
 pub(crate) fn archive(base: &Path) -> Result<Vec<u8>, NodeError> {
     let layer = layer(base)?;
     let mut archive = Archive::default();
@@ -59,7 +58,7 @@ pub(crate) fn archive(base: &Path) -> Result<Vec<u8>, NodeError> {
     Ok(archive.finish())
 }
 
-/// The one layer that all images share.
+/// The single layer that all images share.
 fn layer(base: &Path) -> Result<Vec<u8>, NodeError> {
     let mut layer = Archive::default();
     for folder in ["bin", "dev", "etc", "lib", "lib64", "proc", "sys", "tmp"] {
@@ -80,7 +79,7 @@ fn layer(base: &Path) -> Result<Vec<u8>, NodeError> {
     for (name, path) in entries(&libraries)? {
         if name.starts_with("ld-linux") {
             layer.file(&format!("lib/{folder}/{name}"), 0o755, &read(&path)?);
-            // Programs name their loader by one of these, depending on the architecture.
+            // Depending on the architecture, programs refer to their loader by one of these paths.
             layer.link(&format!("lib/{name}"), &format!("{folder}/{name}"));
             layer.link(&format!("lib64/{name}"), &format!("../lib/{folder}/{name}"));
         }
@@ -114,7 +113,7 @@ fn sha256(bytes: &[u8]) -> String {
     Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// This machine's architecture by the name that images know it by.
+/// The name of this machine's architecture in images.
 fn architecture() -> &'static str {
     match std::env::consts::ARCH {
         "x86_64" => "amd64",

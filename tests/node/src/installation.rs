@@ -1,5 +1,5 @@
-//! winddown as `winddown install` leaves it, made once for each configuration and laid into every node:
-//! installing sums up and writes a hundred megabytes of debug programs, which costs as much as a boot.
+//! The result of `winddown install`, which is created once per configuration and copied into every node: installing
+//! hashes and writes a hundred megabytes of debug programs, which takes as long as a boot.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::symlink;
@@ -13,11 +13,11 @@ use crate::{Node, programs};
 
 const CONFIG: &str = "etc/winddown/config.yaml";
 const UNIT: &str = "/etc/systemd/system/winddown.service";
-/// What systemd starts at boot.
+/// The links to units that systemd starts at boot.
 const WANTS: &str = "etc/systemd/system/multi-user.target.wants";
 const PROGRAMS: &str = "usr/bin";
 
-/// Everything that one installation wrote, but the programs, which nodes share with the host.
+/// Everything that an installation wrote except the programs, which nodes share with the host.
 #[derive(Debug)]
 pub(crate) struct Installation {
     runtime: String,
@@ -36,10 +36,10 @@ enum Kind {
 // === impl Installation ===
 
 impl Installation {
-    /// What is installed for this runtime with the text of a configuration file.
+    /// Returns the installation for this runtime and this text of the configuration file, creating it if necessary.
     ///
     /// # Errors
-    /// What could not be built, written or run.
+    /// Something could not be built, written or run.
     pub(crate) async fn of(runtime: &str, config: &str) -> TestResult<Arc<Self>> {
         static MADE: Mutex<Vec<Arc<Installation>>> = Mutex::new(Vec::new());
         let made = || MADE.lock().unwrap_or_else(PoisonError::into_inner);
@@ -57,11 +57,11 @@ impl Installation {
         let programs = programs().await?;
         let root = tempfile::tempdir()?;
         let root = root.path();
-        // Those that are there already are not winddown's to remove.
+        // Existing folders are not recorded as winddown's, so that it does not remove them.
         for folder in ["etc/winddown", WANTS, "etc/tmpfiles.d", PROGRAMS, "var/lib", "var/log"] {
             fs::create_dir_all(root.join(folder))?;
         }
-        // The unit's time to stop follows from it.
+        // The configuration determines the unit's stop timeout.
         fs::write(root.join(CONFIG), config)?;
         let output = Command::new(programs.join("winddown"))
             .args(["install", "--runtime", runtime, "--root"])
@@ -76,10 +76,10 @@ impl Installation {
         Ok(Self { runtime: runtime.to_owned(), config: config.to_owned(), programs, files })
     }
 
-    /// Puts it into a node that is off. The agent is not started at boot.
+    /// Copies the installation into a node that is off. The agent is not started at boot.
     ///
     /// # Errors
-    /// What could not be written.
+    /// A file could not be written.
     pub(crate) fn lay_into(&self, node: &Node) -> TestResult {
         let root = node.host_path("/");
         for (path, permissions, kind) in &self.files {
@@ -98,10 +98,10 @@ impl Installation {
         Ok(())
     }
 
-    /// Has a node that is on start the agent at its next boots.
+    /// Makes a running node start the agent at its next boots.
     ///
     /// # Errors
-    /// As [`Node::run`].
+    /// Same as for [`Node::run`].
     pub(crate) async fn enable(node: &Node) -> TestResult {
         let enable = format!("ln -s {UNIT} /{WANTS}/ && systemctl daemon-reload");
         node.run(&["sh", "-c", &enable]).await?;
@@ -109,7 +109,7 @@ impl Installation {
     }
 }
 
-/// Reads everything in a folder of `root`, each folder before what is in it.
+/// Reads everything in a folder of `root`, each folder before its contents.
 fn read(root: &Path, folder: &Path, files: &mut Vec<(PathBuf, Permissions, Kind)>) -> TestResult {
     for entry in fs::read_dir(root.join(folder))? {
         let entry = entry?;

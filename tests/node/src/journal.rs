@@ -1,4 +1,4 @@
-//! The node's journal, entry by entry.
+//! The entries of a node's journal.
 
 use std::process::Stdio;
 
@@ -7,27 +7,27 @@ use tokio::process::{Child, Command};
 
 use crate::{Node, NodeError};
 
-/// One entry of the journal.
+/// An entry of the journal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JournalEntry {
-    /// Nanoseconds since 1970, when the sender sent it.
+    /// When it was sent, in nanoseconds since 1970.
     pub at: u64,
-    /// The unit whose process sent it, or that systemd itself speaks about.
+    /// The unit of the sender, or the unit that systemd's message is about.
     pub unit: String,
-    /// The sender's name for itself.
+    /// The identifier of the sender.
     pub sender: String,
-    /// What it said.
+    /// The message.
     pub message: String,
 }
 
 impl Node {
-    /// What `journalctl` prints of the node's journal, on or off, with further arguments.
+    /// Returns the output of `journalctl` for the node's journal, with further arguments. The node may be on or off.
     ///
     /// # Errors
-    /// [`NodeError::Start`] or [`NodeError::Command`] when the journal cannot be read.
+    /// [`NodeError::Start`] or [`NodeError::Command`] if the journal cannot be read.
     pub async fn journal(&self, args: &[&str]) -> Result<String, NodeError> {
         if self.has_own_kernel() && self.is_booted() {
-            // What is on the disk is some minutes old.
+            // The journal on the disk is some minutes old.
             return self.run(&[&["journalctl", "--no-pager", "--quiet"], args].concat()).await;
         }
         let output = Command::from(self.journalctl())
@@ -46,13 +46,13 @@ impl Node {
         })
     }
 
-    /// Prints the end of what is on the disk, for a test that has failed.
+    /// Prints the end of the journal on the disk, for a failed test.
     pub(crate) fn print_journal(&self) {
         let output = self.journalctl().args(["--lines=60"]).output();
         println!("{}", String::from_utf8_lossy(&output.map(|out| out.stdout).unwrap_or_default()));
     }
 
-    /// The program that reads what is on the disk.
+    /// A `journalctl` command that reads the journal on the disk.
     fn journalctl(&self) -> std::process::Command {
         let mut command = std::process::Command::new("journalctl");
         command
@@ -62,8 +62,8 @@ impl Node {
         command
     }
 
-    /// The journal's entries from now on, as JSON lines on the standard output of a process that
-    /// runs until it is dropped. The node must be on.
+    /// Follows the journal from now on, as JSON lines on the standard output of a process that runs until it is
+    /// dropped. The node must be on.
     ///
     /// # Errors
     /// [`NodeError::Start`], [`NodeError::OwnKernel`].
@@ -82,11 +82,10 @@ impl Node {
             .map_err(|source| NodeError::Start { program: "journalctl".to_owned(), source })
     }
 
-    /// The journal's entries, oldest first, with further arguments for `journalctl`. Works on a
-    /// node that is off, too.
+    /// The journal's entries, oldest first, with further arguments for `journalctl`. The node may be on or off.
     ///
     /// # Errors
-    /// As [`Node::journal`].
+    /// Same as for [`Node::journal`].
     pub async fn journal_entries(&self, args: &[&str]) -> Result<Vec<JournalEntry>, NodeError> {
         let args = [&["--output=json"], args].concat();
         Ok(self.journal(&args).await?.lines().filter_map(JournalEntry::parse).collect())
@@ -94,7 +93,7 @@ impl Node {
 }
 
 impl JournalEntry {
-    /// Reads one line of `journalctl --output=json`; nothing if it is not an entry.
+    /// Parses a line of `journalctl --output=json`; none if it is not an entry.
     #[must_use]
     pub fn parse(line: &str) -> Option<Self> {
         let entry: Value = serde_json::from_str(line).ok()?;

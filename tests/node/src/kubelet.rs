@@ -1,4 +1,4 @@
-//! A real kubelet on a node with containerd. No package registry has one: who wants to see one names its program.
+//! A real kubelet on a node with containerd. No package registry has it, so the user has to provide the program.
 
 use std::path::Path;
 
@@ -6,16 +6,16 @@ use serde_json::{Value, json};
 
 use crate::{Node, NodeError};
 
-/// Where the kubelet reads static pods.
+/// The folder from which the kubelet reads static pods.
 pub const STATIC_PODS: &str = "/etc/kubernetes/manifests";
-/// Where a node's program of the kubelet is.
+/// The path of the kubelet in a node.
 pub const KUBELET: &str = "/usr/local/bin/kubelet";
-/// Where its credentials are, if it has any.
+/// The path of its credentials, if it has any.
 pub const KUBECONFIG: &str = "/var/lib/kubelet/kubeconfig";
 const CONFIGURATION: &str = "/var/lib/kubelet/config.yaml";
 
-/// A kubelet takes the address of the default route, and wants these settings of the kernel, which are the
-/// host's here and cannot be written.
+/// Prepares what a kubelet requires: it uses the address of the default route, and insists on these kernel settings,
+/// which belong to the host here and cannot be written.
 const PREPARE: &str = "ip link add kubelet0 type bridge
 ip address add 10.99.0.1/24 dev kubelet0
 ip link set kubelet0 up
@@ -27,7 +27,7 @@ for setting in vm/overcommit_memory=1 kernel/panic=10 kernel/panic_on_oops=1 \
     mount --bind $file /proc/sys/${setting%=*}
 done";
 
-/// A `KubeletConfiguration` that suits a node, to which a test adds what it is about.
+/// A `KubeletConfiguration` that suits a node, to which tests add their settings.
 pub fn configuration() -> Value {
     json!({
         "apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration",
@@ -37,15 +37,15 @@ pub fn configuration() -> Value {
         "staticPodPath": STATIC_PODS, "resolvConf": "/etc/resolv.conf",
         "authentication": {"anonymous": {"enabled": false}, "webhook": {"enabled": false}},
         "authorization": {"mode": "AlwaysAllow"},
-        // The disk is the host's, and may be as full as it likes.
+        // The disk is the host's, and may be full.
         "evictionHard": {"memory.available": "50Mi"}, "imageGCHighThresholdPercent": 100,
         "maxPods": 120,
     })
 }
 
 impl Node {
-    /// Makes `program` the service `kubelet`, without starting it. It joins a cluster if [`KUBECONFIG`] is there by
-    /// then, and stands alone otherwise. The node is on.
+    /// Installs `program` as the service `kubelet`, without starting it. It joins a cluster if [`KUBECONFIG`] exists by
+    /// then; otherwise it is standalone. The node is on.
     ///
     /// # Errors
     /// [`NodeError::File`], [`NodeError::Command`].
@@ -69,7 +69,7 @@ impl Node {
         self.run(&["systemctl", "daemon-reload"]).await.map(drop)
     }
 
-    /// Gives the kubelet another configuration, which it reads when it is started.
+    /// Replaces the kubelet's configuration, which it reads when it starts.
     ///
     /// # Errors
     /// [`NodeError::File`].

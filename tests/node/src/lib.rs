@@ -1,25 +1,23 @@
-//! A disposable machine with systemd as its first process, for tests that need the real thing.
+//! A disposable machine with systemd as its first process, for tests that need a real one.
 //!
 //! # Behaviour
-//! [`Base::find`] makes or finds a root of Debian 12, 13 or sid outside git. [`Node::create`] lays a throw-away layer
-//! over it and [`Node::start`] boots it with `systemd-nspawn` in about 0.3 s: dbus, logind and
-//! journald are real, and so is a power-off. After it the node's files and journal can be read, and
-//! [`Node::start`] boots the same root again. Dropping a [`Node`] kills it and removes its files; if
-//! the test process is killed, the kernel kills the node and takes its mounts with it.
+//! [`Base::find`] finds or builds a root of Debian 12, 13 or sid outside git. [`Node::create`] puts a temporary layer
+//! over it and [`Node::start`] boots it with `systemd-nspawn` in about 0.3 s: dbus, logind and journald are real, and
+//! so is a power-off. Afterwards the node's files and journal can be read, and [`Node::start`] boots the same root
+//! again. Dropping a [`Node`] kills it and removes its files; if the test process is killed, the kernel kills the node
+//! and removes its mounts.
 //!
 //! # Limits
-//! Needs root, Linux, and the Debian packages `systemd-container` and `mmdebstrap`. The node
-//! shares the host's kernel and clocks, has a loopback device only, and no device of its own. Of the
-//! control groups of version 2 it has the controllers that the host has there; without any, containers
-//! run on Debian 12 only. A scenario that needs controllers says so ([`Need::Controllers`]) and gets a
-//! node with a kernel of its own, [`Flavour::OwnKernel`], or one in an emulated machine if it needs more
-//! than that has, [`Flavour::Emulated`]. Nothing of the host's reaches into that but
-//! its disk and its commands: no way to its network, its sockets or its processes, and no ownership of
-//! files by other users than root on its disk.
+//! Needs root, Linux, and the Debian packages `systemd-container` and `mmdebstrap`. The node shares the host's kernel
+//! and clocks, and has only a loopback network device and no other device of its own. Its control groups of version 2
+//! have the controllers that the host's have; without any, containers run on Debian 12 only. A scenario that needs
+//! controllers says so ([`Need::Controllers`]) and gets a node with its own kernel, [`Flavour::OwnKernel`], or an
+//! emulated machine if it needs more than that, [`Flavour::Emulated`]. From the host, only the disk and the commands of
+//! such a node are accessible, not its network, sockets or processes, and files on its disk can only be owned by root.
 //!
 //! # Design
-//! Nothing is registered with a `machined`: commands enter the namespaces of the node's first
-//! process. All mounts live in a mount namespace that ends with the node.
+//! Nothing is registered with a `machined`: commands enter the namespaces of the node's first process. All mounts are
+//! in a mount namespace that ends with the node.
 
 mod base;
 mod bridge;

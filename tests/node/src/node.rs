@@ -1,4 +1,4 @@
-//! One node: made, booted, asked, powered off, booted again.
+//! A node: creates it, boots it, runs commands, powers it off, and boots it again.
 
 mod disk;
 mod error;
@@ -34,28 +34,28 @@ use machine::Machine;
 pub use network::Dialer;
 pub use process::Process;
 
-/// How long a boot may take: it needs 0.3 s on an idle machine.
+/// The timeout of a boot, which needs 0.3 s on an idle machine.
 const BOOT: Duration = Duration::from_secs(30);
-/// The same with a kernel of the node's own, which needs 8 s, or half a minute in an emulated machine.
+/// The same with the node's own kernel, which needs 8 s, or half a minute in an emulated machine.
 const KERNEL_BOOT: Duration = Duration::from_secs(300);
-/// How long one command in the node may take, unless the caller says otherwise.
+/// The default timeout of a command in the node.
 const COMMAND: Duration = Duration::from_secs(120);
-/// How often a command that has not ended is told to go on.
+/// How often a running command is sent SIGCONT.
 const CONTINUE: Duration = Duration::from_millis(500);
-/// Where systemd is asked how far it is.
+/// The socket on which systemd answers.
 const MANAGER: &str = "/run/systemd/private";
-/// How often a condition is looked at again. Nothing outside can tell us that it changed.
+/// The initial interval of polls. Nothing outside the node can notify us of changes.
 const POLL: Duration = Duration::from_millis(20);
-/// How often in the end: the longer it takes, the less it matters when exactly it comes.
+/// The final interval of polls: the longer a wait takes, the less its exact end matters.
 const SLOWEST_POLL: Duration = Duration::from_millis(250);
-/// The same with a kernel of the node's own, where most looks start a process, which takes long there.
+/// The same with the node's own kernel, where most polls start a process, which takes long there.
 const KERNEL_POLL: Duration = Duration::from_millis(300);
 const SLOWEST_KERNEL_POLL: Duration = Duration::from_secs(1);
 
-/// What a command in the node printed, and how it ended.
+/// The output of a command in the node, and its exit status.
 #[derive(Debug)]
 pub struct Output {
-    /// How it ended.
+    /// The exit status.
     pub status: ExitStatus,
     /// Standard output.
     pub stdout: String,
@@ -63,7 +63,7 @@ pub struct Output {
     pub stderr: String,
 }
 
-/// A disposable machine. See the crate's documentation.
+/// A disposable machine. See the documentation of the crate.
 #[derive(Debug)]
 pub struct Node {
     name: String,
@@ -76,37 +76,37 @@ pub struct Node {
 // === impl Node ===
 
 impl Node {
-    /// What nspawn exits with when the node asked for a reboot.
+    /// The exit code of nspawn if the node requested a reboot.
     pub const REBOOTED: i32 = 133;
 
-    /// Lays out a node's files over `base`, without booting it.
+    /// Creates a node's files over `base`, without booting it.
     ///
     /// # Errors
-    /// [`NodeError::File`] when the temporary folder cannot be used.
+    /// [`NodeError::File`] if the temporary folder cannot be used.
     pub async fn create(base: &Base) -> Result<Self, NodeError> {
         let temp = std::env::temp_dir();
         let dir = tempfile::Builder::new()
             .prefix("winddown-node-")
             .tempdir()
             .map_err(|source| NodeError::File { path: temp, source })?;
-        // A machine name may hold letters, digits and dashes; tempfile's has letters and digits.
+        // A machine name may contain letters, digits and dashes; the name from tempfile has letters and digits.
         let name = dir.path().file_name().unwrap_or_default().to_string_lossy().into_owned();
         let layout = Layout::prepare(base, dir.path()).await?;
         Ok(Self { name, base: base.clone(), dir, layout, machine: None })
     }
 
-    /// Lays out a node and boots it.
+    /// Creates a node and boots it.
     ///
     /// # Errors
-    /// As [`Self::create`] and [`Self::start`].
+    /// Same as for [`Self::create`] and [`Self::start`].
     pub async fn boot(base: &Base) -> Result<Self, NodeError> {
         let mut node = Self::create(base).await?;
         node.start().await?;
         Ok(node)
     }
 
-    /// Boots the node, for the first time or again after [`Self::wait_off`], and waits until
-    /// systemd has started everything.
+    /// Boots the node, for the first time or again after [`Self::wait_off`], and waits until systemd has started
+    /// everything.
     ///
     /// # Errors
     /// [`NodeError::Died`] or [`NodeError::TimedOut`], each with the end of the console output.
@@ -125,7 +125,7 @@ impl Node {
             sleep(POLL).await;
         }
         loop {
-            // Looked for before it is asked, because that starts processes.
+            // Checked before systemd is asked, because asking starts processes.
             if !self.base.has_kernel() && !self.host_path(MANAGER).exists() {
                 if Instant::now() > deadline || !self.is_on() {
                     let ended = self.machine.as_mut().and_then(Machine::ended);
@@ -139,24 +139,24 @@ impl Node {
                 .await
                 .map(|output| output.stdout);
             match asked {
-                // "degraded" is a unit that failed, which is for the test to judge.
+                // "degraded" means that a unit failed, which is for the test to judge.
                 Ok(state) if matches!(state.trim(), "running" | "degraded") => return Ok(()),
                 _ if Instant::now() > deadline || !self.is_on() => {
                     let ended = self.machine.as_mut().and_then(Machine::ended);
                     return Err(self.boot_error(ended));
                 }
-                // It does not listen yet.
+                // systemd does not listen yet.
                 _ => sleep(POLL).await,
             }
         }
     }
 
-    /// Whether the node is switched on.
+    /// Whether the node is on.
     pub fn is_on(&mut self) -> bool {
         self.machine.as_mut().is_some_and(|machine| machine.ended().is_none())
     }
 
-    /// Whether the node was switched on and neither killed nor seen to go off since.
+    /// Whether the node was booted, and neither killed nor seen to go off since.
     pub(crate) fn is_booted(&self) -> bool {
         self.machine.as_ref().is_some_and(|machine| machine.leader().is_some())
     }
@@ -167,33 +167,33 @@ impl Node {
         &self.name
     }
 
-    /// What the host calls the process that the node calls `pid`; nothing if there is none.
+    /// The PID on the host of the process with this PID in the node; none if it does not exist.
     #[must_use]
     pub fn host_pid(&self, pid: u32) -> Option<u32> {
         self.machine.as_ref()?.host_pid(pid)
     }
 
-    /// The node's process that was started with exactly these arguments, if there is one now.
+    /// The node's process that was started with exactly these arguments, if it exists.
     #[must_use]
     pub fn process(&self, argv: &[&str]) -> Option<Process> {
         Process::of(self.machine.as_ref()?.host_pid_of(argv)?)
     }
 
-    /// The processes of the node, those of its containers included, that were started with `word` as one
-    /// of their arguments: each with all of its arguments.
+    /// The processes of the node, including those of its containers, that have `word` as one of their arguments: each
+    /// with all its arguments.
     #[must_use]
     pub fn processes_with(&self, word: &str) -> Vec<(Process, Vec<String>)> {
         let found = Machine::processes_with(&self.name, word).into_iter();
         found.filter_map(|(pid, arguments)| Some((Process::of(pid)?, arguments))).collect()
     }
 
-    /// What the node is laid over.
+    /// The base of the node.
     pub(crate) fn base(&self) -> &Base {
         &self.base
     }
 
-    /// Runs a command in the node, to its end or `limit`, when it is killed. (Where the node has a
-    /// kernel of its own, it goes on.)
+    /// Runs a command in the node to its end, or kills it after `limit`. (If the node has its own kernel, the command
+    /// continues.)
     ///
     /// # Errors
     /// [`NodeError::Off`], [`NodeError::TimedOut`]. A command that fails is not an error here.
@@ -215,7 +215,7 @@ impl Node {
         let output = loop {
             select! {
                 output = &mut ended => break output,
-                // If the node goes down meanwhile, nsenter has stopped itself; see `command`.
+                // If the node shuts down meanwhile, nsenter has stopped itself; see `command`.
                 () = sleep(CONTINUE) => drop(pid.map(|pid| kill_process(pid, Signal::CONT))),
             }
         };
@@ -235,17 +235,17 @@ impl Node {
     /// Runs a command in the node that must succeed, and returns its standard output.
     ///
     /// # Errors
-    /// As [`Self::exec`], and [`NodeError::Command`] when it fails.
+    /// Same as for [`Self::exec`], and [`NodeError::Command`] if the command fails.
     pub async fn run(&self, argv: &[&str]) -> Result<String, NodeError> {
         must_succeed(argv, self.exec(argv, COMMAND).await?)
     }
 
-    /// A command that will run in all namespaces of the node, with a clean environment. The caller
-    /// starts it; its output is readable as it comes.
+    /// A command that will run in all namespaces of the node, with a clean environment. The caller starts it, and can
+    /// read its output while it runs.
     ///
-    /// It must have ended when the node goes down, or be sent SIGCONT from outside: systemd stops all processes
-    /// before it ends them, nsenter stops itself along with its child, and so systemd waits its 90 s for a child
-    /// that its parent does not collect.
+    /// It must exit before the node shuts down, or be sent SIGCONT from outside: systemd suspends all processes before
+    /// it kills them, nsenter suspends itself along with its child, and then systemd waits its 90 s for a child that
+    /// its parent does not reap.
     ///
     /// # Errors
     /// [`NodeError::Off`], [`NodeError::OwnKernel`].
@@ -264,7 +264,7 @@ impl Node {
         Ok(command)
     }
 
-    /// The way to what listens in the node.
+    /// A dialer for listeners in the node.
     ///
     /// # Errors
     /// [`NodeError::Off`], [`NodeError::File`], [`NodeError::OwnKernel`].
@@ -278,7 +278,7 @@ impl Node {
         })
     }
 
-    /// Waits until `condition` holds; `what` names it in the error.
+    /// Waits until `condition` holds; `what` describes it in the error.
     ///
     /// # Errors
     /// [`NodeError::TimedOut`], with the end of the journal.
@@ -302,11 +302,11 @@ impl Node {
         Ok(start.elapsed())
     }
 
-    /// Waits until the node has switched itself off. Returns how: [`Self::REBOOTED`] is the exit
-    /// code of a node that wants to be started again, 0 that of one that is off or halted.
+    /// Waits until the node has gone off by itself. Returns the exit status: [`Self::REBOOTED`] is the exit code of a
+    /// node that wants to be started again, 0 that of a node that is off or halted.
     ///
     /// # Errors
-    /// [`NodeError::TimedOut`] leaves the node as it is; [`NodeError::Off`] when it was off before.
+    /// [`NodeError::TimedOut`], which leaves the node as it is; [`NodeError::Off`] if it was off before.
     pub async fn wait_off(&mut self, limit: Duration) -> Result<ExitStatus, NodeError> {
         let start = Instant::now();
         let status = loop {
@@ -323,20 +323,20 @@ impl Node {
         Ok(status)
     }
 
-    /// Presses the power key of an emulated machine that is on.
+    /// Presses the power key of a running emulated machine.
     ///
     /// # Errors
-    /// [`NodeError::Off`]; [`NodeError::File`] where there is no key.
+    /// [`NodeError::Off`]; [`NodeError::File`] if there is no key.
     pub fn press_power_key(&self) -> Result<(), NodeError> {
         let leader = self.machine.as_ref().and_then(Machine::leader).ok_or(NodeError::Off)?;
-        // boot.sh has the emulator listen there.
+        // boot.sh makes the emulator listen there.
         let path = PathBuf::from(format!("/proc/{leader}/root/tmp/monitor"));
         let pressed = UnixStream::connect(&path)
             .and_then(|mut monitor| monitor.write_all(b"system_powerdown\n"));
         pressed.map_err(|source| NodeError::File { path, source })
     }
 
-    /// Cuts the node's power: everything in it is gone at once. Does nothing to a node that is off.
+    /// Cuts the node's power: everything in it is gone at once. Does nothing if the node is off.
     pub fn kill(&mut self) {
         if let Some(mut machine) = self.machine.take() {
             machine.kill();
@@ -344,8 +344,7 @@ impl Node {
         }
     }
 
-    /// Reads a file of the node, whether it is on or off. `path` is absolute and passes no
-    /// symbolic link.
+    /// Reads a file of the node, which may be on or off. `path` is absolute and contains no symbolic link.
     ///
     /// # Errors
     /// [`NodeError::File`].
@@ -357,13 +356,13 @@ impl Node {
         }
     }
 
-    /// Writes a file of the node with the given mode, making its folders.
+    /// Writes a file of the node with the given mode, creating its folders.
     ///
     /// # Errors
-    /// [`NodeError::File`]; of a node with a kernel of its own that is on, those of [`Self::run`].
+    /// [`NodeError::File`]; for a running node with its own kernel, those of [`Self::run`].
     pub fn write(&self, path: &str, text: impl AsRef<[u8]>, mode: u32) -> Result<(), NodeError> {
         if let Some((line, root)) = self.line() {
-            // What the host does to the disk, no watcher in the node hears of.
+            // Watchers in the node would not notice what the host writes to the disk.
             let mode = format!("--mode={mode:04o}");
             let argv = ["install", "-D", &mode, "@data", path];
             let output = line.run_with(&root, &argv, text.as_ref(), COMMAND)?;
@@ -378,11 +377,11 @@ impl Node {
         written.map_err(|source| NodeError::File { path, source })
     }
 
-    /// Puts winddown's programs into a directory of the node. A node that is off shares them with the
-    /// host where it can: they are large, and nothing writes to a program.
+    /// Installs winddown's programs into a directory of the node. A node that is off shares them with the host if
+    /// possible: they are large, and nothing writes to them.
     ///
     /// # Errors
-    /// As [`Self::install`].
+    /// Same as for [`Self::install`].
     pub fn install_programs(&self, programs: &Path, directory: &str) -> Result<(), NodeError> {
         ["winddown", "winddownd", "winddown-shim"].iter().try_for_each(|name| {
             let (program, path) = (programs.join(name), format!("{directory}/{name}"));
@@ -395,14 +394,13 @@ impl Node {
         })
     }
 
-    /// Copies a file of the host into the node, executable.
+    /// Copies a file of the host into the node and makes it executable.
     ///
     /// # Errors
-    /// [`NodeError::Start`] or [`NodeError::Command`] when it cannot be copied.
+    /// [`NodeError::Start`] or [`NodeError::Command`] if it cannot be copied.
     pub fn install(&self, host: &Path, path: &str) -> Result<(), NodeError> {
-        // By a process of its own: a descriptor that is open for writing here would be inherited by
-        // whatever another test starts in that moment, and the program could not be run ("text file
-        // busy").
+        // Copied by a separate process: a descriptor that is open for writing in this process would be inherited by
+        // whatever another test starts at that moment, and then the program could not be run ("text file busy").
         let target = self.written_path(path);
         let output = std::process::Command::new("install")
             .args(["-D", "--mode=0755", "--"])
@@ -420,7 +418,7 @@ impl Node {
         })
     }
 
-    /// What the node printed on its console since it was created.
+    /// The node's console output since it was created.
     #[must_use]
     pub fn console(&self) -> String {
         fs::read(self.console_file())
@@ -428,7 +426,8 @@ impl Node {
             .unwrap_or_default()
     }
 
-    /// Whether the node's processes, sockets and control groups are the host's as well.
+    /// Whether the node has its own kernel, so that its processes, sockets and control groups are invisible to the
+    /// host.
     pub(crate) fn has_own_kernel(&self) -> bool {
         self.base.has_kernel()
     }
@@ -440,7 +439,7 @@ impl Node {
         }
     }
 
-    /// The way into a node with a kernel of its own that is on, and where the host has its root.
+    /// The serial line of a running node with its own kernel, and the path of its root on the host.
     fn line(&self) -> Option<(Arc<Line>, PathBuf)> {
         let machine = self.machine.as_ref()?;
         Some((Arc::clone(machine.line()?), machine.root()?))
@@ -470,14 +469,14 @@ impl Node {
         }
     }
 
-    /// Where a file of the node is written: never into the base that nodes share.
+    /// The path at which a file of the node is written: never in the base that nodes share.
     fn written_path(&self, path: &str) -> PathBuf {
         let root = self.machine.as_ref().and_then(Machine::root);
         in_root(&root.unwrap_or_else(|| self.layout.written(self.dir.path())), path)
     }
 
-    /// Where the host finds a file of the node, on or off. `path` is absolute and passes no symbolic
-    /// link. While the node is on, a socket can be connected to under this path.
+    /// The path on the host of a file of the node, which may be on or off. `path` is absolute and contains no symbolic
+    /// link. While the node is on, this path can be used to connect to a socket.
     #[must_use]
     pub fn host_path(&self, path: &str) -> PathBuf {
         match self.machine.as_ref().and_then(Machine::root) {
@@ -487,7 +486,7 @@ impl Node {
     }
 }
 
-/// The standard output of a command that must not fail.
+/// The standard output of a command that must succeed.
 fn must_succeed(argv: &[&str], output: Output) -> Result<String, NodeError> {
     let Output { status, stdout, stderr } = output;
     match status.success() {

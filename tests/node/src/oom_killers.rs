@@ -1,4 +1,4 @@
-//! Programs that end others when memory runs short, each alone with the same culprits.
+//! Programs that kill others when memory runs short, each alone with the same culprits.
 
 mod killer;
 mod scene;
@@ -11,8 +11,8 @@ pub use stage::run;
 pub use table::{Row, START_OF_TABLE, table};
 pub use watch::watch;
 
-/// Where each pod writes its log, in memory: a disk may stall.
+/// The directory of the pods' logs, in memory, because a disk may stall.
 const LOGS: &str = "/run/beside";
-/// So little memory, in MiB, is short, and so few tasks.
+/// The node is short of memory below this many MiB, and short of tasks below the next number.
 const SHORT_MIB: u64 = 100;
 const FEW_TASKS: u64 = 150;

@@ -1,4 +1,4 @@
-//! Packages made for a test, and Debian's own.
+//! Packages built for a test, and Debian's packages.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -8,17 +8,17 @@ use crate::scenario::TestResult;
 use crate::{Node, in_long_form, programs};
 use tempfile::TempDir;
 
-/// Packages of the workspace's own program, in a folder that goes with them.
+/// Packages of the workspace's programs, in a temporary folder.
 #[derive(Debug)]
 pub struct Packages {
     dir: TempDir,
 }
 
 impl Packages {
-    /// Makes them: `revision` is the package's own, after the program's version.
+    /// Builds the packages. `revision` is the package's own, after the program's version.
     ///
     /// # Errors
-    /// A tool failed; what it said.
+    /// A tool failed; the error contains its output.
     pub async fn make(revision: &str, formats: &[&str]) -> TestResult<Self> {
         let dir = tempfile::tempdir()?;
         let script = repository().join("packaging/build.sh");
@@ -30,18 +30,18 @@ impl Packages {
         Ok(Self { dir })
     }
 
-    /// Where the .deb is.
+    /// The path of the .deb.
     ///
     /// # Errors
-    /// None was made.
+    /// None was built.
     pub fn deb(&self) -> TestResult<PathBuf> {
         self.ending_with(".deb")
     }
 
-    /// Where the .rpm is.
+    /// The path of the .rpm.
     ///
     /// # Errors
-    /// None was made.
+    /// None was built.
     pub fn rpm(&self) -> TestResult<PathBuf> {
         self.ending_with(".rpm")
     }
@@ -64,12 +64,12 @@ pub fn repository() -> &'static Path {
     here.ancestors().nth(2).unwrap_or(here)
 }
 
-/// Whether packages can be made: in the long form, because their tools are built from source first, and
-/// where these programs are here. If not, the test is left or skipped aloud, or fails where nothing may be
-/// skipped. Each program is named with the Debian package that has it.
+/// Whether packages can be built: only in the long form, because their tools are built from source first, and only if
+/// these programs are installed. If not, prints that the test is left or skipped, or fails if nothing may be skipped.
+/// Each program comes with the Debian package that contains it.
 ///
 /// # Errors
-/// They are missing, and nothing may be skipped.
+/// Programs are missing, and nothing may be skipped.
 pub fn are_here(test: &str, tools: &[(&str, &str)]) -> TestResult<bool> {
     if !in_long_form(test, "makes packages, whose tools take minutes to build") {
         return Ok(false);
@@ -88,18 +88,18 @@ pub fn are_here(test: &str, tools: &[(&str, &str)]) -> TestResult<bool> {
     Ok(false)
 }
 
-/// Whether the host has this program.
+/// Whether the host has this program in `PATH`.
 #[must_use]
 pub fn is_here(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path).any(|dir| dir.join(program).is_file())
 }
 
-/// Puts Debian packages into a node that is on. None of their services starts by itself, and systemd has yet to read
-/// their units.
+/// Installs Debian packages into a running node. None of their services is started, and systemd has not read their
+/// units yet.
 ///
 /// # Errors
-/// They cannot be fetched or unpacked.
+/// The packages cannot be downloaded or unpacked.
 pub fn add_packages(node: &Node, packages: &[&str]) -> TestResult {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/added-packages.sh");
     let archive = text_of(Command::new(script).arg(node.base().root()).args(packages))?;
@@ -109,10 +109,10 @@ pub fn add_packages(node: &Node, packages: &[&str]) -> TestResult {
     Ok(())
 }
 
-/// What a program of the host prints, which must succeed.
+/// Runs a program on the host, which must succeed, and returns its output.
 ///
 /// # Errors
-/// It did not; what it said.
+/// The program failed; the error contains its output.
 pub fn text_of(command: &mut Command) -> TestResult<String> {
     let output = command.stdin(Stdio::null()).output()?;
     let [out, err] = [&output.stdout, &output.stderr].map(|text| String::from_utf8_lossy(text));

@@ -1,23 +1,23 @@
-//! What winddown is tried on: systemd, control groups, what runs the pods, and how often.
+//! The platforms on which winddown is tested: systemd, control groups, runtimes, and how often.
 //!
-//! The table is written into documents by `make platforms`, and a test fails where they have another one.
-//! A [`Scenario`](crate::scenario::Scenario) refuses to run on what is not in the list.
+//! `make platforms` writes the table into documents, and a test fails if theirs is outdated. A
+//! [`Scenario`](crate::scenario::Scenario) refuses to run on a platform that is not in the list.
 
 use std::fmt::Write as _;
 
 use crate::{Flavour, Recipe, Suite};
 
-/// The line of a document before the table.
+/// The line before the table in a document.
 pub const START_OF_TABLE: &str = "<!-- Written by `make platforms`. -->";
-/// The line behind it.
+/// The line after the table in a document.
 pub const END_OF_TABLE: &str = "<!-- End of the platforms. -->";
 
 const NEVER: &str = "never";
 
-/// What runs the pods, by the configuration's word.
+/// The runtimes, as the configuration names them.
 const RUNTIMES: [&str; 3] = ["process", "systemd", "cri"];
 
-/// The pairs of node and runtime that are tried, each with the module of `tests/` that does.
+/// The tested combinations of node and runtime, each with a module of `tests/` that uses it.
 const TRIED: [(Recipe, &str, &str); 12] = [
     (Recipe { suite: Suite::Bookworm, flavour: Flavour::Plain }, "process", "shutdown"),
     (Recipe { suite: Suite::Bookworm, flavour: Flavour::Plain }, "systemd", "services"),
@@ -33,12 +33,12 @@ const TRIED: [(Recipe, &str, &str); 12] = [
     (Recipe { suite: Suite::Sid, flavour: Flavour::OwnKernelContainerd }, "cri", "cri"),
 ];
 
-/// The control groups that a node has.
+/// The control groups of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Groups {
-    /// Those of the host, whatever version they are.
+    /// Those of the host, in either version.
     Hosts,
-    /// Version 2 alone, with the controllers that the host has there.
+    /// Version 2 only, with the controllers that the host has in version 2.
     Unified,
     /// Version 2 with all controllers.
     Complete,
@@ -74,7 +74,7 @@ pub fn table() -> String {
     text
 }
 
-/// How often this is tried.
+/// How often this combination is tested.
 fn often(suite: Suite, groups: Groups, runtime: &str) -> &'static str {
     let mut tried = TRIED.iter().filter(|(recipe, with, _)| {
         recipe.suite == suite && Groups::of(*recipe) == groups && *with == runtime

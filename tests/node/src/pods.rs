@@ -1,19 +1,19 @@
-//! Pods that write down when they were started, asked to stop, and gone.
+//! Pods that record when they are started, asked to stop, and exit.
 
 use std::collections::BTreeMap;
 
 use crate::{IMAGE, Node, NodeError};
 
-/// The folder in the node, on its disk, that holds one file of times per pod.
+/// The folder on the node's disk with one log file per pod.
 const LOGS: &str = "/var/log/pods-under-test";
-/// What every pod runs.
+/// The program of every pod.
 pub(crate) const SCRIPT: &str = "/usr/local/bin/pod-under-test";
 
-/// While this is there, no pod ends.
+/// While this file exists, no pod exits.
 const HOLD: &str = "/var/log/pods-under-test/.hold";
 
-/// What runs in every pod: it needs a while to stop, and says when it was asked and when it went.
-/// Each line is flushed to the file at once, so a kill loses nothing.
+/// The script of every pod: it takes a while to stop, and records when it was asked to and when it exits. Each line is
+/// written to the file at once, so a kill loses nothing.
 const POD: &str = r#"#!/bin/sh
 logs=/var/log/pods-under-test
 log=$logs/$1 stop=$2
@@ -33,64 +33,64 @@ while :; do
 done
 "#;
 
-/// One pod for a test.
+/// A pod for a test.
 #[derive(Debug, Clone)]
 pub struct TestPod {
-    /// Its name; also the manifest's and the log's.
+    /// The name, also of the manifest and the log.
     pub name: String,
     /// `spec.priority`.
     pub priority: i32,
-    /// How long it takes to stop once asked, in milliseconds.
+    /// How long it takes to stop after SIGTERM, in milliseconds.
     pub stop_ms: u32,
     /// `spec.terminationGracePeriodSeconds`.
     pub grace_seconds: u32,
-    /// The image; none for a pod that runs on the host itself.
+    /// The image; none for a pod that runs directly on the host.
     pub image: Option<String>,
-    /// `spec.securityContext.runAsUser`, for a pod that is not root.
+    /// `spec.securityContext.runAsUser`; none for root.
     pub user: Option<u32>,
-    /// What it does about signals.
+    /// The pod's behaviour.
     pub manner: Manner,
-    /// How many processors it asks for, as a quantity; none for a pod that asks for nothing.
+    /// The CPU request as a quantity; none for no request.
     pub cpu: Option<String>,
 }
 
-/// What a pod does about signals.
+/// The behaviour of a pod.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Manner {
-    /// It ends, when it has taken its time.
+    /// It stops after SIGTERM, within its time.
     #[default]
     Willing,
-    /// It writes it down and goes on: SIGKILL has to come.
+    /// It records SIGTERM but keeps running: it has to be killed.
     Deaf,
-    /// It hangs from its start, and so does not even hear it.
+    /// It suspends itself at its start, so it does not even notice SIGTERM.
     Stuck,
-    /// It ends, and until then SIGUSR1 makes it hold 250 MiB.
+    /// It stops after SIGTERM. Before that, SIGUSR1 makes it allocate 250 MiB.
     Hog,
-    /// It ends, and is never ready.
+    /// It stops after SIGTERM, and is never ready.
     NeverReady,
-    /// It ends, and holds shutdowns where it may.
+    /// It stops after SIGTERM, and blocks shutdowns where this is allowed.
     Holding,
-    /// It ends, and stays on the node over a reboot where it may.
+    /// It stops after SIGTERM, and stays on the node over a reboot where this is allowed.
     Staying,
 }
 
-/// What a pod wrote down. Times are nanoseconds since 1970, by the clock that node and host share.
+/// The log of a pod. Times are nanoseconds since 1970, on the clock that node and host share.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PodLog {
-    /// Each start: time and process id as the node counts.
+    /// The starts: time and PID in the node.
     pub starts: Vec<(u64, u32)>,
     /// Each SIGTERM.
     pub terms: Vec<u64>,
-    /// Each end of its own accord at which there was an end notice.
+    /// The voluntary exits with an end notice.
     pub told: Vec<u64>,
-    /// Each exit of its own accord; a pod that was killed has fewer of these than of the others.
+    /// The voluntary exits. A pod that was killed has fewer exits than starts.
     pub exits: Vec<u64>,
 }
 
 // === impl TestPod ===
 
 impl TestPod {
-    /// A pod that stops in `stop_ms`, well inside its own grace of 30 s.
+    /// Creates a pod that stops in `stop_ms`, well within its grace period of 30 s.
     #[must_use]
     pub fn new(name: impl Into<String>, priority: i32, stop_ms: u32) -> Self {
         Self {
@@ -105,13 +105,13 @@ impl TestPod {
         }
     }
 
-    /// The same pod in a container: of its image, or else of the one for all.
+    /// The same pod in a container with its image, or else the default image.
     #[must_use]
     pub fn in_container(self) -> Self {
         Self { image: self.image.or_else(|| Some(IMAGE.to_owned())), ..self }
     }
 
-    /// What it runs.
+    /// The pod's command.
     #[must_use]
     pub fn command(&self) -> [String; 5] {
         let seconds = f64::from(self.stop_ms) / 1000.0;
@@ -124,7 +124,7 @@ impl TestPod {
         ["/bin/sh", SCRIPT, &self.name, &seconds.to_string(), manner].map(str::to_owned)
     }
 
-    /// Its manifest, as JSON, which is YAML too.
+    /// The pod's manifest, as JSON, which is YAML too.
     #[must_use]
     pub fn manifest(&self) -> String {
         let mut container = serde_json::json!({
@@ -200,7 +200,7 @@ impl PodLog {
     }
 }
 
-/// Takes all pods and what they wrote down out of a node that is off.
+/// Removes all pods and their logs from a node that is off.
 ///
 /// # Errors
 /// [`NodeError::File`].
@@ -212,7 +212,7 @@ pub fn remove_pods(node: &Node) -> Result<(), NodeError> {
     Ok(())
 }
 
-/// Puts the pods' script into the node and a manifest for each into its manifests folder.
+/// Writes the pods' script into the node, and a manifest for each pod into its manifests folder.
 ///
 /// # Errors
 /// [`NodeError::File`].
@@ -220,7 +220,7 @@ pub fn install_pods(node: &Node, pods: &[TestPod]) -> Result<(), NodeError> {
     node.write(SCRIPT, POD, 0o755)?;
     node.write(&format!("{LOGS}/.keep"), "", 0o644)?;
     for pod in pods {
-        // Any user may be the pod's.
+        // The pod may run as any user.
         node.write(&format!("{LOGS}/{}", pod.name), "", 0o666)?;
         let path = format!("/etc/winddown/pods/{}.json", pod.name);
         node.write(&path, pod.manifest(), 0o644)?;
@@ -228,7 +228,7 @@ pub fn install_pods(node: &Node, pods: &[TestPod]) -> Result<(), NodeError> {
     Ok(())
 }
 
-/// Lets no pod of the node end, however long ago it was asked, until [`let_pods_end`].
+/// Keeps all pods of the node from exiting, however long ago they were asked to stop, until [`let_pods_end`].
 ///
 /// # Errors
 /// [`NodeError::File`].
@@ -236,15 +236,15 @@ pub fn hold_pods(node: &Node) -> Result<(), NodeError> {
     node.write(HOLD, "", 0o644)
 }
 
-/// Lets pods that were held end.
+/// Lets the pods exit that were held back.
 ///
 /// # Errors
-/// As [`Node::run`].
+/// Same as for [`Node::run`].
 pub async fn let_pods_end(node: &Node) -> Result<(), NodeError> {
     node.run(&["rm", HOLD]).await.map(drop)
 }
 
-/// What each pod has written down so far, by name. A pod that never started has an empty log.
+/// The log of each pod so far, by name. A pod that never started has an empty log.
 #[must_use]
 pub fn read_pod_log(node: &Node, pods: &[TestPod]) -> BTreeMap<String, PodLog> {
     let read = |pod: &TestPod| {

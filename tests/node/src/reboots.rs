@@ -1,7 +1,7 @@
-//! Reboots in a row, each with other pods and another fault, and what has to be true of every one.
+//! Reboots in a row, each with other pods and another fault, and invariants that must hold for each.
 //!
-//! Chance decides, from a seed that is printed: the same seed gives the same pods and the same
-//! faults, though not the same microsecond.
+//! The choices are random, from a seed that is printed: the same seed gives the same pods and the same faults, though
+//! not to the microsecond.
 
 mod chance;
 mod judge;
@@ -19,31 +19,31 @@ pub use chance::Chance;
 pub use plan::{Fault, Round, Way};
 pub use table::{END_OF_TABLE, START_OF_TABLE, table};
 
-/// How long a node may take to go down: more than the budget and all of systemd's own work.
+/// How long a node may take to shut down: longer than the budget and all of systemd's own work.
 const DOWN: Duration = Duration::from_secs(60);
-/// How long an agent that hangs is left hanging. Its watchdog would wait for 30 s.
+/// How long an agent is suspended. Its watchdog would wait for 30 s.
 const HANG: Duration = Duration::from_millis(400);
 
-/// How one round went.
+/// The result of a round.
 #[derive(Debug, Clone)]
 pub struct Row {
-    /// What chance had chosen.
+    /// The round that was drawn.
     pub round: Round,
-    /// From the boot's end until the lock was held and every pod ran.
+    /// The time from the end of the boot until the lock was held and every pod ran.
     pub up_after: Duration,
-    /// How long the run took by the agent's own count.
+    /// The duration of the shutdown according to the agent, in seconds.
     pub took: f64,
-    /// What the report calls it.
+    /// The outcome in the report.
     pub outcome: String,
-    /// How often the report says that a later agent took the run up.
+    /// How often a later agent resumed the shutdown, according to the report.
     pub resumed: usize,
 }
 
-/// Reboots one node `rounds` times. `told` hears of each round that was clean. Nothing, after saying
-/// so, where no node can be booted.
+/// Reboots one node `rounds` times. Calls `told` for each clean round. Returns none, after reporting why, if no node
+/// can be booted.
 ///
 /// # Errors
-/// The first round that was not clean: what was wrong, which round of which seed, and the journal.
+/// The first round that was not clean: what was wrong, the round and the seed, and the journal.
 pub async fn run(
     test: &str,
     rounds: u32,
@@ -81,7 +81,7 @@ pub async fn run(
     Ok(Some(rows))
 }
 
-/// From a node that is up to the same node off, and all that is to be said about it.
+/// Plays a round, from a running node until it is off, and checks everything about it.
 async fn reboot(scenario: &mut Scenario, round: &Round, setup: &Setup) -> TestResult<Row> {
     let booted = Instant::now();
     scenario.start().await?;
@@ -108,7 +108,7 @@ async fn reboot(scenario: &mut Scenario, round: &Round, setup: &Setup) -> TestRe
     })
 }
 
-/// Faults that strike while nothing else happens. The node is whole again afterwards.
+/// Applies faults that strike while nothing else happens. Afterwards the node works again.
 async fn before(scenario: &Scenario, fault: Fault) -> TestResult {
     match fault {
         Fault::AgentKilledBefore => {
@@ -132,7 +132,7 @@ async fn restart(scenario: &Scenario, unit: &str) -> TestResult {
     Ok(())
 }
 
-/// Faults that strike while pods are ending.
+/// Applies faults that strike while pods are terminating.
 async fn during(scenario: &Scenario, fault: Fault, agent: &Process) -> TestResult {
     match fault {
         Fault::AgentKilledAfter(delay) => {

@@ -1,6 +1,6 @@
-//! A node with winddown and twenty pods, and the questions that all tests ask of it.
+//! A node with winddown and twenty pods, with the operations that all tests share.
 //!
-//! Everything here fails with a text for whoever reads the test's output.
+//! All errors are texts for the reader of the test's output.
 
 mod outcome;
 mod setup;
@@ -22,40 +22,40 @@ pub(crate) use outcome::has_unknown_end;
 pub(crate) use setup::group_of;
 pub use setup::{GROUPS, Setup, seven_pods, twenty_pods};
 
-/// What tests and their pieces return.
+/// The result type of tests and their helpers.
 pub type TestResult<T = ()> = Result<T, Box<dyn Error>>;
 
-/// Generous, for a busy machine: what is promised is asserted apart from waiting for it.
+/// A generous timeout for a busy machine: promised durations are asserted separately.
 pub const SOON: Duration = Duration::from_secs(20);
-/// How long pods may take to run. A container's start that fails is tried again after 10 s.
+/// The timeout for pods to run. A failed start of a container is retried after 10 s.
 const STARTED: Duration = Duration::from_secs(45);
-/// The same where a process takes so much longer to start.
+/// The same with the node's own kernel, where a process takes much longer to start.
 const STARTED_ON_OWN_KERNEL: Duration = Duration::from_secs(240);
-/// How long the next agent may take to hold the lock. It is back within half a second where nothing else runs.
+/// How long the next agent may take to hold the lock. It takes less than half a second on an idle machine.
 pub const LOCK_BACK: Duration = Duration::from_secs(4);
 
-/// A node with winddown installed and pods to run.
+/// A node with winddown installed, and the pods to run on it.
 #[derive(Debug)]
 pub struct Scenario {
     /// The node.
     pub node: Node,
-    /// The pods in its manifests folder.
+    /// The pods in the node's manifests folder.
     pub pods: Vec<TestPod>,
 }
 
 impl Scenario {
-    /// Boots a node and installs winddown and the pods, as an operator would. The agent is not
-    /// started. Nothing, after saying so, where no node can be booted.
+    /// Boots a node and installs winddown and the pods, as an operator would. The agent is not started. Returns none,
+    /// after reporting why, if no node can be booted.
     pub async fn installed(test: &str) -> TestResult<Option<Self>> {
         Self::installed_with(test, twenty_pods()).await
     }
 
-    /// As [`Self::installed`], with other pods.
+    /// Like [`Self::installed`], with other pods.
     pub async fn installed_with(test: &str, pods: Vec<TestPod>) -> TestResult<Option<Self>> {
         Self::installed_as(test, pods, &Setup::default()).await
     }
 
-    /// As [`Self::installed`], on another node, with other pods and another configuration.
+    /// Like [`Self::installed`], with another node, pods and configuration.
     pub async fn installed_as(
         test: &str,
         pods: Vec<TestPod>,
@@ -64,12 +64,12 @@ impl Scenario {
         Self::plain(test, pods, "process", setup).await
     }
 
-    /// As [`Self::installed_with`], with the pods as services of systemd.
+    /// Like [`Self::installed_with`], with the pods as systemd services.
     pub async fn with_services(test: &str, pods: Vec<TestPod>) -> TestResult<Option<Self>> {
         Self::with_services_as(test, pods, &Setup::default()).await
     }
 
-    /// As [`Self::with_services`], on another node or with another configuration.
+    /// Like [`Self::with_services`], with another node or configuration.
     pub async fn with_services_as(
         test: &str,
         pods: Vec<TestPod>,
@@ -92,13 +92,13 @@ impl Scenario {
         Self::install(node, pods, runtime, setup).await.map(Some)
     }
 
-    /// A node with containerd, the images it needs, winddown for it, and pods in containers. The
-    /// agent is not started. Nothing, after saying so, where no node can be booted.
+    /// Boots a node with containerd, the required images, winddown configured for it, and pods in containers. The agent
+    /// is not started. Returns none, after reporting why, if no node can be booted.
     pub async fn with_containerd(test: &str, pods: Vec<TestPod>) -> TestResult<Option<Self>> {
         Self::with_containerd_as(test, pods, &Setup::default()).await
     }
 
-    /// As [`Self::with_containerd`], with another configuration.
+    /// Like [`Self::with_containerd`], with another configuration.
     pub async fn with_containerd_as(
         test: &str,
         pods: Vec<TestPod>,
@@ -114,7 +114,7 @@ impl Scenario {
         Self::install(node, pods, "cri", setup).await.map(Some)
     }
 
-    /// Boots a node that was laid out, with winddown in it.
+    /// Installs winddown and pods in a created node, and boots it.
     async fn install(
         mut node: Node,
         pods: Vec<TestPod>,
@@ -131,14 +131,14 @@ impl Scenario {
         Ok(Self { node, pods })
     }
 
-    /// As [`Self::installed`], with the agent and all pods running and the lock held.
+    /// Like [`Self::installed`], but with the agent and all pods running and the lock held.
     pub async fn running(test: &str) -> TestResult<Option<Self>> {
         let Some(scenario) = Self::installed(test).await? else { return Ok(None) };
         scenario.start().await?;
         Ok(Some(scenario))
     }
 
-    /// Starts the agent and waits for its pods and its lock.
+    /// Starts the agent, and waits for its pods and its lock.
     pub async fn start(&self) -> TestResult {
         if let Err(error) = self.node.run(&["systemctl", "start", "winddown"]).await {
             let journal = self.node.journal(&["--unit=winddown"]).await.unwrap_or_default();
@@ -149,24 +149,23 @@ impl Scenario {
         Ok(())
     }
 
-    /// What each pod wrote down.
+    /// The logs of all pods.
     pub fn logs(&self) -> BTreeMap<String, PodLog> {
         read_pod_log(&self.node, &self.pods)
     }
 
-    /// What a `winddown` command prints.
+    /// The output of a `winddown` command.
     pub async fn text(&self, args: &[&str]) -> TestResult<String> {
         Ok(self.node.run(&[&["winddown"], args].concat()).await?)
     }
 
-    /// `winddown status -o json`.
+    /// The output of `winddown status -o json`.
     pub async fn status(&self) -> TestResult<Value> {
         Ok(serde_json::from_str(&self.text(&["status", "--output", "json"]).await?)?)
     }
 
-    /// The same, asked on the agent's socket from outside: nothing is started in the node, which may be
-    /// going down, and who waits for something takes no time from the agent. (A node with a kernel of
-    /// its own cannot be asked from outside.)
+    /// The same, from the agent's socket on the host: this starts no process in the node, which may be shutting down,
+    /// and takes hardly any time from the agent. (A node with its own kernel cannot be asked from outside.)
     pub async fn status_from_outside(&self) -> TestResult<Value> {
         if self.node.has_own_kernel() {
             return self.status().await;
@@ -184,8 +183,7 @@ impl Scenario {
         tokio::time::timeout(Duration::from_secs(2), asked).await?
     }
 
-    /// Waits until logind lists the lock and a running agent says that it holds it. Returns how
-    /// long that took.
+    /// Waits until logind lists the lock and a running agent reports that it holds it. Returns how long that took.
     pub async fn lock_is_back(&self) -> TestResult<Duration> {
         let held = async || {
             let status = self.status_from_outside().await;
@@ -202,8 +200,7 @@ impl Scenario {
         }
     }
 
-    /// Waits until an agent with another process id than `old` holds the lock. Returns how long
-    /// that took.
+    /// Waits until an agent with another PID than `old` holds the lock. Returns how long that took.
     pub async fn another_agent_than(&self, old: &Value) -> TestResult<Duration> {
         let changed = async || {
             let status = self.status_from_outside().await;
@@ -214,7 +211,7 @@ impl Scenario {
         Ok(self.node.wait_until("a new agent with the lock", SOON, changed).await?)
     }
 
-    /// The agent's process, once there is one.
+    /// The agent's process; waits until it exists.
     pub async fn agent(&self) -> TestResult<Process> {
         let mut found = None;
         let there = async || {
@@ -225,14 +222,14 @@ impl Scenario {
         Ok(found.ok_or("the agent has no process")?)
     }
 
-    /// Waits until the first pod was asked to end.
+    /// Waits until the first pod was asked to stop.
     pub async fn someone_is_asked(&self) -> TestResult {
         let asked = async || self.logs().values().any(|log| !log.terms.is_empty());
         self.node.wait_until("the first pod to be asked", SOON, asked).await?;
         Ok(())
     }
 
-    /// Waits until the agent says that all pods are in `phase`.
+    /// Waits until the agent reports that all pods are in `phase`.
     pub async fn all_pods_are(&self, phase: &str) -> TestResult {
         let are = async || {
             let status = self.status_from_outside().await.unwrap_or_default();
@@ -264,7 +261,7 @@ impl Scenario {
         }
     }
 
-    /// Fails unless every pod was started once and never asked to end.
+    /// Fails unless every pod was started once and never asked to stop.
     pub fn assert_nothing_was_asked(&self) -> TestResult {
         for (name, log) in self.logs() {
             if log.starts.len() != 1 || !log.terms.is_empty() {
@@ -274,21 +271,21 @@ impl Scenario {
         Ok(())
     }
 
-    /// Whether logind itself lists a lock of winddown's.
+    /// Whether logind itself lists a lock of winddown.
     pub async fn lock_is_listed(&self) -> bool {
         let listed = self.node.run(&["systemd-inhibit", "--list", "--no-legend"]).await;
         listed.is_ok_and(|text| text.lines().any(|line| line.contains("winddown")))
     }
 
-    /// How long logind itself says that it waits for delay locks, in seconds.
+    /// How long logind waits for delay locks according to itself, in seconds.
     pub async fn logind_delay(&self) -> TestResult<f64> {
         let said = self.node.run(&logind_property("InhibitDelayMaxUSec")).await?;
         let micros: u64 = said.trim().trim_start_matches("t ").parse()?;
         Ok(Duration::from_micros(micros).as_secs_f64())
     }
 
-    /// The process id of each pod, by its own count; each pod was started once and never asked to
-    /// stop, and its process is there.
+    /// The PID of each pod, from its log. Fails unless each pod was started once, was never asked to stop, and still
+    /// runs.
     pub async fn untouched_pids(&self) -> TestResult<Vec<u32>> {
         let mut pids = Vec::new();
         for (name, log) in self.logs() {
@@ -305,15 +302,14 @@ impl Scenario {
         Ok(pids)
     }
 
-    /// The logs of one group's pods.
+    /// The logs of the pods with this priority.
     pub fn group(&self, priority: i32) -> Vec<PodLog> {
         let logs = self.logs();
         let of_group = self.pods.iter().filter(|pod| pod.priority == priority);
         of_group.map(|pod| logs[&pod.name].clone()).collect()
     }
 
-    /// Waits until the agent says `text` in its journal at `since` or later, in nanoseconds since 1970, and
-    /// tells when it did.
+    /// Waits until the agent logs `text` at `since` or later, in nanoseconds since 1970, and returns when it did.
     pub async fn said_after(&self, since: u64, text: &str) -> TestResult<u64> {
         let mut at = None;
         let said = async || {
@@ -334,7 +330,7 @@ impl Scenario {
     }
 }
 
-/// The table of platforms says what is tried, and so all that is has to be in it.
+/// Checks that the combination is in the table of platforms, so that the table is complete.
 fn check_listed(recipe: Recipe, runtime: &str) -> TestResult {
     match crate::platforms::is_listed(recipe, runtime) {
         true => Ok(()),
@@ -342,13 +338,13 @@ fn check_listed(recipe: Recipe, runtime: &str) -> TestResult {
     }
 }
 
-/// The command that asks logind for one of its properties.
+/// The command that reads a property of logind.
 pub(crate) fn logind_property(name: &str) -> [&str; 6] {
     let login = ["org.freedesktop.login1", "/org/freedesktop/login1"];
     ["busctl", "get-property", login[0], login[1], "org.freedesktop.login1.Manager", name]
 }
 
-/// What `winddown doctor -o json` finds that is not well: warnings and problems.
+/// The findings of `winddown doctor -o json` that are warnings or problems.
 pub fn not_well(doctor: &Value) -> impl Iterator<Item = &Value> {
     let findings = doctor["findings"].as_array().into_iter().flatten();
     findings.filter(|finding| finding["severity"] == "warning" || finding["severity"] == "problem")

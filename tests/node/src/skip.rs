@@ -1,25 +1,25 @@
-//! Skipping aloud: a test that cannot run here says so, and where nothing may be skipped it fails.
+//! Skipping of tests: a test that cannot run here says so, or fails if nothing may be skipped.
 
 use crate::{Base, Recipe, Unavailable};
 
-/// A test could not run: something went wrong, or `WINDDOWN_NO_SKIP` says that it must.
+/// A test could not run: something went wrong, or `WINDDOWN_NO_SKIP` requires it to run.
 #[derive(Debug, thiserror::Error)]
 #[error("{test} could not run, and may not be skipped")]
 pub struct Skipped {
-    /// The test.
+    /// The name of the test.
     pub test: String,
-    /// What was missing, or went wrong.
+    /// What was missing or went wrong.
     #[source]
     pub why: Unavailable,
 }
 
-/// The base to boot from, or nothing, after a line `SKIPPED: <test>: <why>` on standard
-/// output, which the test runner shows with `--show-output`; or after a line `LEFT: <test>: <why>` for a
-/// base that belongs to the long form, where this is not that.
+/// The base to boot from. None if the test is skipped, after a line `SKIPPED: <test>: <why>` on standard output, which
+/// the test runner shows with `--show-output`; or if the base belongs to the long form and this is not the long form,
+/// after a line `LEFT: <test>: <why>`.
 ///
 /// # Errors
-/// [`Skipped`] instead of nothing when the environment variable `WINDDOWN_NO_SKIP` is set, and whenever
-/// this machine lacks nothing and yet there is no base: that is a failure.
+/// [`Skipped`] instead of none if the environment variable `WINDDOWN_NO_SKIP` is set, and whenever the base is
+/// unavailable although this machine lacks nothing, which is a failure.
 pub async fn base_or_skip(test: &str, recipe: impl Into<Recipe>) -> Result<Option<Base>, Skipped> {
     let recipe = recipe.into();
     if let Some(why) = recipe.left_because()
@@ -39,8 +39,8 @@ pub async fn base_or_skip(test: &str, recipe: impl Into<Recipe>) -> Result<Optio
     }
 }
 
-/// Whether this is the long form, `make test-all`. If not, the test is left to it, which is said in a line
-/// `LEFT: <test>: <why>` and counted.
+/// Whether this is the long form, `make test-all`. If not, prints a line `LEFT: <test>: <why>`, which is counted,
+/// because the test is left to the long form.
 #[must_use]
 pub fn in_long_form(test: &str, why: &str) -> bool {
     let is_long = is_long_form();
@@ -55,8 +55,8 @@ pub(crate) fn is_long_form() -> bool {
     std::env::var_os("WINDDOWN_LONG").is_some()
 }
 
-/// Tries one scenario on every release of Debian, or on those with systemd 257 and later: a module of that name
-/// with a test for each. The scenario is an async function of the test's name and the release.
+/// Defines a module with a test of one scenario for every release of Debian, or for those with systemd 257 and later.
+/// The scenario is an async function of the test's name and the release.
 ///
 /// ```ignore
 /// on_each_release!(a_late_lock_is_refused: refuses_a_late_lock);

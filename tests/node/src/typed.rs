@@ -1,4 +1,4 @@
-//! What pages say to type, typed into a node, and whether the answer is what the page shows.
+//! Types the commands of documentation pages into a node, and checks that the output is what the page shows.
 
 use std::time::Duration;
 
@@ -9,28 +9,28 @@ mod shown;
 
 use shown::shows;
 
-/// How long one command may take: a drill takes longest.
+/// The timeout of a command: a drill takes longest.
 pub const COMMAND: Duration = Duration::from_secs(60);
-/// Where commands are typed.
+/// The directory in which commands are typed.
 pub const HOME: &str = "/root";
-/// How long a node may need until it looks as the page shows it. A reader is slower than a script.
+/// How long a node may take until the output is as shown. A reader is slower than a script.
 const READER: Duration = Duration::from_secs(20);
 const POWER_OFF: Duration = Duration::from_secs(60);
-/// A bare node has no sudo, and no user but root.
+/// A plain node has no sudo, and no user but root.
 const SUDO: &str = "#!/bin/sh\nexec \"$@\"\n";
 
-/// A command of a page, and what the page shows of its answer.
+/// A command on a page, with the output that the page shows.
 #[derive(Debug)]
 pub struct Typed {
-    /// Page and line.
+    /// The page and line.
     pub at: String,
-    /// What is typed.
+    /// The command line.
     pub line: String,
-    /// What the page shows below it: lines, or `…` for any number of them.
+    /// The output shown below it: lines, or `…` for any number of them.
     pub shown: Vec<String>,
 }
 
-/// Puts what pages expect of any machine into the node: `sudo`.
+/// Installs what pages expect of any machine into the node: `sudo`.
 ///
 /// # Errors
 /// The file cannot be written.
@@ -38,7 +38,7 @@ pub fn prepare(node: &Node) -> TestResult {
     Ok(node.write("/usr/local/bin/sudo", SUDO, 0o755)?)
 }
 
-/// The commands of a block of the page that begins at `line`.
+/// The commands in a block of the page that starts at `line`.
 #[must_use]
 pub fn commands(page: &str, line: usize, lines: &[String]) -> Vec<Typed> {
     let mut all: Vec<Typed> = Vec::new();
@@ -56,11 +56,11 @@ pub fn commands(page: &str, line: usize, lines: &[String]) -> Vec<Typed> {
     all
 }
 
-/// Types commands, one after the other, each until it says what is shown, as a reader would. After one that reboots
-/// the node is switched on again.
+/// Types commands, one after the other, and repeats each until its output is as shown, as a reader would. After a
+/// command that reboots the node, the node is started again.
 ///
 /// # Errors
-/// The first command that failed or said something else, with its place.
+/// The first command that failed or had other output, with its position.
 pub async fn enter_all<'a>(
     node: &mut Node,
     all: impl IntoIterator<Item = &'a Typed>,
@@ -75,14 +75,14 @@ pub async fn enter_all<'a>(
 /// Types one command; see [`enter_all`].
 ///
 /// # Errors
-/// It failed or said something else.
+/// The command failed or had other output.
 pub async fn enter(node: &mut Node, command: &Typed) -> TestResult {
     let in_home = format!("cd {HOME} && {}", command.line);
     let (mut said, mut last, mut succeeded) = (String::new(), String::new(), false);
     let asked = async || match node.exec(&["sh", "-c", &in_home], COMMAND).await {
         Ok(output) => {
             succeeded = output.status.success();
-            // A page shows what a terminal does. What fails says why on its standard error.
+            // A page shows what a terminal shows. Failing commands explain themselves on standard error.
             let shown = if output.stdout.is_empty() { &output.stderr } else { &output.stdout };
             let verdict = command.judge(output.status.code(), shown);
             last =
@@ -113,11 +113,11 @@ pub async fn enter(node: &mut Node, command: &Typed) -> TestResult {
 // === impl Typed ===
 
 impl Typed {
-    /// Whether this exit code and this answer are what the page shows. A command may not fail unless its comment names
-    /// the exit code.
+    /// Checks that exit code and output are as the page shows. A command may fail only if its comment names the exit
+    /// code.
     ///
     /// # Errors
-    /// What differs.
+    /// The difference.
     pub fn judge(&self, code: Option<i32>, said: &str) -> Result<(), String> {
         let comment = self.line.split_once("# ").map_or("", |(_, comment)| comment);
         let named = comment.split_once("exit code ").map(|(_, rest)| rest);

@@ -1,4 +1,4 @@
-//! What the kernel says about a process: memory, time on a processor, wake-ups.
+//! Resource usage of processes: memory, CPU time, wake-ups.
 
 use std::collections::HashMap;
 use std::fs;
@@ -9,14 +9,14 @@ use std::time::Duration;
 /// What processes use while they are watched.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Used {
-    /// On a processor, all threads together.
+    /// The CPU time of all threads together.
     pub cpu: Duration,
-    /// How often a thread went to sleep by itself: as often it was woken.
+    /// How often a thread went to sleep voluntarily, which is how often it was woken.
     pub wake_ups: u64,
 }
 
-/// Adds up what the threads of some processes use. The kernel keeps these numbers per thread and
-/// drops them with it, so they are looked at again and again.
+/// Sums up what the threads of some processes use. The kernel keeps these numbers per thread and drops them with the
+/// thread, so they must be sampled repeatedly.
 #[derive(Debug)]
 pub struct Watch {
     pids: Vec<u32>,
@@ -33,7 +33,7 @@ impl Watch {
         watch
     }
 
-    /// Adds what was used since the last look.
+    /// Adds what was used since the last sample.
     pub fn look(&mut self) {
         let now: HashMap<u32, Used> = self.pids.iter().copied().flat_map(threads).collect();
         for (thread, used) in &now {
@@ -44,13 +44,13 @@ impl Watch {
         self.last = now;
     }
 
-    /// What was used between the start and the last look.
+    /// The usage between the start and the last sample.
     pub fn used(&self) -> Used {
         self.sum
     }
 }
 
-/// What the threads that a process has now have used since their start.
+/// The usage of a process's current threads since they were started.
 pub fn since_start(pid: u32) -> Used {
     let mut sum = Used::default();
     for (_, used) in threads(pid) {
@@ -60,14 +60,13 @@ pub fn since_start(pid: u32) -> Used {
     sum
 }
 
-/// What each thread of a process has used since its start; nothing for a process that is gone.
+/// The usage of each thread of a process since its start; empty for a process that is gone.
 fn threads(pid: u32) -> Vec<(u32, Used)> {
     let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
     threads
         .filter_map(|thread| {
             let read = |name| fs::read_to_string(thread.path().join(name)).ok();
-            // The first number is the time on a processor in nanoseconds; /proc/PID/stat would
-            // round to hundredths of a second.
+            // The first number is the CPU time in nanoseconds; /proc/PID/stat would round it to hundredths of a second.
             let cpu = read("schedstat")?.split(' ').next()?.parse().ok()?;
             let wake_ups = number(&read("status")?, "voluntary_ctxt_switches:");
             let id = thread.file_name().to_str()?.parse().ok()?;
@@ -76,20 +75,20 @@ fn threads(pid: u32) -> Vec<(u32, Used)> {
         .collect()
 }
 
-/// Memory of a process in bytes.
+/// The memory of a process, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Memory {
-    /// Resident, counting pages shared with others in full.
+    /// The resident memory, with shared pages counted in full.
     pub resident: u64,
-    /// Its fair share: a page shared by n processes counts 1/n.
+    /// The proportional share: a page shared by n processes counts 1/n.
     pub share: u64,
-    /// Of the resident pages those of no file: heap, stacks, what was relocated.
+    /// The resident pages that belong to no file: heap, stacks, relocated data.
     pub anonymous: u64,
-    /// Of the resident pages those that were used since [`forget_touched`], or ever.
+    /// The resident pages that were used since [`forget_touched`], or ever.
     pub touched: u64,
 }
 
-/// Reads a process's memory; zero for one that is gone.
+/// Reads the memory of a process; zero for one that is gone.
 pub fn memory(pid: u32) -> Memory {
     let rollup = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).unwrap_or_default();
     let bytes = |field| number(&rollup, field) * 1024;
@@ -101,15 +100,15 @@ pub fn memory(pid: u32) -> Memory {
     }
 }
 
-/// Begins anew with what [`Memory::touched`] counts. Not every kernel can; then it goes on counting.
+/// Resets what [`Memory::touched`] counts. Not every kernel supports this; then it keeps counting.
 ///
 /// # Errors
-/// The operating system's.
+/// An error of the operating system.
 pub fn forget_touched(pid: u32) -> io::Result<()> {
     fs::write(format!("/proc/{pid}/clear_refs"), "1")
 }
 
-/// Resident memory of this very process, in bytes.
+/// The resident memory of this process, in bytes.
 pub fn own_memory() -> u64 {
     memory(std::process::id()).resident
 }
@@ -132,7 +131,7 @@ fn number(text: &str, field: &str) -> u64 {
     value.and_then(|rest| rest.split_whitespace().next()?.parse().ok()).unwrap_or(0)
 }
 
-/// The processors of this machine, as the agent counts them: this program may be kept to fewer.
+/// The number of processors of this machine, as the agent counts them: this process may be restricted to fewer.
 ///
 /// # Errors
 /// `/proc/cpuinfo` cannot be read.

@@ -1,4 +1,4 @@
-//! What the fake's containers do.
+//! The behaviour of the fake's containers.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
-/// What a command says.
+/// The behaviour that a container's command describes.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Act {
     run: Until,
@@ -15,16 +15,16 @@ pub(super) struct Act {
     stop_code: i32,
 }
 
-/// When something comes to its end.
+/// When something ends.
 #[derive(Clone, Debug, PartialEq)]
 enum Until {
     Never,
     Over(Duration),
-    /// The file is there.
+    /// When the file exists.
     Gate(PathBuf),
 }
 
-/// How a container is told to end.
+/// The signals that stop a container.
 #[derive(Debug, Default)]
 pub(super) struct Signals {
     pub(super) term: Notify,
@@ -32,7 +32,7 @@ pub(super) struct Signals {
 }
 
 impl Act {
-    /// Reads `[any, RUN, CODE, STOP, STOP_CODE, GATE]`; what is missing runs for ever and ends at once.
+    /// Parses `[any, RUN, CODE, STOP, STOP_CODE, GATE]`. By default a container runs forever and stops at once.
     pub(super) fn read(words: &[String]) -> Self {
         let word = |i: usize| words.get(i).map(String::as_str);
         let number = |text: Option<&str>| text.and_then(|t| t.parse().ok()).unwrap_or(0);
@@ -52,7 +52,7 @@ impl Act {
         }
     }
 
-    /// Runs to the end and gives the exit code.
+    /// Runs to the end and returns the exit code.
     pub(super) async fn run(&self, signals: &Arc<Signals>) -> i32 {
         let asked = async {
             signals.term.notified().await;

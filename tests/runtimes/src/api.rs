@@ -1,6 +1,6 @@
-//! The wire's messages and the server's side of its calls, generated from `cri/proto`.
+//! The messages of CRI and the server side of its calls, generated from `cri/proto`.
 //!
-//! Formatted as the generator does it, so that a test can compare.
+//! Formatted as the generator writes them, so that a test can compare.
 
 #![allow(
     clippy::all,

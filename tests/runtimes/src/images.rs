@@ -1,4 +1,4 @@
-//! The fake's images, and what it says of room.
+//! The fake's images and image file system.
 
 use std::collections::HashMap;
 
@@ -8,7 +8,7 @@ use super::service::{Answer, Service};
 use crate::api::image_service_server::ImageService;
 use crate::api::*;
 
-/// What an image is said to take, in bytes.
+/// The reported size of an image, in bytes.
 const IMAGE_SIZE: u64 = 1_000_000;
 
 fn image(name: &str) -> Image {

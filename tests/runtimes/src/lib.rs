@@ -1,8 +1,7 @@
 //! A scripted container runtime that speaks CRI over a socket, for tests.
 //!
-//! Its containers are small programs named `act` (see [`FakeCri`]); its answers can be made to fail,
-//! to be late, to never come, or to be lost after the deed. It can be taken down and brought up again
-//! with everything it knew.
+//! Its containers run a scripted behaviour (see [`FakeCri`]). Its answers can be made to fail, to be late, to never
+//! come, or to be lost after the call was carried out. It can be stopped and started again without losing its state.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -28,12 +27,13 @@ pub use api::health;
 use service::Service;
 use world::World;
 
-/// A scripted runtime. Clones are not needed: share it by reference.
+/// A scripted runtime. It need not be cloned: share it by reference.
 ///
-/// A container's command is `[any, RUN, CODE, STOP, STOP_CODE]`: it runs for RUN seconds (or
-/// `forever`) and exits with CODE; asked to end, it takes STOP seconds (or `never` does) and exits with
-/// STOP_CODE. A command that is executed in a container is `[.., "exit CODE"]`, `[.., "sleep
-/// SECONDS"]` or `[.., "complain WORDS"]`, which fails. Processes have no pid: exits are told by events.
+/// A container's command is `[any, RUN, CODE, STOP, STOP_CODE, GATE]`: it runs for RUN seconds (or `never` ends) and
+/// exits with CODE; on SIGTERM, it takes STOP seconds (or `never` stops) and exits with STOP_CODE. RUN or STOP may be
+/// `gate`: then it ends when the file GATE exists. A command that is executed in a container is `[.., "exit CODE"]`,
+/// `[.., "sleep SECONDS"]` or `[.., "complain WORDS"]`, which fails. Processes have no PID: exits are reported as
+/// events.
 #[derive(Debug)]
 pub struct FakeCri {
     socket: PathBuf,
@@ -44,24 +44,24 @@ pub struct FakeCri {
 /// What goes wrong with a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// It is answered with this error, and nothing was done.
+    /// The call fails with this error, without having been carried out.
     Error(&'static str),
-    /// It is not answered, and nothing was done.
+    /// The call is neither answered nor carried out.
     Hang,
-    /// It is answered this much later.
+    /// The call is answered this much later.
     Slow(Duration),
-    /// It is done, and the answer is lost.
+    /// The call is carried out, but the answer is lost.
     Lost,
-    /// It is done, and answered with this error.
+    /// The call is carried out, but answered with this error.
     Misreported(&'static str),
-    /// The runtime had begun to start the container for another caller, and gave it up: it has
-    /// ended without having run, and the call is refused.
+    /// The runtime had started the container for another caller and given up: the container exits without having run,
+    /// and the call fails.
     Undone,
-    /// The runtime does not have it.
+    /// The runtime does not implement the call.
     Unimplemented,
 }
 
-/// One serving thread.
+/// A serving thread.
 #[derive(Debug)]
 struct Life {
     end: oneshot::Sender<()>,
@@ -69,10 +69,10 @@ struct Life {
 }
 
 impl FakeCri {
-    /// Listens at `socket`, in a thread of its own.
+    /// Starts a runtime that listens on `socket`, in its own thread.
     ///
     /// # Panics
-    /// The socket cannot be made.
+    /// The socket cannot be created.
     pub fn start(socket: &Path, wall: WallClock) -> Self {
         let world = Arc::new(Mutex::new(World::new(wall)));
         let mut fake = Self { socket: socket.to_owned(), world, life: None };
@@ -80,18 +80,18 @@ impl FakeCri {
         fake
     }
 
-    /// Where it listens.
+    /// The path of the socket.
     pub fn socket(&self) -> &Path {
         &self.socket
     }
 
-    /// Commands in containers that came to their end, and those whose callers gave them up before.
+    /// The numbers of commands in containers that ended, and of those whose callers gave up before that.
     pub fn commands(&self) -> (usize, usize) {
         let world = self.world();
         (world.commands_ended, world.commands_given_up)
     }
 
-    /// Drops every connection and listens no more. Its containers go on.
+    /// Drops every connection and stops listening. Containers keep running.
     pub fn kill(&mut self) {
         if let Some(life) = self.life.take() {
             let _ = life.end.send(());
@@ -100,10 +100,10 @@ impl FakeCri {
         }
     }
 
-    /// Listens again, with everything it knew.
+    /// Listens again, with the state from before.
     ///
     /// # Panics
-    /// The socket cannot be made.
+    /// The socket cannot be created.
     #[allow(clippy::expect_used, reason = "for tests only")]
     pub fn resume(&mut self) {
         self.kill();
@@ -113,7 +113,7 @@ impl FakeCri {
         let (end, ended) = oneshot::channel();
         let thread = std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-            // Ending the runtime drops every connection at once.
+            // Dropping the runtime drops every connection at once.
             runtime.expect("a thread to serve in").block_on(async {
                 tokio::select! {
                     () = serve(listener, service) => {}
@@ -124,57 +124,57 @@ impl FakeCri {
         self.life = Some(Life { end, thread });
     }
 
-    /// From now on the next `times` calls of this name (`StopContainer`, or `*` for all) go wrong.
+    /// Makes the next `times` calls of this name (`StopContainer`, or `*` for all) go wrong.
     pub fn script(&self, call: &'static str, times: usize, fault: Fault) {
         self.world().script(call, times, fault);
     }
 
-    /// Nothing goes wrong any more. Calls that hang stay hung.
+    /// Removes all faults. Calls that already hang stay hung.
     pub fn heal(&self) {
         self.world().heal();
     }
 
-    /// The calls so far, each with what it concerned: `StopContainer main 10`.
+    /// The calls so far, each with its subject: `StopContainer main 10`.
     pub fn calls(&self) -> Vec<String> {
         self.world().calls()
     }
 
-    /// Containers that run now, as `pod/container#attempt`.
+    /// The containers that are running, as `pod/container#attempt`.
     pub fn running(&self) -> Vec<String> {
         self.world().running()
     }
 
-    /// How many containers and sandboxes there are, dead ones included.
+    /// The numbers of containers and sandboxes, including dead ones.
     pub fn holds(&self) -> (usize, usize) {
         self.world().holds()
     }
 
-    /// The image is on the node, or not any more.
+    /// Adds the image to the node, or removes it.
     pub fn set_image(&self, name: &str, is_there: bool) {
         self.world().set_image(name, is_there);
     }
 
-    /// A sandbox dies, as when its process is killed; its containers go on.
+    /// Kills all sandboxes, as if their processes had been killed; their containers keep running.
     pub fn kill_sandboxes(&self) {
         self.world().kill_sandboxes();
     }
 
-    /// The caller of a start is gone: containers that were made and do not run yet never will.
+    /// Gives up all starts: containers that were created but are not running never will be.
     pub fn give_up_starts(&self) {
         self.world().give_up_starts();
     }
 
-    /// The most starts of one attempt of one container that were ever seen; 1 is as it should be.
+    /// The highest number of starts of any attempt of any container; should be 1.
     pub fn most_starts(&self) -> usize {
         self.world().most_starts()
     }
 
-    /// Streams are said to be served here from now on.
+    /// Sets the URL at which streams are reported to be served.
     pub fn serve_streams_at(&self, url: &str) {
         url.clone_into(&mut self.world().stream_url);
     }
 
-    /// Makes a foreign pod, as a kubelet would; returns its container's id.
+    /// Creates a foreign pod, as a kubelet would; returns its container's ID.
     pub fn plant_foreign_pod(&self) -> String {
         World::plant_foreign_pod(&self.world)
     }
@@ -199,6 +199,6 @@ async fn serve(listener: std::os::unix::net::UnixListener, service: Service) {
     let server = Server::builder()
         .add_service(RuntimeServiceServer::new(service.clone()))
         .add_service(ImageServiceServer::new(service));
-    // An error ends the serving, which the test sees as a runtime that went away.
+    // An error ends the server, which tests see as a runtime that went away.
     let _ = server.serve_with_incoming(incoming).await;
 }

@@ -1,4 +1,4 @@
-//! The fake's answers.
+//! The fake's implementation of the runtime service.
 
 use std::collections::HashMap;
 use std::pin::Pin;
@@ -15,7 +15,7 @@ use crate::api::{self, *};
 
 pub(super) type Answer<T> = Result<Response<T>, Status>;
 
-/// One connection's view of the world.
+/// A handle to the state, for one server.
 #[derive(Clone)]
 pub(super) struct Service(Arc<Mutex<World>>);
 
@@ -28,7 +28,7 @@ impl Service {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Does a call, or what the script says instead.
+    /// Carries out a call, with the scripted fault.
     pub(super) async fn answer<T>(
         &self,
         call: &str,
@@ -57,7 +57,7 @@ impl Service {
         metadata.map_or_else(|| id.to_owned(), |m| m.name.clone())
     }
 
-    /// As containerd: the signal once, then the wait, then the kill; given up with its caller.
+    /// Stops a container as containerd does: sends the stop signal once, waits, then kills. Cancelled with its caller.
     async fn stop(&self, id: &str, timeout: i64) -> Result<StopContainerResponse, Status> {
         let signals = {
             let mut world = self.world();
@@ -109,7 +109,7 @@ impl Service {
     }
 }
 
-/// A command in a container, for as long as its caller waits for it.
+/// A command in a container, which exists for as long as its caller waits for it.
 struct Command<'a> {
     service: &'a Service,
     has_ended: bool,

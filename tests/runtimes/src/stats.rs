@@ -1,11 +1,11 @@
-//! What the fake's containers use.
+//! The resource usage of the fake's containers.
 
 use crate::api::*;
 
-/// What a container is said to use: bytes of memory, bytes and inodes of its layer.
+/// The reported usage of a container: bytes of memory, then bytes and inodes of its writable layer.
 const USED: (u64, u64, u64) = (7_000_000, 40_960, 4);
 
-/// What every container that runs uses.
+/// The stats of a running container.
 pub(super) fn of(id: &str) -> ContainerStats {
     let value = |value| Some(UInt64Value { value });
     let (memory, bytes, inodes) = USED;

@@ -1,4 +1,4 @@
-//! What the fake knows: images, sandboxes, containers, and what is to go wrong.
+//! The fake's state: images, sandboxes, containers, and scripted faults.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,7 +10,7 @@ use super::Fault;
 use super::act::{Act, Signals};
 use crate::api;
 
-/// Everything the fake knows. It outlives the fake's serving.
+/// The state of the fake. It outlives the server.
 #[derive(Debug)]
 pub(super) struct World {
     wall: WallClock,
@@ -20,11 +20,11 @@ pub(super) struct World {
     pub(super) containers: BTreeMap<String, Container>,
     faults: Vec<(&'static str, usize, Fault)>,
     calls: Vec<String>,
-    /// Commands in containers that their caller gave up before they had ended.
+    /// The number of commands in containers whose callers gave up before the commands had ended.
     pub(super) commands_given_up: usize,
-    /// Commands in containers that came to their end.
+    /// The number of commands in containers that ended.
     pub(super) commands_ended: usize,
-    /// Where streams are said to be served.
+    /// The URL at which streams are reported to be served.
     pub(super) stream_url: String,
     starts: HashMap<String, usize>,
     pub(super) events: broadcast::Sender<api::ContainerEventResponse>,
@@ -43,7 +43,7 @@ pub(super) struct Container {
     pub(super) config: api::ContainerConfig,
     pub(super) status: api::ContainerStatus,
     pub(super) signals: Arc<Signals>,
-    /// The stop signal was sent; a second one is not.
+    /// Whether the stop signal was sent; it is sent only once.
     pub(super) asked: bool,
 }
 
@@ -77,7 +77,7 @@ impl World {
         self.calls.clone()
     }
 
-    /// Notes a call and gives what is to go wrong with it.
+    /// Records a call and returns its scripted fault.
     pub(super) fn begin(&mut self, call: &str, about: &str) -> Option<Fault> {
         self.calls.push(format!("{call} {about}").trim_end().to_owned());
         let scripted = self
@@ -90,7 +90,7 @@ impl World {
         })
     }
 
-    /// Whether this is what goes wrong with the next call of this name; then it does so now.
+    /// Whether this fault is scripted for the next call of this name; if so, uses it up.
     pub(super) fn takes(&mut self, call: &str, fault: &Fault) -> bool {
         let next = self.faults.iter_mut().find(|(name, left, _)| *left > 0 && *name == call);
         match next {
@@ -168,10 +168,10 @@ impl World {
         format!("{:064x}", self.next_id)
     }
 
-    /// Makes a sandbox.
+    /// Creates a sandbox.
     ///
     /// # Errors
-    /// Its name is taken.
+    /// The name is taken.
     pub(super) fn add_sandbox(&mut self, config: api::PodSandboxConfig) -> Result<String, String> {
         let metadata = config.metadata.clone().unwrap_or_default();
         let taken =
@@ -184,10 +184,10 @@ impl World {
         Ok(id)
     }
 
-    /// Makes a container.
+    /// Creates a container.
     ///
     /// # Errors
-    /// Its name is taken, or its sandbox is not ready.
+    /// The name is taken, or the sandbox is not ready.
     pub(super) fn add_container(
         &mut self,
         sandbox: &str,
@@ -223,10 +223,10 @@ impl World {
         Ok(id)
     }
 
-    /// Starts a created container; its end is told to whoever listens.
+    /// Starts a created container; its exit is announced as an event.
     ///
     /// # Errors
-    /// It is not there, or was started before.
+    /// The container does not exist, or was started before.
     pub(super) fn start(world: &Arc<Mutex<Self>>, id: &str) -> Result<(), String> {
         let (act, signals) = {
             let mut state = world.lock().unwrap_or_else(PoisonError::into_inner);
@@ -244,7 +244,7 @@ impl World {
             act
         };
         let (world, id) = (Arc::clone(world), id.to_owned());
-        // In a thread of its own: it outlives the fake's serving.
+        // In its own thread, because it outlives the server.
         std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
             let Ok(runtime) = runtime else { return };
@@ -298,7 +298,7 @@ impl World {
             let config = api::PodSandboxConfig {
                 metadata: Some(api::PodSandboxMetadata {
                     name: "foreign".to_owned(),
-                    // Of each there is one.
+                    // Makes the sandbox unique.
                     attempt: u32::try_from(state.sandboxes.len()).unwrap_or_default(),
                     ..api::PodSandboxMetadata::default()
                 }),

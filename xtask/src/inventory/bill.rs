@@ -5,10 +5,10 @@ use serde_json::{Value, json};
 
 use super::crates::{Crate, Key};
 
-/// The program's own crate, which the bill is of.
+/// The crate that the bill describes.
 const PROGRAM: &str = "winddown";
 
-/// The bill as JSON text. `made_at`: seconds since 1970.
+/// Builds the bill as JSON text. `made_at` is in seconds since 1970.
 pub(super) fn json(crates: &[Crate], made_at: i64) -> Result<String> {
     let program = crates
         .iter()
@@ -50,7 +50,7 @@ fn component(one: &Crate, kind: &str) -> Value {
     }
     if let Some(checksum) = &one.checksum {
         component["hashes"] = json!([{ "alg": "SHA-256", "content": checksum }]);
-        // What is not from the registry has no address there.
+        // A crate that is not from the registry has no address there.
         component["purl"] = json!(reference(&one.key));
     }
     if let Some(repository) = &one.repository {
@@ -59,8 +59,8 @@ fn component(one: &Crate, kind: &str) -> Value {
     component
 }
 
-/// The package's address, which names a crate within the bill as well. A version's build metadata
-/// begins with a plus sign, which means a space in an address.
+/// The package's URL, which also identifies the crate within the bill. A version's build metadata starts with a plus
+/// sign, which would mean a space in a URL.
 fn reference((name, version): &Key) -> String {
     format!("pkg:cargo/{name}@{}", version.replace('+', "%2B"))
 }

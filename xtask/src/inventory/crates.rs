@@ -1,4 +1,4 @@
-//! The crates of a build, as cargo knows them.
+//! The crates of a build, as reported by cargo.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -7,10 +7,10 @@ use std::process::Command;
 use anyhow::{Context as _, Result, bail, ensure};
 use serde_json::Value;
 
-/// Name and version, which together name a crate of a build.
+/// Name and version, which together identify a crate in a build.
 pub(super) type Key = (String, String);
 
-/// One crate that is part of the program.
+/// A crate that is part of the program.
 #[derive(Debug, Clone)]
 pub(super) struct Crate {
     pub(super) key: Key,
@@ -18,16 +18,15 @@ pub(super) struct Crate {
     pub(super) licence: String,
     pub(super) description: Option<String>,
     pub(super) repository: Option<String>,
-    /// Where its sources are on this machine.
+    /// The folder of its sources on this machine.
     pub(super) folder: PathBuf,
-    /// The SHA-256 of what the registry delivered; none for a crate of this repository.
+    /// The SHA-256 checksum of the registry's package; none for a crate of this repository.
     pub(super) checksum: Option<String>,
-    /// The crates of the program that it uses itself.
+    /// The crates of the program that it directly depends on.
     pub(super) uses: Vec<Key>,
 }
 
-/// What `cargo build --package winddown` links, sorted by name and version. Tools of the build and
-/// of the tests are not in it.
+/// The crates that `cargo build --package winddown` links, sorted by name and version, without build and test tools.
 pub(super) fn linked(repository: &Path) -> Result<Vec<Crate>> {
     // Only `tree` knows the features with which this one package is built.
     let tree = cargo(
@@ -42,7 +41,7 @@ pub(super) fn linked(repository: &Path) -> Result<Vec<Crate>> {
         ],
     )?;
     let keys = tree.lines().filter(|line| !line.is_empty()).map(key_of).collect::<Result<_>>()?;
-    // Without the platform it would download what other systems need.
+    // Without the platform, cargo would download the dependencies of other systems.
     let platform = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
     let metadata =
         cargo(repository, &["metadata", "--format-version=1", "--filter-platform", &platform])?;
@@ -53,7 +52,7 @@ pub(super) fn linked(repository: &Path) -> Result<Vec<Crate>> {
     join(&keys, &metadata, &checksums(&lock))
 }
 
-/// `serde v1.0.228 (proc-macro)` and the like.
+/// Parses a line like `serde v1.0.228 (proc-macro)`.
 fn key_of(line: &str) -> Result<Key> {
     let mut words = line.split(' ');
     match (words.next(), words.next().and_then(|word| word.strip_prefix('v'))) {
@@ -98,7 +97,7 @@ fn join(
         crates.push(Crate {
             licence: text(&package["license"])
                 .with_context(|| format!("{} names no licence", key.0))?
-                // The old way to write it.
+                // The deprecated separator.
                 .replace('/', " OR "),
             description: text(&package["description"]).map(|text| one_line(&text)),
             repository: text(&package["repository"]),

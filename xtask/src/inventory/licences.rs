@@ -1,4 +1,4 @@
-//! The licences of a build, each text once, with the crates that come under it.
+//! The licence texts of a build, each once, with the crates that are under it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -19,10 +19,10 @@ developers). Where a crate leaves the choice, it is yours. The texts follow the 
 
 ";
 
-/// How the names of the files begin in which crates keep their licences.
+/// The prefixes of the files in which crates keep their licences.
 const NAMES: [&str; 5] = ["COPYING", "COPYRIGHT", "LICEN", "NOTICE", "UNLICENSE"];
 
-/// The list and the texts.
+/// Builds the list of crates and the texts.
 pub(super) fn text(repository: &Path, crates: &[Crate]) -> Result<String> {
     let foreign: Vec<&Crate> = crates.iter().filter(|one| !is_ours(repository, one)).collect();
     let mut of_text: BTreeMap<String, Vec<String>> = BTreeMap::new();
@@ -47,8 +47,8 @@ fn is_ours(repository: &Path, one: &Crate) -> bool {
     one.checksum.is_none() && one.folder.starts_with(repository)
 }
 
-/// The texts of a crate's licence. A crate that was published without any is under those of its
-/// siblings from the same repository; the Apache License is the same for everybody.
+/// The licence texts of a crate. A crate that was published without any uses those of a sibling from the same
+/// repository; the Apache License is the same everywhere.
 fn texts(repository: &Path, one: &Crate, all: &[&Crate]) -> Result<BTreeSet<String>> {
     let own = files(&one.folder)?;
     if !own.is_empty() {
@@ -77,7 +77,7 @@ fn texts(repository: &Path, one: &Crate, all: &[&Crate]) -> Result<BTreeSet<Stri
     )
 }
 
-/// A repository's address without what leads into it.
+/// A repository's address without the path into it.
 fn home(address: &str) -> &str {
     let address = address.split("/tree/").next().unwrap_or(address);
     address.trim_end_matches('/').trim_end_matches(".git")
@@ -97,7 +97,7 @@ fn files(folder: &Path) -> Result<BTreeSet<String>> {
     Ok(texts)
 }
 
-/// Line ends and margins are no part of a licence: without them equal texts are found equal.
+/// Reads a licence, normalizing line ends and margins so that equal texts compare equal.
 fn read(path: &Path) -> Result<String> {
     let text = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
     let text = String::from_utf8_lossy(&text);

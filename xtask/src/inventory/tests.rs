@@ -8,7 +8,7 @@ use super::crates::for_tests::{key, made_up};
 use super::{bill, crates, licences};
 use crate::repository;
 
-/// What the program is linked from. Cargo takes seconds to say it.
+/// The crates that the program links. Cargo takes seconds to list them.
 static LINKED: LazyLock<Vec<crates::Crate>> =
     LazyLock::new(|| crates::linked(&repository()).unwrap());
 

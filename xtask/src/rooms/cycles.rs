@@ -1,7 +1,7 @@
-//! Which files of a crate need each other.
+//! Finds files of a crate that depend on each other.
 //!
-//! A module may name what is in the ones above it and in the ones below it: that is how a folder is put
-//! together. What counts is a path into another branch of the tree.
+//! A module may refer to the modules above and below it, because that is how a folder is organized. Only paths into
+//! another branch of the tree count.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -12,7 +12,7 @@ use super::paths::paths;
 /// A module, by the segments of its path within the crate.
 type Module = Vec<String>;
 
-/// One file needs the other.
+/// A dependency of one file on another.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Edge {
     from: Module,
@@ -42,7 +42,7 @@ pub(super) fn cycles(sources: &[Source]) -> Vec<Edge> {
         .collect()
 }
 
-/// The module that `path` leads to when it stands in the module `from`.
+/// The module that `path` refers to from within the module `from`.
 fn resolve<'m>(
     path: &[String],
     from: &[String],

@@ -1,6 +1,6 @@
-//! The paths that a source names: of `use` and of everything else that begins with `crate` or `super`.
+//! The paths in a source: in `use` items, and everything else that starts with `crate`, `super` or `self`.
 
-/// The paths in `text`, each in its segments.
+/// The paths in `text`, as lists of segments.
 pub(super) fn paths(text: &str) -> Vec<Vec<String>> {
     let mut found = Vec::new();
     for begin in begins(text) {
@@ -10,7 +10,7 @@ pub(super) fn paths(text: &str) -> Vec<Vec<String>> {
     found
 }
 
-/// Where a path begins.
+/// The positions at which paths start.
 fn begins(text: &str) -> impl Iterator<Item = usize> {
     ["crate::", "super::", "self::"].into_iter().flat_map(move |word| {
         text.match_indices(word).map(|(at, _)| at).filter(move |at| {
@@ -20,7 +20,7 @@ fn begins(text: &str) -> impl Iterator<Item = usize> {
     })
 }
 
-/// Reads a path with its groups: `super::{a::B, c}`.
+/// Parses a path with its groups: `super::{a::B, c}`.
 struct Reader<'a, 'f> {
     rest: &'a str,
     found: &'f mut Vec<Vec<String>>,
@@ -33,7 +33,7 @@ impl Reader<'_, '_> {
                 while !self.takes("}") {
                     let before = self.rest.len();
                     self.tree(path.clone());
-                    // What follows `as`, and what is no path after all.
+                    // Leaves the group if nothing was consumed: this is not a path.
                     if !self.takes(",") && before == self.rest.len() {
                         return;
                     }

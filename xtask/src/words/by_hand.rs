@@ -1,12 +1,12 @@
-//! How many words people wrote. The test that limits them reads this file too.
+//! Counts the words that people wrote. The test that limits them includes this file too.
 
-/// `make pod-fields` and `make conformance` write them: they are looked up, and counted apart.
+/// Whether `make pod-fields` or `make conformance` writes the page: these are reference pages and counted separately.
 pub(crate) fn is_generated(page: &str) -> bool {
     ["pod-fields.md", "conformance.md"].iter().any(|name| page.ends_with(name))
 }
 
-/// The words of a page, as `wc -w` counts them, without the tables in it that a command writes. One that has no end goes
-/// on to the end of the page.
+/// The number of words of a page, as `wc -w` counts them, without the generated tables in it. A table without an end
+/// marker extends to the next table or the end of the page.
 pub(crate) fn words_by_hand(page: &str) -> usize {
     let mut pieces = page.split("<!-- Written by ");
     let before = pieces.next().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Walks over the items of a list and the entries of a mapping.
+//! Iterates over the items of a list and the entries of a mapping.
 
 use std::rc::Rc;
 

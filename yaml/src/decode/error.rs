@@ -1,18 +1,18 @@
-//! What serde complains about, and where.
+//! The errors of serde, with their positions.
 
 use std::fmt;
 
 use super::Decoder;
 use crate::{Position, Problem, fields::suggestion};
 
-/// A complaint that gets its place from the innermost value it passes on its way out.
+/// An error, which gets its position from the innermost value that it passes on its way out.
 #[derive(Debug)]
 pub(super) struct DecodeError {
     place: Option<(Position, String)>,
     message: String,
 }
 
-/// The problem of a field that the struct around it does not have.
+/// The problem of a field that the surrounding struct does not have.
 pub(super) fn unknown(decoder: &Decoder<'_>) -> Problem {
     let field = decoder.path.to_string();
     let key = decoder.path.last_key().unwrap_or_default();
@@ -25,7 +25,7 @@ impl DecodeError {
         Self { place: Some((decoder.node.at, decoder.path.to_string())), message }
     }
 
-    /// Gives the error a place unless it has one.
+    /// Sets the position of the error, unless it has one.
     pub(super) fn or_at(mut self, decoder: &Decoder<'_>) -> Self {
         if self.place.is_none() {
             self.place = Some((decoder.node.at, decoder.path.to_string()));

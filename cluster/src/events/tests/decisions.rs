@@ -4,7 +4,7 @@ use winddown_shared::{Event, KillReason};
 
 use super::*;
 
-/// Kind, reason, message, namespace of the events, and the UID of what it is about.
+/// Kind, reason, message and namespace of the event, and the UID of its object.
 type Line = (&'static str, String, String, String, String);
 
 fn lines(event: &Event) -> Vec<Line> {

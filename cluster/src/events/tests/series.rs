@@ -4,7 +4,7 @@ use super::super::correlate::{Correlator, Step};
 use super::super::queue::Queued;
 use super::*;
 
-/// What a step comes to: `new <message>`, `<count>` or `held`.
+/// The step in words: `new <message>`, `<count>` or `held`.
 fn observe(correlator: &mut Correlator, draft: EventDraft, since: Instant) -> String {
     let queued = Queued { draft, at: at(0), since, number: 0 };
     match correlator.observe(&queued) {

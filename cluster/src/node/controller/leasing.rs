@@ -1,4 +1,4 @@
-//! The lease's part of the controller.
+//! The part of the controller that renews the lease.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use winddown_api_client::refusal::{self, Refusal};
 use winddown_shared::Backoff;
 
 impl Core {
-    /// Renews the lease with every beat, for ever.
+    /// Renews the lease with every tick, forever.
     pub(super) async fn keep_lease(&self, mut ticker: Ticker) {
         let Some(times) = self.settings.lease else {
             return std::future::pending().await;
@@ -36,7 +36,7 @@ impl Core {
             let another = nodes.wait_for(|node| {
                 node.as_ref().and_then(|node| node.metadata.uid.as_deref()) != uid.as_deref()
             });
-            // The obstacles of the last two end with a tick or with a new node.
+            // Without a Node object a retry is useless: only a tick or a new node helps.
             let retry = if failed && uid.is_some() {
                 backoff.after_failure(None)
             } else {
@@ -51,8 +51,8 @@ impl Core {
         }
     }
 
-    /// The API shows the node as ready, and it is not. A renewal would attract pods that it cannot
-    /// run; without it the control plane notices by itself.
+    /// Whether the API wrongly shows the node as ready. A renewal would attract pods that it cannot
+    /// run; without one the control plane notices by itself.
     fn api_errs_about_readiness(&self) -> bool {
         let health = self.health();
         if health.not_ready.is_empty() && !health.shutting_down {

@@ -1,4 +1,4 @@
-//! The Node object's beginning.
+//! Registers the Node object.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -16,14 +16,14 @@ use crate::node::desired::NodeFacts;
 use crate::node::fault::Fault;
 use winddown_api_client::refusal::Refusal;
 
-/// How a look at the registration ended.
+/// The result of a registration.
 #[derive(Debug)]
 pub(super) enum Registered {
-    /// There is a Node object, and the server's view has it.
+    /// There is a Node object, which the server's view now has.
     Yes,
-    /// There is none, and this agent makes none.
+    /// There is none, and this agent does not create one.
     NotOurs,
-    /// Not known.
+    /// The request failed, so this is not known.
     Failed(Fault),
 }
 
@@ -43,7 +43,7 @@ impl Core {
         if let Err(fault) = &created
             && matches!(fault.refusal(), Refusal::NotAllowed | Refusal::Invalid)
         {
-            // One forbidden label is no reason to have no node. Taints can be set only now.
+            // One forbidden label must not prevent the registration. Taints can be set only now.
             warn!(
                 node = %self.name,
                 error = error_chain(fault),
@@ -77,7 +77,7 @@ impl Core {
         self.bounded(self.api.create(&params, node)).await
     }
 
-    /// A request with its time limit.
+    /// Sends a request with the usual timeout.
     pub(super) async fn bounded<T>(
         &self,
         request: impl Future<Output = kube::Result<T>>,
@@ -103,7 +103,7 @@ impl Core {
         Registered::Yes
     }
 
-    /// Whether a Node object that is not there is to be made.
+    /// Whether to create a missing Node object.
     fn may_create(&self) -> bool {
         if self.desired.borrow().shutting_down.is_some() {
             return false;

@@ -1,4 +1,4 @@
-//! One round of writing after the other.
+//! Writes to the Node object in rounds, one write at a time.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,24 +32,24 @@ pub(super) struct Writer<'a> {
     settled: Option<(Arc<Node>, u64)>,
     /// Whether the last good answer to a ping was too old at the last check.
     stale: bool,
-    /// What the server forbids, by kind: do not wait for it.
+    /// What the server forbids, by kind: acknowledgements do not wait for it.
     refused: [bool; KINDS],
     /// When the status was last written.
     reported: Option<Instant>,
-    /// The node for which events were last made.
+    /// The node about which events were last sent.
     told: Option<Arc<Node>>,
     registration: Attempt,
     attempts: [Attempt; KINDS],
 }
 
-/// What comes after a round.
+/// What to do after a round.
 #[derive(Debug)]
 pub(super) enum Next {
-    /// Another round at once: there may be more to write.
+    /// Start another round: there may be more to write.
     Again,
-    /// Nothing before something changes.
+    /// Wait until something changes.
     Idle,
-    /// Something is left, to be tried at this time.
+    /// Something is left, to be retried at this time.
     At(Instant),
 }
 
@@ -61,13 +61,13 @@ enum Kind {
     /// The taint of a node that goes down.
     OwnTaint,
     Metadata,
-    /// Those of the facts.
+    /// The taints of the facts.
     Taints,
 }
 
 const KINDS: usize = 5;
 
-/// What has to be written.
+/// The patches to write.
 #[derive(Debug, Default)]
 struct Plan {
     status: Option<Value>,
@@ -75,11 +75,11 @@ struct Plan {
     own_taint: Option<Value>,
     metadata: Option<Value>,
     taints: Option<Value>,
-    /// When the first of those that have to wait is due.
+    /// When the first patch that has to wait is due.
     wake: Option<Instant>,
 }
 
-/// How often to look for a node that another party creates, if the watch does not report it.
+/// How often to check for a node that another party creates, in case the watch does not report it.
 const LOOK_AGAIN: Duration = Duration::from_secs(60);
 
 impl<'a> Writer<'a> {
@@ -103,7 +103,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// The desired state changed: no write waits for an earlier failure.
+    /// Handles a change of the desired state: no write waits for an earlier failure any more.
     pub(super) fn inputs_changed(&mut self) {
         self.inputs += 1;
         self.refused = [false; KINDS];
@@ -166,7 +166,7 @@ impl<'a> Writer<'a> {
                 Next::Again
             }
             Registered::NotOurs => {
-                // There is no Node object to write it to: nothing is left to wait for.
+                // There is no Node object to write to, so nothing is left to wait for.
                 self.core.acknowledge(generation);
                 Next::At(now + LOOK_AGAIN)
             }
@@ -198,11 +198,11 @@ impl<'a> Writer<'a> {
             cordon::patch(barrier, &step, node)
         };
         let cordon = barrier(Barrier::Cordon, wanted_mark.as_ref());
-        // Where this agent runs the pods itself, it refuses those that come.
+        // Where this agent runs the pods itself it rejects new ones, so it needs no taint.
         let own_taint = barrier(Barrier::Taint, wanted_mark.as_ref().filter(|_| !whole));
         let time = Time(core.clock.now());
         let (status, metadata, taints) = {
-            // They must not be borrowed again in here: a change that waits for this read would
+            // The facts must not be borrowed again in here: a change that waits for this read would
             // deadlock with it.
             let facts = core.facts.borrow();
             match whole {
@@ -229,7 +229,7 @@ impl<'a> Writer<'a> {
         plan
     }
 
-    /// The patch, if it may be sent now; else when it may be.
+    /// Returns the patch if it may be sent now; otherwise notes in `wake` when it may be.
     fn due(
         &self,
         kind: Kind,
@@ -296,7 +296,7 @@ impl<'a> Writer<'a> {
         if settings.scope == NodeScope::Lifecycle {
             return false;
         }
-        // It comes with a tick: the one nearest to its time.
+        // The heartbeat is sent with a tick, the one nearest to its time.
         let slack = settings.beat() / 2;
         self.reported.is_none_or(|at| now.duration_since(at) + slack >= settings.heartbeat())
     }
@@ -319,7 +319,7 @@ impl Core {
         }
     }
 
-    /// What a refusal reveals about the expected node.
+    /// Updates the view of the node after a refusal.
     async fn look_again(&self, refusal: Refusal) {
         if refusal.is_gone() {
             let uid = self.server.node().and_then(|node| node.metadata.uid.clone());
@@ -387,8 +387,8 @@ impl Core {
     }
 }
 
-/// A kubelet of this boot reports the node as ready. A report from before the boot remains for a
-/// while.
+/// Whether a kubelet of this boot reports the node as ready. A report from before the boot stays
+/// for a while.
 fn is_kept(node: &Node, boot: &str) -> bool {
     let info = node.status.as_ref().and_then(|status| status.node_info.as_ref());
     let ready = conditions::find(conditions::of(node), conditions::READY);

@@ -8,7 +8,7 @@ use super::writer::{Next, Writer};
 use crate::node::ticker::Ticker;
 
 impl Core {
-    /// Reconciles the Node object for ever.
+    /// Reconciles the Node object forever.
     pub(super) async fn keep_status(&self, mut ticker: Ticker) {
         let mut answers = self.answers.clone();
         let mut desired = self.desired.clone();
@@ -33,7 +33,7 @@ impl Core {
             let mut interrupt = desired.clone();
             let next = tokio::select! {
                 biased;
-                // An interrupted write may have taken effect or not; the next round checks.
+                // An interrupted write may or may not have taken effect; the next round checks.
                 Ok(_) = interrupt.wait_for(|desired| desired.urgent != urgent) => Next::Again,
                 next = writer.round() => next,
             };

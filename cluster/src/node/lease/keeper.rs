@@ -13,7 +13,7 @@ use winddown_shared::WallClock;
 use super::{LeaseError, LeaseStep, LeaseTimes, Owner, next, renewed_at};
 use winddown_api_client::refusal::Refusal;
 
-/// As often as the kubelet tries before it calls a renewal failed.
+/// The number of attempts after which a renewal has failed, as in the kubelet.
 const TRIES: u32 = 5;
 
 /// Renews one lease. Caches the lease as the server last sent it, so that a renewal is one request.
@@ -37,8 +37,8 @@ impl Keeper {
         Self { api, name, times, clock, known: None, renewed: None }
     }
 
-    /// Renews the lease once, in less time than until the next renewal. A future that is dropped
-    /// leaves a lease that is renewed or not, and a keeper that looks again.
+    /// Renews the lease once, within one renewal interval. If the future is dropped the lease may
+    /// or may not be renewed, and the keeper reads it again.
     pub(in crate::node) async fn renew(&mut self, uid: &Arc<str>) -> Result<(), LeaseError> {
         let limit = self.times.renew();
         match timeout(limit, self.tries(uid)).await {
@@ -69,8 +69,8 @@ impl Keeper {
                 Err(error) => match Refusal::of(&error) {
                     // Another writer was faster, or the lease is gone: read it again.
                     Refusal::AlreadyExists | Refusal::Conflict | Refusal::OtherUid => {}
-                    // A lease that was remembered may be gone, and the server would have made it anew
-                    // had it not had a version: what it answers then differs.
+                    // A cached lease may no longer exist. An update that names a version does not
+                    // create it, and servers answer that differently.
                     Refusal::NotFound | Refusal::Invalid | Refusal::Busy { after: None }
                         if remembered => {}
                     _ => return Err(LeaseError::Api(error)),
@@ -80,7 +80,7 @@ impl Keeper {
         Err(LeaseError::Contended { tries, name: self.name.clone() })
     }
 
-    /// The lease as it is now; none when it has to be looked at again.
+    /// Returns the lease as it is now; `None` if it must be read again.
     async fn carry_out(
         &self,
         step: LeaseStep,
@@ -108,6 +108,6 @@ impl Keeper {
     }
 }
 
-/// The wait after a failed renewal: from 200 ms to 7 s, as the kubelet.
+/// The backoff after a failed renewal: from 200 ms to 7 s, as in the kubelet.
 pub(in crate::node) const RETRY: (Duration, Duration) =
     (Duration::from_millis(200), Duration::from_secs(7));

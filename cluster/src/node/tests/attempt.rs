@@ -1,4 +1,4 @@
-//! When a write is tried again, and what is logged of it.
+//! When a write is retried, and what is logged about it.
 
 use std::time::Duration;
 

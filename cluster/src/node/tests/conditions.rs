@@ -1,4 +1,4 @@
-//! The kubelet's words, byte for byte, and when times move.
+//! The kubelet's texts, byte for byte, and when times change.
 
 use super::super::conditions::*;
 use super::*;
@@ -92,7 +92,7 @@ fn lifecycle_conditions_are_cleared_when_they_are_ours_and_left_alone_when_they_
     let calm = Health::default();
     let status_of =
         |server: &[_], kind| find(&wanted(&calm, server), kind).map(|one| one.status.clone());
-    // A shutdown is this agent's to tell, no matter who wrote over it last.
+    // This agent reports a shutdown, no matter which client wrote the condition last.
     for reason in ["NodeShutdown", "KubeletUnreachable", "Admin"] {
         let server = [has(SHUTDOWN_IN_PROGRESS, "True", reason)];
         assert_eq!(status_of(&server, SHUTDOWN_IN_PROGRESS).as_deref(), Some("False"));

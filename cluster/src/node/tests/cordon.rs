@@ -1,4 +1,4 @@
-//! Whose cordon it is, and whose taint.
+//! Who owns the cordon and the taint.
 
 use serde_json::json;
 
@@ -26,7 +26,7 @@ fn server(barrier: Barrier, set: bool, mark: Option<&Mark>) -> Node {
         Barrier::Taint => {
             let mut taints = vec![
                 json!({ "key": "theirs", "effect": "NoSchedule" }),
-                // The same key, and still not ours.
+                // The same key, but not this agent's taint.
                 json!({ "key": TAINT, "effect": "NoExecute" }),
             ];
             if set {
@@ -190,7 +190,7 @@ fn only_our_own_taint_is_put_on_and_taken_off() {
     let theirs = ["theirs  NoSchedule", "winddown.dev/cordoned  NoExecute"];
     let ours = "winddown.dev/cordoned shutdown NoSchedule";
     let all: Vec<_> = theirs.into_iter().chain([ours]).collect();
-    // Twice is once.
+    // Applying it twice is the same as once.
     for set in [false, true] {
         assert_eq!(keys(set, &Step::Set(shutdown())), all);
         assert_eq!(keys(set, &Step::Undo), theirs);

@@ -21,7 +21,7 @@ const NODE: &str = "/api/v1/nodes/n1";
 const STATUS: &str = "/api/v1/nodes/n1/status";
 const LEASE: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/n1";
 
-/// A controller that runs, and what surrounds it.
+/// A running controller and its surroundings.
 struct Agent {
     handle: NodeHandle,
     facts: watch::Sender<NodeFacts>,
@@ -48,7 +48,7 @@ impl Agent {
         Self::start_with(ledger, facts(), NodeSettings::default())
     }
 
-    /// Starts, is ready, and has told the API server so.
+    /// Starts, becomes ready, and has reported that to the API server.
     async fn ready(ledger: &Ledger) -> Self {
         let agent = Self::start(ledger);
         agent.handle.set_ready(Ok(()));
@@ -56,7 +56,7 @@ impl Agent {
         agent
     }
 
-    /// The reasons of the events since it was last asked.
+    /// The reasons of the events since the last call.
     fn heard(&self) -> Vec<String> {
         let events = std::iter::from_fn(|| self.events.take());
         events.map(|event| event.reason.into_owned()).collect()
@@ -72,7 +72,7 @@ fn ready_is(ledger: &Ledger) -> (String, String) {
     (ready["status"].as_str().unwrap().into(), ready["message"].as_str().unwrap().into())
 }
 
-/// Longest and shortest time between requests.
+/// The longest and the shortest time between requests.
 fn gaps(entries: &[super::ledger::Entry]) -> (Duration, Duration) {
     let gaps = entries.windows(2).map(|pair| pair[1].at - pair[0].at);
     (gaps.clone().min().unwrap(), gaps.max().unwrap())

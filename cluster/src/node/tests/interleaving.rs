@@ -1,4 +1,4 @@
-//! Whatever order things happen in, what others wrote survives and what is ours ends up right.
+//! In any order of changes, what others wrote survives and what this agent owns ends up right.
 
 use proptest::prelude::*;
 use serde_json::json;
@@ -10,7 +10,7 @@ use super::super::patch;
 use super::ledger::merge;
 use super::*;
 
-/// One thing that happens: to the node's facts, by somebody else, or one of our writes.
+/// One change: to the node's facts, by another client, or a write of this agent.
 #[derive(Clone, Debug)]
 enum Move {
     Claim(u8, u8),
@@ -19,7 +19,7 @@ enum Move {
     Theirs(u8, u8),
     TheirCondition(u8, bool),
     Write(Write),
-    /// The write is made from a version that is old by now.
+    /// The agent restarts.
     Restart,
 }
 
@@ -95,7 +95,7 @@ impl World {
             Move::Write(write) => {
                 self.write(write);
             }
-            // The record is on the Node object: an agent that starts knows nothing else.
+            // The record is on the Node object, and an agent that starts knows nothing else.
             Move::Restart => {}
         }
     }
@@ -114,7 +114,7 @@ impl World {
         self.theirs.insert(key.to_owned(), value);
     }
 
-    /// Whether there was something to write.
+    /// Returns whether there was something to write.
     fn write(&mut self, write: Write) -> bool {
         let node = node(self.server.clone());
         let server = node.status.as_ref().and_then(|status| status.conditions.as_deref());
@@ -198,7 +198,7 @@ proptest! {
                     // `kubectl cordon` writes nothing on a node that is cordoned.
                     let on = act == 0;
                     if barrier.is_set(&node(server.clone())) != on {
-                        // Taking back one's own cordon is no word against the shutdown's.
+                        // A person who removes their own cordon does not contradict the shutdown's.
                         let ours = barrier.mark_of(&node(server.clone())).is_some();
                         person = (on || ours || !wanted_mark).then_some(on);
                         server["spec"] = match barrier {

@@ -1,4 +1,4 @@
-//! The lease's next step, and what times it can have.
+//! The next step for a lease, and its valid times.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! An API server that is a function: nodes and leases, no sockets, no time of its own.
+//! An API server that is a function: nodes and leases, without sockets or a clock.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -78,7 +78,7 @@ impl Ledger {
         all.into_iter().find(|one| one["type"] == kind).unwrap_or_default()
     }
 
-    /// Changes the node as somebody else would.
+    /// Changes the node as another client would.
     pub(super) fn edit(&self, patch: &Value) {
         let mut state = self.lock();
         let mut node = state.objects["/api/v1/nodes/n1"].clone();
@@ -90,7 +90,7 @@ impl Ledger {
         self.lock().objects.remove(path);
     }
 
-    /// Requests whose method and path have these beginnings and ends.
+    /// Requests with this method whose path ends like this.
     pub(super) fn sent(&self, method: &Method, path_end: &str) -> Vec<Entry> {
         let state = self.lock();
         let journal = state.journal.iter();

@@ -1,4 +1,4 @@
-//! What is written for which difference.
+//! What is written for each difference.
 
 use serde_json::json;
 

@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep};
 use super::super::ping::*;
 use super::super::ticker::TickSource;
 
-/// Answers what it is told to, when it is told to.
+/// Gives the answers that the test sets, when the test lets it.
 #[derive(Default)]
 struct Scripted {
     calls: AtomicU32,
@@ -56,7 +56,7 @@ async fn a_ping_that_blocks_is_late_after_its_timeout_and_is_the_only_one_under_
     assert_eq!(problem.as_deref(), Some("no answer within 100ms"));
     sleep(Duration::from_secs(60)).await;
     assert_eq!(ping.calls.load(Ordering::Relaxed), 1);
-    // Late as it is, the answer counts, and pings go on.
+    // Although it is late the answer counts, and pings continue.
     ping.open.notify_one();
     answers.wait_for(|answer| answer.problem(Instant::now(), TIMES).is_none()).await.unwrap();
     sleep(Duration::from_secs(1)).await;

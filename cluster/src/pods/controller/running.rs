@@ -22,14 +22,14 @@ const SETTLING: Duration = Duration::from_secs(30);
 /// The timeout for reading an earlier agent's final statuses.
 const RECALLING: Duration = Duration::from_secs(30);
 
-/// The tasks of a controller. One that ends before it is asked to ends them all.
+/// The tasks of a controller. One that stops too early stops them all.
 pub(super) struct Running<A, T, R> {
     parts: Arc<Parts<A, T, R>>,
     tasks: JoinSet<(&'static str, Result<(), WorkerPanicked>)>,
 }
 
 impl<A: PodApi, T: StatusSide, R: Prepare> Running<A, T, R> {
-    /// Starts all tasks in dependency order, and follows them to their end.
+    /// Starts all tasks in dependency order, and waits for their end.
     pub(super) async fn start(
         parts: Arc<Parts<A, T, R>>,
         state: &watch::Sender<RunState>,
@@ -49,7 +49,7 @@ impl<A: PodApi, T: StatusSide, R: Prepare> Running<A, T, R> {
         if let Some(result) = ended {
             return running.end(result).await;
         }
-        // Without it, a pod whose end the API never heard of would run again.
+        // Otherwise a pod whose end never reached the API would run again.
         let recalled = timeout(RECALLING, parts.statuses.recalled());
         tokio::select! {
             recalled = recalled => if recalled.is_err() {
@@ -57,7 +57,7 @@ impl<A: PodApi, T: StatusSide, R: Prepare> Running<A, T, R> {
             },
             () = cancel.cancelled() => return running.end(Err(RunError::NotSynced)).await,
         }
-        // Those that are wanted have been listed by now.
+        // All wanted pods have been listed by now.
         parts.unsettled.send_replace(parts.known.absent());
         running.hear();
         running.work();
@@ -65,7 +65,7 @@ impl<A: PodApi, T: StatusSide, R: Prepare> Running<A, T, R> {
         running.end(result).await
     }
 
-    /// Ready once everything that only the provider had was looked at; then until something ends.
+    /// Becomes ready once every pod that only the node had was checked; then runs until a task stops.
     async fn settle(&mut self, state: &watch::Sender<RunState>) -> Result<(), RunError> {
         let parts = self.parts.clone();
         let mut unsettled = parts.unsettled.subscribe();
@@ -85,7 +85,7 @@ impl<A: PodApi, T: StatusSide, R: Prepare> Running<A, T, R> {
         }
     }
 
-    /// Stops everything and waits for it.
+    /// Stops all tasks and waits for them.
     async fn end(mut self, result: Result<(), RunError>) -> Result<(), RunError> {
         self.parts.cancel.cancel();
         let mut result = result;
@@ -97,7 +97,7 @@ impl<A: PodApi, T: StatusSide, R: Prepare> Running<A, T, R> {
         result
     }
 
-    /// The first task that ends.
+    /// Waits for the first task that stops.
     async fn next(&mut self) -> Result<(), RunError> {
         match self.tasks.join_next().await {
             Some(joined) => ended(joined, self.parts.cancel.is_cancelled()),
@@ -138,8 +138,8 @@ impl<A: PodApi, T: StatusSide, R: Prepare> Running<A, T, R> {
         let remove = {
             let parts = parts.clone();
             async move {
-                // Most of them wait for the delivery of their final status; their requests are
-                // limited.
+                // Most removals wait for the delivery of a final status; their requests are limited
+                // separately.
                 let handle = |uid| removal::remove(parts.clone(), uid);
                 queues.removal.run("removal", usize::MAX, cancel, handle).await
             }
@@ -156,12 +156,12 @@ impl<A: PodApi, T: StatusSide, R: Prepare> Running<A, T, R> {
     }
 }
 
-/// Has the pods looked at that have ended.
+/// Queues the pods that have terminated.
 async fn hear_the_node<A: PodApi, T: StatusSide, R: Prepare>(parts: Arc<Parts<A, T, R>>) {
     let node = &parts.node;
     let (mut statuses, mut ends) = (node.statuses.changes(), node.ends.clone());
     let mut wanted = parts.known.wanted();
-    // Those that may end before long: no other is checked when one has ended.
+    // The pods that may terminate soon: only these are checked when one has.
     let mut ending = PodUidMap::default();
     let mut seen = 0;
     loop {

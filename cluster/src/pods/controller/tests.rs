@@ -1,4 +1,4 @@
-//! Scenarios on the paused clock: a fake API, a fake provider and a fake status side.
+//! Scenarios on the paused clock: a fake API, a fake node and a fake status side.
 
 mod chaos;
 mod create;

@@ -1,4 +1,4 @@
-//! What is said of pods that wait, and of pods that were lost.
+//! The statuses of pods that wait, and of pods that were lost.
 
 use k8s_openapi::api::core::v1 as api;
 use winddown_shared::WallTime;

@@ -1,4 +1,4 @@
-//! A table of clocks and graces.
+//! A table of clocks and grace periods.
 
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ fn pod(deleted_until: Option<i64>, granted: Option<i64>, own: Option<i64>) -> ap
 
 #[test]
 fn what_is_left_of_a_grace() {
-    // It is 1000 by the clock that is known.
+    // The known clock shows 1000.
     let now = WallTime::from_second(1000).unwrap();
     let rows = [
         ("not deleted", None, Some(30), None),

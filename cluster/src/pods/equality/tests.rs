@@ -139,7 +139,7 @@ fn t11_t14_t15_t33_what_makes_a_difference() {
         assert!(!is_up_to_date(&pod(), &other), "{what}");
         assert!(!is_up_to_date(&other, &pod()), "{what}, the other way");
         assert!(matters(&pod(), &other), "{what}");
-        // Taken over, it is a difference no more, and nothing else was touched.
+        // Once it is applied there is no difference, and nothing else was touched.
         let mut ours = pod();
         spec(&mut ours).containers[0].env = Some(vec![env("RESOLVED", "1")]);
         let taken = with_changes(&ours, &other);

@@ -1,4 +1,4 @@
-//! What the memory of pods makes of what it is told.
+//! How the known pods change with each report.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -110,7 +110,7 @@ fn what_a_list_lacks_is_absent_until_it_was_looked_up() {
     assert!(known.not_found(&PodUid::new("u2"), Instant::now(), wall(1000)));
     assert_eq!(presence("u2"), ApiPresence::Gone);
     assert!(known.listed(&uids(&["u1"]), 3).is_empty(), "what is gone is not asked about again");
-    // A list of nothing needs more than one look.
+    // After an empty list more than one lookup is needed.
     assert_eq!(known.listed(&uids(&[]), 3).len(), 1);
     for certain in [false, false, true] {
         assert_eq!(known.not_found(&PodUid::new("u1"), Instant::now(), wall(1000)), certain);
@@ -161,7 +161,7 @@ fn an_answer_that_is_older_than_what_the_watch_said_is_no_news() {
     assert_eq!(presence(&known), ApiPresence::Gone, "it would have run on for ever");
 }
 
-/// What is said of the pod's end: within how many seconds it ends, and its last phase.
+/// The end that the node was given: within how many seconds, and the final phase.
 fn end_of(known: &KnownPods) -> (Option<i64>, Option<String>) {
     let given = known.get(&PodUid::new("u1")).unwrap().given.unwrap();
     let grace = given.pod.metadata.deletion_grace_period_seconds.filter(|_| given.is_ending());

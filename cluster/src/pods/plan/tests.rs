@@ -1,4 +1,4 @@
-//! A table of how things stand and what is done then.
+//! A table of states and the action for each.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::pods::known::{ApiPresence, Given, Known, KnownPods};
 
 const S: Duration = Duration::from_secs(1);
 
-/// One way things can stand.
+/// One state of a pod.
 struct Case {
     known: Known,
     has_predecessor: bool,
@@ -62,7 +62,7 @@ impl Case {
         Self::of(object(phase, "Never"))
     }
 
-    /// Deleted now, with ten seconds of grace.
+    /// Deleted now, with a grace period of ten seconds.
     fn deleting(phase: &str) -> Self {
         let mut object = object(phase, "Always");
         object.metadata.deletion_timestamp = Some(Time(WallTime::from_second(1010).unwrap()));
@@ -90,7 +90,7 @@ impl Case {
         self
     }
 
-    /// The node was told to end it, by a deadline that is `later` now than it was then.
+    /// The node was told to terminate it, by a deadline that is `later` now than it was then.
     fn delivered(self, later: Duration) -> Self {
         self.with(|case| {
             let deadline = case.known.deadline.unwrap();

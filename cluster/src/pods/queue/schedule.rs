@@ -1,4 +1,4 @@
-//! What is due when.
+//! When each item of a queue is due.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use winddown_shared::{PodUid, PodUidMap};
 use super::{Bucket, Outcome, QueueCounts};
 use winddown_shared::Backoff;
 
-/// The items of a queue, by the time they are due; those due at one time in the order they came.
+/// The items of a queue by the time they are due; those with the same time in order of arrival.
 #[derive(Debug)]
 pub(super) struct Schedule {
     due: BTreeMap<(Instant, u64), PodUid>,
@@ -32,9 +32,9 @@ enum Is {
         at: (Instant, u64),
     },
     InFlight {
-        /// It was woken meanwhile.
+        /// When it is due again, if it was woken meanwhile.
         again: Option<Instant>,
-        /// What is wanted is different since it was taken.
+        /// Whether its desired state has changed since it was taken.
         fresh: bool,
         forgotten: bool,
     },
@@ -52,7 +52,7 @@ impl Schedule {
         }
     }
 
-    /// An item is due at `when`. It is never postponed by that.
+    /// Makes an item due at `when`, unless it is due earlier.
     pub(super) fn wake(&mut self, uid: &PodUid, when: Instant, is_fresh: bool) {
         let Some(item) = self.items.get_mut(uid) else {
             let backoff = self.backoff.clone();
@@ -92,7 +92,7 @@ impl Schedule {
         }
     }
 
-    /// The first item that is due at `now`, in flight from here on.
+    /// Takes the first item that is due at `now`, which is in flight from then on.
     pub(super) fn take(&mut self, now: Instant) -> Option<PodUid> {
         let entry = self.due.first_entry()?;
         if entry.key().0 > now {
@@ -106,12 +106,12 @@ impl Schedule {
         Some(uid)
     }
 
-    /// When the first item that waits is due.
+    /// When the first waiting item is due.
     pub(super) fn next(&self) -> Option<Instant> {
         self.due.first_key_value().map(|((at, _), _)| *at)
     }
 
-    /// What came of an item that was taken.
+    /// Handles the outcome of an item that was taken.
     pub(super) fn finish(&mut self, uid: &PodUid, outcome: Outcome, now: Instant) {
         let Some(Item { mut backoff, is }) = self.items.remove(uid) else { return };
         self.in_flight -= 1;

@@ -1,4 +1,4 @@
-//! The queue, on the paused clock. What virtual-kubelet's queue tests say is said here too.
+//! The queue on the paused clock, including the cases of virtual-kubelet's queue tests.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -28,7 +28,7 @@ fn queue() -> Queue {
     Queue::new(Backoff::new(10 * MS, 10 * S), Bucket::new(1000, 1000))
 }
 
-/// A running queue whose items take `takes` and come out as `outcome` says for the n-th run.
+/// A running queue whose items take `takes`, with the result of `outcome` for the n-th run.
 fn run(
     queue: Queue,
     workers: usize,
@@ -110,7 +110,7 @@ async fn the_time_that_the_other_side_names_is_kept() {
 #[tokio::test(start_paused = true)]
 async fn items_of_one_time_come_in_their_order_and_delays_are_respected() {
     let queue = queue();
-    // Long ago is at once, and keeps its order too.
+    // A time in the past means now, in order.
     for name in ["a", "b", "c"] {
         queue.wake_at(&uid(name), Instant::now());
     }

@@ -1,4 +1,4 @@
-//! One attempt to tell the API server of one pod.
+//! One attempt to send one pod's status to the API server.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,18 +15,18 @@ use winddown_api_client::refusal::{self, Refusal};
 #[cfg(test)]
 mod tests;
 
-/// Patches of one attempt: the second one is for an API that had more to change than was known.
+/// Patches of one attempt: the second one is for a pod that needs more changes than was known.
 const MOST_PATCHES: u64 = 2;
-/// When a server that is busy does not say for how long.
+/// The wait for a busy server that does not name one.
 const BUSY: Duration = Duration::from_secs(1);
 const TOO_MANY_REQUESTS: u16 = 429;
 
-/// What of the API server is needed here.
+/// The requests to the API server that are needed here.
 pub(super) trait StatusApi: Sync {
-    /// The pod of that name.
+    /// Reads the pod with this name.
     fn get(&self, pod: &PodLabel) -> impl Future<Output = Result<Pod, Fault>> + Send;
 
-    /// Patches the pod's status; answers with the pod as it is then.
+    /// Patches the pod's status. Returns the pod as it is then.
     fn patch(
         &self,
         pod: &PodLabel,
@@ -34,40 +34,40 @@ pub(super) trait StatusApi: Sync {
     ) -> impl Future<Output = Result<Pod, Fault>> + Send;
 }
 
-/// Why the API server did not do it.
+/// Why a request failed.
 #[derive(Clone, Debug)]
 pub(super) enum Fault {
-    /// There is no such pod.
+    /// The pod does not exist.
     Gone,
     /// The pod is not as it was thought to be.
     Stale,
-    /// The server does not want it so.
+    /// The server rejects the status.
     Refused(String),
-    /// Not now. `after`: when the server said so.
+    /// The request may be retried, after the time that the server named, if any.
     Later { after: Option<Duration>, error: String },
 }
 
-/// What is to be sent.
+/// A status to send.
 #[derive(Clone, Debug)]
 pub(super) struct Job {
     pub(super) ticket: u64,
     pub(super) pod: PodLabel,
     pub(super) said: LastReported,
-    /// The API does not have it yet; else it is only looked whether it still has.
+    /// Whether the API does not have it yet; otherwise it is only checked.
     pub(super) news: bool,
     pub(super) in_api: Option<Pod>,
     pub(super) not_taken: Option<Value>,
     pub(super) host_ips: Arc<[String]>,
 }
 
-/// What an attempt came to.
+/// The result of an attempt.
 #[derive(Clone, Debug)]
 pub(super) enum Outcome {
-    /// The API has it.
+    /// The API has the status.
     Told {
-        /// The pod as it is there.
+        /// The pod as it is in the API.
         in_api: Option<Pod>,
-        /// What the server answered and did not take over.
+        /// The patch that the server accepted but did not apply.
         not_taken: Option<Value>,
         patches: u64,
     },
@@ -82,7 +82,7 @@ pub(super) enum Outcome {
     },
 }
 
-/// Tells the API server, if there is anything to tell. Cancel-safe: the next attempt sees from the API
+/// Sends the status, if there is anything to send. Cancel-safe: the next attempt sees in the API
 /// what this one has done.
 pub(super) async fn attempt<A: StatusApi>(
     api: &A,
@@ -119,7 +119,7 @@ async fn send<A: StatusApi>(
             now: wall.now(),
         };
         let needed = patch(in_api.object(), &words);
-        // What the server does not take over is not sent for ever.
+        // A patch that the server does not apply is not sent forever.
         let refused = needed.is_some() && needed == job.not_taken;
         match needed {
             Some(needed) if !refused && patches < MOST_PATCHES => {
@@ -131,7 +131,7 @@ async fn send<A: StatusApi>(
     }
 }
 
-/// A pod of the same name that came later is another one.
+/// Rejects a later pod with the same name, which is a different one.
 fn the_same(job: &Job, answer: Pod) -> Result<Pod, Fault> {
     if *answer.uid() == job.pod.uid { Ok(answer) } else { Err(Fault::Gone) }
 }
@@ -162,13 +162,13 @@ impl StatusApi for kube::Client {
     }
 }
 
-/// What NodeRestriction says of a status of a pod that is bound to another node.
+/// NodeRestriction's message about the status of a pod that is bound to another node.
 const ANOTHER_NODES: &str = "spec.nodeName set to itself";
 
-/// Finds a pod that may not be read, with a patch that changes nothing.
+/// Checks on a pod that may not be read, with a patch that changes nothing.
 ///
-/// The node authorizer lets a node read only pods that are bound to it, so that one which is gone is
-/// forbidden to it and not unknown. To write it is let, and the server then says what is there.
+/// The node authorizer lets a node read only pods that are bound to it, so reading a pod that is gone
+/// is forbidden, not a 404. Writing is allowed, and the server's answer then shows what exists.
 async fn probe(pods: &Api<api::Pod>, pod: &PodLabel) -> Result<Pod, Fault> {
     let nothing = Patch::Strategic(json!({ "metadata": { "uid": pod.uid.as_str() } }));
     match pods.patch_status(&pod.name, &PatchParams::default(), &nothing).await {
@@ -177,7 +177,7 @@ async fn probe(pods: &Api<api::Pod>, pod: &PodLabel) -> Result<Pod, Fault> {
     }
 }
 
-/// A pod never leaves its node: one of this name that is bound to another node is another pod.
+/// Whether the pod with this name is on another node, so that it is a different pod: pods never move.
 fn is_another_nodes(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Api(status) if status.message.contains(ANOTHER_NODES))
 }
@@ -193,7 +193,7 @@ fn read(answer: Result<api::Pod, kube::Error>) -> Result<Pod, Fault> {
     };
     Err(match Refusal::of(&error) {
         Refusal::NotFound => Fault::Gone,
-        // Read anew, it shows whether it is another pod.
+        // Reading it again shows whether it is a different pod.
         Refusal::OtherUid | Refusal::Conflict | Refusal::AlreadyExists | Refusal::Expired => {
             Fault::Stale
         }
@@ -206,7 +206,7 @@ fn read(answer: Result<api::Pod, kube::Error>) -> Result<Pod, Fault> {
     })
 }
 
-/// The server's own words, where there are any.
+/// The server's own message, if there is one.
 fn final_statuses_of(error: &kube::Error) -> String {
     match error {
         kube::Error::Api(status) => format!("{} ({})", status.message, status.code),

@@ -1,4 +1,4 @@
-//! What keeps an outbox empty.
+//! Sends the statuses of an outbox.
 
 use std::future::pending;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use super::attempt::{Job, Outcome, StatusApi, attempt};
 use super::{Outbox, OutboxConfig, SpooledStatus};
 use crate::status::spool::{Kept, SpoolError};
 
-/// What was kept goes first, but a disk that does not answer holds up nothing longer than this.
+/// How long sending waits until statuses from disk have been read, which go first.
 const READING: Duration = Duration::from_secs(2);
 
 /// Sends what is in an [`Outbox`]. There is one for each.
@@ -26,7 +26,7 @@ pub struct OutboxDriver {
     wall: WallClock,
 }
 
-/// What was under way and has ended.
+/// A write or a request that has ended.
 enum Ended {
     Kept { uid: PodUid, turn: u64, on_disk: bool },
     Sent(Job, Outcome),
@@ -44,8 +44,8 @@ impl OutboxDriver {
         }
     }
 
-    /// Sends until `cancel`led; first what an earlier agent has left on disk. Requests that are under
-    /// way then are given up: who wants them finished calls [`Outbox::flush`] before.
+    /// Sends until `cancel`led; first what an earlier agent left on disk. Requests in progress are
+    /// dropped then: call [`Outbox::flush`] before to finish them.
     pub async fn run(self, client: kube::Client, cancel: CancellationToken) {
         self.run_on(client, cancel).await;
     }
@@ -58,7 +58,7 @@ impl OutboxDriver {
         }
     }
 
-    /// What an earlier agent has left.
+    /// Reads what an earlier agent left.
     fn read_spool(
         &self,
     ) -> impl Future<Output = Result<Vec<Kept<SpooledStatus>>, SpoolError>> + use<> {

@@ -1,4 +1,4 @@
-//! One pod's place in the outbox.
+//! One pod's entry in the outbox.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -13,35 +13,35 @@ use winddown_shared::{Pod, PodLabel};
 use crate::status::patch::{BY_NODE, DISRUPTION_TARGET};
 use winddown_shared::Backoff;
 
-/// What others change back and forth is put right at once, then ever more slowly.
+/// The first foreign change is reverted immediately, further ones ever more slowly.
 const REASSERT: Backoff = Backoff::new(Duration::from_secs(2), Duration::from_secs(300));
-/// After so long without a change by others the next one is put right at once again.
+/// After this long without a foreign change the next one is reverted immediately again.
 const PEACE: Duration = Duration::from_secs(300);
 
 #[derive(Debug)]
 pub(super) struct Entry {
     pub(super) pod: PodLabel,
-    /// The latest status; none while only the API has spoken of the pod.
+    /// The latest status; `None` if only the API has reported the pod.
     pub(super) said: Option<LastReported>,
     /// The pod as the API last had it, as far as is known.
     pub(super) in_api: Option<Pod>,
     /// The turn of the latest status that the API has.
     pub(super) told: u64,
     pub(super) place: Place,
-    /// Something changed while a request is under way.
+    /// Whether something changed during the current request.
     pub(super) dirty: bool,
-    /// Between two attempts.
+    /// The backoff between attempts.
     pub(super) backoff: Backoff,
-    /// Between two times that it is said again although nothing is new.
+    /// The backoff between reverts of foreign changes.
     reassert: Backoff,
     reassert_from: Option<Instant>,
-    /// The patch that the server has answered and not taken over.
+    /// The patch that the server accepted but did not apply.
     pub(super) not_taken: Option<Value>,
     /// The turn of the status that is on disk.
     pub(super) on_disk: Option<u64>,
-    /// The turn of the last word that is on disk, or could not be put there.
+    /// The turn of the last final status that is on disk, or could not be written.
     pub(super) kept_turn: u64,
-    /// That the server does not want the status was said.
+    /// Whether it was logged that the server rejects the status.
     pub(super) complained: bool,
     waiters: Vec<(u64, oneshot::Sender<()>)>,
 }
@@ -49,36 +49,36 @@ pub(super) struct Entry {
 /// A status that was submitted.
 #[derive(Clone, Debug)]
 pub(super) struct LastReported {
-    /// Which of all submitted ones.
+    /// Its number among all submitted ones.
     pub(super) turn: u64,
     pub(super) status: Arc<api::PodStatus>,
     pub(super) last: bool,
     pub(super) generation: Option<i64>,
 }
 
-/// Where a pod stands.
+/// The position of a pod in the outbox.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
-    /// Nothing is to be done.
+    /// There is nothing to do.
     Idle,
-    /// It goes to the disk first.
+    /// Its status must be on disk first.
     Keeping,
-    /// In line, under this key.
+    /// It is in line, under this key.
     Ready((Class, u64)),
-    /// Not before a time, under this key.
+    /// It waits until a time, under this key.
     Later((Instant, u64), Why),
-    /// A request is under way, of this ticket.
+    /// A request with this ticket is in progress.
     InFlight(u64),
 }
 
-/// Who goes first.
+/// The order in which pods are sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Class {
-    /// Kept from before the agent started.
+    /// A status that an earlier agent left.
     Kept,
     /// Nothing of the pod runs any more.
     Last,
-    /// The pod is leaving: the node ends it or goes down.
+    /// The node stops the pod or goes down.
     Leaving,
     /// Everything else.
     Usual,
@@ -87,11 +87,11 @@ pub(super) enum Class {
 /// Why a pod waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Why {
-    /// The API does not answer.
+    /// The API server does not answer.
     Silence,
-    /// The server said when.
+    /// The server named the time.
     Asked,
-    /// Anything else.
+    /// Any other reason.
     Other,
 }
 
@@ -117,7 +117,7 @@ impl Entry {
         }
     }
 
-    /// The latest turn.
+    /// The turn of the latest status.
     pub(super) fn turn(&self) -> u64 {
         self.said.as_ref().map_or(0, |said| said.turn)
     }
@@ -126,7 +126,7 @@ impl Entry {
         self.told >= self.turn()
     }
 
-    /// Whether what is said is a last word.
+    /// Whether the latest status is final.
     pub(super) fn is_last(&self) -> bool {
         self.said.as_ref().is_some_and(|said| said.last)
     }
@@ -138,7 +138,7 @@ impl Entry {
         }
     }
 
-    /// A new status: what was in the way of the old one need not be in its way.
+    /// Sets a new status. What prevented the old one need not prevent this one.
     pub(super) fn says(&mut self, said: LastReported) {
         self.said = Some(said);
         self.not_taken = None;
@@ -160,10 +160,10 @@ impl Entry {
         self.reassert_from = Some(now + self.reassert.after_failure(None));
     }
 
-    /// Takes note of the pod in the API; says whether it is another than was known.
+    /// Records the pod in the API. Returns whether it is newer than the known one.
     pub(super) fn note_in_api(&mut self, pod: &Pod) -> bool {
         let order = self.in_api.as_ref().map(|known| by_version(known, pod));
-        // One of the same version replaces ours too: the caller keeps it anyway.
+        // An equal version replaces the known pod, too: the caller keeps it anyway.
         if order != Some(Ordering::Greater) {
             self.in_api = Some(pod.clone());
         }
@@ -177,11 +177,11 @@ impl Entry {
         waiter
     }
 
-    /// The API has the status of `turn`.
+    /// Records that the API has the status of `turn`, and releases its waiters.
     pub(super) fn acknowledge(&mut self, turn: u64) {
         self.told = self.told.max(turn);
         for (_, waiter) in self.waiters.extract_if(.., |(turn, _)| *turn <= self.told) {
-            // No caller waits any more.
+            // The waiter may be gone.
             let _ = waiter.send(());
         }
     }
@@ -202,8 +202,8 @@ impl LastReported {
     }
 }
 
-/// How the version of `known` is to that of `other`. Versions that are no numbers tell only whether
-/// they are the same.
+/// Compares the versions of `known` and `other`. Versions that are not numbers can only be equal or
+/// not.
 fn by_version(known: &Pod, other: &Pod) -> Ordering {
     let version = |pod: &Pod| pod.metadata.resource_version.clone();
     let (known, other) = (version(known), version(other));

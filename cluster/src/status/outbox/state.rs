@@ -1,4 +1,4 @@
-//! All places of the outbox, and every change to them. No I/O and no waiting.
+//! All entries of the outbox, and every change to them. No I/O and no waiting.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -22,9 +22,9 @@ pub(super) struct State {
     ready: BTreeMap<(Class, u64), PodUid>,
     later: BTreeMap<(Instant, u64), PodUid>,
     to_keep: BTreeSet<PodUid>,
-    /// Counts statuses, places in line and requests.
+    /// Numbers statuses, places in line and requests.
     turn: u64,
-    /// There is a disk to keep last words on.
+    /// Whether there is a disk to keep final statuses on.
     keeps: bool,
     in_flight: usize,
     keeping: usize,
@@ -56,7 +56,7 @@ impl State {
         }
     }
 
-    /// Says whether it is news.
+    /// Submits a status. Returns whether that gives the driver something to do.
     pub(super) fn submit(&mut self, update: StatusUpdate, now: Instant) -> bool {
         let StatusUpdate { pod, status, last, generation } = update;
         let uid = pod.uid.clone();
@@ -71,7 +71,7 @@ impl State {
             return false;
         }
         entry.says(LastReported { turn, status, last, generation });
-        // A server that named a time is left alone until then. A last word goes to the disk even so.
+        // A server that named a time is left alone until then. A final status still goes to disk.
         let asked = matches!(entry.place, Place::Later((at, _), Why::Asked) if at > now);
         if last && self.keeps {
             self.to_keep.insert(uid.clone());
@@ -86,7 +86,7 @@ impl State {
         !asked
     }
 
-    /// What an earlier agent could not send. What was submitted since is newer.
+    /// Restores what an earlier agent could not send. A status that was submitted since is newer.
     pub(super) fn restore(&mut self, uid: &PodUid, kept: SpooledStatus) {
         let SpooledStatus { namespace, name, last, generation, status } = kept;
         self.turn += 1;
@@ -94,7 +94,7 @@ impl State {
         let pod = PodLabel { namespace, name, uid: uid.clone() };
         let entry = self.entries.entry(uid.clone()).or_insert_with(|| Entry::new(pod));
         if entry.said.is_some() {
-            // The file has to go all the same.
+            // The file has to be removed nevertheless.
             entry.on_disk.get_or_insert(0);
             return;
         }
@@ -103,7 +103,7 @@ impl State {
         self.put(uid, Place::Ready((Class::Kept, turn)));
     }
 
-    /// Says whether there is something to look at.
+    /// Records the pod in the API. Returns whether there is something to check.
     pub(super) fn api_saw(&mut self, pod: &Pod, now: Instant) -> bool {
         let uid = pod.uid();
         let entry =
@@ -145,7 +145,7 @@ impl State {
         if said.last { Some(said.status.clone()) } else { None }
     }
 
-    /// Everyone whose latest status the API does not have. They are tried at once.
+    /// Returns the pods whose latest status the API does not have. They are retried immediately.
     pub(super) fn unacknowledged(
         &mut self,
         now: Instant,
@@ -169,14 +169,14 @@ impl State {
         Some((said.turn, record))
     }
 
-    /// The status of `turn` is on disk.
+    /// Records that the status of `turn` is on disk.
     pub(super) fn kept(&mut self, uid: &PodUid, turn: u64) {
         if let Some(entry) = self.entries.get_mut(uid) {
             entry.on_disk = Some(turn);
         }
     }
 
-    /// What goes to the disk now. [`keeping_ended`](Self::keeping_ended) follows for each.
+    /// Takes the statuses to write now. [`keeping_ended`](Self::keeping_ended) must follow for each.
     pub(super) fn take_to_keep(&mut self) -> Vec<(PodUid, u64, SpooledStatus)> {
         let mut taken = Vec::new();
         for uid in std::mem::take(&mut self.to_keep) {
@@ -191,14 +191,14 @@ impl State {
         taken
     }
 
-    /// It is on disk, or cannot be: it is sent all the same.
+    /// Handles the end of a write. The status is sent even if it could not be written.
     pub(super) fn keeping_ended(&mut self, uid: &PodUid, turn: u64, kept: bool) {
         self.keeping -= 1;
         let Some(entry) = self.entries.get_mut(uid) else { return };
         if kept {
             entry.on_disk = Some(turn);
         }
-        // A later last word is on its way to the disk.
+        // A later final status is still being written.
         if entry.turn() == turn || !entry.is_last() {
             self.after_keeping(uid);
         }
@@ -212,7 +212,7 @@ impl State {
         }
     }
 
-    /// The next request to make, unless `most` are under way.
+    /// Returns the next request to make, unless `most` are in progress.
     pub(super) fn next_job(&mut self, now: Instant, most: usize) -> Option<Job> {
         if self.in_flight >= most {
             return None;
@@ -247,19 +247,19 @@ impl State {
         None
     }
 
-    /// When something that waits is to be tried.
+    /// When the next waiting pod is due.
     pub(super) fn next_time(&self) -> Option<Instant> {
         self.later.first_key_value().map(|(&(at, _), _)| at)
     }
 
-    /// What a request came to. Says whether the pod's record on disk is done with.
+    /// Handles the result of a request. Returns whether the pod's record on disk is no longer needed.
     pub(super) fn ended(&mut self, job: &Job, outcome: Outcome, now: Instant) -> bool {
         self.in_flight -= 1;
         self.note_contact(&outcome, now);
         let uid = &job.pod.uid;
         let ours = |entry: &&mut Entry| entry.place == Place::InFlight(job.ticket);
         let Some(entry) = self.entries.get_mut(uid).filter(ours) else {
-            // It is gone, or has come back since.
+            // The pod is gone, or has come back since.
             return false;
         };
         entry.place = Place::Idle;
@@ -306,7 +306,7 @@ impl State {
                         "the API server does not take the pod's status; it is tried again"
                     );
                 }
-                // Another status may be taken; the same hardly.
+                // Another status may be accepted; the same one hardly.
                 if entry.backoff.failures() == 0 {
                     entry.backoff = Backoff::PATIENT;
                 }
@@ -355,7 +355,7 @@ impl State {
         self.put(uid, Place::Ready((entry.class(), self.turn)));
     }
 
-    /// Moves the pod. One with a request under way stays and is looked at again after it.
+    /// Moves the pod. One with a request in progress stays, and is checked again after it.
     fn put(&mut self, uid: &PodUid, place: Place) {
         let Some(entry) = self.entries.get_mut(uid) else { return };
         if matches!(entry.place, Place::InFlight(_)) {
@@ -375,8 +375,8 @@ impl State {
     }
 }
 
-/// Whether the record of what was said is no longer needed: a last word stays until the pod has ended
-/// in the API as well.
+/// Whether the record of the status is no longer needed: that of a final status stays until the
+/// pod's phase in the API is terminal as well.
 fn is_settled(entry: &Entry, said: &LastReported) -> bool {
     let phase = entry.in_api.as_ref().and_then(|pod| pod.status.as_ref()?.phase.as_deref());
     !said.last || matches!(phase, Some("Succeeded" | "Failed"))

@@ -1,4 +1,4 @@
-//! Outboxes before API servers of all kinds, on a paused clock.
+//! Outboxes with API servers of all kinds, on a paused clock.
 #![allow(clippy::needless_pass_by_value, reason = "JSON reads better where it is used")]
 
 use std::path::Path;
@@ -23,7 +23,7 @@ mod outages;
 
 use fake_api::FakeApi;
 
-/// An outbox that is at work.
+/// A running outbox.
 struct Agent {
     outbox: Outbox,
     cancel: CancellationToken,
@@ -41,7 +41,7 @@ impl Agent {
         Self { outbox, cancel, driver }
     }
 
-    /// The power goes: nothing is finished.
+    /// Cuts the power: nothing is finished.
     async fn cut(self) {
         self.cancel.cancel();
         self.driver.await.unwrap();

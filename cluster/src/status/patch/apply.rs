@@ -1,10 +1,10 @@
-//! What the API server makes of a status patch, as far as the fields of a pod's status need it.
+//! Applies a status patch as the API server does, as far as the fields of a pod's status need it.
 
 use k8s_openapi::api::core::v1 as api;
 use serde_json::{Map, Value};
 
-/// The pod after the strategic-merge `patch`; none if the server would refuse it, because it is for
-/// another pod or gives no pod.
+/// Returns the pod after the strategic-merge `patch`; `None` if the server would refuse it, because
+/// it is for another pod or does not result in a pod.
 pub(in crate::status) fn apply(pod: &api::Pod, patch: &Value) -> Option<api::Pod> {
     let mut object = serde_json::to_value(pod).ok()?;
     if object["metadata"]["uid"] != patch["metadata"]["uid"] {

@@ -1,4 +1,4 @@
-//! The conditions that are the node's to say.
+//! The conditions that the node owns.
 
 use k8s_openapi::api::core::v1::{Pod, PodCondition};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -11,29 +11,29 @@ const CONTAINERS_READY: &str = "ContainersReady";
 const SCHEDULED: &str = "PodScheduled";
 const OWNED: [&str; 4] = [READY, CONTAINERS_READY, "Initialized", "PodReadyToStartContainers"];
 
-/// The condition of a pod that something other than its own doing ends (KEP-3329).
+/// The condition of a pod that is terminated for a reason outside of it (KEP-3329).
 pub(crate) const DISRUPTION_TARGET: &str = "DisruptionTarget";
-/// Its reason when a node agent ends the pod.
+/// Its reason when a node agent terminates the pod.
 pub(crate) const BY_NODE: &str = "TerminationByKubelet";
 
-/// What there is to merge.
+/// The input of a merge.
 pub(super) struct News<'a> {
     pub(super) pod: &'a Pod,
     pub(super) words: &'a Words<'a>,
-    /// The end is not told yet.
+    /// Whether the terminal phase is held back.
     pub(super) held_back: bool,
-    /// The terminal phase that the API has, or is to have.
+    /// The terminal phase that the API has, or will have.
     pub(super) ended: Option<Phase>,
     pub(super) generation: Option<i64>,
 }
 
-/// Brings ours into `all`; those of others stay as they are.
+/// Merges the node's conditions into `all`; those of others stay as they are.
 pub(super) fn merge(all: &mut Option<Vec<PodCondition>>, news: &News<'_>) {
     let mut list = all.take().unwrap_or_default();
     for said in news.words.status.conditions.iter().flatten() {
         let ours = match said.type_.as_str() {
             DISRUPTION_TARGET => !news.held_back && is_our_disruption(said, &list),
-            // The scheduler's, where it had a hand in the pod.
+            // If the scheduler has set it, it stays.
             SCHEDULED => said.status == "True" && !list.iter().any(|c| c.type_ == SCHEDULED),
             type_ => OWNED.contains(&type_),
         };
@@ -48,7 +48,7 @@ pub(super) fn merge(all: &mut Option<Vec<PodCondition>>, news: &News<'_>) {
         }
         upsert(&mut list, said, news);
     }
-    // Also where nothing was said of readiness: a pod that was refused, a pod that others failed.
+    // Also if no readiness was reported: for a pod that was rejected, or that others failed.
     let still_ready: Vec<PodCondition> = list
         .iter()
         .filter(|c| news.ended.is_some() && is_readiness(c) && c.status == "True")
@@ -64,14 +64,14 @@ pub(super) fn merge(all: &mut Option<Vec<PodCondition>>, news: &News<'_>) {
     *all = Some(list).filter(|list| !list.is_empty());
 }
 
-/// The first disruption gives the reason.
+/// Whether this is the node's disruption. The first disruption determines the reason.
 fn is_our_disruption(said: &PodCondition, in_api: &[PodCondition]) -> bool {
     let first = in_api.iter().find(|c| c.type_ == DISRUPTION_TARGET && c.status == "True");
     said.reason.as_deref() == Some(BY_NODE)
         && first.is_none_or(|c| c.reason.as_deref() == Some(BY_NODE))
 }
 
-/// Why a condition that says ready cannot be so.
+/// Why a condition that says ready must not; `None` if it may.
 fn unready(
     said: &PodCondition,
     news: &News<'_>,
@@ -93,7 +93,7 @@ fn unready(
     Some(("ReadinessGatesNotReady", closed.join(", ")))
 }
 
-/// The kubelet's words for a readiness gate that is not open.
+/// The kubelet's message about a readiness gate that is not open.
 fn closed_gate(gate: &str, in_api: &[PodCondition]) -> Option<String> {
     match in_api.iter().find(|c| c.type_ == gate) {
         None => {
@@ -107,7 +107,7 @@ fn closed_gate(gate: &str, in_api: &[PodCondition]) -> Option<String> {
     }
 }
 
-/// A transition has the time at which the status changed, not the reason.
+/// Inserts or replaces a condition. Its transition time is that of the status, not of the reason.
 fn upsert(list: &mut Vec<PodCondition>, mut said: PodCondition, news: &News<'_>) {
     said.reason = said.reason.filter(|text| !text.is_empty());
     said.message = said.message.filter(|text| !text.is_empty());

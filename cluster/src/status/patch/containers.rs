@@ -1,4 +1,4 @@
-//! The states of containers: what has ended stays ended.
+//! Merges the states of containers: what has terminated stays so.
 
 use k8s_openapi::api::core::v1 as api;
 
@@ -17,8 +17,8 @@ pub(in crate::status) fn any_running(status: &api::PodStatus) -> bool {
     lists.into_iter().flatten().flatten().any(is_running)
 }
 
-/// Brings what `said` has of containers into `after`. `ended`: the phase is terminal there. `over`:
-/// nothing runs any more, so that what still seems to run has ended unseen.
+/// Merges the containers of `said` into `after`. `ended` is whether the phase there is terminal. `over`
+/// is whether nothing runs any more, so that what still seems to run has terminated unobserved.
 pub(super) fn merge(
     after: &mut api::PodStatus,
     pod: &api::Pod,
@@ -27,7 +27,7 @@ pub(super) fn merge(
     over: bool,
 ) {
     let never = |_: &str| true;
-    // An init container runs again when the pod's sandbox is made anew.
+    // An init container runs again when the pod's sandbox is recreated.
     let inits = |_: &str| ended;
     let regular = |name: &str| ended || is_started_once(pod, name);
     let lists = [
@@ -64,7 +64,7 @@ fn join(
             Some(before) if !has_ended(now) && has_ended(&before) && started_once(&now.name) => {
                 Some(before)
             }
-            // The API says that the pod has ended, and it has not: no container is shown to run.
+            // The API's phase is terminal although the pod runs: no container is shown as running.
             before if ended && !over && is_running(now) => before,
             _ => Some(now.clone()),
         };
@@ -74,7 +74,7 @@ fn join(
     joined
 }
 
-/// Whether the pod's restart policy lets a regular container run only once.
+/// Whether the restart policy lets a regular container run only once.
 fn is_started_once(pod: &api::Pod, name: &str) -> bool {
     let Some(spec) = &pod.spec else { return false };
     let own = spec.containers.iter().find(|c| c.name == name);

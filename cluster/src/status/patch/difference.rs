@@ -1,11 +1,11 @@
-//! Two statuses, and the strategic-merge patch from one to the other.
+//! The strategic-merge patch from one status to another.
 
 use k8s_openapi::api::core::v1::PodStatus;
 use serde_json::{Map, Value, json};
 
-/// What of `status` has to be sent; `None` if nothing.
+/// Returns the fields of `status` to send; `None` if there are none.
 ///
-/// Compared is what goes over the wire, so that a time's fraction of a second is no change.
+/// Compares the serialized form, in which a time's fraction of a second is no change.
 pub(super) fn difference(before: &PodStatus, after: &PodStatus) -> Option<Map<String, Value>> {
     let (before, mut after) = (fields(before), fields(after));
     let mut changes = Map::new();
@@ -28,7 +28,7 @@ pub(super) fn difference(before: &PodStatus, after: &PodStatus) -> Option<Map<St
     if changes.is_empty() { None } else { Some(changes) }
 }
 
-/// A field of the status is changed: by key where the API merges the list, else as a whole.
+/// The change of one field: by key if the API merges the list, otherwise as a whole.
 fn change(name: &str, had: &Value, now: Value) -> Value {
     match (name, had, now) {
         ("conditions", Value::Array(had), Value::Array(now)) => {
@@ -42,7 +42,7 @@ fn change(name: &str, had: &Value, now: Value) -> Value {
     }
 }
 
-/// A condition's changed fields with its type, which is the key.
+/// The changed fields of a condition, with its type, which is the key.
 fn condition(all: &[Value], now: Value) -> Option<Value> {
     let Some(Value::Object(had)) = all.iter().find(|had| had["type"] == now["type"]) else {
         return Some(now);
@@ -62,7 +62,7 @@ fn condition(all: &[Value], now: Value) -> Option<Value> {
     Some(Value::Object(changes))
 }
 
-/// The status as it goes over the wire. A status always can be written so.
+/// The serialized status. Serializing a status cannot fail.
 fn fields(status: &PodStatus) -> Map<String, Value> {
     match serde_json::to_value(status) {
         Ok(Value::Object(mut fields)) => {
@@ -73,8 +73,8 @@ fn fields(status: &PodStatus) -> Map<String, Value> {
     }
 }
 
-/// The API server leaves out what is empty, so an empty text or list is an absent one. A container's
-/// states it never leaves out: there `{}` is none, while within them an empty `running` says much.
+/// Removes what is empty. The API server omits empty texts and lists, so they equal absent ones. It never
+/// omits a container's states: an empty state is none, but an empty `running` in it has a meaning.
 fn drop_empty(fields: &mut Map<String, Value>) {
     fields.retain(|name, value| {
         drop_empty_in(value);

@@ -1,4 +1,4 @@
-//! What must hold of a patch, whatever the API has.
+//! Properties that every patch has, whatever the API has.
 
 use k8s_openapi::api::core::v1 as api;
 use winddown_shared::WallTime;
@@ -7,7 +7,7 @@ use winddown_shared::status::Phase;
 use super::apply::apply;
 use super::{Words, patch};
 
-/// `in_api` as the API has it, `said` as the node says it.
+/// Checks the patch from `in_api`, the API's pod, to `said`, the node's status. Panics if a property does not hold.
 pub(crate) fn laws(in_api: &api::Pod, said: &api::PodStatus) {
     for last in [false, true] {
         let words = Words {
@@ -20,7 +20,7 @@ pub(crate) fn laws(in_api: &api::Pod, said: &api::PodStatus) {
         let Some(change) = patch(in_api, &words) else { continue };
         let parts: Vec<&String> = change.as_object().into_iter().flat_map(|o| o.keys()).collect();
         assert_eq!(parts, ["metadata", "status"], "nothing else is ever written");
-        // A list in the API that has the same thing twice is nothing an API server keeps.
+        // An API server does not keep a list with the same key twice.
         if is_ordinary(in_api.status.as_ref()) && is_ordinary(Some(said)) {
             let after = apply(in_api, &change);
             assert!(after.is_some(), "a server takes it: {change}");
@@ -47,7 +47,7 @@ fn promised(before: &api::Pod, after: &api::Pod, words: &Words<'_>) {
     }
 }
 
-/// No condition, address or container is there twice.
+/// Whether no condition, address or container occurs twice.
 fn is_ordinary(status: Option<&api::PodStatus>) -> bool {
     let Some(status) = status else { return true };
     let conditions = status.conditions.iter().flatten().map(|one| one.type_.as_str());

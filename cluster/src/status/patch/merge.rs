@@ -1,11 +1,11 @@
-//! The status that the API is to have.
+//! The status that the API should have.
 
 use k8s_openapi::api::core::v1 as api;
 use winddown_shared::status::Phase;
 
 use super::{Words, conditions, containers};
 
-/// `before` with what the node has to say.
+/// Returns `before` with what the node reports.
 pub(super) fn merge(pod: &api::Pod, before: &api::PodStatus, words: &Words<'_>) -> api::PodStatus {
     let said = words.status;
     let had = phase(before);
@@ -48,7 +48,7 @@ fn next_phase(had: Option<Phase>, wanted: Option<Phase>, held_back: bool) -> Opt
     }
 }
 
-/// Reason and message belong to the phase: those of a terminal phase stay, but for one that has none.
+/// Sets reason and message. They belong to the phase: those of a terminal one stay, unless it has none.
 fn give_reasons(
     after: &mut api::PodStatus,
     had: Option<Phase>,
@@ -70,14 +70,14 @@ fn give_reasons(
     after.message = text(&said.message);
 }
 
-/// The generation to write: none where the API does not count generations, and never back.
+/// The generation to write; `None` if the API does not count generations. It never decreases.
 fn observed(pod: &api::Pod, before: &api::PodStatus, words: &Words<'_>) -> Option<i64> {
     let newest = pod.metadata.generation?;
     let said = words.generation?.min(newest);
     Some(before.observed_generation.map_or(said, |had| had.max(said)))
 }
 
-/// Addresses are given as soon as they are known, and a pod that has ended keeps what it had.
+/// Sets addresses as soon as they are known. A terminated pod keeps those that it had.
 fn addresses(after: &mut api::PodStatus, pod: &api::Pod, words: &Words<'_>) {
     let said = words.status;
     let begun = said.start_time.is_some();

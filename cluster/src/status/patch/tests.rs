@@ -127,7 +127,7 @@ fn a_terminal_phase_never_comes_with_ready() {
         { "type": "Ready", "status": "True", "lastTransitionTime": "1970-01-01T00:00:03Z" },
         { "type": "ContainersReady", "status": "True", "lastTransitionTime": "1970-01-01T00:00:03Z" },
     ]);
-    // A refused pod: nothing is said of conditions at all.
+    // A rejected pod, whose status has no conditions at all.
     let pod = in_api(json!({ "phase": "Running", "conditions": ready }));
     let refused = changes(&pod, json!({ "phase": "Failed", "reason": "NodeShutdown" }), true);
     for condition in refused["conditions"].as_array().unwrap() {
@@ -135,7 +135,7 @@ fn a_terminal_phase_never_comes_with_ready() {
         assert_eq!(condition["reason"], "PodFailed");
         assert_eq!(condition["lastTransitionTime"], "1970-01-01T00:16:40Z");
     }
-    // Others failed it, and our containers still run.
+    // Others failed it while its containers still run.
     let pod = in_api(json!({ "phase": "Failed", "conditions": ready }));
     let said =
         json!({ "phase": "Running", "conditions": ready, "containerStatuses": [running("main")] });
@@ -304,7 +304,7 @@ trait Pruned {
 }
 
 impl Pruned for Value {
-    /// As it goes over the wire: without what is empty.
+    /// The serialized form, without empty fields.
     fn pruned(mut self) -> Self {
         super::difference::drop_empty_in(&mut self);
         self

@@ -1,4 +1,4 @@
-//! What a spool asks of a disk.
+//! The file system operations of a spool.
 
 use std::fmt::Debug;
 use std::fs::{self, File, OpenOptions};
@@ -10,12 +10,12 @@ use std::path::Path;
 pub(crate) trait Disk: Debug + Send + Sync {
     fn create_directory(&self, path: &Path) -> io::Result<()>;
 
-    /// Writes a whole file and forces it to the disk.
+    /// Writes a whole file and syncs it.
     fn write(&self, path: &Path, bytes: &[u8]) -> io::Result<()>;
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
 
-    /// Forces the names in a directory to the disk.
+    /// Syncs the names in a directory.
     fn sync_directory(&self, path: &Path) -> io::Result<()>;
 
     fn remove(&self, path: &Path) -> io::Result<()>;
@@ -23,7 +23,7 @@ pub(crate) trait Disk: Debug + Send + Sync {
     /// The names of the files in a directory.
     fn list(&self, path: &Path) -> io::Result<Vec<String>>;
 
-    /// A whole file.
+    /// Reads a whole file.
     ///
     /// # Errors
     /// Also when it is larger than `most` bytes.
@@ -40,9 +40,9 @@ impl Disk for RealDisk {
     }
 
     fn write(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
-        // What a broken-off write left; a link in its place is not written through.
+        // Removes what an interrupted write left. A link in its place must not be followed.
         let _ = fs::remove_file(path);
-        // Messages of pods can hold anything: for the agent's eyes only.
+        // Messages of pods can contain anything, so only the agent may read them.
         let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
         file.write_all(bytes)?;
         file.sync_all()

@@ -1,32 +1,32 @@
-//! A record's file: its name and its form.
+//! The file of a record: its name and its format.
 
 use std::fmt::Write as _;
 
 use serde::{Deserialize, Serialize};
 use winddown_shared::{PodUid, WallTime};
 
-/// The form that this agent writes.
+/// The version of the format that this agent writes.
 pub(super) const VERSION: u32 = 1;
-/// What the names of half-written files begin with.
+/// The prefix of the names of half-written files.
 const DRAFT: &str = ".tmp-";
-/// A name for a half-written file of this process, and of no other that writes at the same time.
+/// A name for a half-written file, which no other process uses at the same time.
 pub(super) fn draft_name(turn: u64) -> String {
     format!("{DRAFT}{}-{turn}", std::process::id())
 }
 
-/// Whether it is the name of a half-written file that an earlier process has left.
+/// Whether it is the name of a half-written file that an earlier process left.
 pub(super) fn is_left_over(name: &str) -> bool {
     name.starts_with(DRAFT) && !name.starts_with(&format!("{DRAFT}{}-", std::process::id()))
 }
 
-/// What the names of records end with.
+/// The suffix of records.
 pub(super) const RECORD: &str = ".json";
-/// What is put behind the name of a file that cannot be read.
+/// The suffix that is appended to the name of an unreadable file.
 pub(super) const BAD: &str = ".bad";
-/// A larger file is none of ours.
+/// The maximum size of a file. A larger one is no record.
 pub(super) const LARGEST: u64 = 4 << 20;
 
-/// A record with what is needed to know it again.
+/// A record with what identifies it.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Envelope<R> {
@@ -36,7 +36,7 @@ pub(super) struct Envelope<R> {
     pub(super) record: R,
 }
 
-/// Why a file is none of ours.
+/// Why a file is not a valid record.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum FormError {
     #[error("it is not a record of a pod")]
@@ -65,8 +65,8 @@ impl<R: for<'de> Deserialize<'de>> Envelope<R> {
     }
 }
 
-/// The name of a pod's file. A UID is any text; what could leave the directory, or is too long for a
-/// name, is written otherwise.
+/// The name of a pod's file. A UID can be any text: characters that could leave the directory are
+/// escaped, and what is too long is cut.
 pub(super) fn file_name(uid: &PodUid) -> String {
     let mut name = String::with_capacity(uid.as_str().len() + RECORD.len());
     for byte in uid.as_str().bytes() {
@@ -76,7 +76,7 @@ pub(super) fn file_name(uid: &PodUid) -> String {
             let _ = write!(name, "%{byte:02x}");
         }
     }
-    // Longer than any UID of an API server, and shorter than the longest name of a file.
+    // Longer than any UID of an API server, and shorter than the longest file name.
     name.truncate(200);
     name.push_str(RECORD);
     name

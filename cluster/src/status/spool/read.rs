@@ -1,4 +1,4 @@
-//! A spool's directory after a restart.
+//! Reads a spool's directory after a restart.
 
 use std::io;
 use std::path::Path;
@@ -12,7 +12,7 @@ use super::{Inner, Kept, SpoolError};
 /// How many unreadable files are kept for inspection.
 const MOST_BAD: usize = 16;
 
-/// The records in the directory, the oldest first.
+/// Reads the records in the directory, oldest first.
 pub(super) fn all<R: DeserializeOwned>(inner: &Inner) -> Result<Vec<Kept<R>>, SpoolError> {
     let names = match inner.disk.list(&inner.directory) {
         Ok(names) => names,
@@ -43,7 +43,7 @@ pub(super) fn all<R: DeserializeOwned>(inner: &Inner) -> Result<Vec<Kept<R>>, Sp
         drop_old(inner, &inner.path(&dropped.uid), "there are more than are kept");
     }
     let mut state = inner.lock();
-    // What was written since the start is newer than any file that was read.
+    // Records written since the start are newer than any file that was read.
     records.retain(|kept| !state.turns.contains_key(&kept.uid));
     for kept in &records {
         state.claim(&kept.uid);
@@ -62,7 +62,7 @@ fn one<R: DeserializeOwned>(
         read => read?,
     };
     let Envelope { uid, at, record, .. } = Envelope::parse(&bytes)?;
-    // A clock that went back makes no record old.
+    // If the clock was set back, no record is too old.
     let age = inner.wall.now().duration_since(at);
     if age
         > jiff::SignedDuration::try_from(inner.limits.longest).unwrap_or(jiff::SignedDuration::MAX)

@@ -30,7 +30,7 @@ async fn records(spool: &Spool<String>) -> Vec<(String, String)> {
     kept.into_iter().map(|Kept { uid, record, .. }| (uid.to_string(), record)).collect()
 }
 
-/// Removals do not wait for the disk: this does.
+/// Waits for a removal, because `remove` does not wait for the disk.
 async fn until_gone(path: &Path) {
     for _ in 0..2000 {
         if !path.exists() {
@@ -145,7 +145,7 @@ async fn a_disk_that_hangs_delays_no_caller_for_longer_than_a_second() {
         SpoolLimits::default(),
         at(0),
     );
-    // While a blocking call is under way the paused clock stands still: it is moved by hand.
+    // The paused clock stands still during a blocking call, so it is moved by hand.
     let pod = uid("a");
     let keep = spool.keep(&pod, "1".into());
     let pass = async {
@@ -177,8 +177,8 @@ async fn a_write_that_was_overtaken_does_not_undo_the_newer_one() {
     assert_eq!(records(&real(home.path())).await, [("a".into(), "2".into())]);
 }
 
-/// Cuts the power at every operation on the disk in turn. Whatever had been promised is there after
-/// the boot, and nothing is half there.
+/// Cuts the power at every disk operation in turn. Every acknowledged record exists after the boot,
+/// and none is incomplete.
 #[tokio::test]
 async fn power_may_go_at_any_moment_of_a_write() {
     for moment in 0.. {

@@ -1,4 +1,4 @@
-//! Decisions about a node that runs short.
+//! Decisions about resource shortages.
 
 use std::time::Duration;
 

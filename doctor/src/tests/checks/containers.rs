@@ -1,4 +1,4 @@
-//! What runs containers, and who else ends them.
+//! The container runtime, and other programs that stop containers.
 
 use super::super::*;
 use super::Severity::{Info, Ok as Well, Problem, Warning};

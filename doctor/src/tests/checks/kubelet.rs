@@ -3,7 +3,7 @@
 use super::super::*;
 use super::Severity::{Info, Ok as Well, Problem, Warning};
 
-/// The kubelet wants 30 s, logind gives 37, and the lock is there.
+/// The kubelet wants 30 s, logind waits 37 s, and the kubelet holds its lock.
 fn alone() -> Facts {
     let config = KubeletConfig {
         place: "/var/lib/kubelet/config.yaml:12".into(),
@@ -32,7 +32,7 @@ fn a_node_without_winddown_is_told_how_its_kubelets_shutdown_is_and_not_what_the
     let ids: Vec<_> = findings(&alone()).iter().map(|finding| finding.id).collect();
     assert_eq!(ids, ["kubelet-shutdown", "logind", "paths", "oom"]);
     assert!(findings(&alone()).iter().all(|finding| finding.severity == Well));
-    // With a configuration, or a unit, or without a kubelet the agent is what is asked about.
+    // With a configuration or a unit of winddown, or without a kubelet, the findings are about the agent.
     for ours in [
         |facts: &mut Facts| facts.config.read = ConfigRead::Valid(Vec::new()),
         |facts: &mut Facts| known(&mut facts.installed).unit = true,

@@ -1,4 +1,4 @@
-//! A node that is short of something already.
+//! A node that is already short of a resource.
 
 use super::super::*;
 use super::Severity::{Info, Warning};
@@ -129,7 +129,7 @@ fn what_the_agent_has_measured_counts_more_than_what_the_command_did() {
     facts.shortages = Fact::Known(vec![disk(true)]);
     told(&mut facts, vec![threshold("memory.available", "500Mi", None)]);
     assert_eq!(finding(&facts, "room").unwrap().severity, Well);
-    // One that has just started has measured nothing.
+    // An agent that has just started has measured nothing.
     let new = ThresholdStatus { signal: "memory.available".to_owned(), ..Default::default() };
     told(&mut facts, vec![new]);
     assert_eq!(finding(&facts, "room").unwrap().severity, Warning);

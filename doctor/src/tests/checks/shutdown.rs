@@ -1,4 +1,4 @@
-//! The agent, its lock, and the ways down.
+//! The agent, its inhibitor lock, and the ways in which the node can go down.
 
 use super::super::*;
 use super::Severity::{Info, Ok as Well, Problem, Warning};
@@ -8,7 +8,7 @@ use winddown_control::api::{
     Phase, ReportEntry,
 };
 
-/// Every user may take a delay lock, in whatever name.
+/// Every user can take a delay lock under any name.
 #[test]
 fn a_lock_that_another_user_took_in_the_agents_name_protects_nothing() {
     let mut facts = healthy();
@@ -29,7 +29,7 @@ fn guard(state: LockState) -> GuardStatus {
     GuardStatus { state, why, pods: vec![pod] }
 }
 
-/// With these nodes, or none that are known.
+/// A status with these nodes; `None` if they are not known yet.
 fn after(nodes: Option<&[(&str, NodeStage)]>, problem: Option<&str>) -> ClusterStatus {
     let node = |(name, stage): &(&str, _)| AfterNode { name: (*name).into(), stage: *stage };
     let after_nodes = AfterNodesStatus {
@@ -313,7 +313,7 @@ fn last(outcome: &str) -> Fact<Option<ReportEntry>> {
     }))
 }
 
-/// Where a program of the node's owner announces shutdowns, logind is not missed.
+/// If a program of the node's owner announces shutdowns, logind is not needed.
 #[test]
 fn a_node_whose_shutdowns_are_announced_on_a_socket_needs_no_logind() {
     let mut facts = healthy();

@@ -1,4 +1,4 @@
-//! What holds for every pod.
+//! Properties that hold for every pod.
 
 use proptest::prelude::*;
 
@@ -43,7 +43,7 @@ fn scene() -> impl Strategy<Value = (Vec<ContainerRule>, Vec<ContainerObservatio
 }
 
 proptest! {
-    /// What is started does not run, may be started, and has no back-off left.
+    /// Containers to start do not run, may be started, and have no backoff left.
     #[test]
     fn only_what_does_not_run_and_may_run_is_started((rules, seen) in scene()) {
         let plan = plan(&rules, &seen);
@@ -63,8 +63,8 @@ proptest! {
         }
     }
 
-    /// Before the first regular container starts, at most one init container is under way, and every
-    /// one before it is done.
+    /// Before the first regular container starts, at most one init container is in progress, and every one before it is
+    /// done.
     #[test]
     fn init_containers_never_overlap((rules, seen) in scene()) {
         let begun = rules.iter().zip(&seen)
@@ -93,7 +93,7 @@ proptest! {
         }
     }
 
-    /// Every pod whose containers do as they should gets to its end: no state is stuck.
+    /// Every pod whose containers succeed finishes: no state is stuck.
     #[test]
     fn a_pod_whose_containers_succeed_always_gets_on(rules in any_rules()) {
         let mut seen = vec![ContainerObservation::Never; rules.len()];
@@ -120,7 +120,7 @@ proptest! {
         prop_assert_eq!(end.done, !restarts);
     }
 
-    /// The back-off only grows until it is at its limit, and never passes it.
+    /// The backoff only grows until it is at its limit, and never exceeds it.
     #[test]
     fn the_back_off_grows_and_stays_within_its_limit(runs in proptest::collection::vec(0..1200u64, 1..40)) {
         let backoff = Backoff::default();

@@ -1,4 +1,4 @@
-//! The loop beside the rest of the agent.
+//! The loop next to the rest of the agent.
 
 use serde_json::json;
 use tokio::time::Instant;
@@ -94,7 +94,7 @@ async fn a_concurrent_choice_of_victims_is_awaited() {
     world.node.state().stats = left("500Mi");
     let killer = world.killer.clone();
     let lock = world.victims.clone();
-    // The other controller asks for the pod that would be chosen.
+    // The other controller kills the pod that would be chosen.
     lock.choose(|| {
         use winddown_shared::{KillReason, KillRequest, PodKiller};
         let mut request = KillRequest::new(KillReason::Preemption);
@@ -135,7 +135,7 @@ async fn new_thresholds_end_no_pod_for_ten_seconds() {
     assert_eq!(world.killed(), [], "it was taken back in time");
 }
 
-/// A node with one static pod, which is like any other.
+/// A node with one static pod, which is treated like any other pod.
 fn with_a_manifest() -> World {
     let mut by_priority = hard();
     by_priority.static_pods = StaticPods::ByPriority;

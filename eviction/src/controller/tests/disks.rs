@@ -1,4 +1,4 @@
-//! Disks that run full.
+//! Full disks.
 
 use serde_json::json;
 use winddown_shared::FsStats;
@@ -64,7 +64,7 @@ async fn memory_does_not_wait_while_disk_space_is_given_back() {
     assert_eq!(names(&world), ["much"]);
     world.is(disk_left("500Mi"), secs(65)).await;
     assert_eq!(names(&world).len(), 2, "after a minute no more is hoped for from it");
-    // What hangs is not tried again before the next pod, nor for five minutes.
+    // A reclaim that hung is not retried before the next pod, nor for five minutes.
     let (next, used) = pods().remove(0);
     let next = winddown_fakes::pod_with("next", "next", |object| {
         object.spec.clone_from(&next.object().spec);
@@ -104,7 +104,7 @@ async fn the_full_disk_waits_while_pods_over_their_own_limit_end() {
     assert_eq!(json[0]["signal"], "ephemeralpodfs.limit");
 }
 
-/// Two pods on a disk that is short by half a GiB; the larger is asked to end, and has ended.
+/// Two pods on a disk that is short by half a GiB; the larger one was evicted and has stopped.
 async fn much_has_ended() -> World {
     let world = World::new(disk_policy(), pods());
     world.is(disk_left("500Mi"), secs(2)).await;

@@ -1,4 +1,4 @@
-//! The kubelet's own tests of limits on disks, as scenarios.
+//! The kubelet's own tests of local storage limits, as scenarios.
 
 use serde_json::json;
 use winddown_shared::DiskUse;

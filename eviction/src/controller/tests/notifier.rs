@@ -1,6 +1,6 @@
-//! The kubelet's tests of its notifier of memory thresholds. Here the kernel tells of tasks that wait
-//! for memory, whatever the threshold, so there is nothing to set anew as the usage changes; how soon
-//! the next look comes does depend on it.
+//! The kubelet's tests of its memory threshold notifier. Here the kernel reports tasks that wait for memory, whatever
+//! the threshold, so nothing has to be adjusted as the usage changes; but the usage determines the time of the next
+//! sample.
 
 use serde_json::json;
 use winddown_shared::MemoryStats;
@@ -12,7 +12,7 @@ fn hard() -> Policy {
     policy(json!({"evictionHard": {"memory.available": "1Gi"}}))
 }
 
-/// Four events, and the handler is called four times: for those that the loop has time for.
+/// The kubelet's handler is called for each of four events; here, only for those that the loop has time for.
 #[tokio::test(start_paused = true)]
 async fn start() {
     let world = World::new(hard(), memory_pods());
@@ -32,8 +32,8 @@ async fn start() {
     assert_eq!(world.killed(), [], "waits alone end nobody");
 }
 
-/// The first event is acted on, and the one right behind it does not end a second pod for one shortage;
-/// a notifier that fails is no reason not to look.
+/// The first event is acted on, and the one right after it does not evict a second pod for the same shortage. A
+/// notifier that fails does not stop the sampling.
 #[tokio::test(start_paused = true)]
 async fn update_memcg_threshold() {
     let world = World::new(hard(), memory_pods());
@@ -46,14 +46,14 @@ async fn update_memcg_threshold() {
     }
     let names: Vec<String> = world.killed().into_iter().map(|(name, _)| name).collect();
     assert_eq!(names, [LOWEST], "long before the next look was due");
-    // Nobody wakes it any more.
+    // No more events wake the loop.
     let looks = world.looks();
     tokio::time::sleep(secs(20)).await;
     assert!(world.looks() >= looks + 19);
 }
 
-/// What the kubelet arms goes by what is left until the threshold, for the node and for the pods; here
-/// the time of the next look does.
+/// The kubelet's notifier depends on what is left until the threshold, for the node and for the pods; here, the time of
+/// the next sample does.
 #[test]
 fn update_threshold() {
     let policy = Policy::new(hard().thresholds().to_vec(), true);
@@ -80,11 +80,11 @@ fn update_threshold() {
     assert_eq!(next(&observed("6Gi", "4Gi"), &observed("6Gi", "2Gi")), 125, "1 GiB for half a one");
 }
 
-/// Events on a node that cannot be measured end nobody, and it goes on looking.
+/// Events on a node that cannot be measured evict no pod, and the sampling continues.
 #[tokio::test(start_paused = true)]
 async fn update_threshold_with_invalid_summary() {
     let world = World::new(hard(), memory_pods());
-    // Nothing is known of its memory.
+    // The memory is unknown.
     world.is(NodeStats::default(), secs(3)).await;
     world.node.state().fails = true;
     for _ in 0..10 {

@@ -1,4 +1,4 @@
-//! Memory that runs short, and pods that do not end as they should.
+//! Memory pressure, and pods that do not stop as they should.
 
 use std::sync::Arc;
 
@@ -87,7 +87,7 @@ async fn what_was_available_around_an_eviction_is_kept_with_it() {
     let wanted = [vec![12 << 10; 10], vec![500], vec![4 << 10; 10]].concat();
     assert_eq!((told, curve.chosen_at), (wanted, 10));
     assert_eq!(curve.threshold.unsigned_abs(), bytes("1Gi"));
-    // For want of processes there is none.
+    // A shortage of PIDs has no curve.
     let pids = policy(json!({"evictionHard": {"pid.available": "1200"}}));
     let world = World::new(pids, vec![(pod("many", 0, &[]), processes(1000))]);
     let pids = winddown_shared::PidStats { at: None, max: 4096, running: 3096 };
@@ -166,7 +166,7 @@ async fn a_hard_threshold_cuts_the_grace_of_a_pod_that_ends_for_a_soft_one() {
     assert_eq!(world.killed()[1..], [cut], "not a second pod");
 }
 
-/// The API takes any number of seconds.
+/// The API accepts any number of seconds.
 #[tokio::test(start_paused = true)]
 async fn a_pod_with_more_grace_than_the_clock_can_count_ends_like_any_other() {
     let mut policy = soft();
@@ -223,7 +223,7 @@ async fn no_second_victim_while_the_tasks_of_a_fork_bomb_are_still_collected() {
     assert_eq!(names(&world), ["bomb"], "it has ended, and its tasks count still");
     world.is(tasks_left(540), MINUTE).await;
     assert_eq!(names(&world), ["bomb"]);
-    // What came back was not enough, or does not come.
+    // The freed amount is not enough, or is never freed.
     for (then, time) in [(tasks_left(460), secs(1)), (tasks_left(150), secs(35))] {
         let world = World::new(policy(), pods());
         world.is(tasks_left(150), secs(2)).await;

@@ -1,4 +1,4 @@
-//! Memory that the kernel takes back from a pod before that has to end.
+//! Memory that the kernel reclaims from a pod instead of its eviction.
 
 use serde_json::json;
 use winddown_shared::{MemoryFigure, SwapStats};
@@ -14,7 +14,7 @@ fn reclaims() -> Policy {
     policy
 }
 
-/// One pod with so much in file cache that it used lately, and in what swap may take.
+/// One pod with this much recently used file cache and swappable memory.
 fn pods_with(active_file: &str, swappable: &str) -> Vec<(Pod, PodStats)> {
     let stats = PodStats {
         active_file: Some(bytes(active_file)),
@@ -115,7 +115,7 @@ async fn a_pod_ends_when_taking_back_takes_too_long() {
 async fn a_pod_that_takes_its_memory_again_ends_and_not_twice_in_ten_seconds_is_it_asked_for() {
     let world = World::new(reclaims(), pods_with("0", "800Mi"));
     world.helps("web", left("4Gi"));
-    // The kernel says that it took it, and memory is as short as before.
+    // The kernel reports success, but memory is as short as before.
     world.is(with_swap("512Mi", "4Gi"), secs(1)).await;
     assert_eq!((world.killed().len(), world.node.state().memory_asked.len()), (1, 1));
 }

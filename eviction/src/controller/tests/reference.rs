@@ -19,7 +19,7 @@ fn hard_and_soft(signal: &str, hard: &str, soft: &str) -> Policy {
     }))
 }
 
-/// Which of a guaranteed, a burstable and a best effort pod are let in.
+/// Which of a Guaranteed, a Burstable and a BestEffort pod are admitted.
 fn admitted(world: &World) -> [bool; 3] {
     let gate = world.view.gate();
     let memory = [("cpu", "1"), ("memory", "1Gi")];
@@ -30,7 +30,7 @@ fn admitted(world: &World) -> [bool; 3] {
         .map(|pod| gate.admit(&pod, &Others::none()).is_ok())
 }
 
-/// One condition through all that can become of it.
+/// The values for a scenario that takes one condition through all its stages.
 struct Script {
     condition: Condition,
     healthy: NodeStats,
@@ -38,7 +38,7 @@ struct Script {
     hard: NodeStats,
     pods: Vec<(Pod, PodStats)>,
     victim: &'static str,
-    /// Who is let in while the condition holds.
+    /// Which pods are admitted while the condition holds.
     admits: [bool; 3],
 }
 
@@ -142,7 +142,7 @@ fn fs(available: &str, inodes_free: &str) -> FsStats {
     }
 }
 
-/// What is short on the file system that `layout` puts the writable layers on.
+/// A shortage on the file system that holds the writable layers in this `layout`.
 fn short(layout: FsLayout, fs: FsStats, healthy: FsStats) -> NodeStats {
     let (nodefs, imagefs, containerfs) = match layout {
         FsLayout::One => (fs, fs, fs),

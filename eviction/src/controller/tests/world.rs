@@ -1,4 +1,4 @@
-//! A node that tells what it is told to tell.
+//! A scripted node.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -33,7 +33,7 @@ pub(super) struct World {
     pub(super) task: JoinHandle<()>,
 }
 
-/// Signals, reclaim and static pods in one.
+/// Fakes the signals, the reclaim, the hook and the readmission.
 #[derive(Default)]
 pub(super) struct Node(Mutex<State>);
 
@@ -41,20 +41,20 @@ pub(super) struct Node(Mutex<State>);
 pub(super) struct State {
     pub(super) stats: NodeStats,
     pub(super) pods: HashMap<PodUid, PodStats>,
-    /// What is left once a pod has ended.
+    /// The node's figures once a pod has stopped.
     pub(super) after: HashMap<PodUid, NodeStats>,
     pub(super) killer: FakeKiller,
     pub(super) looks: Vec<Instant>,
     pub(super) measured: Vec<(usize, Wanted)>,
     pub(super) hangs: bool,
     pub(super) fails: bool,
-    /// Memory falls: since when, from how much, how much in a second.
+    /// Falling memory: the start time, the initial amount, and the decrease per second.
     pub(super) falls: Option<(Instant, u64, u64)>,
     pub(super) given_back: Vec<Reclaimable>,
-    /// What is left after things were given back, and how long that takes.
+    /// The node's figures after a reclaim, and, below, how long the reclaim takes.
     pub(super) after_giving_back: Option<NodeStats>,
     pub(super) giving_back_takes: Duration,
-    /// From whom memory was to be taken back, by which figure and how much.
+    /// The requests to reclaim memory: the pod, the figure and the amount.
     pub(super) memory_asked: Vec<(String, MemoryFigure, u64)>,
     pub(super) brought_back: Vec<Pod>,
     pub(super) hooks: Vec<HookCall>,
@@ -91,24 +91,24 @@ impl World {
         Self { killer, node, recorder, view, policy, still, wake, victims, task }
     }
 
-    /// The node is so from now on, and time passes.
+    /// Sets the node's figures, and lets time pass.
     pub(super) async fn is(&self, stats: NodeStats, time: Duration) {
         self.node.state().stats = stats;
         sleep(time).await;
     }
 
-    /// When the pod has ended, the node is so.
+    /// Sets the node's figures for when the pod has stopped.
     pub(super) fn helps(&self, pod: &str, stats: NodeStats) {
         self.node.state().after.insert(PodUid::new(pod), stats);
     }
 
-    /// One more pod, which uses so much.
+    /// Adds a pod with this usage.
     pub(super) fn add(&self, pod: Pod, stats: PodStats) {
         self.node.state().pods.insert(pod.uid().clone(), stats);
         self.killer.add(pod);
     }
 
-    /// Names of the pods that were asked to end, and their grace in seconds.
+    /// The names of the pods that were asked to stop, with their grace periods in seconds.
     pub(super) fn killed(&self) -> Vec<(String, Option<u64>)> {
         let call = |call: &KillCall| {
             (call.pod.name().to_string(), call.request.grace.map(|grace| grace.as_secs()))

@@ -7,7 +7,7 @@ const MEMINFO: &str = "MemTotal: 1000 kB\nMemFree: 300 kB\nMemAvailable: 800 kB\
     Inactive(file): 200 kB\n";
 const KIB: u64 = 1024;
 
-/// A machine made of files.
+/// A fake machine in a directory tree.
 struct Tree {
     folder: tempfile::TempDir,
     places: UsagePlaces,
@@ -28,7 +28,7 @@ impl Tree {
         tree
     }
 
-    /// Version 2 alone: the root has statistics and no usage.
+    /// Version 2 alone: the root has statistics but no usage.
     fn v2() -> Self {
         let tree = Self::new();
         tree.write("cgroup/cgroup.controllers", "cpu memory pids\n");
@@ -36,7 +36,7 @@ impl Tree {
         tree
     }
 
-    /// Version 1 with an empty version 2 beside it.
+    /// Version 1 next to an empty version 2.
     fn hybrid() -> Self {
         let tree = Self::new();
         tree.write("cgroup/unified/cgroup.controllers", "\n");

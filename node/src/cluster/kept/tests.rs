@@ -15,7 +15,7 @@ async fn keep(kept: &KeptPods, uid: &str) {
     kept.keep(pod(uid)).await;
 }
 
-/// The UIDs that an agent of this boot finds, and whether that is all.
+/// The UIDs that an agent of this boot finds, and whether the records are complete.
 fn found(parent: &Path, boot: &str) -> (Vec<String>, bool) {
     let found = KeptPods::of_boot(parent, boot).load();
     let mut uids: Vec<_> = found.pods.iter().map(|pod| pod.uid().to_string()).collect();
@@ -54,7 +54,7 @@ async fn a_record_that_cannot_be_read_is_missed_by_every_agent_until_the_api_has
     let kept = KeptPods::of_boot(dir.path(), "b1");
     keep(&kept, "u1").await;
     std::fs::write(dir.path().join("b1/u2.json"), "{\"metadata\": ").unwrap();
-    // What a write that was broken off leaves stands for nothing.
+    // The temporary file of an interrupted write is ignored.
     std::fs::write(dir.path().join("b1/u3.new"), "{").unwrap();
     for agent in 1..=3 {
         assert_eq!(found(dir.path(), "b1"), (vec!["u1".into()], false), "agent {agent}");
@@ -97,7 +97,7 @@ async fn links_in_place_of_kept_pods_reach_no_other_file() {
     assert_eq!(std::fs::read_to_string(&victim).unwrap(), "precious");
     kept.all_known().await;
     assert_eq!(found(dir.path(), "b1"), (vec!["u1".into()], true));
-    // Nor is one read without end.
+    // A link to an endless file is not read for ever.
     std::fs::remove_file(dir.path().join("b1/u1.json")).unwrap();
     symlink("/dev/zero", dir.path().join("b1/u1.json")).unwrap();
     assert_eq!(found(dir.path(), "b1"), (vec![], false));

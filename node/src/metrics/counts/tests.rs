@@ -1,4 +1,4 @@
-//! Pods counted by hand, and counted at random.
+//! Examples and properties of the counts.
 
 use k8s_openapi::api::core::v1 as api;
 
@@ -73,7 +73,7 @@ fn a_node_without_pods_counts_nothing() {
 fn every_desired_pod_is_desired_and_only_those_that_may_still_run_are_active() {
     use Lifecycle::{Finished, Syncing, Terminated, Terminating, Waiting};
     use Origin::Manifest;
-    // Where the worker is, the phase in the pod object, whether the last status was terminal.
+    // The worker's stage, the phase in the pod object, whether the last status was terminal, whether the pod is active.
     let table: [(Option<Lifecycle>, Option<&str>, bool, bool); 13] = [
         (None, None, false, true),
         (None, None, true, false),
@@ -168,7 +168,7 @@ proptest! {
         let mut workers = Vec::new();
         for (n, (origin, wanted, known, lifecycle, _)) in pods.iter().enumerate() {
             let it = pod(&n.to_string(), *origin);
-            // The image of a static pod has no worker of its own.
+            // A mirror pod has no worker.
             if let (Some(lifecycle), true) = (lifecycle, *origin != Origin::Mirror) {
                 workers.push(if *known { worker(&it, *lifecycle) } else { runtime_worker(&it, *lifecycle) });
             }

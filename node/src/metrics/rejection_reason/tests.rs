@@ -1,4 +1,4 @@
-//! TestRecordAdmissionRejection.
+//! The cases of the kubelet's `TestRecordAdmissionRejection`.
 
 use winddown_shared::{AdmissionFailure, ResourceName};
 
@@ -11,8 +11,8 @@ fn insufficient(name: &str) -> AdmissionFailure {
 
 #[test]
 fn a_rejection_counts_under_one_of_a_fixed_set_of_reasons() {
-    // The kubelet counts under `theirs`; rows in which `ours` differs are the fix of the predicates
-    // that the kubelet counts as `Other`.
+    // The kubelet counts a reason as `theirs`. The rows with `ours` are the predicates that it counts as `Other`
+    // and that are fixed here.
     for (reason, theirs, ours) in [
         ("AppArmor", "AppArmor", None),
         ("PodOSSelectorNodeLabelDoesNotMatch", "PodOSSelectorNodeLabelDoesNotMatch", None),
@@ -40,7 +40,7 @@ fn a_rejection_counts_under_one_of_a_fixed_set_of_reasons() {
         ("OutOfpods", "OutOfpods", None),
         ("OutOfgpu", "OutOfExtendedResources", None),
         ("OtherReason", "Other", None),
-        // Beyond the reference's rows.
+        // Not among the kubelet's cases.
         ("VolumeAttachmentLimitExceeded", "VolumeAttachmentLimitExceeded", None),
         ("TaintToleration", "Other", Some("TaintToleration")),
         ("NodeAffinity", "Other", Some("NodeAffinity")),

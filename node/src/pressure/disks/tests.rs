@@ -16,7 +16,7 @@ fn policy(signal: Signal, share: f32, min_reclaim: Option<f32>) -> Arc<Policy> {
     Arc::new(Policy::new(vec![threshold], false))
 }
 
-/// 1000 GiB, of which so many are left.
+/// A disk of 1000 GiB with so many left.
 fn disk(left: u64) -> FsStats {
     FsStats {
         at: Some(Instant::now()),
@@ -32,11 +32,11 @@ fn node(left: u64) -> NodeStats {
 }
 
 fn turns(policy: Arc<Policy>) -> DiskTurns {
-    // The sender is gone: the rules stay as they are.
+    // The sender is dropped, so the rules do not change.
     DiskTurns::new(watch::Sender::new(policy).subscribe())
 }
 
-/// In which of so many looks, `every` so often, a disk was asked of which `left` tells at each second.
+/// Returns which of `looks` samples, one `every` so often, queried a disk whose `stats` depend on the second.
 async fn asked(
     turns: &mut DiskTurns,
     looks: usize,
@@ -81,7 +81,7 @@ async fn a_disk_is_asked_at_each_look_once_a_fifth_of_it_is_left_above_the_thres
 #[tokio::test(start_paused = true)]
 async fn a_disk_that_fills_is_asked_the_sooner_the_faster_it_fills() {
     let rules = || policy(Signal::NodeFsAvailable, 0.1, None);
-    // 800 GiB above the threshold: 40 s.
+    // 800 GiB above the threshold, which is reached after 40 s.
     let left = |second: u64| node(900_u64.saturating_sub(second * 20));
     let fast = asked(&mut turns(rules()), 60, SECOND, left).await;
     for pair in fast.windows(2).skip(1) {
@@ -89,7 +89,7 @@ async fn a_disk_that_fills_is_asked_the_sooner_the_faster_it_fills() {
         assert!(pair[1] - pair[0] <= rest.div_ceil(4).clamp(1, 10), "{fast:?}");
     }
     assert!(fast.iter().filter(|look| **look < 20).count() < 10, "{fast:?}");
-    // A quarter of it all in a second.
+    // A quarter of the capacity in a second.
     let left = |second: u64| node(900 - second.min(2) * 250);
     let fastest = asked(&mut turns(rules()), 4, SECOND, left).await;
     assert_eq!(fastest, [0, 1, 2, 3]);
@@ -113,7 +113,7 @@ async fn inodes_and_derived_thresholds_count_as_well() {
     };
     let mut inodes = turns(policy(Signal::NodeFsInodesFree, 0.05, None));
     assert_eq!(asked(&mut inodes, 20, SECOND, few_inodes).await.len(), 20);
-    // With images on a disk of their own the writable layers go by its threshold.
+    // With images on a disk of their own, its threshold also applies to the writable layers.
     let split = |_| NodeStats {
         imagefs: Some(disk(1000)),
         containerfs: Some(disk(100)),

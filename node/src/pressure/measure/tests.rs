@@ -18,7 +18,7 @@ fn policy(hard: &[(Signal, f32)]) -> Arc<Policy> {
     Arc::new(Policy::new(hard.iter().map(threshold).collect(), false))
 }
 
-/// When the file system answered that a look tells of.
+/// Takes a sample and returns when the file system answered.
 async fn answered_at(reader: &mut NodeReader) -> Instant {
     let stats = reader.read().await.unwrap();
     assert!(stats.memory.unwrap().at.unwrap() == Instant::now(), "memory is read at each look");
@@ -39,7 +39,7 @@ async fn calm_looks_ask_the_file_systems_every_ten_seconds_and_a_full_disk_is_as
     let ages = answers.windows(2).filter(|pair| pair[0] != pair[1]);
     let ages: Vec<_> = ages.map(|pair| (pair[1] - pair[0]).as_secs()).collect();
     assert_eq!(ages, [1, 10, 10, 10, 10, 10, 10], "the first two tell the pace");
-    // All of the disk is to be free: it never is. The rules count from the next look on.
+    // The threshold is the whole disk, so it is always met. The new policy applies from the next sample on.
     rules.send_replace(policy(&[(Signal::NodeFsAvailable, 1.0)]));
     for _ in 0..20 {
         assert_eq!(answered_at(&mut reader).await, Instant::now());
@@ -71,7 +71,7 @@ async fn other_file_systems_are_asked_at_once_and_one_that_does_not_answer_at_ea
     }
 }
 
-/// A runtime whose walks through the pods' files take their time.
+/// A runtime whose walks through the pods' files take some time.
 struct Walks {
     takes: Duration,
     begun: std::sync::atomic::AtomicU32,

@@ -23,15 +23,15 @@ const CGROUPS: &str = "/sys/fs/cgroup";
 const LIMIT: u64 = 16 << 20;
 const LONG: Duration = Duration::from_secs(60);
 
-/// A cgroup of the test's own, with little memory. Dropping it ends what is in it.
+/// A cgroup of the test's own, with little memory. Dropping it kills the processes in it.
 struct Group {
     name: String,
-    /// In the hierarchy that bounds memory, and in the unified one, which tells of pressure.
+    /// Its directories in the hierarchy that limits memory, and in the unified one, which reports pressure.
     dirs: Vec<PathBuf>,
 }
 
 impl Group {
-    /// None, after saying so, where the test may not make one. `short` is for the group's name.
+    /// Creates the cgroup; `None`, with a message, if the test may not. `short` is part of the group's name.
     fn make(test: &str, short: &str) -> Option<Self> {
         let name = format!("winddown-stalls-{}-{short}", std::process::id());
         let group = Self { dirs: dirs(&name), name };
@@ -75,22 +75,22 @@ impl Group {
         StallPlaces { proc, cgroup, node: format!("/{}", self.name) }
     }
 
-    /// Programs that read a file which does not fit, again and again: so many that they wait for each
-    /// other's pages on a fast disk too.
+    /// Starts programs that repeatedly read a file which does not fit into memory: so many that they wait for each
+    /// other's pages even on a fast disk.
     fn thrash(&self) -> Thrasher {
-        // On a disk: what is read from memory need not be read again.
+        // On a disk, because a file in memory would not have to be read again.
         let program = std::env::current_exe().unwrap();
         let files = tempfile::tempdir_in(program.parent().unwrap()).unwrap();
         let big = files.path().join("big");
         fs::write(&big, vec![7; 4 * usize::try_from(LIMIT).unwrap()]).unwrap();
-        // Waited for here: a disk that still writes what a build has left takes longer than what is timed.
+        // Synced first, because a disk that is still writing a build's output takes longer than the test waits.
         fs::File::open(&big).unwrap().sync_all().unwrap();
         let join: Vec<String> = self
             .dirs
             .iter()
             .map(|dir| format!("echo $$ > {}/cgroup.procs", dir.display()))
             .collect();
-        // What the writing left in the page cache is not the cgroup's: out with it.
+        // Drops the pages of the write from the page cache: they do not belong to the cgroup.
         let script = format!(
             "{} && dd if={big} iflag=nocache count=0 2> /dev/null \
              && {{ for n in 1 2 3 4 5 6; do while cat {big} > /dev/null; do :; done & done; wait; }}",
@@ -128,14 +128,14 @@ fn dirs(name: &str) -> Vec<PathBuf> {
     }
 }
 
-/// Listens beside the test.
+/// Watches in a task next to the test.
 fn followed(places: StallPlaces) -> UnboundedReceiver<StallEvent> {
     let (tell, told) = unbounded_channel();
     tokio::spawn(follow(places, move |said| drop(tell.send(said))));
     told
 }
 
-/// The next place that the kernel tells of.
+/// The next place in which the kernel reports pressure.
 async fn armed(told: &mut UnboundedReceiver<StallEvent>) -> (PsiPlace, Armed) {
     let next = async {
         loop {
@@ -164,7 +164,7 @@ async fn a_cgroup_that_goes_and_comes_back_is_listened_to_again_and_the_machine_
     assert_eq!(armed(&mut told).await.0, PsiPlace::Node);
     group.again().unwrap();
     assert_eq!(armed(&mut told).await.0, own, "it is back");
-    // Of this place alone: nobody listens to the machine any more.
+    // Only this place is watched now, and no longer the machine.
     let _thrasher = group.thrash();
     pressed(&mut told).await;
 }
@@ -186,7 +186,7 @@ async fn the_window_is_the_shortest_that_this_process_may_have() {
     assert_eq!(armed, Armed { trigger: expected, as_asked: sys_resource });
 }
 
-/// A machine with plenty of memory, and how often it was looked at.
+/// A machine with plenty of memory that counts its samples.
 #[derive(Default)]
 struct Plenty(AtomicUsize);
 

@@ -5,7 +5,7 @@ use winddown_shutdown::{Outcome, RecordFile, RecordPlace, ReportStore, RunRecord
 
 use super::{LookBack, note_stop};
 
-/// A state directory, and the machine around it.
+/// A machine with a state directory.
 struct Machine {
     state: tempfile::TempDir,
     reports: ReportStore,
@@ -117,7 +117,7 @@ fn a_broken_or_full_state_directory_costs_the_answer_and_nothing_else() {
     std::fs::write(machine.state.path().join("boot.json"), "{").unwrap();
     std::fs::write(machine.state.path().join("shutdown.json"), "{").unwrap();
     assert_eq!(machine.agent_starts("boot-2", 2).status(), None);
-    // The mark is whole again.
+    // The mark is valid again.
     assert!(machine.agent_starts("boot-3", 3).status().is_some());
     let nowhere = std::path::Path::new("/proc/nowhere");
     let back = LookBack::new(nowhere, &ReportStore::new(nowhere), &[], "boot", at(1));

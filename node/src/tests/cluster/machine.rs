@@ -1,4 +1,4 @@
-//! A machine whose agents come and go, beside a real API server.
+//! A machine whose agents come and go, and its API server.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,18 +22,18 @@ use crate::cluster::{Cluster, PodsParts, RuntimeFacts};
 use crate::{Node, ShutdownHandle};
 use winddown_static_pods::DesiredManifests;
 
-/// A machine and its API server. Agents come and go; a boot takes what is not on a disk.
+/// A machine and its API server. Agents come and go; a reboot loses what is not on a disk.
 pub(super) struct Machine {
     pub(super) server: ApiServer,
     pub(super) runtime: FakeRuntime,
     state: tempfile::TempDir,
     volatile: tempfile::TempDir,
     boot: u32,
-    /// Which nodes go down first.
+    /// The nodes that go down before this one.
     pub(super) after_nodes: Option<AfterNodes>,
 }
 
-/// An agent that runs.
+/// A running agent.
 pub(super) struct Agent {
     pub(super) node: Node<FakeRuntime>,
     pub(super) shutdown: ShutdownHandle,
@@ -58,7 +58,7 @@ impl Machine {
         }
     }
 
-    /// The machine goes down and comes up: no container runs, and what was in memory is gone.
+    /// Reboots the machine: no container runs, and what was in memory is gone.
     pub(super) fn reboot(&mut self) {
         self.boot += 1;
         self.runtime = FakeRuntime::default();
@@ -93,7 +93,7 @@ impl Machine {
         }
     }
 
-    /// An agent with an empty manifests directory.
+    /// Starts an agent with an empty manifests directory.
     pub(super) async fn agent(&self) -> Agent {
         let cluster = self.parts().await;
         let boot_id = format!("boot-{}", self.boot);
@@ -117,7 +117,7 @@ impl Machine {
         agent
     }
 
-    /// Somebody makes a pod and binds it to this node; its UID.
+    /// Creates a pod that is bound to this node and returns its UID.
     pub(super) fn bind(&self, name: &str) -> PodUid {
         let object = json!({
             "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "default"},
@@ -172,13 +172,13 @@ impl Agent {
         });
     }
 
-    /// The login manager announces the shutdown; resolves when the lock is given back.
+    /// Has the login manager announce a shutdown, and waits until the lock is released.
     pub(super) async fn go_down(&self) -> ShutdownReport {
         self.login.prepare();
         self.released().await
     }
 
-    /// Waits until the lock is given back.
+    /// Waits until the lock is released.
     pub(super) async fn released(&self) -> ShutdownReport {
         let mut state = self.login.state();
         let released = state.wait_for(|s| s.lock == LockState::Released);

@@ -18,7 +18,7 @@ async fn open(directory: &tempfile::TempDir, boot: &str) -> Seen {
     Seen::open(directory.path().join("events.json"), boot).await
 }
 
-/// What counts when this is listed on a machine that came up at noon.
+/// Returns the event that counts when these are listed on a machine that came up at noon.
 async fn counts(seen: &mut Seen, listed: &[CloudEvent]) -> Option<String> {
     seen.take(listed, Some(noon(0))).await;
     seen.earliest(listed, Some(noon(0))).map(|event| event.id.clone())
@@ -38,7 +38,7 @@ async fn an_event_with_a_time_counts_if_that_is_not_before_the_boot() {
     ];
     for (listed, expected) in cases {
         let listed: Vec<_> = listed.iter().map(|(id, at)| event(id, Some(*at))).collect();
-        // However often it is asked, and whatever was seen in the boot before.
+        // However often it is polled, and whatever was seen in the boot before.
         for boot in ["one", "one", "two"] {
             let mut seen = open(&directory, boot).await;
             assert_eq!(counts(&mut seen, &listed).await.as_deref(), expected, "{listed:?}");
@@ -62,7 +62,7 @@ async fn an_event_that_has_started_counts_in_the_boot_that_it_ends_and_in_no_lat
         assert_eq!(counts(&mut seen, &started).await, None, "agent {agent} after the reboot");
         let other = [event("reboot", None), event("another", None)];
         assert_eq!(counts(&mut seen, &other).await.as_deref(), Some("another"));
-        // When it is no longer listed it is over; the next one of that name is another.
+        // Once it is no longer listed it is over; a later event with that id is a new one.
         seen.take(&started, Some(noon(0))).await;
     }
     let mut seen = open(&directory, "two").await;
@@ -145,7 +145,7 @@ async fn a_service_that_lists_without_end_is_not_kept_without_end() {
 }
 
 proptest! {
-    /// A machine that has come up again acts on nothing that had started before, and on everything
+    /// After a reboot, the machine ignores everything that had started before, and acts on everything
     /// whose time is yet to come.
     #[test]
     fn a_boot_in_between_separates_what_was_from_what_comes(

@@ -9,16 +9,16 @@ use tokio::sync::Notify;
 
 use super::super::Endpoint;
 
-/// What is answered to one path.
+/// The response to one path.
 #[derive(Clone, Debug)]
 pub(super) enum Reply {
     /// A status, more header lines, and a body.
     Say(u16, &'static str, String),
     /// These bytes and no more; the connection stays open.
     Raw(Vec<u8>),
-    /// Nothing, for ever.
+    /// Never answers.
     Hang,
-    /// Holds the answer back until the table changes, if `last_etag` is in the question.
+    /// Holds the response back until the table changes, if the request has `last_etag`.
     Etag(&'static str, String),
 }
 
@@ -58,7 +58,7 @@ impl StandIn {
         self.0.endpoint.clone()
     }
 
-    /// From now on, `path` (without its query) is answered so.
+    /// Sets the response to `path` (without its query) from now on.
     pub(super) fn reply(&self, path: &str, reply: Reply) {
         self.0.replies.lock().expect("no panic before").insert(path.to_owned(), reply);
         self.0.changed.notify_waiters();

@@ -35,7 +35,7 @@ fn what_is_no_deadline_is_refused_and_not_quoted() {
         ["soon", "120", "-5s", "2026-11-20", "12:00", "tomorrow 90s", "90 s", "root:$y$j9T$secret"]
     {
         let error = parse(wrong).expect_err(wrong);
-        // The same whatever was written: it may be a line of a file that is nobody's business.
+        // The message never quotes the content, which may come from a confidential file.
         let error = winddown_shared::error_chain(&error).to_string();
         assert_eq!(error, ContentError::NoDeadline.to_string(), "{wrong:?}");
         assert!(error.contains("write a duration such as 90s"), "{error}");

@@ -1,4 +1,4 @@
-//! What is said of what is not there, and what it means for the pod.
+//! The events about what does not exist, and what its absence means for the pod.
 
 use super::*;
 
@@ -90,7 +90,7 @@ fn a_missing_key_is_skipped_where_it_is_optional_and_ends_it_where_it_is_not() {
     }
 }
 
-/// Variables are resolved once: one that was left out for an outage would be missing for good.
+/// Variables are resolved once: one left out because of an outage would be missing for good.
 #[test]
 fn an_object_that_cannot_be_read_is_told_and_is_waited_for_even_if_it_is_optional() {
     for (kind, of, name, key_of) in [

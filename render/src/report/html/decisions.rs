@@ -1,4 +1,4 @@
-//! What was decided and when, as far as the report tells.
+//! The decisions with their times, as far as they are in the report.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use winddown_shutdown::{GroupReport, PodEnd, PodReport, ShutdownReport, Trigger}
 use super::super::marks::Times;
 use super::{Canvas, Escaped, sentences};
 
-/// One thing that was decided.
+/// A decision in the list.
 struct Decision {
     at: Duration,
     text: String,
@@ -54,7 +54,7 @@ fn of(report: &ShutdownReport) -> Vec<Decision> {
         of_group(report, group, &mut add);
     }
     add(report.took, "", capital(sentences::end_of_run(report)));
-    // Stable: what is decided at the same time stays in the order of the groups.
+    // The sort is stable: decisions made at the same time stay in the order of the groups.
     all.sort_by_key(|decision| decision.at);
     all
 }
@@ -116,7 +116,7 @@ fn of_group(
     add(ended, "bad", format!("{name}: time is over, {over} ended, not seen to end: {names}"));
 }
 
-/// When SIGKILL was sent is not in the report, but it is sent when the grace is over.
+/// When a pod was killed. The report does not contain the time of SIGKILL, but it is sent when the grace is over.
 fn killed(pod: &PodReport) -> Option<(Duration, String)> {
     let times = Times::of(pod, Duration::ZERO)?;
     let name = pod.full_name();

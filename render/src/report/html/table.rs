@@ -1,4 +1,4 @@
-//! All pods in a table. On a narrow screen each row becomes a block of its own.
+//! The table of all pods. On a narrow screen each row becomes a block.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use winddown_shutdown::{PodEnd, PodReport, ShutdownReport};
 use super::super::marks;
 use super::{Canvas, Escaped, sentences};
 
-/// The headings; the same words stand before each cell where the table is folded.
+/// The headings, which also label the cells where the table is folded.
 const COLUMNS: [&str; 7] = ["Pod", "Priority", "Grace", "Asked", "SIGTERM", "Exit", "How it ended"];
 
 /// Writes the section.
@@ -54,9 +54,9 @@ pub(super) fn write(report: &ShutdownReport, out: &mut Canvas) {
     out.markup(format_args!("</section>"));
 }
 
-/// Begins a table.
+/// Opens a table.
 fn head(out: &mut Canvas, caption: &str) {
-    // The roles say again what the elements are: a browser forgets it where the style folds them.
+    // The roles repeat what the elements are: browsers drop it where the style sheet changes their `display`.
     out.markup(format_args!(
         "<table role=\"table\">\n<caption>{caption}</caption>\n<thead role=\"rowgroup\">\n<tr \
          role=\"row\">"

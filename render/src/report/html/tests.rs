@@ -6,7 +6,7 @@ use winddown_shutdown::{
 
 use super::super::tests::{group, ms, pod, report};
 
-/// The page as a tree: it is written so that it is well-formed XML after its first line.
+/// Parses the page as a tree: after its first line, it is well-formed XML.
 fn tree(page: &str) -> Document<'_> {
     Document::parse(page.strip_prefix("<!DOCTYPE html>\n").unwrap()).unwrap()
 }

@@ -1,10 +1,10 @@
-//! Shapes and text as SVG elements, safe whatever the text is.
+//! Shapes and text as SVG elements, safe for any text.
 
 use std::fmt::{self, Display, Write};
 
 use winddown_shared::display::clean;
 
-/// An SVG fragment that is being drawn.
+/// An SVG fragment.
 #[derive(Debug, Default)]
 pub(in crate::report) struct Canvas {
     out: String,
@@ -14,23 +14,23 @@ pub(in crate::report) struct Canvas {
 #[derive(Clone, Copy)]
 struct Px(f64);
 
-/// Text as it stands between tags and in attributes.
+/// Text escaped for element content and attribute values.
 pub(in crate::report) struct Escaped<'a>(pub(in crate::report) &'a str);
 
 // === impl Canvas ===
 
 impl Canvas {
-    /// What was drawn so far.
+    /// Returns the fragment.
     pub(in crate::report) fn into_string(self) -> String {
         self.out
     }
 
-    /// Adds what was drawn on `other`.
+    /// Appends the fragment of `other`.
     pub(in crate::report) fn append(&mut self, other: &Canvas) {
         self.out.push_str(&other.out);
     }
 
-    /// A rectangle; one without a width is not drawn.
+    /// Draws a rectangle, unless its width is zero.
     pub(in crate::report) fn rect(&mut self, class: &str, x: f64, y: f64, width: f64, height: f64) {
         if width > 0.0 {
             let (x, y, width, height) = (Px(x), Px(y), Px(width), Px(height));
@@ -40,7 +40,7 @@ impl Canvas {
         }
     }
 
-    /// A straight line.
+    /// Draws a straight line.
     pub(in crate::report) fn line(&mut self, class: &str, from: (f64, f64), to: (f64, f64)) {
         let (x1, y1, x2, y2) = (Px(from.0), Px(from.1), Px(to.0), Px(to.1));
         self.put(format_args!(
@@ -48,13 +48,13 @@ impl Canvas {
         ));
     }
 
-    /// A dot.
+    /// Draws a dot.
     pub(in crate::report) fn dot(&mut self, class: &str, at: (f64, f64), radius: f64) {
         let (x, y, r) = (Px(at.0), Px(at.1), Px(radius));
         self.put(format_args!(r#"<circle class="{class}" cx="{x}" cy="{y}" r="{r}"/>"#));
     }
 
-    /// A triangle that points right, its tip `length` from the middle of its base at `at`.
+    /// Draws a triangle that points right. The middle of its base is at `at`; its tip is `length` away.
     pub(in crate::report) fn triangle(
         &mut self,
         class: &str,
@@ -69,7 +69,7 @@ impl Canvas {
         ));
     }
 
-    /// A cross around `at`, with an edge in the paper's colour so that it stands out of a bar.
+    /// Draws a cross around `at`, with an edge in the paper's colour so that it stands out from a bar.
     pub(in crate::report) fn cross(&mut self, at: (f64, f64), half: f64) {
         let (x, y, side, half) = (Px(at.0 - half), Px(at.1 - half), Px(2.0 * half), Px(2.0 * half));
         for class in ["halo", "kill"] {
@@ -79,7 +79,7 @@ impl Canvas {
         }
     }
 
-    /// The area under a staircase of `height` that begins at `from` and goes down a step at each of `ends`.
+    /// Draws the area under a staircase of `height` that starts at `from` and goes down one step at each of `ends`.
     pub(in crate::report) fn staircase(
         &mut self,
         class: &str,
@@ -91,7 +91,7 @@ impl Canvas {
         #[expect(clippy::cast_precision_loss, reason = "a number of pods")]
         let level = |left: usize| from.1 - height * left as f64 / ends.len().max(1) as f64;
         for (done, at) in (1..).zip(ends) {
-            // A step that is no wider than a line is drawn with the next.
+            // A step that is no wider than a line is merged with the next.
             if ends.get(done).is_none_or(|next| *next >= at + 1.0) {
                 path.push_str(&format!("H{}V{}", Px(*at), Px(level(ends.len() - done))));
             }
@@ -99,7 +99,7 @@ impl Canvas {
         self.put(format_args!(r#"<path class="{class}" d="{path}z"/>"#));
     }
 
-    /// One line of text, its baseline at `at`.
+    /// Writes one line of text with its baseline at `at`.
     pub(in crate::report) fn text(&mut self, class: &str, size: f64, at: (f64, f64), text: &str) {
         let (x, y, size, text) = (Px(at.0), Px(at.1), Px(size), Escaped(text));
         self.put(format_args!(
@@ -107,7 +107,7 @@ impl Canvas {
         ));
     }
 
-    /// One line of text, its first part set off from the rest.
+    /// Writes one line of text whose first part is emphasized.
     pub(in crate::report) fn heading(&mut self, size: f64, at: (f64, f64), head: &str, rest: &str) {
         let (x, y, small) = (Px(at.0), Px(at.1), Px(size - 1.0));
         let (size, head, rest) = (Px(size), Escaped(head), Escaped(rest));
@@ -116,23 +116,23 @@ impl Canvas {
         ));
         let element =
             format_args!(r#"<tspan class="dim" dx="12" font-size="{small}">{rest}</tspan></text>"#);
-        // Writing to a String cannot fail. No line break: it would be a space in the text.
+        // Writing to a String cannot fail. A line break would become a space in the text.
         let _ = self.out.write_fmt(element);
     }
 
-    /// What `draw` draws, with `title` shown where the pointer rests on it.
+    /// Wraps what `draw` draws in a group with a tooltip.
     pub(in crate::report) fn titled(&mut self, title: &str, draw: impl FnOnce(&mut Self)) {
         self.put(format_args!("<g><title>{}</title>", Escaped(title)));
         draw(self);
         self.out.push_str("</g>");
     }
 
-    /// An element with nothing but text in it.
+    /// Writes an element that contains only text.
     pub(in crate::report) fn element(&mut self, name: &str, id: &str, text: &str) {
         self.put(format_args!(r#"<{name} id="{id}">{}</{name}>"#, Escaped(text)));
     }
 
-    /// Markup as it is. Nothing that comes from outside may be in it.
+    /// Writes markup unescaped. It must not contain any external input.
     pub(in crate::report) fn markup(&mut self, markup: fmt::Arguments<'_>) {
         self.put(markup);
     }
@@ -157,8 +157,7 @@ impl Display for Px {
 // === impl Escaped ===
 
 impl Display for Escaped<'_> {
-    /// XML has no way to write control characters and the two that are no characters, not even
-    /// escaped; a line break in a title is meant.
+    /// XML cannot represent control characters, U+FFFE or U+FFFF, not even escaped. Line breaks are kept, for tooltips.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (number, line) in self.0.split('\n').enumerate() {
             if number > 0 {

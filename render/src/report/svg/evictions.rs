@@ -1,4 +1,4 @@
-//! The memory around each eviction as a picture.
+//! The available memory around each eviction, as a picture.
 
 use winddown_control::api::{EvictionPlan, EvictionRecord, MemoryCurve};
 use winddown_shared::display::{clean, seconds};
@@ -8,23 +8,22 @@ use super::canvas::Canvas;
 use super::sizes::{MARGIN, fit};
 use crate::preemption::byte_text;
 
-/// The width of one value: a page on a telephone is to be readable.
+/// The width of one value: the picture must be readable on a phone.
 const VALUE: f64 = 6.0;
-/// The most values of a curve that are drawn.
+/// The maximum number of values of a curve that are drawn.
 const VALUES: usize = 72;
-/// What stands at the left: the amounts.
+/// The width of the amounts at the left.
 const AMOUNTS: f64 = 60.0;
 const HEIGHT: f64 = 120.0;
-/// Two labels do not stand closer.
+/// The minimum distance of two labels.
 const APART: f64 = 14.0;
-/// Columns of a heading.
+/// The maximum width of a heading, in columns.
 const HEADING: usize = 56;
 
-/// The memory that was available around the evictions of `plan` for want of it, the newest first, as an SVG 1.1
-/// document that stands alone; none where there was no such eviction.
+/// The available memory around the memory evictions of `plan`, newest first, as a self-contained SVG 1.1 document; none
+/// if there was no such eviction.
 ///
-/// A bar is the least that was available in its time, and those below the threshold are marked. The same plan gives
-/// the same bytes.
+/// A bar is the minimum of one interval; bars below the threshold are marked. The same plan produces the same bytes.
 pub fn evictions(plan: &EvictionPlan) -> Option<String> {
     let mut drawn = Canvas::default();
     let mut y = MARGIN;
@@ -50,7 +49,7 @@ fn page(drawn: &Canvas, height: f64) -> String {
     page.into_string().trim_start().to_owned()
 }
 
-/// Where a value begins.
+/// The left edge of a value.
 fn x(place: usize) -> f64 {
     MARGIN + AMOUNTS + VALUE * u32::try_from(place.min(VALUES)).map_or(0.0, f64::from)
 }
@@ -75,7 +74,7 @@ impl Chart<'_> {
         let what = format!("{}{of}; a bar is the least in {each} s", clean(&record.signal));
         self.out.text("dim", 12.0, (MARGIN, self.y + 52.0), &fit(&what, HEADING + 10));
         self.y += 64.0;
-        // The mark of the choice stands behind the bar of its moment.
+        // Drawn first, so that the mark is behind the bar of its interval.
         self.times();
         self.bars();
     }
@@ -90,7 +89,7 @@ impl Chart<'_> {
         let (left, right) = (x(0), x(available.len()));
         for (place, value) in values().filter_map(|(place, value)| Some((place, value?))) {
             let class = if value < threshold { "arrow" } else { "bar" };
-            // What is next to nothing is seen, too.
+            // Tiny values stay visible.
             let height = level(value).max(2.0);
             self.out.rect(class, x(place) + 1.0, bottom - height, VALUE - 1.0, height);
         }
@@ -109,7 +108,7 @@ impl Chart<'_> {
         }
     }
 
-    /// When the pod was chosen, and the minutes before.
+    /// Draws the moment of the choice, and the minutes before it.
     fn times(&mut self) {
         let (chosen, each) = (self.curve.chosen_at, self.curve.seconds_each.max(1));
         let bottom = self.y + HEIGHT;

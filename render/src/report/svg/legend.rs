@@ -1,4 +1,4 @@
-//! What the marks mean.
+//! The legend.
 
 use winddown_shutdown::{PodEnd, PodReport, ShutdownReport};
 
@@ -6,7 +6,7 @@ use super::super::sentences;
 use super::canvas::Canvas;
 use super::sizes::{MARGIN, WIDTH, width};
 
-/// The hatchings. Their colours are the theme's.
+/// The hatch patterns. Their colours come from the theme.
 pub(super) const PATTERNS: &str = concat!(
     "<defs>",
     r#"<pattern id="late" width="5" height="5" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">"#,
@@ -22,16 +22,16 @@ pub(super) const PATTERNS: &str = concat!(
 
 const FONT: f64 = 14.0;
 
-/// Width of a mark, and the space after an entry.
+/// The width of a mark, and the space after an entry.
 const MARK: f64 = 26.0;
 const GAP: f64 = 14.0;
 
-/// Height of the bars shown.
+/// The height of the bars in the legend.
 const BAR: f64 = 10.0;
 
 pub(super) type Mark = fn(&mut Canvas, f64, f64);
 
-/// Draws what `report` has of marks, on one line or two.
+/// Draws the legend for the marks in `report`, on one line or more.
 pub(super) fn draw(report: &ShutdownReport, y: &mut f64, out: &mut Canvas) {
     let mut x = MARGIN;
     let mut middle = *y + 8.0;
@@ -48,7 +48,7 @@ pub(super) fn draw(report: &ShutdownReport, y: &mut f64, out: &mut Canvas) {
     *y = middle + 20.0;
 }
 
-/// What `report` has of marks: what each means, and what draws it from its left edge and its middle.
+/// The marks in `report`: the text of each, and the function that draws it, given its left edge and middle.
 pub(super) fn entries(report: &ShutdownReport) -> Vec<(&'static str, Mark)> {
     let any = |end: PodEnd| report.count(end) > 0;
     let mut entries: Vec<(&'static str, Mark)> = vec![

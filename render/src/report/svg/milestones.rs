@@ -1,4 +1,4 @@
-//! What holds for the whole run: its limits, its end, and when it was taken up again.
+//! Milestones of the whole run: its limits, its end, and restarts of the agent.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use super::sizes::width;
 
 const FONT: f64 = 13.0;
 
-/// Height of a line of labels.
+/// The height of a line of labels.
 const LANE: f64 = 17.0;
 
 /// A line through all rows, with its label above them.
@@ -21,11 +21,11 @@ pub(super) struct Milestone {
     pub(super) at: Duration,
     class: &'static str,
     pub(super) label: String,
-    /// Lines of labels between this label and the rows.
+    /// The number of label lines between this label and the rows.
     pub(super) lane: usize,
 }
 
-/// The milestones of `report` that `scale` shows, by time.
+/// The milestones of `report` that are within `scale`, sorted by time.
 pub(super) fn of(report: &ShutdownReport, scale: &Scale) -> Vec<Milestone> {
     let budget = &report.budget;
     let mut all = Vec::new();
@@ -54,13 +54,13 @@ pub(super) fn of(report: &ShutdownReport, scale: &Scale) -> Vec<Milestone> {
     all
 }
 
-/// How high the labels of `milestones` are together.
+/// The total height of the labels.
 pub(super) fn height(milestones: &[Milestone]) -> f64 {
     let lanes = milestones.iter().map(|milestone| milestone.lane + 1).max().unwrap_or(0);
     lane_height(lanes)
 }
 
-/// Draws the lines down to `bottom`; the rows begin at `top`.
+/// Draws the lines down to `bottom`; the rows start at `top`.
 pub(super) fn draw(
     milestones: &[Milestone],
     scale: &Scale,
@@ -75,7 +75,7 @@ pub(super) fn draw(
     }
 }
 
-/// Draws the spans that lie under the rows.
+/// Draws the shaded spans below the rows.
 pub(super) fn shade(
     report: &ShutdownReport,
     scale: &Scale,
@@ -93,8 +93,8 @@ pub(super) fn shade(
     span("reserve", budget.pods, budget.pods.saturating_add(budget.reserve));
 }
 
-/// Gives every label a line of its own where it would run into the next one. Labels stand to the
-/// right of their lines, so an earlier one goes above: no line crosses a label.
+/// Moves a label to a higher line if it would overlap the next one. Labels stand to the right of their lines, so the
+/// earlier one moves up: then no line crosses a label.
 fn stack(milestones: &mut [Milestone], scale: &Scale) {
     for index in (0..milestones.len()).rev() {
         let (earlier, later) = milestones.split_at_mut(index + 1);

@@ -1,4 +1,4 @@
-//! A row per pod, a band per group.
+//! One row per pod, one band per group.
 
 use std::time::Duration;
 
@@ -11,30 +11,30 @@ use super::milestones::Milestone;
 use super::scale::Scale;
 use super::sizes::{self, MARGIN, Sizes, WIDTH};
 
-/// Height of a group's heading and its font size.
+/// The height of a group's heading, and its font size.
 const HEADING: (f64, f64) = (26.0, 15.0);
 
-/// Space above a group.
+/// The space above a group.
 pub(super) const GAP: f64 = 8.0;
 
-/// Font size and height of the times between rows.
+/// The font size and height of the time labels between rows.
 pub(super) const RULER: (f64, f64) = (13.0, 18.0);
 
-/// Draws groups and pods from `y` downwards, each at its place in time.
+/// Draws groups and pods from `y` downwards, each at its position in time.
 #[derive(Debug)]
 pub(super) struct Rows<'a> {
     report: &'a ShutdownReport,
     scale: &'a Scale,
     sizes: Sizes,
-    /// Where lines go through all rows.
+    /// The positions of the lines that cross all rows.
     lines: Vec<f64>,
-    /// Bands, drawn under everything.
+    /// The bands, drawn below everything else.
     pub(super) under: Canvas,
-    /// Bars and words.
+    /// The bars and texts.
     pub(super) over: Canvas,
-    /// Where the next row begins.
+    /// The top of the next row.
     pub(super) y: f64,
-    /// No group was drawn yet.
+    /// Whether no group was drawn yet.
     first: bool,
 }
 
@@ -58,12 +58,12 @@ impl<'a> Rows<'a> {
         }
     }
 
-    /// Writes the times.
+    /// Writes the time labels.
     pub(super) fn ruler(&mut self) {
         for (at, label) in self.scale.ticks() {
             let x = self.scale.x(at);
             let wide = sizes::width(&label, RULER.0) + 2.0;
-            // A line through a time makes it unreadable, and says its own.
+            // A milestone's line would make the label unreadable, and has a label of its own.
             if self.lines.iter().any(|line| (line - x).abs() < wide / 2.0) {
                 continue;
             }
@@ -81,7 +81,7 @@ impl<'a> Rows<'a> {
         let fits = sizes::width(&format!("{name}  {facts}"), font) <= room;
         let height = if fits { line } else { line + font + 5.0 };
         let top = self.y;
-        // Over the lines that go through all rows: they must not go through words.
+        // Covers the lines that cross all rows: they must not cross text.
         self.over.rect("strip", MARGIN, top, WIDTH - 2.0 * MARGIN, height);
         let baseline = top + line / 2.0 + font / 2.8;
         let at = (MARGIN + 6.0, baseline);
@@ -101,7 +101,7 @@ impl<'a> Rows<'a> {
         }
         self.first = false;
         let (mut shown, folded) = sentences::fold(group);
-        // By time, so that the rows show how the group went.
+        // Sorted by time, so that the rows show the course of the group.
         shown.sort_by_key(|pod| (sentences::severity(pod), pod.exit, &pod.namespace, &pod.name));
         let held = sentences::held_by(group);
         for (number, pod) in shown.into_iter().enumerate() {
@@ -118,7 +118,7 @@ impl<'a> Rows<'a> {
         self.span(group, top + height);
     }
 
-    /// The time in which the group was ending, and its latest end.
+    /// Draws the time in which the group was stopping, and its latest end.
     fn span(&mut self, group: &GroupReport, top: f64) {
         let Some(started) = group.started else { return };
         let ended = group.ended.unwrap_or(self.report.took).max(started);
@@ -131,7 +131,7 @@ impl<'a> Rows<'a> {
         }
     }
 
-    /// One row for `pods`: how many of them still ran at each time.
+    /// Draws one row for `pods`: how many of them still ran at each time.
     fn folded(&mut self, pods: &[&PodReport]) {
         let (height, font) = HEADING;
         let (scale, baseline) = (*self.scale, self.y + height - 6.0);
@@ -152,7 +152,7 @@ impl<'a> Rows<'a> {
         self.y += height;
     }
 
-    /// A row; for the time `alone` the group waited for this pod only.
+    /// Draws a row. During the time `alone`, the group waited for this pod only.
     fn pod(&mut self, pod: &PodReport, alone: Option<Duration>) {
         let Sizes { row, font, .. } = self.sizes;
         let middle = self.y + row / 2.0;
@@ -164,7 +164,7 @@ impl<'a> Rows<'a> {
         let sizes = self.sizes;
         let times = Times::of(pod, self.report.took);
         self.over.titled(&marks::hover(pod, &name), |out| {
-            // Something to rest the pointer on, the whole row wide.
+            // An invisible target for the tooltip, as wide as the row.
             out.markup(format_args!(
                 r#"<rect x="{MARGIN}" y="{}" width="{}" height="{row}" fill-opacity="0"/>"#,
                 middle - row / 2.0,
@@ -208,7 +208,7 @@ fn bar(
     let kill = times.kill.map(x);
     let solid = if pod.end == PodEnd::Left { "open" } else { "bar" };
     let turn = kill.unwrap_or(end);
-    // What ended at once still is seen to have been there.
+    // A pod that exited at once is still visible.
     out.rect(solid, term, top, (turn - term).max(1.0), bar);
     if kill.is_some() {
         out.rect("late", turn, top, end - turn, bar);

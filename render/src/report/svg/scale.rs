@@ -1,21 +1,21 @@
-//! From times to places on the picture.
+//! Maps times to positions in the picture.
 
 use std::time::Duration;
 
 use winddown_shared::display::in_seconds;
 use winddown_shutdown::ShutdownReport;
 
-/// How many ticks there are at most.
+/// The maximum number of ticks.
 const TICKS: u128 = 7;
 
-/// What is shown ends this much after the last thing that happened, where the limits lie far off.
+/// The factor by which a magnified axis extends beyond the last event.
 const ROOM: f64 = 1.12;
 
-/// Limits that lie more than this many times farther off than the last thing that happened are
-/// left out, or nothing else could be told apart.
+/// Limits that are more than this many times as late as the last event are left out, because the events would be
+/// indistinguishable.
 const FARTHEST: u32 = 4;
 
-/// Times from the signal to `end`, laid out between two edges.
+/// A linear scale for the times from the signal to `end`, between two edges.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Scale {
     left: f64,
@@ -23,19 +23,19 @@ pub(super) struct Scale {
     end: Duration,
 }
 
-/// What has to find its place.
+/// The times that the picture has to show.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Reach {
-    /// The last thing that happened.
+    /// The time of the last event.
     pub(super) used: Duration,
-    /// The farthest limit.
+    /// The latest limit.
     pub(super) limit: Duration,
 }
 
 // === impl Reach ===
 
 impl Reach {
-    /// How far the times of `report` reach.
+    /// The times of `report`.
     pub(super) fn of(report: &ShutdownReport) -> Self {
         let budget = &report.budget;
         let happened = report
@@ -50,12 +50,12 @@ impl Reach {
         Self { used: used.max(Duration::from_millis(10)), limit }
     }
 
-    /// Whether the limits lie so far off that only the used part is shown.
+    /// Whether the limits are so late that only the used part is shown.
     pub(super) fn is_magnified(self) -> bool {
         self.limit > self.used.saturating_mul(FARTHEST)
     }
 
-    /// Where the picture ends.
+    /// The end of the axis.
     pub(super) fn end(self) -> Duration {
         let end = if self.is_magnified() {
             self.used.as_secs_f64() * ROOM
@@ -69,7 +69,7 @@ impl Reach {
 // === impl Scale ===
 
 impl Scale {
-    /// The times up to `end`, which is not zero, between the two edges.
+    /// Creates a scale for times up to `end`, which must not be zero, between the two edges.
     pub(super) fn new(left: f64, right: f64, end: Duration) -> Self {
         Self { left, right, end }
     }
@@ -82,18 +82,18 @@ impl Scale {
         self.right
     }
 
-    /// Where `at` is; what lies behind the end is at the right edge.
+    /// The position of `at`; times after the end are at the right edge.
     pub(super) fn x(&self, at: Duration) -> f64 {
         let share = at.as_secs_f64() / self.end.as_secs_f64();
         self.left + (self.right - self.left) * share.min(1.0)
     }
 
-    /// Whether `at` is in the picture.
+    /// Whether `at` is within the picture.
     pub(super) fn shows(&self, at: Duration) -> bool {
         at <= self.end
     }
 
-    /// Round times, the first one zero, each with its label.
+    /// Round times with their labels, starting at zero.
     pub(super) fn ticks(&self) -> Vec<(Duration, String)> {
         let step = step(self.end.as_millis().max(1));
         (0..=TICKS)
@@ -106,7 +106,7 @@ impl Scale {
     }
 }
 
-/// The distance of ticks, in milliseconds: round for people, also where minutes begin.
+/// The interval of ticks, in milliseconds: a round number of milliseconds, seconds, minutes or hours.
 fn step(end: u128) -> u128 {
     const MINUTE: u128 = 60_000;
     let seconds =

@@ -1,4 +1,4 @@
-//! How large things are, and what fits into them.
+//! Sizes of elements, and text that fits into them.
 
 use std::borrow::Cow;
 
@@ -6,42 +6,42 @@ use winddown_shutdown::ShutdownReport;
 
 use super::super::sentences;
 
-/// The width of the picture. Pages and phones show it at a third to twice of this: fonts are chosen so that it can
-/// be read at half of it.
+/// The width of the picture. Pages and phones show it at a third to twice this size; fonts are chosen so that it is
+/// readable at half of it.
 pub(super) const WIDTH: f64 = 900.0;
 
-/// Free space around it.
+/// The margin around the picture.
 pub(super) const MARGIN: f64 = 14.0;
 
-/// The width of what is said about a pod, at the right.
+/// The width of the remark about a pod, at the right.
 const REMARK: f64 = 228.0;
 
-/// A monospaced character's width in parts of the font's size.
+/// The width of a monospaced character, relative to the font size.
 const MONO: f64 = 0.602;
 
-/// A usual character's width in parts of the font's size, a little more than the average.
+/// The width of a proportional character, relative to the font size; slightly more than the average.
 const SANS: f64 = 0.56;
 
-/// Columns of a pod's name, at most and at least.
+/// The maximum and minimum width of a pod's name, in columns.
 const NAME: (usize, usize) = (30, 12);
 
-/// The sizes of one picture: rows get lower where there are many.
+/// The sizes of one picture: the more rows, the lower they are.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sizes {
-    /// Height of a pod's row.
+    /// The height of a pod's row.
     pub(super) row: f64,
-    /// Height of its bar.
+    /// The height of its bar.
     pub(super) bar: f64,
-    /// Font size of its name.
+    /// The font size of its name.
     pub(super) font: f64,
-    /// Columns of its name.
+    /// The width of its name, in columns.
     pub(super) name: usize,
-    /// Rows after which the times are written again; zero for never.
+    /// The number of rows after which the time labels are repeated; 0 for never.
     pub(super) ruler: usize,
 }
 
 impl Sizes {
-    /// What suits the number of rows for `report` and the length of names.
+    /// The sizes for the number of rows and the lengths of names in `report`.
     pub(super) fn of(report: &ShutdownReport) -> Self {
         let groups = report.groups.iter().filter(|group| group.started.is_some());
         let rows: usize = groups.map(|group| sentences::fold(group).0.len()).sum();
@@ -54,43 +54,42 @@ impl Sizes {
         Self { row, bar, font, name: longest.clamp(NAME.1, NAME.0), ruler }
     }
 
-    /// Where the bars begin.
+    /// The left edge of the bars.
     pub(super) fn left(&self) -> f64 {
         #[expect(clippy::cast_precision_loss, reason = "at most 30")]
         let name = self.name as f64 * self.font * MONO;
         MARGIN + name.ceil() + 16.0
     }
 
-    /// Where the bars end.
+    /// The right edge of the bars.
     pub(super) fn right(&self) -> f64 {
         WIDTH - MARGIN - REMARK - 12.0
     }
 }
 
-/// How many columns a monospaced `text` takes. Scripts that may be wide are counted double.
+/// The width of a monospaced `text`, in columns. Characters that may be wide count twice.
 fn columns(text: &str) -> usize {
     text.chars().map(column).sum()
 }
 
 fn column(c: char) -> usize {
-    // From Hangul on.
+    // Hangul and everything after it.
     if u32::from(c) < 0x1100 { 1 } else { 2 }
 }
 
-/// How wide `text` is at most, set in the ordinary font.
+/// The estimated width of `text` in the proportional font.
 pub(super) fn width(text: &str, font: f64) -> f64 {
     #[expect(clippy::cast_precision_loss, reason = "a length of text")]
     let columns = columns(text) as f64;
     columns * font * SANS
 }
 
-/// `text` in at most `room` columns. What does not fit is cut out of its middle: names that
-/// belong together differ at the end.
+/// Cuts `text` to at most `room` columns. The cut is in the middle, because related names differ at the end.
 pub(super) fn fit(text: &str, room: usize) -> Cow<'_, str> {
     if columns(text) <= room {
         return Cow::Borrowed(text);
     }
-    // The mark counts as two.
+    // The ellipsis counts as two.
     let room = room.saturating_sub(2);
     let tail_room = room / 2;
     let taken = |chars: &mut dyn Iterator<Item = char>, room: usize| {
@@ -107,12 +106,12 @@ pub(super) fn fit(text: &str, room: usize) -> Cow<'_, str> {
     Cow::Owned(head.into_iter().chain(['…']).chain(tail.into_iter().rev()).collect())
 }
 
-/// `text` cut at its end so that it fits into the remark's place.
+/// Cuts `text` at its end so that it fits into the space of a remark.
 pub(super) fn fit_remark(text: &str, font: f64) -> Cow<'_, str> {
     fit_end(text, font, REMARK)
 }
 
-/// `text` cut at its end so that it is at most as wide as `room`.
+/// Cuts `text` at its end so that it is at most `room` wide.
 pub(super) fn fit_end(text: &str, font: f64, room: f64) -> Cow<'_, str> {
     if width(text, font) <= room {
         return Cow::Borrowed(text);
@@ -129,7 +128,7 @@ pub(super) fn fit_end(text: &str, font: f64, room: f64) -> Cow<'_, str> {
     Cow::Owned(cut)
 }
 
-/// `text` in lines that fit between the margins, broken at spaces; never more than `most` lines.
+/// Wraps `text` at spaces between the margins, to at most `most` lines.
 pub(super) fn wrap(text: &str, font: f64, most: usize) -> Vec<String> {
     let room = WIDTH - 2.0 * MARGIN;
     let columns = (1..).take_while(|columns| f64::from(*columns) * font * SANS <= room).count();
@@ -148,7 +147,7 @@ pub(super) fn wrap(text: &str, font: f64, most: usize) -> Vec<String> {
     lines.truncate(most);
     for line in &mut lines {
         if width(line, font) > room {
-            // One word that is longer than the picture is wide.
+            // A single word that is wider than the picture.
             *line = fit(line, columns).into_owned();
         }
     }

@@ -10,7 +10,7 @@ use super::sizes::{MARGIN, WIDTH};
 mod parts;
 mod theme;
 
-/// The words that are seen, in the order of the document.
+/// The visible words, in document order.
 fn words(svg: &str) -> Vec<String> {
     let document = Document::parse(svg).unwrap();
     let texts = document.descendants().filter(|node| node.has_tag_name("text"));
@@ -21,7 +21,7 @@ fn words(svg: &str) -> Vec<String> {
     texts.map(parts).collect()
 }
 
-/// How many shapes there are of a class.
+/// The number of shapes of a class.
 fn count(svg: &str, class: &str) -> usize {
     let document = Document::parse(svg).unwrap();
     let legend_is_above = |node: &Node<'_, '_>| node.ancestors().any(|above| has_title(&above));
@@ -163,7 +163,7 @@ fn a_cut_grace_a_hook_and_what_a_group_waited_for_are_seen() {
         let bars = document.descendants().filter(|node| of_class(node) && is_of_pod(node));
         let number = |node: Node<'_, '_>, name| node.attribute(name).unwrap().parse().unwrap();
         let spans = bars.map(|node| (number(node, from), number(node, to)));
-        // The three milliseconds before a SIGTERM are not a pixel.
+        // The three milliseconds before SIGTERM are less than a pixel.
         spans.filter(|(_, to): &(f64, f64)| *to > 1.0).collect::<Vec<_>>()
     };
     let [(at, wide)] = bar("hook", "x", "width")[..] else { panic!("{svg}") };

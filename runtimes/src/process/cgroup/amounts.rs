@@ -1,4 +1,4 @@
-//! What is written into the files of a cgroup: shares and limits, by the kubelet's arithmetic.
+//! The values written to the files of a cgroup: shares and limits, calculated as the kubelet does.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use winddown_shared::{Pod, Quantity};
 
 use super::place::Controller;
 
-/// A file of a cgroup, and what to write. One that the kernel may lack is `optional`.
+/// A file of a cgroup, and the value to write. It is `optional` if the kernel may lack the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Entry {
     pub(super) file: &'static str,
@@ -17,7 +17,7 @@ pub(super) struct Entry {
     pub(super) optional: bool,
 }
 
-/// What a container may use, and its share beside the others of its pod.
+/// The limits of a container, and its weight relative to the other containers of its pod.
 pub(super) fn of_container(
     container: &api::Container,
     controller: Controller,
@@ -30,7 +30,7 @@ pub(super) fn of_container(
         Controller::Cpu => {
             let limit = limit(limits, "cpu");
             let milli = |quantity: Option<Quantity>| quantity.map_or(0, Quantity::milli_value);
-            // A limit without a request is a request.
+            // A limit without a request also sets the request.
             let mut entries = share(milli(amount(requests, "cpu").or(limit)), is_v2);
             let quota = amounts::quota(milli(limit));
             entries.extend(match (limit, is_v2) {
@@ -49,9 +49,9 @@ pub(super) fn of_container(
                 (None, _) => Vec::new(),
                 (Some(limit), true) => vec![
                     entry("memory.max", limit),
-                    // Else what is above the limit goes to the disk, and the node with it.
+                    // Otherwise the excess over the limit is swapped to disk, which slows down the whole node.
                     optional("memory.swap.max", "0".to_owned()),
-                    // A container that lost one process for want of memory is none.
+                    // A container that lost one of its processes to an OOM kill does not work any more.
                     optional("memory.oom.group", "1".to_owned()),
                 ],
                 (Some(limit), false) => vec![
@@ -64,7 +64,7 @@ pub(super) fn of_container(
     }
 }
 
-/// A pod's share beside other pods: that of what it asks for.
+/// A pod's weight relative to other pods, from its requests.
 pub(super) fn of_pod(pod: &Pod, controller: Controller, is_v2: bool) -> Vec<Entry> {
     match controller {
         Controller::Cpu => share(pod.fit_requests().cpu_milli(), is_v2),
@@ -72,7 +72,7 @@ pub(super) fn of_pod(pod: &Pod, controller: Controller, is_v2: bool) -> Vec<Entr
     }
 }
 
-/// All pods that ask for nothing have together the share of the least that can be asked for.
+/// The weight of all BestEffort pods together: the lowest possible.
 pub(super) fn of_best_effort(controller: Controller, is_v2: bool) -> Vec<Entry> {
     match controller {
         Controller::Cpu => share(0, is_v2),
@@ -80,8 +80,8 @@ pub(super) fn of_best_effort(controller: Controller, is_v2: bool) -> Vec<Entry> 
     }
 }
 
-/// What all pods may use together: of `tasks`, which are the node's, nine tenths. The rest is for who has to
-/// log in and look.
+/// The limits of all pods together: nine tenths of the node's `tasks`. The rest is for people who have to log in and
+/// investigate.
 pub(super) fn of_all(controller: Controller, tasks: Option<u64>) -> Vec<Entry> {
     match (controller, tasks) {
         (Controller::Pids, Some(tasks)) => {
@@ -91,7 +91,7 @@ pub(super) fn of_all(controller: Controller, tasks: Option<u64>) -> Vec<Entry> {
     }
 }
 
-/// Limits that a container has, with what has to enforce each.
+/// The limits of a container, each with the controller that enforces it.
 pub(super) fn limits(
     container: &api::Container,
 ) -> impl Iterator<Item = (&'static str, Controller)> {
@@ -117,7 +117,7 @@ fn optional(file: &'static str, text: String) -> Entry {
     Entry { file, text, optional: true }
 }
 
-/// A limit of zero is none.
+/// A limit of zero counts as no limit.
 fn limit(map: Option<&BTreeMap<String, Text>>, name: &str) -> Option<Quantity> {
     amount(map, name).filter(|quantity| quantity.milli_value() > 0)
 }

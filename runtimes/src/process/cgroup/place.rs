@@ -1,6 +1,7 @@
-//! Where pods may have cgroups: below the unit the agent runs as, in each hierarchy that was delegated to it.
+//! Finds the places for pods' cgroups: below the unit that the agent runs as, in each hierarchy that was delegated to
+//! it.
 //!
-//! Reads and changes nothing.
+//! Only reads.
 
 use std::fs;
 use std::io;
@@ -10,10 +11,10 @@ use winddown_shared::cgroup_of_process;
 
 /// Where systemd puts the agent itself (`DelegateSubgroup=`).
 pub(super) const OWN: &str = "agent";
-/// The cgroup around those of all pods.
+/// The parent cgroup of all pods.
 const PODS: &str = "pods";
 
-/// What a cgroup is made to hold to.
+/// A cgroup controller that enforces a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Controller {
     Cpu,
@@ -24,20 +25,20 @@ pub(crate) enum Controller {
 /// A hierarchy in which pods can have cgroups.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Hierarchy {
-    /// The cgroup around those of all pods; it need not be there.
+    /// The parent cgroup of all pods; it may not exist yet.
     pub(crate) root: PathBuf,
-    /// The same, from the root of the hierarchy.
+    /// The same, relative to the root of the hierarchy.
     pub(crate) path: String,
     pub(crate) is_v2: bool,
-    /// What can be limited in it.
+    /// The controllers that are available in it.
     pub(crate) controllers: Vec<Controller>,
 }
 
-/// The hierarchies, and why what is missing is.
+/// The usable hierarchies, and the reasons for what is missing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Places {
     pub(crate) hierarchies: Vec<Hierarchy>,
-    /// Controllers that are in none of them, each with the reason.
+    /// Controllers that no hierarchy offers, each with the reason.
     pub(crate) missing: Vec<(Controller, String)>,
 }
 
@@ -45,11 +46,11 @@ pub(crate) struct Places {
 #[derive(Debug, PartialEq, Eq)]
 struct Unit<'a> {
     path: &'a str,
-    /// The agent is in a cgroup below it, so that controllers can be enabled for others beside that.
+    /// Whether the agent is in a cgroup below it, so that controllers can be enabled for its siblings.
     is_free: bool,
 }
 
-/// What was delegated to the unit of the process `pid` (`self` for this one).
+/// Finds what was delegated to the unit of the process `pid` (`self` for this one).
 pub(crate) fn look((proc_root, mount): (&Path, &Path), pid: &str) -> Places {
     let own = match fs::read(proc_root.join(pid).join("cgroup")) {
         Ok(own) => own,
@@ -92,7 +93,7 @@ pub(crate) fn look((proc_root, mount): (&Path, &Path), pid: &str) -> Places {
     places
 }
 
-/// The unified hierarchy, and what can be limited there; or why nothing.
+/// Returns the unified hierarchy, and the controllers that are available there, or why there are none.
 fn unified(own: &[u8], mount: &Path) -> Option<(Hierarchy, Result<Vec<Controller>, String>)> {
     let unit = unit(unified_path(own)?).ok()?;
     let root = mount.join(unit.path.trim_start_matches('/'));
@@ -122,8 +123,8 @@ fn hierarchy(mount: &Path, unit: &str, is_v2: bool, controller: Controller) -> H
     }
 }
 
-/// As [`unit`], for a controller of version 1. Where systemd leaves its hierarchy alone (in a container, say),
-/// the unit has there the place that systemd would have given it.
+/// Like [`unit`], for a v1 controller. In a hierarchy that systemd does not manage (in a container, say), the unit gets
+/// the path that it has in systemd's own hierarchy.
 fn unit_v1<'a>(own: &'a [u8], path: &'a str) -> Result<Unit<'a>, String> {
     let named = || cgroup_of_process(own, "name=systemd").filter(|(_, is_v2)| !is_v2);
     unit(path).or_else(|why| match named() {
@@ -132,8 +133,8 @@ fn unit_v1<'a>(own: &'a [u8], path: &'a str) -> Result<Unit<'a>, String> {
     })
 }
 
-/// Whether a cgroup is one that systemd gives a unit of its own. Any other is shared with programs that
-/// are not ours: nothing may be made there.
+/// Returns the unit that a cgroup belongs to. Any other cgroup is shared with programs that are not ours: nothing may
+/// be created there.
 fn unit(path: &str) -> Result<Unit<'_>, String> {
     let is_service = |path: &str| path.rsplit('/').next().is_some_and(|n| n.ends_with(".service"));
     match path.strip_suffix(OWN).and_then(|path| path.strip_suffix('/')) {
@@ -161,7 +162,7 @@ fn v2_mount(mount: &Path) -> Option<PathBuf> {
     is_v2(&beside).then_some(beside)
 }
 
-/// What a cgroup of version 2 can hand on to those below it.
+/// The controllers that a cgroup v2 can enable for its children.
 pub(crate) fn available(dir: &Path) -> io::Result<Vec<Controller>> {
     let text = fs::read_to_string(dir.join("cgroup.controllers"))?;
     let named = |controller: &Controller| text.split_whitespace().any(|n| n == controller.name());
@@ -173,7 +174,7 @@ pub(crate) fn available(dir: &Path) -> io::Result<Vec<Controller>> {
 impl Controller {
     pub(crate) const ALL: [Self; 3] = [Self::Cpu, Self::Memory, Self::Pids];
 
-    /// As the kernel calls it.
+    /// The kernel's name of the controller.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Cpu => "cpu",
@@ -186,13 +187,13 @@ impl Controller {
 // === impl Places ===
 
 impl Places {
-    /// None at all, for this reason.
+    /// No hierarchies at all, all for the same reason.
     pub(crate) fn none(why: &str) -> Self {
         let missing = Controller::ALL.map(|controller| (controller, why.to_owned()));
         Self { hierarchies: Vec::new(), missing: missing.to_vec() }
     }
 
-    /// Two controllers of version 1 may be mounted together.
+    /// Adds a hierarchy. Two v1 controllers may be mounted together.
     fn add(&mut self, new: Hierarchy) {
         let real = |path: &Path| path.parent().and_then(|dir| dir.canonicalize().ok());
         let same = |one: &&mut Hierarchy| {

@@ -38,7 +38,7 @@ fn a_limit_that_would_not_be_enforced_is_refused_by_its_field_with_the_reason() 
     assert_eq!(rehearsal.missing(), None);
 }
 
-/// A tree of files in place of the kernel's: what is written where.
+/// Uses a tree of plain files in place of the kernel's.
 #[test]
 fn a_pods_cgroups_have_its_weight_and_each_containers_its_limits_on_version_2() {
     let dir = tempfile::tempdir().unwrap();

@@ -15,7 +15,7 @@ use crate::programs::config::{ProcessConfig, ShimCommand};
 use crate::programs::pod::{self, Run, Starting};
 use crate::programs::stats::Traces;
 
-/// A driver that fails to end containers the first so many times.
+/// A driver whose first `fails` kills of a container have no effect.
 struct Faulty {
     fails: u32,
     tries: AtomicU32,

@@ -1,4 +1,4 @@
-//! What processes use, where no cgroup tells it.
+//! Measures processes, for values that no cgroup provides.
 
 use std::collections::HashMap;
 use std::fs;
@@ -8,25 +8,25 @@ use std::time::Duration;
 use winddown_shared::ProcStat;
 use winddown_shim::procfs;
 
-/// What some processes use.
+/// The resource usage of a set of processes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Used {
-    /// Of their own, in bytes.
+    /// Memory that is not shared, in bytes.
     pub(crate) memory: u64,
-    /// Threads.
+    /// The number of threads.
     pub(crate) tasks: u64,
-    /// Processor time so far, with that of children that have ended. None if one of them does not tell.
+    /// CPU time so far, including that of exited children. None if it is unknown for one of the processes.
     pub(crate) cpu: Option<Duration>,
 }
 
 /// All processes of the machine, by parent.
 pub(crate) struct Processes {
-    /// Pid and threads of each child.
+    /// The pid and the number of threads of each child.
     children: HashMap<i32, Vec<(i32, u64)>>,
 }
 
 impl Processes {
-    /// Reads one line of each process. Blocks for some milliseconds.
+    /// Reads one line for each process. Blocks for some milliseconds.
     pub(crate) fn look(proc_root: &Path) -> Self {
         let mut children = HashMap::<i32, Vec<(i32, u64)>>::new();
         for pid in procfs::pids(proc_root).into_iter().flatten() {
@@ -38,10 +38,11 @@ impl Processes {
         Self { children }
     }
 
-    /// What all processes below `root` use, with it if it is one of the container's. None if there is none.
+    /// Returns the usage of all processes below `root`, and of `root` if it belongs to the container. None if none is
+    /// left.
     ///
-    /// Memory that processes share (programs, libraries, shared memory) is not counted: it would count
-    /// for each of them.
+    /// Memory that processes share (programs, libraries, shared memory) is not counted: it would be counted once for
+    /// each of them.
     pub(crate) fn below(&self, proc_root: &Path, root: (i32, bool)) -> Option<Used> {
         let (root, is_own) = root;
         let mut found = false;
@@ -54,13 +55,13 @@ impl Processes {
         while let Some((pid, threads)) = left.pop() {
             let of_process = |name| fs::read_to_string(proc_root.join(pid.to_string()).join(name));
             let statm = of_process("statm");
-            // It may have ended since.
+            // The process may have exited since.
             let Some(pages) = statm.ok().as_deref().and_then(own_pages) else { continue };
             found = true;
             used.memory = used.memory.saturating_add(pages.saturating_mul(page_size()));
             used.tasks = used.tasks.saturating_add(threads);
             let ticks = of_process("stat").ok().as_deref().and_then(own_ticks);
-            // Ticks are coarse, and metrics-server leaves out a pod with a container that has used none.
+            // Ticks are coarse, and metrics-server omits a pod with a container that has used no CPU time.
             let exact = of_process("schedstat").ok().as_deref().and_then(ran).unwrap_or_default();
             let of_one = ticks.map(|ticks| duration(ticks).max(exact));
             used.cpu = used.cpu.zip(of_one).map(|(sum, one)| sum.saturating_add(one));
@@ -74,12 +75,12 @@ fn duration(ticks: u64) -> Duration {
     Duration::from_millis(ticks.saturating_mul(1000) / rustix::param::clock_ticks_per_second())
 }
 
-/// Of `/proc/PID/schedstat`: processor time of the first thread.
+/// Reads the CPU time of the first thread from `/proc/PID/schedstat`.
 fn ran(schedstat: &str) -> Option<Duration> {
     schedstat.split(' ').next()?.parse().ok().map(Duration::from_nanos)
 }
 
-/// Of `/proc/PID/stat`: processor time of the process and of the children that it has seen end, in clock ticks.
+/// Reads from `/proc/PID/stat` the CPU time of the process and of its reaped children, in clock ticks.
 pub(crate) fn own_ticks(stat: &str) -> Option<u64> {
     let stat = ProcStat::new(stat)?;
     (14..=17).map(|number| stat.field::<u64>(number)).sum()
@@ -89,7 +90,7 @@ fn page_size() -> u64 {
     u64::try_from(rustix::param::page_size()).unwrap_or(4096)
 }
 
-/// Of `/proc/PID/statm`: what is resident without what is shared, in pages.
+/// Reads the resident pages without the shared ones from `/proc/PID/statm`.
 pub(crate) fn own_pages(statm: &str) -> Option<u64> {
     let mut fields = statm.split_ascii_whitespace().skip(1).map(str::parse::<u64>);
     let (resident, shared) = (fields.next()?.ok()?, fields.next()?.ok()?);

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Answers every attempt with the same.
+/// Gives the same answer to every attempt.
 struct Always(Room);
 
 impl AdmissionFailureHandler for Always {

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// A node as it is remembered and as it is.
+/// A node as it is cached and as it is now.
 struct Remembered {
     cached: Arc<NodeView>,
     fresh: Option<Arc<NodeView>>,
@@ -142,13 +142,13 @@ fn rows() -> Vec<Row> {
                 vec![],
             )
         },
-        // Ours: a node that cannot be read anew keeps the failures.
+        // Differs from the kubelet: a node that cannot be read again keeps the failures.
         row("node affinity failure, the node cannot be had", wants_foo(None), vec![affinity]),
     ]
 }
 
-// The reference's later rows on skipping checks for pods that run already have no counterpart here:
-// the intake does not ask about a pod that the runtime shows running.
+// The kubelet's later rows, on skipping checks for pods that already run, have no counterpart here:
+// the intake does not run admission for a pod that the runtime shows running.
 #[test]
 fn every_failure_is_found_in_order() {
     for Row { what, pod, others, cached, fresh, expected } in rows() {

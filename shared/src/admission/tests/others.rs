@@ -1,4 +1,4 @@
-//! The sum over the pods that are there.
+//! The sum over the pods on the node.
 
 use proptest::prelude::*;
 
@@ -78,7 +78,7 @@ fn room_that_is_promised_is_taken_for_all_but_those_who_may_preempt() {
 }
 
 proptest! {
-    /// The running sum is what adding all up would give.
+    /// The running sum equals the sum computed from scratch.
     #[test]
     fn the_running_sum_is_the_sum(
         cpus in proptest::collection::vec((0_u8..9, 0_u16..6, any::<bool>()), 1..16),
@@ -100,7 +100,7 @@ proptest! {
         let mut others = Others::new(move || first.clone());
         others.staying();
         for (i, pod) in pods.iter().enumerate() {
-            // Those that are there already are asked about again, the others are new.
+            // Pods that are already there are checked again, the others are new.
             let here = &pods[..i.max(split)];
             let (sum, all) = (others.used_beside(pod), NodeUse::beside(pod, here));
             prop_assert_eq!(sum.pods, all.pods);

@@ -1,9 +1,9 @@
 //! TestRejectPodAdmissionBasedOnOSSelector, …OnOSField and
 //! TestPodAdmissionBasedOnSupplementalGroupsPolicy.
 //!
-//! TestDeclaredFeaturesAdmitHandler has no counterpart: which features a pod needs is not worked out
-//! from a list of feature gates here. The runtime refuses a field that it does not carry out, with
-//! the field's path and the same reason, `PodFeatureUnsupported`.
+//! TestDeclaredFeaturesAdmitHandler has no counterpart: the features that a pod needs are not
+//! derived from a list of feature gates here. The runtime rejects a field that it does not support,
+//! with the path of the field and the same reason, `PodFeatureUnsupported`.
 
 use super::*;
 
@@ -60,7 +60,7 @@ fn the_os_field_of_a_pod_must_be_that_of_the_machine() {
     }
 }
 
-// The reference's six further rows are about releases in which the feature was not on by default.
+// The kubelet's six further rows are about releases in which the feature was not on by default.
 #[test]
 fn a_strict_policy_for_groups_needs_a_runtime_that_has_it() {
     let with = node(&json!({"status": {"features": {"supplementalGroupsPolicy": true}}}));

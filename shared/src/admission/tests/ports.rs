@@ -1,4 +1,4 @@
-//! Ports of the host.
+//! Host ports.
 
 use super::*;
 

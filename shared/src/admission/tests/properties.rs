@@ -1,4 +1,4 @@
-//! What holds for any pods on any node.
+//! Properties that hold for any pods on any node.
 
 use proptest::prelude::*;
 
@@ -27,7 +27,7 @@ fn some_amounts() -> impl Strategy<Value = Amounts> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(512))]
 
-    /// What preemption relies on: the requirements are exact.
+    /// Preemption relies on this: the requirements are exact.
     #[test]
     fn a_pod_fits_once_others_gave_back_what_it_lacks_and_not_before(
         capacity in proptest::array::uniform4(0_u8..60),
@@ -61,7 +61,7 @@ proptest! {
         prop_assert_eq!(after.is_empty(), enough, "{:?} of {:?}", after, required);
     }
 
-    /// No text in a manifest makes the fit panic, and what does not parse never matches.
+    /// No text in a manifest makes the fit panic, and text that does not parse never matches.
     #[test]
     fn any_text_is_judged(key in ".{0,8}", operator in ".{0,8}", value in ".{0,24}") {
         let spec = json!({

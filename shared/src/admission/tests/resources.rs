@@ -9,7 +9,7 @@ fn asking(requests: &Value, limits: &Value) -> Pod {
     pod("u", &json!({"containers": [container], "initContainers": [container]}))
 }
 
-/// Which requests the fit looks at: on a node that is full, each one it looks at fails.
+/// The requests that the fit checks: on a full node, each of them fails.
 fn counted(pod: &Pod, allocatable: &Value) -> Vec<String> {
     let mut allocatable = allocatable.clone();
     allocatable["pods"] = json!("10");
@@ -31,8 +31,8 @@ fn extended_resources_that_the_node_does_not_know_are_left_out() {
         ("unknown to the node", bar(), none(), json!({"foo.com/baz": "1"}), vec![]),
         ("none left of it", bar(), bar(), json!({"foo.com/bar": "0"}), vec!["foo.com/bar"]),
         ("not on the node", bar(), bar(), none(), vec![]),
-        // Backed by a claim (DRA): absent, or named after a device class. The reference's row with
-        // an amount of 0 needs `status.extendedResourceClaimStatus`, which is not read here.
+        // Backed by a claim (DRA): absent, or named after a device class. The kubelet's row with an
+        // amount of 0 needs `status.extendedResourceClaimStatus`, which is not read here.
         ("claimed, not on the node", bar(), bar(), none(), vec![]),
         (
             "of a device class",
@@ -41,7 +41,7 @@ fn extended_resources_that_the_node_does_not_know_are_left_out() {
             none(),
             vec![],
         ),
-        // Ours: what is neither extended nor on the node does not fit.
+        // Differs from the kubelet: a resource that is neither extended nor on the node does not fit.
         (
             "a huge page size",
             json!({"hugepages-1Gi": "1Gi"}),

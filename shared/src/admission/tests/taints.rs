@@ -1,4 +1,4 @@
-//! Tolerations against taints that end pods.
+//! Tolerations against `NoExecute` taints.
 
 use super::*;
 

@@ -13,18 +13,18 @@ use crate::{
     VictimPlan,
 };
 
-/// A node of 10 cpus; a critical pod that lacks some ends the first others that it may preempt.
+/// A node with 10 cpus; a critical pod that lacks some preempts the first others that it may preempt.
 struct Crowded {
     node: Node,
     events: FakeRecorder,
     lock: VictimLock,
-    /// For whom room was looked for, and among whom.
+    /// The pods for which room was searched, and the candidates.
     asked: Asked,
 }
 
 type Asked = Arc<Mutex<Vec<(String, Vec<String>)>>>;
 
-/// Takes pods in the order of their names until there is enough.
+/// Chooses pods in the order of their names until there is enough room.
 struct ByName(Asked);
 
 impl AdmissionFailureHandler for ByName {
@@ -102,7 +102,7 @@ impl Crowded {
         self.node.said(pod).1
     }
 
-    /// The CPUs of all pods of which containers run.
+    /// The CPUs of all pods with running containers.
     fn used(&self) -> i64 {
         let pods = self.node.workers.running().pods;
         let here = pods.iter().filter(|pod| self.runs(pod));
@@ -114,7 +114,7 @@ fn secs(s: u64) -> Duration {
     Duration::from_secs(s)
 }
 
-/// A pod of so many cpus, of the API or (without a priority) from a manifest.
+/// A pod with that many cpus, from the API or (without a priority) from a manifest.
 fn asks(name: &str, priority: Option<i32>, cpus: u8) -> Pod {
     let source = if priority.is_some() { "api" } else { "file" };
     let object = serde_json::json!({
@@ -385,7 +385,7 @@ async fn two_controllers_never_choose_the_same_pod() {
     let (a, b, dns) = (ordinary("a", 5), ordinary("b", 5), critical("dns", 5));
     c.node.want(&[&a, &b]).await;
     c.takes(&a, 3);
-    // An eviction that chooses now: the intake, which is asked meanwhile, sees its victim ending.
+    // An eviction chooses now: the intake, which runs meanwhile, sees that its victim is terminating.
     let evicted = c.lock.choose(|| {
         let mut pods = c.node.workers.staying_pods();
         pods.sort_by_key(|pod| pod.name().clone());

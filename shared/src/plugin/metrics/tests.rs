@@ -43,7 +43,7 @@ fn what_a_scrape_could_not_tell_apart_is_refused_with_what_to_write_instead() {
         );
         assert_eq!(Listed::check(&[listed(ours, &[])]), Ok(()), "it has none");
     }
-    // A plug-in whose name begins as another one's.
+    // A plug-in whose name starts with that of another one.
     let max = PluginName::of("max");
     let both = [
         listed(NAME, &[&Counter::new("max_age_looks", "")]),

@@ -1,4 +1,4 @@
-//! What changed since somebody last looked.
+//! The changes since the last read.
 
 use k8s_openapi::api::core::v1 as api;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;

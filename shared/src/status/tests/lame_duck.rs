@@ -6,12 +6,12 @@ use super::{Is, pod, runtime};
 use crate::status::{StatusInput, StatusStore, generate};
 use crate::{GateReason, Pod, PodRuntimeStatus, WallTime};
 
-/// So many seconds after the epoch.
+/// That many seconds after the epoch.
 fn at(seconds: i64) -> WallTime {
     WallTime::from_second(seconds).unwrap()
 }
 
-/// What the runtime says is said of the pod, as the pod workers do.
+/// Publishes the runtime's status of the pod, as the pod workers do.
 fn say(store: &StatusStore, pod: &Pod, runtime: &PodRuntimeStatus, now: i64) {
     let previous = store.probed(pod.uid());
     let status = generate(StatusInput {
@@ -30,14 +30,14 @@ fn up() -> PodRuntimeStatus {
     runtime(&[], &[Is::Up])
 }
 
-/// It runs, and its readiness probe fails.
+/// A running container whose readiness probe fails.
 fn unready() -> PodRuntimeStatus {
     let mut status = up();
     status.containers[0].ready = false;
     status
 }
 
-/// Status, reason and the second of the last transition of `Ready`; `ContainersReady` is the same.
+/// Status, reason and the second of the last transition of `Ready`; those of `ContainersReady` are the same.
 fn ready(store: &StatusStore, pod: &Pod) -> (bool, String, i64) {
     let status = store.get(pod.uid()).unwrap();
     let told = |name: &str| {

@@ -1,4 +1,4 @@
-//! What is tracked, compared with what is desired.
+//! Compares the tracked pods with the desired ones.
 
 use std::collections::{HashMap, HashSet};
 
@@ -10,7 +10,7 @@ use crate::workers::record::{Lifecycle, Record};
 use crate::{KillReason, PodUid};
 
 impl State {
-    /// The workers are gone, and so are the ends that others wait for: says so to all of them.
+    /// Resolves all waiters with the news that the workers are gone.
     pub(in crate::workers) fn give_up(&self) {
         for record in self.records.values() {
             if let Some(ending) = &record.ending {
@@ -22,8 +22,8 @@ impl State {
         }
     }
 
-    /// Ends what is tracked and not desired, and forgets what is finished and either not desired or
-    /// wanted anew. Returns what is tracked afterwards.
+    /// Terminates pods that are tracked but not desired, and forgets finished ones that are not
+    /// desired or are to start again. Returns the pods that are tracked afterwards.
     pub(in crate::workers) fn sync_known_pods(
         &mut self,
         desired: &HashSet<PodUid>,
@@ -65,8 +65,8 @@ fn next(record: &mut Record, orphan: bool, now: Instant) -> Next {
     }
     record.deleted = true;
     if record.is_ending() {
-        // Its own retry is under way or has its time. Asking again with every look would take the
-        // back-off from a pod that cannot be stopped just because it is no longer wanted.
+        // A retry is in flight or scheduled. Retrying on every call would bypass the backoff of a
+        // pod that cannot be stopped, only because it is no longer wanted.
         let has_a_time = record.busy || record.pending.is_some() || record.again_at.is_some();
         if has_a_time {
             return Next::Keep;

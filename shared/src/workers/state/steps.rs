@@ -1,4 +1,4 @@
-//! The steps of a pod's task: what is next, and what follows from how it went.
+//! The steps of a pod's task: which one is next, and how its outcome is handled.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,49 +14,49 @@ use crate::workers::WorkerTimes;
 use crate::workers::record::{Lifecycle, Record};
 use crate::{Grace, Pod, PodUid, StatusOverride};
 
-/// Nothing is looked at again sooner than this, whatever a step says: one that always says "at once"
-/// must not take a processor.
+/// The shortest delay before a pod is checked again, whatever a step returns: a step that always
+/// returns "at once" must not occupy a CPU.
 const SOONEST: Duration = Duration::from_millis(10);
 
-/// How a step went.
+/// The outcome of a step.
 #[derive(Debug)]
 pub(in crate::workers) enum Outcome {
-    /// The pod runs; look again after this long, or after the resync interval.
+    /// The pod runs; check it again after this long, or after the resync interval.
     Synced { again_in: Option<Duration> },
-    /// The pod came to its end by itself: stop what is left of it (sidecars), then free it. With what
-    /// to write into its status, if that does not follow from its containers.
+    /// The pod completed by itself: stop what is left of it (sidecars), then free it. Carries the
+    /// status to write, if it does not follow from the containers.
     Completed(Option<StatusOverride>),
-    /// The pod was asked to end in the middle of a sync.
+    /// A request to terminate the pod interrupted a sync.
     Interrupted,
-    /// No container of the pod runs any more.
+    /// All containers of the pod have stopped.
     Stopped(Arc<PodStopped>),
-    /// Nothing runs any more of a pod that only the runtime knew.
+    /// A pod that only the runtime knew has stopped.
     RuntimePodStopped(Arc<PodStopped>),
-    /// All that the pod held is freed.
+    /// Everything that the pod held is freed.
     Finished,
     /// The step failed.
     Failed(Retry),
 }
 
-/// What follows from a step.
+/// What to do after a step.
 #[derive(Debug, Default)]
 pub(in crate::workers) struct Followup {
-    /// The next step of the same pod; without one its task ends.
+    /// The next step of the same pod; `None` ends its task.
     pub(in crate::workers) work: Option<Work>,
-    /// Another pod that has something to do now.
+    /// Another pod that now has something to do.
     pub(in crate::workers) wake: Option<Wake>,
-    /// The timer has to be set anew.
+    /// Whether the timer has to be reset.
     pub(in crate::workers) earlier: bool,
-    /// When a failed step is tried again.
+    /// Delay before a failed step is retried.
     pub(in crate::workers) again_in: Duration,
-    /// The update that the step answered, and how long that took.
+    /// The operation that the step answered, and how long that took.
     pub(in crate::workers) answered: Option<(&'static str, Duration)>,
-    /// A pod that is to be forgotten, or known anew, has nothing left to do.
+    /// Whether a pod that is to be forgotten or started again has finished.
     pub(in crate::workers) settled: bool,
 }
 
 impl State {
-    /// Notes how a step went and gives the next one, under one lock.
+    /// Records the outcome of a step and returns the next one, under one lock.
     pub(in crate::workers) fn advance(
         &mut self,
         uid: &PodUid,
@@ -101,8 +101,8 @@ impl State {
         followup
     }
 
-    /// The next step for the task of `uid`, or `None`: the task ends, and another one is spawned
-    /// when there is something to do again.
+    /// Returns the next step for the task of `uid`. With `None` the task ends; another one is
+    /// spawned when there is something to do again.
     pub(in crate::workers) fn next_work(
         &mut self,
         uid: &PodUid,
@@ -129,7 +129,7 @@ impl State {
             record.mirror.clone_from(&pending.mirror);
         }
         let mirror = if pending.pod.is_some() { pending.mirror } else { record.mirror.clone() };
-        // The spec that started the containers is the one that stops them.
+        // The containers are stopped by the spec that started them.
         let may_change = record.lifecycle == Lifecycle::Syncing || record.active.is_none();
         if let (true, Some(pod)) = (may_change, pending.pod) {
             record.active = Some(pod);
@@ -147,7 +147,7 @@ impl State {
         work
     }
 
-    /// The pods whose time has come.
+    /// Takes the pods that are due.
     pub(in crate::workers) fn due(&mut self, now: Instant) -> Vec<Wake> {
         let mut wakes = Vec::new();
         while let Some(uid) = self.timetable.pop(now) {
@@ -169,13 +169,13 @@ impl State {
         self.timetable.next()
     }
 
-    /// Nothing to do for the pod until `again_at`, unless an update comes or has come.
+    /// Schedules the next check at `again_at`, unless an update is pending. Returns whether the timer has to be reset.
     fn rest(&mut self, uid: &PodUid, generation: u64, failures: u32, again_at: Instant) -> bool {
         let Some(record) = self.records.get_mut(uid).filter(|r| r.generation == generation) else {
             return false;
         };
         record.cancel = None;
-        // A sync that failed while the pod was asked to end says nothing of the stop to come.
+        // A sync that failed while a termination was requested says nothing about the stop that follows.
         if record.ending.as_ref().is_none_or(|e| e.acknowledged) {
             record.failures = failures;
         }
@@ -211,10 +211,10 @@ impl State {
         record.replay();
     }
 
-    /// Returns whether the UID is unknown or may be forgotten now, and who waited for its name.
+    /// Returns whether the UID is unknown or may be forgotten now, and the pod that waited for its name.
     ///
-    /// A real pod that came under the same UID meanwhile is torn down as well before the UID can be
-    /// used again; unless it came to be ended, it is known anew after that.
+    /// If a real pod came under the same UID meanwhile, it is torn down as well before the UID can
+    /// be used again. Unless it came to be terminated, it then starts again.
     fn runtime_pod_stopped(
         &mut self,
         uid: &PodUid,
@@ -261,7 +261,7 @@ impl State {
         }
     }
 
-    /// `base` and up to half as much again, so that pods that failed together do not return together.
+    /// `base` plus up to half as much again, so that pods that failed together are not retried together.
     fn jittered(&mut self, base: Duration) -> Duration {
         // Splitmix64: any sequence that differs from pod to pod will do.
         let mut z = self.next().wrapping_mul(0x9e37_79b9_7f4a_7c15);

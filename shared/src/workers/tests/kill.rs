@@ -209,7 +209,7 @@ async fn callers_are_told_when_the_workers_shut_down() {
     assert_eq!(error, KillError::WorkersGone { pod: "default/a".into() });
 }
 
-/// (grace so far, spec, deletion, asked) → the grace that applies.
+/// (grace so far, spec, deletion, requested) → the effective grace.
 #[test]
 fn the_smallest_grace_anybody_asked_for_applies() {
     type Row = (Option<u64>, Option<i64>, Option<i64>, Option<u64>, u64);
@@ -227,7 +227,7 @@ fn the_smallest_grace_anybody_asked_for_applies() {
         (Some(30), Some(5), None, None, 30),
         (Some(1), Some(5), Some(10), Some(7), 1),
         (None, Some(-5), None, None, 1),
-        // The kubelet reads a deletion with grace 0 as "unset" here and answers 30.
+        // The kubelet reads a deletion with grace 0 as "unset" here and returns 30.
         (None, None, Some(0), Some(30), 1),
     ];
     for (current, spec, deletion, asked, expected) in rows {

@@ -98,7 +98,7 @@ async fn a_pod_that_completes_by_itself_is_freed_and_stays_finished() {
 
 #[tokio::test(start_paused = true)]
 async fn a_deletion_timestamp_ends_the_pod_with_the_deletions_grace() {
-    // Less than its own, and more.
+    // Less than its own grace, and more.
     for seconds in [15, 100] {
         let b = bench();
         b.workers.update(UpdateKind::Create, pod("a"), None);

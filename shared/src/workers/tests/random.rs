@@ -1,4 +1,4 @@
-//! Random interleavings: whatever is asked in whatever order, the promises hold.
+//! Random interleavings: the invariants hold whatever is requested in whatever order.
 
 use std::collections::{HashMap, HashSet};
 use std::task::Poll;
@@ -20,20 +20,20 @@ const PODS: u8 = 8;
 enum Op {
     Create(u8),
     Update(u8),
-    /// Comes with a final phase.
+    /// The pod arrives in a terminal phase.
     Over(u8),
     Kill(u8, u8),
-    /// Not desired any more.
+    /// The pod is no longer desired.
     Orphan(u8),
-    /// Not desired, and wanted anew at once.
+    /// The pod is no longer desired, and desired again at once.
     Recreate(u8),
-    /// The runtime lists it.
+    /// The runtime lists the pod.
     Stray(u8),
     Look(u8),
     Sleep(u16),
-    /// Failing syncs, failing stops, seconds that a stop takes, what is known of its containers.
+    /// Number of failing syncs, of failing stops, seconds that a stop takes, what is known of its containers.
     Script(u8, u8, u8, u8, u8),
-    /// The agent ends and another one starts on the same runtime.
+    /// The agent stops and another one starts on the same runtime.
     Restart,
 }
 
@@ -73,14 +73,14 @@ fn over(p: u8) -> Pod {
 
 type Call = JoinHandle<Result<std::sync::Arc<PodStopped>, KillError>>;
 
-/// The workers, and what the promises are held against.
+/// The workers, and the data that the invariants are checked against.
 struct Trial {
     bench: Bench,
     desired: HashSet<PodUid>,
     calls: Vec<Call>,
-    /// The lifecycle last seen of every record.
+    /// The last lifecycle stage of every record.
     seen: HashMap<PodUid, (u64, Lifecycle)>,
-    /// Records that were asked to end, by generation, and how many steps had been taken by then.
+    /// Records that were requested to terminate, by generation, with the number of steps taken until then.
     killed: HashMap<PodUid, (u64, usize)>,
 }
 
@@ -106,7 +106,7 @@ impl Trial {
                 let begun = self.bench.syncer.calls().len();
                 let call = async move { workers.kill_pod(target, request).await };
                 let mut call = Box::pin(call);
-                // Polled once here, so that the kill is there before anything else happens.
+                // Polled once here, so that the request is made before anything else happens.
                 match std::future::poll_fn(|cx| Poll::Ready(call.as_mut().poll(cx))).await {
                     Poll::Ready(answer) => self.calls.push(tokio::spawn(async { answer })),
                     Poll::Pending => self.calls.push(tokio::spawn(call)),
@@ -180,7 +180,7 @@ impl Trial {
         self.killed.clear();
     }
 
-    /// Phases move forward only, and nothing is started that was asked to end.
+    /// Phases only move forward, and nothing is started that was requested to terminate.
     fn check(&mut self) {
         let state = self.bench.workers.inner.lock();
         for (uid, record) in &state.records {
@@ -199,7 +199,7 @@ impl Trial {
         }
     }
 
-    /// Everything comes to rest and leaves nothing.
+    /// Everything comes to rest, and nothing is left behind.
     async fn finish(mut self) {
         tokio::time::sleep(Duration::from_secs(400)).await;
         self.check();
@@ -215,7 +215,7 @@ impl Trial {
             self.bench.workers.sync_known_pods(&HashSet::new());
             tokio::time::sleep(Duration::from_secs(60)).await;
         }
-        // Two steps of one UID at once make the scripted syncer panic, which is a failed step.
+        // Two simultaneous steps of one UID make the scripted syncer panic, which is a failed step.
         let panicked =
             |e: &Event| matches!(e, Event::SyncFailed { error, .. } if error.contains("panicked"));
         let events = self.bench.events.events();
@@ -241,7 +241,7 @@ async fn run(ops: Vec<Op>) {
 proptest! {
     #![proptest_config(ProptestConfig { cases: tries(10_000), ..ProptestConfig::default() })]
 
-    /// Never two steps of one UID at once, phases only move forward, no kill is lost, every call
+    /// No two steps of one UID run at once, phases only move forward, no kill is lost, every call
     /// returns, and nothing is left behind.
     #[test]
     fn promises_hold_under_any_interleaving(ops in prop::collection::vec(op(), 1..60)) {

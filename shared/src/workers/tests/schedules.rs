@@ -1,9 +1,9 @@
-//! The same promises under schedules of threads: every acquisition of a lock and every wake-up is a
-//! point at which another thread may run.
+//! The same invariants under schedules of threads: every acquisition of a lock and every wake-up is
+//! a point at which another thread may run.
 //!
-//! Taking part are the workers' lock with everything behind it, the tasks and how they are woken, the
-//! waits of `kill_pod`, and the shortening of a grace. Tokio's own primitives run as they are, each
-//! call of them in one piece: their insides are tokio's to test. Time stands still.
+//! Covered are the workers' lock with everything behind it, the tasks and how they are woken, the
+//! waits of `kill_pod`, and the shortening of a grace period. Tokio's own primitives run as they
+//! are, each call atomically: their internals are tokio's to test. Time stands still.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use crate::{
     SyncError, SyncUpdate, Synced, UpdateKind,
 };
 
-/// Steps that let others run in the middle, and that must not overlap: there is one pod.
+/// Steps that yield in the middle, and that must not overlap: there is one pod.
 #[derive(Default)]
 struct Steps {
     under_way: Arc<AtomicUsize>,
@@ -43,7 +43,7 @@ impl Drop for UnderWay {
 impl Steps {
     fn begin(&self) -> UnderWay {
         let others = self.under_way.fetch_add(1, Ordering::SeqCst);
-        // Not an assertion: a panic in a step is contained. The end of the test looks at it.
+        // Not an assertion, because a panic in a step is contained. The end of the test checks it.
         if others > 0 {
             self.syncs.fetch_add(1_000_000, Ordering::SeqCst);
         }
@@ -96,10 +96,10 @@ impl PodSyncer for Arc<Steps> {
 
 type Workers = PodWorkers<Arc<Steps>>;
 
-/// Tries `check` under many schedules: random ones, and ones that are made to uncover bugs which
-/// need few switches at the right places.
+/// Runs `check` under many schedules: random ones, and ones designed to uncover bugs that need few
+/// switches at the right places.
 fn under_schedules(check: impl Fn() + Send + Sync + 'static) {
-    // Deadlines need a clock to register with; nobody lets it run.
+    // Deadlines need a clock to register with; it is never advanced.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     let _context = runtime.enter();
     let check = Arc::new(check);
@@ -129,7 +129,7 @@ fn job(workers: &Workers, run: impl FnOnce(&Workers) + Send + 'static) -> Box<dy
     Box::new(move || run(&workers))
 }
 
-/// As if much time had passed: whatever waits for its time has it.
+/// Simulates that much time has passed: everything that waits for its time is due.
 fn pass_time(workers: &Workers) {
     let wakes = workers.inner.lock().due(Instant::now() + FAR);
     for wake in wakes {
@@ -137,7 +137,7 @@ fn pass_time(workers: &Workers) {
     }
 }
 
-/// Nothing is desired any more: everything ends and is forgotten.
+/// Desires nothing any more: everything terminates and is forgotten.
 fn wind_up(workers: &Workers, steps: &Steps) {
     for _ in 0..1000 {
         workers.sync_known_pods(&HashSet::new());
@@ -228,7 +228,7 @@ fn every_kill_returns_beside_a_stray_and_a_pass_that_forgets() {
 fn a_name_is_handed_over_whatever_happens_to_those_who_wait_for_it() {
     under_schedules(|| {
         let (workers, steps) = workers(0);
-        // One step at a time also for both together: they share a name.
+        // The steps of both pods must not overlap either: they share a name.
         workers.update(UpdateKind::Create, static_pod("a", "web"), None);
         together(vec![
             job(&workers, |w| w.update(UpdateKind::Create, static_pod("b", "web"), None)),
@@ -254,7 +254,7 @@ fn callers_are_told_when_the_workers_go_away() {
         let (workers, _) = workers(0);
         together(vec![
             job(&workers, |w| {
-                // Either answer will do; none would be a deadlock.
+                // Either result is fine; none at all would be a deadlock.
                 let _ = block_on(w.kill_pod(pod("a"), request()));
             }),
             job(&workers, |w| block_on(w.shut_down())),
@@ -271,7 +271,7 @@ fn everyone_who_waits_for_an_end_is_told_once_it_is_there() {
             .into_iter()
             .map(|waiter| thread::spawn(move || drop(block_on(waiter.wait()))))
             .collect();
-        // Told, and dropped: both at the same time as the waits begin.
+        // Completed and dropped, both while the waits begin.
         teller.complete(Arc::default());
         let late = teller.waiter();
         drop(teller);

@@ -28,7 +28,7 @@ async fn waiting_static_pods_start_in_the_order_in_which_they_came() {
         b.workers.update(UpdateKind::Create, static_pod(v, "web"), None);
     }
     settle().await;
-    // One that gives up while it waits is skipped.
+    // A pod that gives up while it waits is skipped.
     b.workers.kill_pod(static_pod("v2", "web"), request()).await.unwrap();
     b.workers.kill_pod(static_pod("v1", "web"), request()).await.unwrap();
     settle().await;

@@ -1,4 +1,4 @@
-//! Waiting for what a stopped pod holds.
+//! Waiting for what a stopped pod still holds.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ fn secs(s: u64) -> Duration {
     Duration::from_secs(s)
 }
 
-/// A pod that runs and will be ended as the script says.
+/// A pod that runs and will be stopped as the script says.
 async fn running(script: Script) -> Bench {
     let b = bench();
     b.syncer.script(&uid("a"), script);

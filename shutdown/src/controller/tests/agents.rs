@@ -1,4 +1,4 @@
-//! A node whose agents come and go.
+//! A node on which agents are killed and replaced.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -21,7 +21,7 @@ use crate::{
     RunRecord, ShutdownController, ShutdownParts, Trigger,
 };
 
-/// A login manager that counts how often the lock really went.
+/// A login manager that counts how often the lock was really released.
 #[derive(Clone)]
 pub(super) struct Lock {
     pub(super) fake: FakeInhibitor,
@@ -56,7 +56,7 @@ pub(super) struct Site {
     pub(super) policy: watch::Sender<Arc<Policy>>,
     pub(super) recorder: FakeRecorder,
     pub(super) work: Vec<ShutdownWork>,
-    /// When the system was started, by the clock of the boot, which began 77 s before the site.
+    /// When the system was started, by the boot clock. The boot began 77 s before the site.
     pub(super) system_start: Duration,
     origin: Instant,
     pub(super) start: Instant,
@@ -95,14 +95,14 @@ impl Site {
         }
     }
 
-    /// The same with memory beside the disk. `disk` is the memory then.
+    /// Like [`new`](Self::new), with a place in memory in addition to the disk. `disk` is then the memory.
     pub(super) fn with_memory(world: World, policy: Policy) -> Self {
         let (disk, memory) = (Disk::behind_memory(&world), Disk::memory(&world));
         let places = vec![disk as Arc<dyn RecordPlace>, Arc::clone(&memory) as _];
         Self { places, disk: memory, ..Self::new(world, policy) }
     }
 
-    /// Starts an agent, which finds what is on the disk, as the node does.
+    /// Starts an agent, which reads the disk as the node does.
     pub(super) fn agent(&self) -> Agent {
         let carried = RunRecord::of_boot(&self.places, "boot");
         let (gate, progress) = (AdmissionGate::new(), ProgressSender::new());
@@ -137,8 +137,8 @@ impl Site {
         Agent { gate, progress, stop, task }
     }
 
-    /// kill -9: nothing of the agent happens any more, and the next one hears of the shutdown when
-    /// it asks.
+    /// Simulates kill -9: the agent does nothing any more, and the next one learns of the shutdown from the
+    /// login manager.
     pub(super) async fn kill(&self, agent: Agent) {
         agent.task.abort();
         let _ = agent.task.await;
@@ -155,7 +155,7 @@ impl Site {
         self.lock.fake.prepare();
     }
 
-    /// A notice that the node is gone `left` from now.
+    /// Gives notice that the node goes down `left` from now.
     pub(super) fn give_notice(&mut self, left: Duration) {
         self.start = Instant::now();
         let (since, deadline) = (self.start, self.start + left);
@@ -163,7 +163,7 @@ impl Site {
         self.notices.send_modify(|state| state.in_force = Some(Arc::new(notice)));
     }
 
-    /// The source of [`give_notice`](Self::give_notice) announces nothing any more.
+    /// Withdraws the notice of [`give_notice`](Self::give_notice).
     pub(super) fn withdraw_notice(&self) {
         self.notices.send_replace(NoticeState { in_force: None, heard: ["aws".into()].into() });
     }
@@ -176,7 +176,7 @@ impl Site {
         self.lock.gone.load(Ordering::SeqCst)
     }
 
-    /// Per pod, in the order of their first SIGTERM: when that was, and the first grace.
+    /// Returns, per pod and in the order of their first SIGTERM, when that was and the first grace period.
     pub(super) fn asked(&self) -> Vec<(String, f64, f64)> {
         let mut lives = self.world.lives();
         lives.retain(|life| !life.signals.is_empty());
@@ -189,8 +189,8 @@ impl Site {
         lives.iter().map(row).collect()
     }
 
-    /// No later signal may give a pod more time than the first one did, nor, but for the rounding to
-    /// whole seconds, than any other. A stop takes one second in any case.
+    /// Asserts that no later signal gives a pod more time than the first one did or, except for rounding to
+    /// whole seconds, than any other one did. A stop always gets at least one second.
     pub(super) fn assert_no_grace_grew(&self) {
         for life in self.world.lives() {
             let Some((_, promised)) = life.signals.first().copied() else { continue };
@@ -207,7 +207,7 @@ impl Site {
         }
     }
 
-    /// When the agent let the node go, or called it off.
+    /// When the agent released the node, or its run was called off.
     pub(super) async fn reach(&self, agent: &Agent, phase: ProgressPhase) -> Duration {
         let mut progress = agent.progress.subscribe();
         let reached = progress.wait_for(|progress| progress.phase == phase);
@@ -216,7 +216,7 @@ impl Site {
     }
 }
 
-/// Tries again and again to bring in a pod, and notes when the gate let it.
+/// Tries again and again to get a pod admitted, and records when the gate allowed it.
 #[derive(Clone, Default)]
 pub(super) struct Arrivals(Arc<Mutex<Vec<Instant>>>);
 

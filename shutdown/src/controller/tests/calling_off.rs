@@ -1,4 +1,4 @@
-//! Shutdowns that are taken back, repeated or overtaken.
+//! Shutdowns that are called off, repeated or overtaken.
 
 use std::sync::{Arc, Mutex, mpsc};
 
@@ -107,7 +107,7 @@ async fn cancelling_after_the_end_opens_the_gate_and_the_next_shutdown_works() {
 async fn a_run_that_ends_the_moment_it_is_called_off_is_reported_as_ended_and_told_as_called_off() {
     let pods = [pod("app", None, None)];
     let mut node = Setup::with(pods.clone()).start();
-    // The last thing that the run waits for.
+    // The last resource that the run waits for.
     node.killer.stays_mounted(pods[0].uid(), ["/mnt/app"], Some(secs(5)));
     node.prepare();
     node.until(secs(5)).await;
@@ -221,7 +221,7 @@ async fn a_shutdown_that_is_called_off_leaves_a_drained_node_drained() {
     assert!(node.gate.check().is_ok());
 }
 
-/// A disk on which the report of a run that was called off hangs until it is let go.
+/// A disk on which writing the report of a run that was called off hangs until it is released.
 struct Hangs {
     disk: Arc<Memory>,
     let_go: Mutex<mpsc::Receiver<()>>,
@@ -236,7 +236,7 @@ impl ReportSink for Hangs {
     }
 }
 
-/// A node with such a disk. What hangs goes on when the sender is dropped.
+/// A node with such a disk. The write continues when the sender is dropped.
 fn on_a_hung_disk(setup: Setup) -> (Node, mpsc::Sender<()>) {
     let (sender, let_go) = mpsc::channel();
     let killer = FakeKiller::with(setup.pods.clone());
@@ -246,7 +246,7 @@ fn on_a_hung_disk(setup: Setup) -> (Node, mpsc::Sender<()>) {
     (setup.launch(killer.clone(), killer, login, disk, Arc::new(sink)), sender)
 }
 
-/// Lets everybody do what can be done at this moment: a paused clock stands still while a thread hangs.
+/// Runs all tasks that are ready: a paused clock does not advance while a thread hangs.
 async fn at_once() {
     for _ in 0..10_000 {
         tokio::task::yield_now().await;

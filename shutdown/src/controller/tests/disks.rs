@@ -10,7 +10,7 @@ use super::{settle, two_fields};
 use crate::tests::{pod, secs};
 use crate::{FileError, Outcome, ProgressPhase, RecordPlace, RunPhase, RunRecord};
 
-/// A disk with an old record on it that takes no other.
+/// A full disk that holds an old record.
 struct Full;
 
 impl RecordPlace for Full {
@@ -110,7 +110,7 @@ async fn a_disk_that_fills_up_in_the_middle_does_not_bring_back_its_older_record
     let mut agent = site.agent();
     settle().await;
     site.prepare();
-    // The first agent has written twice when the disk is full.
+    // The first agent has written two records by the time the disk is full.
     for second in 2..5 {
         site.until(secs(second)).await;
         site.kill(agent).await;

@@ -1,4 +1,4 @@
-//! A node in trouble is still let go, once, and in time.
+//! A node with faults is still released, once and in time.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
@@ -72,7 +72,7 @@ async fn a_hung_runtime_delays_its_own_pod_only_and_the_report_names_it() {
     node.killer.takes(pods[1].uid(), secs(1));
     node.killer.takes(pods[2].uid(), secs(1));
     node.prepare();
-    // The deadline and half of the reserve, which is time for SIGKILL to show.
+    // The deadline plus half of the reserve, which is the time for SIGKILL to take effect.
     assert_eq!(node.released().await, secs(31));
     let report = &node.reports()[0];
     assert_eq!(report.outcome, Outcome::Left);
@@ -87,7 +87,7 @@ async fn a_hung_runtime_delays_its_own_pod_only_and_the_report_names_it() {
     assert_eq!(node.releases(), 1);
 }
 
-/// Has a bug where the run asks for the pods: so many times, then no more.
+/// A killer that panics when the run lists the pods, a given number of times.
 struct Broken {
     killer: FakeKiller,
     times: AtomicUsize,

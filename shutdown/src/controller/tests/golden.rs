@@ -1,5 +1,5 @@
-//! Golden traces of the reference that concern the controller: what can be seen from outside, in
-//! order. Those of the login manager's bus are tested where the bus is.
+//! Golden traces of the reference that concern the controller: the externally visible steps, in order.
+//! Traces of the login manager's bus are tested with the bus.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -72,7 +72,7 @@ async fn golden_a_pod_that_arrives_during_a_shutdown_is_refused_to_the_end() {
     assert!(arrivals.admitted().is_empty());
 }
 
-// GT-5 the bus is lost: nothing of it is a shutdown or the end of one.
+// GT-5 the bus is lost: this neither starts nor ends a shutdown.
 #[tokio::test(start_paused = true)]
 async fn golden_a_lost_bus_is_no_news_idle_or_in_the_middle() {
     let (mut site, agent) = node().await;
@@ -93,7 +93,7 @@ async fn golden_a_lost_bus_is_no_news_idle_or_in_the_middle() {
     assert_eq!(site.locks_gone(), 1);
 }
 
-// Called off while the bus was away, heard when it is back.
+// Called off while the bus was away, and learned of when it is back.
 #[tokio::test(start_paused = true)]
 async fn probe_a_shutdown_called_off_while_the_bus_was_away_is_called_off_when_it_is_back() {
     let (mut site, agent) = node().await;
@@ -126,7 +126,7 @@ async fn probe_called_off_in_the_first_of_three_groups_the_others_survive() {
     assert!(site.recorder.events().contains(&Event::ShutdownCancelled { spared_groups: 2 }));
 }
 
-// A restart while the node goes down: nothing is admitted, the rest is ended, the lock goes once.
+// A restart while the node goes down: no pod is admitted, the rest are stopped, the lock is released once.
 #[tokio::test(start_paused = true)]
 async fn probe_an_agent_restarted_again_and_again_lets_the_node_go_once_and_in_time() {
     let (mut site, mut agent) = node().await;
@@ -165,7 +165,7 @@ async fn probe_a_second_shutdown_that_begins_while_the_first_is_reported_keeps_i
     assert!(agent.gate.is_shut());
 }
 
-// Called off while the disk is busy: nobody has been asked yet, and nobody is.
+// Called off while the disk is busy: no pod has been requested to stop, and none is.
 #[tokio::test(start_paused = true)]
 async fn probe_called_off_while_the_first_record_is_written_nobody_is_asked() {
     let (mut site, agent) = node().await;
@@ -174,7 +174,7 @@ async fn probe_called_off_while_the_first_record_is_written_nobody_is_asked() {
     let meanwhile = move || {
         if std::mem::take(&mut once) {
             login.cancel();
-            // The disk is busy until the controller has heard of it.
+            // The disk is busy until the controller has learned of it.
             while gate.is_shut() {
                 std::thread::yield_now();
             }

@@ -9,7 +9,7 @@ use super::{Setup, secs, two_fields};
 use crate::tests::pod;
 use crate::{Outcome, PodEnd, Policy};
 
-/// One that asks to stay.
+/// A pod that asks to stay.
 fn asking(name: &str) -> Pod {
     annotated(name, "restart")
 }
@@ -25,7 +25,7 @@ fn lets(namespace: &str) -> Policy {
     two_fields(30, 10).with_in_place([(namespace.to_owned(), true)].into())
 }
 
-/// The pods that stay when the node goes down in this way; the report and the requests agree.
+/// Returns the pods that stay when the node goes down in this way. Asserts that the report and the requests agree.
 async fn staying(policy: Policy, kind: ShutdownKind) -> Vec<String> {
     let pods = [asking("db"), pod("web", None, None)];
     let mut node = Setup::with(pods).policy(policy).start();

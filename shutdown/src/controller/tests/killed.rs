@@ -1,4 +1,4 @@
-//! An agent that is killed at any step of a shutdown, and the one that comes after it.
+//! An agent that is killed at any step of a shutdown, and the next one.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -17,7 +17,7 @@ const CRITICAL: Option<i32> = Some(CRITICAL_PRIORITY);
 const NEVER: Duration = Duration::from_secs(100_000);
 const DRAIN: Duration = Duration::from_secs(2);
 
-/// The steps that are put down, in order: two groups, in each of which a pod is killed.
+/// The phases that are recorded, in order: two groups, in each of which a pod is killed.
 const STEPS: [RunPhase; 7] = [
     RunPhase::LameDuck,
     RunPhase::Ending,
@@ -117,7 +117,7 @@ async fn killed_at_any_step(site: fn() -> Site) {
             assert_eq!(ends(&site), expected, "{says}");
             let before_any_record = fault == Fault::Record { nth: 0, kept: false };
             let admitted = arrivals.admitted();
-            // Without a record the gate shuts with the login manager's first word.
+            // Without a record, the gate closes with the login manager's first signal.
             let early = |at: &Instant| before_any_record && *at == killed_at;
             assert!(admitted.iter().all(early), "{says}: {admitted:?}");
             site.assert_no_grace_grew();
@@ -415,7 +415,7 @@ async fn random_run(
         away_at_end = site.start.elapsed();
     }
     let took = site.reach(&agent, ProgressPhase::Released).await;
-    // One that comes when the time is over already still needs a moment.
+    // An agent that starts when the time is already over still needs a moment.
     let most = secs(delay).max(away_at_end + secs(2));
     prop_assert!(took <= most, "{took:?} of {most:?}");
     site.assert_no_grace_grew();

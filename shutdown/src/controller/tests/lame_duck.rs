@@ -1,4 +1,4 @@
-//! Pods that are not ready before they are asked, and what they hold after their end.
+//! Pods that are not ready before they are requested to stop, and resources that they hold afterwards.
 
 use std::time::Duration;
 
@@ -69,7 +69,7 @@ async fn called_off_as_a_lame_duck_no_pod_is_asked_and_pods_turn_ready() {
 
 #[tokio::test(start_paused = true)]
 async fn when_time_is_short_the_drain_period_goes_before_any_grace() {
-    // What the pods ask for is 30 s; the login manager leaves 32.
+    // The pods ask for 30 s; the login manager leaves 32 s.
     let (mut site, agent) = started(two(NEVER, NEVER), 5).await;
     site.lock.fake.modify(|state| state.delay = Some(secs(34)));
     site.prepare();
@@ -107,7 +107,7 @@ fn plain(name: &str) -> Pod {
     with_volume(name, Volume { empty_dir, ..Volume::default() })
 }
 
-/// When the critical group was asked, and when the node was let go.
+/// Returns when the critical group was requested to stop, and when the node was released.
 async fn second_group(pods: &[(Pod, Duration)]) -> (f64, Duration, Site) {
     let world = World::with(pods.iter().map(|(pod, _)| (pod.clone(), secs(1))));
     world.add(pod("critical", CRITICAL, Some(60)), secs(1));
@@ -196,7 +196,7 @@ async fn what_pods_hold_is_waited_for_within_the_budget_only() {
     site.lock.fake.modify(|state| state.delay = Some(secs(20)));
     site.prepare();
     let took = site.reach(&agent, ProgressPhase::Released).await;
-    // SIGKILL at 18 s; half of the reserve is for what follows from it.
+    // SIGKILL at 18 s; half of the reserve is the time for it to take effect.
     assert!(took > secs(18) && took < Duration::from_millis(19_200), "{took:?}");
     let report = &site.reports.all()[0];
     assert_eq!(report.pods().next().unwrap().1.mounts, ["/mnt/app"]);

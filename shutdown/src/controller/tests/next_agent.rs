@@ -1,4 +1,4 @@
-//! What the agent after one that was killed knows of the pods.
+//! What the next agent knows of the pods after one was killed.
 
 use std::time::Duration;
 
@@ -80,7 +80,7 @@ async fn the_rest_of_a_grace_is_the_nearest_whole_seconds() {
     assert_eq!(site.recorder.events().iter().filter(|event| **event == resumed).count(), 1);
 }
 
-/// kill -9 in the middle of a shutdown, and a runtime that says nothing to the next agent.
+/// Kills the agent in the middle of a shutdown, with a runtime that does not answer the next agent.
 async fn killed_beside_a_silent_runtime(mut site: Site) -> (Site, super::agents::Agent) {
     let first = site.agent();
     site.prepare();

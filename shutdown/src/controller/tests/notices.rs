@@ -257,7 +257,7 @@ async fn an_agent_killed_under_a_notice_is_replaced_before_anybody_repeats_the_n
     site.assert_no_grace_grew();
     let report = &site.reports.all()[0];
     assert_eq!((report.trigger, report.resumed.len()), (Trigger::Notice, 1));
-    // Nobody repeats it: when its time is over, it was not true.
+    // No source repeats the notice, so it is dropped when its deadline has passed.
     site.until(secs(119)).await;
     assert!(agent.gate.is_shut());
     site.until(secs(121)).await;

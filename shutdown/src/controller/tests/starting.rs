@@ -49,7 +49,7 @@ async fn a_shutdown_that_was_called_off_meanwhile_is_reported_and_pods_are_let_i
     );
     assert!(site.recorder.events().contains(&Event::ShutdownCancelled { spared_groups: 1 }));
     assert_eq!(phase(&site), RunPhase::Cancelled);
-    // The next one has nothing to go on with.
+    // The next agent has nothing to resume.
     let third = site.agent();
     assert!(!third.gate.is_shut());
 }

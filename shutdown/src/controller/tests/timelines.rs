@@ -39,7 +39,7 @@ async fn a_stop_that_overruns_its_group_is_waited_for_beside_the_next_group() {
     let mut node = Setup::with(pods.clone()).start();
     node.killer.hangs(pods[0].uid(), secs(25));
     node.killer.takes(pods[1].uid(), secs(2));
-    // The kubelet lets the node go with the ordinary pod still stopping.
+    // The kubelet releases the node while the ordinary pod is still stopping.
     assert_eq!(ended(&mut node).await, 25.0);
     assert_eq!(node.asked(), asked(&[("app", 0.0, 20), ("critical", 20.1, 10)]));
     assert_eq!(node.reports()[0].count(PodEnd::Left), 0);
@@ -55,7 +55,7 @@ async fn cancelled_at_two_seconds_the_critical_group_is_spared_and_pods_are_let_
     assert!(node.gate.is_shut());
     node.login.fake.cancel();
     super::settle().await;
-    // The kubelet ends both groups and lets pods in again at 15 s.
+    // The kubelet stops both groups, and admits pods again at 15 s.
     assert!(!node.gate.is_shut());
     node.until(secs(60)).await;
     assert_eq!(node.asked(), asked(&[("app", 0.0, 20)]));

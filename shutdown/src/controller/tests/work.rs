@@ -1,4 +1,4 @@
-//! What plug-ins do at points of a shutdown: within their time, once, and for as long as there is time.
+//! The work of plug-ins during a shutdown: within its time, once, and while there is time.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -17,7 +17,7 @@ use crate::{CRITICAL_PRIORITY, Outcome, PodEnd, ProgressPhase, ShutdownReport, W
 
 const NAME: PluginName = PluginName::of("tester");
 
-/// What was begun, when after the log's beginning, and whether again.
+/// A log of the work that was begun: its name, when after the log's beginning, and whether it was begun again.
 #[derive(Clone)]
 struct Log(Arc<Mutex<Vec<Begun>>>, Instant);
 
@@ -32,7 +32,7 @@ impl Log {
         self.0.lock().unwrap().clone()
     }
 
-    /// Work that takes so long.
+    /// Work that takes this long.
     fn work(
         &self,
         what: &'static str,
@@ -243,7 +243,7 @@ async fn the_next_agent_goes_on_with_what_was_under_way_and_repeats_nothing_that
     assert_eq!(report.work[2].ended, Some(secs(8)));
 }
 
-/// Tells all but one pod, in its own time.
+/// Work that takes a while to send the final statuses of all pods except one.
 #[derive(Default)]
 struct Slow {
     takes: u64,
@@ -338,7 +338,7 @@ async fn a_shutdown_that_is_called_off_flushes_no_status() {
 
 #[tokio::test(start_paused = true)]
 async fn what_logind_still_gives_goes_to_the_last_statuses_and_no_more() {
-    // The pod takes 5 s of the delay; 10 s at the most are for telling.
+    // The pod takes 5 s of the delay; at most 10 s are for sending statuses.
     for (delay, least, most) in [(7, 6.0, 7.0), (12, 11.0, 12.0), (40, 14.0, 15.0)] {
         let words = Arc::new(Slow { takes: 1000, ..Slow::default() });
         let mut node = setup(&words).delay(secs(delay)).start();
@@ -365,7 +365,7 @@ async fn a_shutdown_that_is_called_off_ends_the_wait_for_last_statuses() {
     assert!(node.gate.check().is_ok(), "at once");
 }
 
-/// The time for work is a part of the pods' time: less where a runtime that answers late has left less of it.
+/// The time for work is a part of the pods' time: less if a runtime that answers late leaves less of it.
 #[tokio::test(start_paused = true)]
 async fn pods_that_are_known_late_have_their_grace_before_the_work_after_them() {
     let log = Log::new();

@@ -1,4 +1,4 @@
-//! Pods and disks that outlive the agents that look after them.
+//! Pods and disks that outlive the agents that manage them.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,17 +17,17 @@ use crate::{FileError, RecordPlace, ReportSink, RunPhase, RunRecord, ShutdownRep
 /// A moment at which an agent can be killed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fault {
-    /// At the n-th write of the record, from 0; kept or not.
+    /// At the n-th write of the record, from 0, which is stored or not.
     Record { nth: usize, kept: bool },
-    /// When the n-th pod is asked; it gets its SIGTERM or not.
+    /// When the n-th pod is requested to stop, which gets its SIGTERM or not.
     Kill { nth: usize, sent: bool },
-    /// When the report is written; kept or not.
+    /// When the report is written, which is stored or not.
     Report { kept: bool },
-    /// When the lock is released; gone or not.
+    /// When the lock is released, which takes effect or not.
     Release { gone: bool },
 }
 
-/// Stops for good what reaches a fault: nothing after it happens.
+/// Blocks for good whatever reaches the fault, so that nothing after it happens.
 #[derive(Default)]
 pub(super) struct Fuse {
     fault: Mutex<Option<Fault>>,
@@ -61,14 +61,14 @@ impl Fuse {
         }
     }
 
-    /// The agent is gone: its threads may end, and change nothing until the next one is there.
+    /// Marks the agent as gone: its threads may end, and change nothing until the next agent starts.
     pub(super) fn bury(&self) {
         self.dead.store(true, Ordering::SeqCst);
         *self.buried.lock().unwrap() = true;
         self.bury.notify_all();
     }
 
-    /// The threads of the agent that is gone have ended.
+    /// Marks the threads of the previous agent as ended.
     pub(super) fn rest(&self) {
         self.dead.store(false, Ordering::SeqCst);
     }
@@ -80,7 +80,7 @@ impl Fuse {
     }
 }
 
-/// Pods that end by themselves this long after SIGTERM, or by SIGKILL of an agent that is there.
+/// Pods that exit by themselves some time after SIGTERM, or by SIGKILL from a running agent.
 #[derive(Clone, Default)]
 pub(super) struct World(pub(super) Arc<Inner>);
 
@@ -93,7 +93,7 @@ pub(super) struct Inner {
 
 #[derive(Default)]
 struct State {
-    /// The runtime does not say what runs.
+    /// Whether the runtime does not list its pods.
     is_silent: bool,
     tells_ends: bool,
     lives: Vec<Life>,
@@ -102,9 +102,9 @@ struct State {
     unready_for: GateReasons,
     lame_duck: Vec<(Instant, bool)>,
     holds: HashMap<PodUid, (Duration, Vec<String>)>,
-    /// Pods that are listed although they have ended.
+    /// Pods that are listed although they have stopped.
     lingering: HashSet<PodUid>,
-    /// Who looks after the mounts does not look at the clock.
+    /// Whether the wait for mounts ignores its deadline.
     mounts_hang: bool,
 }
 
@@ -112,9 +112,9 @@ struct State {
 pub(super) struct Life {
     pub(super) pod: Pod,
     needs: Duration,
-    /// SIGKILL changes nothing: the runtime hangs.
+    /// Whether SIGKILL has no effect, because the runtime hangs.
     stuck: bool,
-    /// When it was asked, and when SIGKILL was due then.
+    /// When it was requested to stop, and when SIGKILL was due according to that request.
     pub(super) signals: Vec<(Instant, Instant)>,
     kill_at: Option<Instant>,
     pub(super) gone: Option<(Instant, bool)>,
@@ -129,12 +129,12 @@ impl World {
         world
     }
 
-    /// From now on the runtime says how pods ended that no agent saw.
+    /// From now on, the runtime reports how pods ended that no agent observed.
     pub(super) fn tells_ends(&self) {
         self.lock().tells_ends = true;
     }
 
-    /// The runtime says no more what runs, or does again.
+    /// Makes the runtime stop listing its pods, or list them again.
     pub(super) fn is_silent(&self, silent: bool) {
         self.lock().is_silent = silent;
         self.0.more_known.send_modify(|n| *n += 1);
@@ -154,21 +154,21 @@ impl World {
         });
     }
 
-    /// The pod does not end before it has had all it needs, whatever is done to it.
+    /// Makes the pod stop only when it has had all the time it needs, even on SIGKILL.
     pub(super) fn sticks(&self, name: &str) {
         let mut state = self.lock();
         let place = state.index[&PodUid::new(name)];
         state.lives[place].stuck = true;
     }
 
-    /// The pod holds mounts for that long after its end, or for good if that is longer than anybody
-    /// waits.
+    /// Makes the pod hold mounts for this long after it has stopped, or for good if that is longer than any
+    /// wait.
     pub(super) fn holds(&self, name: &str, time: Duration) {
         let left = vec![format!("/mnt/{name}")];
         self.lock().holds.insert(PodUid::new(name), (time, left));
     }
 
-    /// The pod holds its place on the node after its end, as one does that is not cleaned up.
+    /// Keeps the pod listed after it has stopped, as if it were never cleaned up.
     pub(super) fn lingers(&self, name: &str) {
         self.lock().lingering.insert(PodUid::new(name));
     }
@@ -183,18 +183,18 @@ impl World {
         state.lives.clone()
     }
 
-    /// When which lame duck was switched, after `start`.
+    /// When the lame duck state was switched on or off, counted from `start`.
     pub(super) fn lame_duck(&self, start: Instant) -> Vec<(f64, bool)> {
         let since = |at: Instant| at.saturating_duration_since(start).as_secs_f64();
         self.lock().lame_duck.iter().map(|(at, on)| (since(*at), *on)).collect()
     }
 
-    /// Pods are not ready for somebody else's reason.
+    /// Makes pods not ready for a reason that is not the controller's.
     pub(super) fn lame_duck_for(&self, reason: GateReason) {
         PodKiller::lame_duck(self, reason, true);
     }
 
-    /// Nobody is there to send SIGKILL any more.
+    /// From now on there is no agent to send SIGKILL.
     pub(super) fn agent_is_gone(&self) {
         let mut state = self.lock();
         state.settle();
@@ -206,7 +206,7 @@ impl World {
         self.0.state.lock().unwrap()
     }
 
-    /// Sends SIGTERM, or makes the end of its grace come sooner.
+    /// Sends SIGTERM, or shortens the grace period.
     fn signal(&self, uid: &PodUid, grace: Duration) -> Option<Life> {
         let mut state = self.lock();
         state.settle();
@@ -336,7 +336,7 @@ impl PodKiller for World {
     }
 }
 
-/// A record's place in memory.
+/// A place for the record, which is simulated in memory.
 #[derive(Default)]
 pub(super) struct Disk {
     world: World,
@@ -344,7 +344,7 @@ pub(super) struct Disk {
     /// Agents are not killed while they write here.
     safe: bool,
     kept: Mutex<Option<String>>,
-    /// Happens while a record is written.
+    /// Runs while a record is written.
     pub(super) meanwhile: Mutex<Option<Box<dyn FnMut() + Send>>>,
     pub(super) phases: Mutex<Vec<RunPhase>>,
 }
@@ -354,7 +354,7 @@ impl Disk {
         Arc::new(Self { world: world.clone(), ..Self::default() })
     }
 
-    /// One behind which memory is, which is where agents are killed.
+    /// A disk that is used together with a place in memory. Agents are killed at writes to the latter.
     pub(super) fn behind_memory(world: &World) -> Arc<Self> {
         Arc::new(Self { world: world.clone(), safe: true, ..Self::default() })
     }
@@ -400,12 +400,12 @@ impl RecordPlace for Disk {
     }
 }
 
-/// Keeps one report per run, as a directory does.
+/// Stores one report per run, as a directory does.
 #[derive(Default)]
 pub(super) struct Reports {
     world: World,
     kept: Mutex<Vec<ShutdownReport>>,
-    /// Happens while a report is written.
+    /// Runs while a report is written.
     pub(super) meanwhile: Mutex<Option<Box<dyn FnMut() + Send>>>,
 }
 

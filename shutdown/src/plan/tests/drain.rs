@@ -6,7 +6,7 @@ fn both() -> [Pod; 2] {
     [pod("app", None, Some(60)), pod("last", Some(CRITICAL_PRIORITY), Some(60))]
 }
 
-/// The drain and what the groups get of 30 s after 15 s of it, with so much time in all.
+/// Returns the drain and the groups' times when 15 s and 30 s are asked for, and `available` is the total time.
 fn with(pods: &[Pod], available: u64) -> (u64, Vec<u64>) {
     let policy = two_fields(30, 10).with_endpoint_drain(secs(15));
     let plan = plan(pods, &policy, Some(secs(available)));

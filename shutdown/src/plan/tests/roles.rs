@@ -30,7 +30,7 @@ fn of_role(index: usize, name: &str, grace: Option<i64>) -> Pod {
     Pod::new(serde_json::from_value(object).unwrap()).unwrap()
 }
 
-/// A pod per grace, the first ordinary, the second a system pod, and so on; none where it is -1.
+/// One pod per grace period: the first ordinary, the second a system pod, and so on. -1 stands for no pod.
 fn one_each(graces: [i64; 5]) -> Vec<Pod> {
     let pods = graces.iter().enumerate().filter(|(_, grace)| **grace >= 0);
     pods.map(|(index, grace)| of_role(index, &format!("p{index}"), Some(*grace))).collect()
@@ -213,7 +213,7 @@ proptest! {
         let loose = plan(&pods, &policy, Some(secs(available + more)));
         check_that_no_pod_lost(&tight, &loose);
 
-        // Nobody waits in vain: time is cut only where all of it is given.
+        // No time is wasted: grace periods are cut only if all of the time is used.
         let full = plan(&pods, &roles(total, later), None);
         let given: u64 = allowed(&full).iter().sum();
         prop_assert!(given == total || full.warnings().is_empty());

@@ -38,7 +38,7 @@ fn they_share_the_configured_time_with_the_others() {
     let policy = by_priority(&[(0, 20), (9, 10)]);
     assert_eq!(allowed(&plan(&pods(Some(4)), &policy, None)), [16, 10, 4]);
     assert_eq!(allowed(&plan(&pods(Some(600)), &policy, None)), [10, 10, 10]);
-    // What is not known counts as what the API server writes into pods that do not say.
+    // An unknown grace period counts as the API server's default.
     assert_eq!(allowed(&plan(&pods(None), &policy, None)), [10, 10, 10]);
     assert_eq!(allowed(&plan(&pods(Some(4)), &policy, Some(secs(9)))), [3, 3, 3]);
 }

@@ -1,4 +1,4 @@
-//! The time that a plan keeps for work of plug-ins.
+//! The time that a plan keeps for the work of plug-ins.
 
 use winddown_shared::{PluginName, ShutdownPoint, ShutdownWork};
 

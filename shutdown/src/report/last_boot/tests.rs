@@ -45,7 +45,7 @@ fn the_first_start_ever_says_nothing() {
     let last = last_boot(evidence(None));
     assert_eq!(last, LastBoot::Unknown);
     assert_eq!((last.graceful(), last.describe()), (None, None));
-    // Nor does a restart in the first boot.
+    // A restart of the agent in the first boot shows nothing either.
     assert_eq!(last_boot(evidence(mark(NOW))), LastBoot::Unknown);
 }
 
@@ -107,7 +107,7 @@ fn a_report_wins_over_the_record_of_its_run_and_of_earlier_ones() {
         (30, RunPhase::Released, true),
         (20, RunPhase::Ending, true),
         (31, RunPhase::Ending, false),
-        // The record of a run whose report is gone; it was let go all the same.
+        // The record of a run whose report is gone, but which was released.
         (31, RunPhase::Released, true),
     ] {
         let record = Some(record(BEFORE, minute, phase));
@@ -151,10 +151,10 @@ fn only_the_boot_before_counts() {
     let older = Some(shutdown("much-older", 1, Outcome::Clean));
     let last = last_boot(Evidence { report: older.clone(), ..evidence(mark(BEFORE)) });
     assert!(matches!(last, LastBoot::Unseen { .. }));
-    // Without a mark the last report is all there is: an older agent wrote none.
+    // Without a mark there is only the last report: older agents wrote no mark.
     let last = last_boot(Evidence { report: older, ..evidence(None) });
     assert_eq!(last.graceful(), Some(true));
-    // A run of this boot is no former one.
+    // A run of this boot does not count.
     let own = Some(record(NOW, 30, RunPhase::Ending));
     assert_eq!(last_boot(Evidence { record: own, ..evidence(None) }), LastBoot::Unknown);
 }
@@ -167,10 +167,10 @@ fn a_restart_of_user_space_is_told_although_the_boot_is_the_same() {
     };
     let found = |mark| Evidence { same_boot: Some(soft.clone()), ..evidence(mark) };
     assert_eq!(last_boot(found(mark(NOW))), LastBoot::Reported(Box::new(soft.clone())));
-    // Once: the next start of the agent is only that.
+    // It counts once: the next start of the agent is just a restart.
     let told = BootMark::after(mark(NOW).as_ref(), NOW, at(31));
     assert_eq!(last_boot(found(Some(told))), LastBoot::Unknown);
-    // A shutdown that is about to happen, or one that came to nothing, is no restart.
+    // A shutdown that is about to happen, or that was called off, is not a reboot.
     let plain = Some(shutdown(NOW, 30, Outcome::Clean));
     let last = last_boot(Evidence { same_boot: plain, ..evidence(mark(NOW)) });
     assert_eq!(last, LastBoot::Unknown);

@@ -1,4 +1,4 @@
-//! The names of report files, which tell what is to be kept without reading any of them.
+//! The names of report files, from which the files to keep can be determined without reading any.
 
 use std::path::{Path, PathBuf};
 
@@ -6,46 +6,46 @@ use super::super::{ShutdownReport, Trigger};
 
 const SUFFIX: &str = ".json";
 
-/// How much of a boot id stands in a name.
+/// How many characters of the boot id are in a name.
 const BOOT: usize = 8;
 
-/// Reports of one boot that are kept: a shutdown that is called off again and again fills no disk.
+/// The most shutdowns of one boot that are kept, so that shutdowns which are called off do not fill the disk.
 const PER_BOOT: usize = 10;
 
-/// A report's file, as its name tells.
+/// A report file, described by its name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Named {
-    /// Goes up with every report, whatever the clock does.
+    /// A number that increases with every report, whatever the clock does.
     pub(super) number: u64,
-    /// What kind of run it was.
+    /// The kind of run.
     pub(super) kind: Kind,
-    /// The beginning of its boot's id; empty in files of older versions.
+    /// The beginning of the boot id; empty in files of older versions.
     pub(super) boot: String,
-    /// Where it is.
+    /// The file's path.
     pub(super) path: PathBuf,
 }
 
-/// Kinds of runs that must not push each other out.
+/// The kinds of runs, which must not displace each other's reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// The node went down, or was about to.
     Shutdown,
-    /// It stayed up.
+    /// The node was drained and stayed up.
     Drain,
-    /// It was a rehearsal.
+    /// The run was a rehearsal.
     Drill,
 }
 
 // === impl Named ===
 
 impl Named {
-    /// The name of the file for `report`.
+    /// Returns the file name for `report`.
     pub(super) fn of(number: u64, report: &ShutdownReport) -> String {
         let (kind, id, boot) = (Kind::of(report.trigger), report.id(), boot(&report.boot_id));
         format!("{}{number:06}-{id}-{boot}{SUFFIX}", kind.prefix())
     }
 
-    /// What the name of `path` tells; none when it is no report's name.
+    /// Parses the file name of `path`. Returns `None` if it is not that of a report.
     pub(super) fn read(path: &Path) -> Option<Self> {
         let name = path.file_name()?.to_str()?;
         let (kind, rest) = [Kind::Shutdown, Kind::Drain, Kind::Drill]
@@ -83,8 +83,8 @@ impl Kind {
     }
 }
 
-/// The files of `oldest_first` that are over the limit: shutdowns of other boots than the last
-/// `keep` that left one, and of every other kind all but the last `keep`.
+/// Returns the files of `oldest_first` that are over the limit: shutdowns of other boots than the last
+/// `keep` that had one, and all but the last `keep` drains and drills.
 pub(super) fn outdated(oldest_first: Vec<Named>, keep: usize) -> Vec<Named> {
     let mut boots: Vec<(String, usize)> = Vec::new();
     let (mut drains, mut drills) = (0, 0);
@@ -117,7 +117,7 @@ fn within(count: &mut usize, keep: usize) -> bool {
     *count <= keep
 }
 
-/// The beginning of a boot id, as it stands in a name.
+/// Returns the beginning of a boot id, as used in names.
 fn boot(boot_id: &str) -> String {
     boot_id.chars().filter(char::is_ascii_alphanumeric).take(BOOT).collect()
 }

@@ -1,4 +1,4 @@
-//! Reports made of few words, for the tests of what is in them and, in render/, of how they are drawn.
+//! Builders of short sample reports, for tests here and of the rendering in render/.
 
 use std::time::Duration;
 

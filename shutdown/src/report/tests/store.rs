@@ -103,7 +103,7 @@ fn a_run_that_is_called_off_after_its_end_replaces_its_report_and_tells_of_no_bo
     let directory = tempfile::tempdir().unwrap();
     let store = ReportStore::new(directory.path());
     let first = store.write(&at(1)).unwrap();
-    // An operator has drained the node meanwhile.
+    // In the meantime, an operator has drained the node.
     let drain = ShutdownReport { trigger: Trigger::Drain, ..at(2) };
     store.write(&drain).unwrap();
     assert!(store.shutdown_of_boot(&at(1).boot_id).unwrap().is_some());

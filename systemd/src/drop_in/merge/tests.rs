@@ -42,7 +42,7 @@ fn the_last_name_wins_wherever_it_is() {
         (&[], &[sets(&kubelet, 40), sets(&unattended, 30)], Some((&unattended, 30))),
         (&[], &[sets(&ours, 40), sets(&unattended, 30)], Some((&ours, 40))),
         (&[], &[sets(&ours, 40), sets(&site, 3)], Some((&site, 3))),
-        // A drop-in that does not set it, or not validly, leaves it to the one before.
+        // A drop-in without a valid assignment leaves the value of the one before it.
         (
             &[],
             &[sets(&ours, 40), text(&site, "[Login]\nKillUserProcesses=no\n")],
@@ -134,7 +134,7 @@ fn a_tree_is_searched_in_all_four_directories_without_hidden_and_foreign_files()
     let masked = root.path().join("etc/systemd/logind.conf.d/b.conf");
     symlink("/dev/null", masked).expect("a link");
     expect("/usr/lib/systemd/logind.conf.d/a.conf", 3);
-    // What cannot be read sets nothing, but hides what has the same name.
+    // A file that cannot be read sets nothing, but hides files of the same name.
     put("usr/lib/systemd/logind.conf.d/zzz.conf", 10);
     expect("/usr/lib/systemd/logind.conf.d/zzz.conf", 10);
     fs::create_dir(root.path().join("etc/systemd/logind.conf.d/zzz.conf")).expect("a directory");

@@ -25,14 +25,14 @@ fn sets(file: &str, value: &str) -> Source {
 fn ours_is_there_only_while_logind_gives_less_without_it() {
     type Case<'a> = (&'a [(&'a str, &'a str)], u64, Option<u64>);
     let cases: [Case<'_>; 16] = [
-        // Nobody sets it: systemd's own five seconds.
+        // Nothing sets it: systemd's default of five seconds applies.
         (&[], 0, None),
         (&[], 5, None),
         (&[], 6, Some(6)),
         (&[(OURS, "60")], 0, None),
         (&[(OURS, "60")], 5, None),
         (&[(OURS, "60")], 22, Some(22)),
-        // Another package's value is never made less.
+        // Another package's value is never reduced.
         (&[(UNATTENDED, "60")], 22, None),
         (&[(UNATTENDED, "60"), (OURS, "22")], 22, None),
         (&[(UNATTENDED, "60"), (OURS, "0")], 0, None),
@@ -40,10 +40,10 @@ fn ours_is_there_only_while_logind_gives_less_without_it() {
         (&[(UNATTENDED, "30"), (OURS, "90")], 30, None),
         (&[(UNATTENDED, "infinity")], 3600, None),
         (&[(MAIN, "60"), (OURS_IN_RUN, "22")], 22, None),
-        // Below systemd's default: that is somebody's will, and lasts where nothing else is wanted.
+        // A value below systemd's default was set on purpose, and stays unless more is wanted.
         (&[(MAIN, "1")], 0, None),
         (&[(MAIN, "1")], 4, Some(4)),
-        // A later name wins in any case; ours is for the day when it goes.
+        // A later name wins in any case; ours is written for when that file is removed.
         (&[(LATER, "3")], 22, Some(22)),
     ];
     for (files, wanted, expected) in cases {
@@ -53,7 +53,7 @@ fn ours_is_there_only_while_logind_gives_less_without_it() {
             .partition(|source| source.file == Path::new(MAIN));
         let expected = expected.map_or(Ours::Absent, |delay| Ours::Gives(secs(delay)));
         assert_eq!(ours(&main, &drop_ins, secs(wanted)), expected, "{files:?} {wanted}");
-        // The more is wanted, the more is given, and never less than without us.
+        // The delay grows with what is wanted, and is never less than without our file.
         if let Ours::Gives(delay) = ours(&main, &drop_ins, INFINITY) {
             assert_eq!(delay, INFINITY, "{files:?}");
         }
@@ -85,7 +85,7 @@ fn a_file_of_ours_goes_from_both_places_when_others_give_enough_and_comes_back_w
     assert_eq!((removed, given(root)), (Applied::Removed { file: OURS.into() }, 60));
     assert!(!root.join(&OURS[1..]).exists() && !root.join(&OURS_IN_RUN[1..]).exists());
     assert_eq!(apply(root, secs(22), false).expect("read"), Applied::Nothing);
-    // Something else sees to it that logind gives enough: nothing is added to that.
+    // logind already gives enough for another reason: nothing is written.
     fs::remove_file(root.join(&UNATTENDED[1..])).expect("it was there");
     assert_eq!(apply(root, secs(22), false).expect("read"), Applied::Nothing);
     assert_eq!(apply(root, secs(22), true).expect("written"), Applied::Wrote { file: OURS.into() });

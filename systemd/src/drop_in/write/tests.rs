@@ -50,7 +50,7 @@ fn it_is_written_once_replaced_when_it_differs_and_leaves_no_draft() {
 #[test]
 fn what_cannot_be_written_in_etc_goes_to_run_and_the_old_file_is_unharmed() {
     let root = tempfile::tempdir().expect("a directory");
-    // A file where the directory should be: refused also for root, whom no mode stops.
+    // A file where the directory should be: this fails for root too, unlike a restrictive mode.
     fs::create_dir_all(root.path().join("etc/systemd")).expect("a directory");
     fs::write(root.path().join("etc/systemd/logind.conf.d"), "kept").expect("a file");
     assert_eq!(file_of(write(root.path(), Duration::from_secs(60))), PathBuf::from(SECOND_FILE));

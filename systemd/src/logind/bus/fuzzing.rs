@@ -1,4 +1,4 @@
-//! Which sender is trusted.
+//! Properties of the verification of senders, for any message.
 
 use tokio::time::Instant;
 use zbus::Message;
@@ -9,8 +9,8 @@ use crate::logind::session::LogindEvent;
 
 const LOGIND: &str = ":1.7";
 
-/// A message is believed only if it comes from the owner of logind's name, and a new owner only if the bus
-/// itself tells of it.
+/// A signal is trusted only if it comes from the owner of logind's name, and a change of owner only if the bus itself
+/// reports it.
 pub(crate) fn laws(message: &Message) {
     let at = Instant::now();
     let header = message.header();

@@ -1,10 +1,10 @@
-//! Verifies the senders of signals. Any process on the bus may send a signal that looks like
-//! logind's.
+//! Verifies the senders of signals, because any process on the bus may send a signal that looks
+//! like logind's.
 //!
-//! The stock policy of the system bus lets everyone send signals. The bus filters broadcasts of
-//! other senders by our match rules, but messages that are addressed to us arrive all the same. So
-//! each message is verified by its sender, which the bus sets and no client can forge: it must be
-//! the current owner of logind's name.
+//! The default policy of the system bus lets every client send signals. The bus filters broadcasts
+//! of other senders by our match rules, but delivers messages that are addressed to us. So each
+//! message is verified by its sender, which the bus sets and no client can forge: it must be the
+//! current owner of logind's name.
 
 use std::collections::HashMap;
 use std::pin::pin;
@@ -34,11 +34,11 @@ const CHANGED: &str = "PropertiesChanged";
 /// announced depends on its version.
 const TELLING: [&str; 3] =
     ["PreparingForShutdown", "PreparingForShutdownWithMetadata", "ScheduledShutdown"];
-/// Forgeries can arrive faster than anyone reads: one log line in this time, with a count.
+/// The shortest time between two log lines about forged signals, which may arrive in a flood. Each line has a count.
 const QUIET: Duration = Duration::from_secs(10);
 
-/// The match rules. The bus compares logind's name with who owns it at each message, so they hold
-/// for a restarted logind too, and broadcasts of others cost nothing.
+/// Returns the match rules. The bus resolves logind's name for each message, so they also match a
+/// restarted logind, and broadcasts of other senders cost nothing.
 pub(super) fn rules() -> [zbus::Result<MatchRule<'static>>; 4] {
     let signal = || MatchRule::builder().msg_type(Type::Signal);
     let of_logind = |interface: &'static str, member: &'static str| {
@@ -56,36 +56,36 @@ pub(super) fn rules() -> [zbus::Result<MatchRule<'static>>; 4] {
     [prepare(PLAIN).build(), prepare(WITH_METADATA).build(), changed.build(), owner]
 }
 
-/// Tells signals of the login manager from others.
+/// Distinguishes signals of the login manager from others.
 #[derive(Debug)]
 pub(super) struct SignalVerifier {
     on_bus: bool,
-    /// `None`: not known yet.
+    /// `None` until the owner is known.
     owner: Option<Owner>,
 }
 
 /// The owner of logind's name; `None` if it has no owner.
 pub(super) type Owner = Option<OwnedUniqueName>;
 
-/// What a message is.
+/// The verdict on a message.
 #[derive(Debug, PartialEq)]
 pub(super) enum Verdict {
-    /// None of our business.
+    /// The message is irrelevant.
     Other,
-    /// Verified.
+    /// The message is a verified event.
     Believed(LogindEvent),
-    /// It looks like a signal of the login manager and is not one.
+    /// The message looks like a signal of the login manager, but is not valid.
     Refused(&'static str),
 }
 
 impl SignalVerifier {
-    /// Does not know the owner yet. Without a bus there is only one peer, and it is believed.
+    /// Creates a verifier that does not know the owner yet. Without a bus there is only one peer, and it is trusted.
     pub(super) fn new(on_bus: bool) -> Self {
         Self { on_bus, owner: None }
     }
 
-    /// Takes the answer to the question who owns the name, unless a change was heard since, which
-    /// then is at least as new.
+    /// Records the queried owner of the name, unless a change was received in the meantime, which
+    /// is at least as new.
     pub(super) fn owner_is(&mut self, owner: Owner) {
         self.owner.get_or_insert(owner);
     }
@@ -152,12 +152,12 @@ impl SignalVerifier {
         Verdict::Other
     }
 
-    /// The verdict on a message by its sender; `None` if the sender owns the name.
+    /// Returns the verdict on a message that is not from the owner; `None` if the sender owns the name.
     fn not_the_owners(&self, header: &Header<'_>) -> Option<Verdict> {
         if !self.on_bus {
             return None;
         }
-        // Nothing can be verified before the owner is known; the state is read right after.
+        // Nothing can be verified before the owner is known; the state is read right after that.
         let Some(owner) = &self.owner else { return Some(Verdict::Other) };
         match (header.sender(), owner) {
             (Some(sender), Some(owner)) if *sender == *owner => None,
@@ -166,7 +166,7 @@ impl SignalVerifier {
     }
 
     fn judge_owner(&mut self, message: &Message, header: &Header<'_>) -> Verdict {
-        // Only the bus itself sends under this name; it is not a name a client can have.
+        // Only the bus itself sends under this name; no client can own it.
         if !self.on_bus || header.sender().is_none_or(|sender| sender.as_str() != DRIVER) {
             return Verdict::Other;
         }
@@ -184,13 +184,13 @@ impl SignalVerifier {
     }
 }
 
-/// The kind of shutdown in the signal's metadata.
+/// Reads the kind of shutdown from the signal's metadata.
 fn kind(metadata: &HashMap<String, Variant<'_>>) -> ShutdownKind {
     let named = metadata.get("type").and_then(|value| value.downcast_ref::<&str>().ok());
     named.map_or(ShutdownKind::Unknown, kind_named)
 }
 
-/// The kind of shutdown by logind's word for it.
+/// Parses logind's name for a kind of shutdown.
 pub(super) fn kind_named(name: &str) -> ShutdownKind {
     match name {
         "poweroff" => ShutdownKind::PowerOff,
@@ -210,7 +210,7 @@ pub(super) struct Refusals {
 }
 
 impl Refusals {
-    /// Counts in `count`, asks `connection` for the sender's user.
+    /// Counts in `count`, and queries the sender's user on `connection`.
     pub(super) fn new(connection: Connection, count: Arc<AtomicU64>) -> Self {
         Self { connection, count, told_at: None }
     }
@@ -224,7 +224,7 @@ impl Refusals {
         let connection = self.connection.clone();
         let sender =
             message.header().sender().map(|sender| OwnedUniqueName::from(sender.to_owned()));
-        // In its own task: the answer must not hold up the following signals.
+        // In its own task: the query must not delay the following signals.
         tokio::spawn(async move {
             let uid = match &sender {
                 Some(sender) if connection.is_bus() => user_of(&connection, sender).await,
@@ -247,10 +247,10 @@ async fn user_of(connection: &Connection, sender: &OwnedUniqueName) -> Option<u3
     driver.get_connection_unix_user(sender.as_ref().into()).await.ok()
 }
 
-/// Reads the connection until it ends, and passes on what is believed.
+/// Reads the connection until it closes, and forwards the verified events.
 ///
-/// Reads from the beginning, also while the connection is being set up: a peer that floods us could
-/// otherwise fill the queue and keep the answers out.
+/// Must run while the connection is still being set up: a peer that floods us could otherwise fill
+/// the queue and keep replies out.
 pub(super) async fn read_signals(
     mut messages: MessageStream,
     mut judge: SignalVerifier,
@@ -265,7 +265,7 @@ pub(super) async fn read_signals(
             biased;
             known = &mut owner, if asked => {
                 asked = false;
-                // An error: the set-up failed, and this task is about to be ended.
+                // An error means that the set-up failed, and this task is about to be aborted.
                 if let Ok(known) = known {
                     judge.owner_is(known);
                 }

@@ -1,4 +1,4 @@
-//! Whatever happens in whatever order: the plan comes to rest, and in the right place.
+//! Whatever happens, in any order: the plan settles, and in the right state.
 
 use proptest::prelude::*;
 use tokio::time::Instant;
@@ -42,14 +42,14 @@ fn happenings() -> impl Strategy<Value = Happens> {
     ]
 }
 
-/// A login manager of two facts.
+/// A login manager with two facts.
 struct World {
     preparing: bool,
-    /// It lists the lock that is held.
+    /// Whether it lists the held lock.
     lists: bool,
 }
 
-/// Answers one step, as a login manager in that state does.
+/// Answers one step as a login manager in that state does.
 fn answer(facts: &mut Facts, step: Step, world: &mut World) {
     match step {
         Step::ReadPreparing => {
@@ -123,8 +123,8 @@ proptest! {
                 prop_assert_eq!(facts.preparing, facts.since.is_some());
             }
         }
-        // Left alone, it is done after a handful of steps; the recheck brings a lost logind back
-        // and finds what no signal told.
+        // Without further events it settles after a few steps; the recheck finds a logind that had
+        // left, and changes without a signal.
         facts.recheck();
         for _ in 0..12 {
             let Some(step) = facts.next_step() else { break };
@@ -142,18 +142,18 @@ proptest! {
     }
 }
 
-/// What a version of systemd tells, in its order. The number is when, in milliseconds.
+/// What a version of systemd reports, in its order, each with its time in milliseconds.
 #[derive(Clone, Copy, Debug)]
 enum Tells {
     Plain(u64, bool),
     WithKind(u64, bool),
     Changed(u64),
-    /// Nothing; the state is read because it is due.
+    /// Nothing; the periodic read is due.
     Due,
 }
 
-/// What of a shutdown and its cancel systemd tells, as recorded with `busctl monitor`, and what the
-/// plan makes of it when it reads the state after each.
+/// What systemd reports of a shutdown and its cancellation, as recorded with `busctl monitor`, and
+/// how the plan interprets it when it reads the state after each.
 #[test]
 fn whatever_a_version_tells_and_in_which_order_a_shutdown_begins_once_and_ends_once() {
     use Meaning::{Begins, Ends, Same};
@@ -211,7 +211,7 @@ fn whatever_a_version_tells_and_in_which_order_a_shutdown_begins_once_and_ends_o
     }
 }
 
-/// All of it may also arrive before the state can be read even once.
+/// All reports may also arrive before the state can be read even once.
 #[test]
 fn what_arrives_before_the_state_is_read_is_read_once_and_keeps_the_first_words_time() {
     let zero = Instant::now();
@@ -229,7 +229,7 @@ fn what_arrives_before_the_state_is_read_is_read_once_and_keeps_the_first_words_
         order.into_iter().for_each(|heard| facts.observe(heard));
         assert_eq!(facts.preparing_is(true, at(500)), Meaning::Begins);
         assert_eq!((facts.since, facts.kind), (Some(at(1)), named), "{order:?}");
-        // The time of a change that was about something else is not kept for the next shutdown.
+        // The time of an unrelated change is not kept for the next shutdown.
         facts.observe(changed(600));
         assert_eq!(facts.preparing_is(false, at(600)), Meaning::Ends);
         facts.observe(changed(700));
@@ -240,7 +240,7 @@ fn what_arrives_before_the_state_is_read_is_read_once_and_keeps_the_first_words_
     }
 }
 
-/// Holding a lock that is listed, with nothing left to do.
+/// Returns the facts with a listed lock and no step left.
 fn settled() -> Facts {
     let mut facts = Facts::new(WANTED, false);
     let mut world = World { preparing: false, lists: false };

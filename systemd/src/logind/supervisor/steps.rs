@@ -11,18 +11,18 @@ use super::super::plan::{Facts, Step};
 use super::super::raise_inhibit_delay::{Raised, raise_inhibit_delay};
 use super::super::session::{CallError, Listed, LoginCalls};
 
-/// What a step brought.
+/// The result of a step.
 pub(super) enum StepResult {
     Preparing(bool),
     Delay(Duration),
     Lock(OwnedFd),
     Listed(Listed),
-    /// None: everything is as it was when raising was tried before.
+    /// `None` if nothing changed since the last attempt.
     Raised(Option<Raised>),
     Request(ShutdownRequest, ShutdownKind),
 }
 
-/// Makes the calls of a step; never resolves without one.
+/// Makes the calls of a step; without a step it never resolves.
 pub(super) async fn carry_out(
     step: Option<Step>,
     calls: &impl LoginCalls,
@@ -53,7 +53,7 @@ pub(super) async fn carry_out(
     (step, outcome)
 }
 
-/// The shutdown that is scheduled: logind keeps it for its next process.
+/// Reads the scheduled shutdown from the file in which logind keeps it across its restarts.
 fn scheduled(root: &Path) -> Option<ShutdownRequest> {
     let text = std::fs::read_to_string(root.join("run/systemd/shutdown/scheduled")).ok()?;
     let value = |name| text.lines().find_map(|line| line.strip_prefix(name));

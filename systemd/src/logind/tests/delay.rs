@@ -1,4 +1,4 @@
-//! The delay logind gives, and the drop-in that raises it.
+//! The delay that logind gives, and the drop-in that raises it.
 
 use std::fs;
 use std::sync::Arc;
@@ -108,7 +108,7 @@ async fn a_changed_wish_is_applied_while_running_and_can_go_down_again() {
     rig.inhibitor.set_wanted_delay(secs(60));
     rig.until("raised again", |s| s.delay == Some(secs(60))).await;
 
-    // Our own file asks for more than is wanted now: it must not bind every other inhibitor.
+    // Our own file sets more than is wanted now: it must not delay every other inhibitor.
     let login = login.reloading_to(secs(20), secs(2));
     rig.inhibitor.set_wanted_delay(secs(20));
     rig.until("lowered", |s| s.delay == Some(secs(20))).await;
@@ -168,7 +168,7 @@ const FOREIGN: &str = "usr/lib/systemd/logind.conf.d/another-package.conf";
 #[tokio::test(start_paused = true)]
 async fn beside_another_packages_longer_delay_a_file_left_from_before_goes() {
     for wanted in [0, 22] {
-        // As an agent of yesterday left it: ours has the last name and gives less.
+        // As an earlier agent left it: our file has the last name and gives less.
         let login = Scripted::giving(secs(22)).reloading_to(secs(60), secs(0));
         let mut rig = Rig::start_with(&login, secs(wanted), |config| {
             put(root_of(config), FOREIGN, 60);
@@ -201,7 +201,7 @@ async fn a_package_that_comes_later_with_a_longer_delay_gets_it() {
     rig.until("found by the recheck", |s| s.delay == Some(secs(60))).await;
     assert!(!rig.drop_in().exists());
     assert_eq!(login.count("reload"), 2);
-    // Nothing has changed since: the files are looked at, and logind is left alone.
+    // Nothing has changed since: the files are checked, and logind is left alone.
     tokio::time::sleep(secs(600)).await;
     assert_eq!(login.count("reload"), 2);
 }

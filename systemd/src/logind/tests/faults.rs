@@ -40,7 +40,7 @@ async fn a_shutdown_announced_while_the_match_rules_are_being_made_is_found_by_t
     login.act_once("connect", Act::After(secs(2)));
     let mut rig = Rig::start(&login, secs(30));
     tokio::time::sleep(secs(1)).await;
-    // Nobody listens yet: its signal reaches nobody.
+    // Nothing listens yet, so the signal is lost.
     login.set_preparing(true);
     let state = rig.until("preparing", |s| s.preparing).await;
     assert_eq!((state.epoch, login.count("inhibit")), (1, 0));

@@ -14,7 +14,7 @@ use super::{Rig, secs};
 use crate::LockStore;
 use crate::logind::session::{Listed, LogindEvent};
 
-/// Notes what the store is asked.
+/// Records the calls to the store.
 #[derive(Default)]
 struct NotedStore(Mutex<Vec<&'static str>>);
 
@@ -36,7 +36,7 @@ impl LockStore for NotedStore {
     }
 }
 
-/// A lock as the service manager hands it down.
+/// Returns a lock as the service manager hands it down.
 fn inherited() -> (io::PipeReader, OwnedFd) {
     let (ours, theirs) = io::pipe().expect("a pipe");
     nix::fcntl::fcntl(&ours, nix::fcntl::FcntlArg::F_SETFL(nix::fcntl::OFlag::O_NONBLOCK))
@@ -264,8 +264,8 @@ async fn an_inherited_lock_is_used_when_the_agent_starts_in_the_middle_of_a_shut
     assert_eq!(rig.now().lock, LockState::Released);
 }
 
-/// A lock of an earlier process that could not be taken over, as one that is no FIFO, delays the shutdown for
-/// as long as the store holds it.
+/// A lock of an earlier process that could not be taken over (e.g. because it is no FIFO) delays the shutdown as long
+/// as the store holds it.
 #[tokio::test(start_paused = true)]
 async fn the_store_is_cleared_at_the_release_when_nothing_of_it_was_inherited_too() {
     let store = Arc::new(NotedStore::default());

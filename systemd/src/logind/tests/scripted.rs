@@ -1,4 +1,4 @@
-//! A login manager that does what the test says and notes what it is asked.
+//! A login manager that follows the test's script and records its calls.
 
 use std::collections::HashMap;
 use std::io::{ErrorKind, PipeReader, Read as _};
@@ -13,14 +13,14 @@ use winddown_shared::ShutdownKind;
 
 use crate::logind::session::{CallError, Listed, LoginCalls, LoginManager, LogindEvent, Session};
 
-/// What a call does when it is made.
+/// The behaviour of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Act {
-    /// No answer, ever; the caller's own time limit has to end it.
+    /// It never answers; the caller's own timeout must end it.
     Hang,
-    /// An answer after this time.
+    /// It answers after this time.
     After(Duration),
-    /// No answer within the time limit of the connection (5 s).
+    /// It does not answer within the timeout of the connection (5 s).
     TimeOut,
     /// An error reply.
     Refuse,
@@ -39,13 +39,13 @@ struct World {
     preparing: bool,
     message: Option<String>,
     delay: Duration,
-    /// What a reload makes of the delay, and how long that takes.
+    /// The delay after a reload, and how long the reload takes.
     after_reload: Option<(Duration, Duration)>,
     applies_at: Option<Instant>,
     locks: Vec<PipeReader>,
     listed: Vec<Listed>,
     acts: HashMap<&'static str, Act>,
-    /// An act for the next call only.
+    /// The behaviour of the next call only.
     once: HashMap<&'static str, Act>,
     trace: Vec<String>,
     times: Vec<(String, Instant)>,
@@ -55,7 +55,7 @@ struct World {
 pub(super) struct ScriptedCalls(Scripted);
 
 impl Scripted {
-    /// Gives `delay`, grants every lock and lists it.
+    /// Creates a login manager that gives `delay`, grants every lock and lists it.
     pub(super) fn giving(delay: Duration) -> Self {
         Self(Arc::new(Mutex::new(World {
             preparing: false,
@@ -73,7 +73,7 @@ impl Scripted {
         })))
     }
 
-    /// Makes the delay `delay`, `takes` after a reload.
+    /// Sets the delay to `delay` once `takes` has passed after a reload.
     pub(super) fn reloading_to(self, delay: Duration, takes: Duration) -> Self {
         self.world().after_reload = Some((delay, takes));
         self
@@ -103,23 +103,23 @@ impl Scripted {
         self.world().delay = delay;
     }
 
-    /// What `ListInhibitors` shows for the next calls, then [`Listed::Ours`] again.
+    /// Sets the results of the next calls of `ListInhibitors`, after which it is [`Listed::Ours`] again.
     pub(super) fn list_as(&self, listed: &[Listed]) {
         self.world().listed = listed.to_vec();
     }
 
-    /// Property and signal, as the real one does it.
+    /// Sets the property and sends the signal, as logind does.
     pub(super) async fn prepare(&self, begins: bool) {
         self.set_preparing(begins);
         self.say(begins, ShutdownKind::Unknown).await;
     }
 
-    /// Signal only.
+    /// Sends the signal only.
     pub(super) async fn say(&self, begins: bool, kind: ShutdownKind) {
         self.tell(LogindEvent::Prepare { begins, kind, at: Instant::now() }).await;
     }
 
-    /// Property only, told of as a change of a property.
+    /// Sets the property only, and reports the change of a property.
     pub(super) async fn change(&self, preparing: bool) {
         self.set_preparing(preparing);
         self.tell(LogindEvent::Changed { at: Instant::now() }).await;
@@ -130,12 +130,12 @@ impl Scripted {
         last.expect("a session").send(heard).await.expect("somebody listens");
     }
 
-    /// Ends every connection.
+    /// Closes every connection.
     pub(super) fn hang_up(&self) {
         self.world().sessions.clear();
     }
 
-    /// Connections whose other end is still alive.
+    /// Returns the number of connections whose other end is still open.
     pub(super) fn open_sessions(&self) -> usize {
         self.world().sessions.iter().filter(|session| !session.is_closed()).count()
     }
@@ -153,13 +153,13 @@ impl Scripted {
         self.world().trace.iter().filter(|entry| *entry == call).count()
     }
 
-    /// When `call` was made, each time.
+    /// Returns the times at which `call` was made.
     pub(super) fn times(&self, call: &str) -> Vec<Instant> {
         let world = self.world();
         world.times.iter().filter(|(made, _)| made == call).map(|(_, at)| *at).collect()
     }
 
-    /// For each lock ever granted, whether somebody still holds it.
+    /// Returns for each lock ever granted whether it is still held.
     pub(super) fn held(&self) -> Vec<bool> {
         self.world().locks.iter_mut().map(is_held).collect()
     }

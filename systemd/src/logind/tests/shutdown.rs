@@ -1,4 +1,4 @@
-//! The node goes down, or was about to.
+//! Shutdowns, and shutdowns that are cancelled.
 
 use std::time::Duration;
 
@@ -197,7 +197,7 @@ async fn a_release_is_done_once_and_only_in_a_shutdown() {
 
     login.prepare(true).await;
     rig.until("preparing", |s| s.preparing).await;
-    // One that is given up half-way, and three at the same time.
+    // One that is cancelled half-way, and three at the same time.
     drop(rig.inhibitor.release());
     tokio::join!(rig.inhibitor.release(), rig.inhibitor.release(), rig.inhibitor.release());
     rig.inhibitor.release().await;
@@ -320,7 +320,7 @@ async fn changes_that_have_nothing_to_do_with_a_shutdown_leave_everything_as_it_
     let login = Scripted::giving(secs(30));
     let rig = Rig::settled(&login, secs(30)).await;
     let before = rig.now();
-    // As when a shutdown is scheduled for later, and when that is called off.
+    // As when a shutdown is scheduled for later, and when that is cancelled.
     for _ in 0..2 {
         login.change(false).await;
         rig.quiet().await;

@@ -5,11 +5,11 @@
 //!                    [--kubeconfig FILE] [--apply FILE]... [--restrict-nodes]
 //! ```
 //!
-//! It listens on 127.0.0.1 and a free port; `--name` adds names and addresses to its certificate, of
-//! which the first is the one in the kubeconfig. The kubeconfig goes to the standard output, then
-//! the line `ready`. Each line of the standard input is a command in JSON (see `Command`), answered
-//! by `done` or `not done: WHY`. The same commands are taken by a POST to `/faults`, and a GET of
-//! `/requests` shows the journal. At the end of its input it goes on until it is killed.
+//! It listens on 127.0.0.1 and a free port. `--name` adds names and addresses to its certificate; the first one appears
+//! in the kubeconfig. The kubeconfig goes to the standard output, followed by the line `ready`. Each line of the
+//! standard input is a command in JSON (see `Command`), answered by `done` or `not done: WHY`. A POST to `/faults`
+//! accepts the same commands, and a GET of `/requests` returns the journal. At the end of its input the program keeps
+//! running until it is killed.
 
 use std::net::SocketAddr;
 use std::process::ExitCode;

@@ -1,4 +1,4 @@
-//! Base64, as kubeconfig files and certificate requests have it.
+//! Base64, as used in kubeconfig files and certificate requests.
 
 const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
@@ -19,7 +19,7 @@ pub(crate) fn encode(bytes: &[u8]) -> String {
     text
 }
 
-/// `None`: not base64. White space is passed over.
+/// Decodes base64, ignoring white space. `None` if it is invalid.
 pub(crate) fn decode(text: &str) -> Option<Vec<u8>> {
     let letters = text.bytes().filter(|b| !b.is_ascii_whitespace() && *b != b'=');
     let mut bytes = Vec::with_capacity(text.len() / 4 * 3);

@@ -1,11 +1,10 @@
-//! Certificate requests (PKCS #10): just enough of DER to sign what a node asks for.
+//! Certificate requests (PKCS #10): just enough of DER to sign the requests of a node.
 
 use rcgen::{PublicKeyData, SignatureAlgorithm};
 
 use crate::access::User;
 
-/// Whom the certificate is for, and the key that it certifies. The request's own signature is not
-/// checked.
+/// The user and the key that a certificate request names. The request's own signature is not checked.
 pub(crate) struct CertificateRequest {
     pub(crate) user: User,
     key: Vec<u8>,
@@ -35,7 +34,7 @@ const ED25519: &[u8] = &[0x2b, 0x65, 0x70];
 const RSA: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x01, 0x01];
 
 impl CertificateRequest {
-    /// `None`: not a request, or with a key of a kind that is not known here.
+    /// Parses a request. `None` if it is invalid, or the key is of an unknown kind.
     pub(crate) fn of_pem(pem: &str) -> Option<Self> {
         let body = pem.split("-----BEGIN CERTIFICATE REQUEST-----").nth(1)?;
         let body = body.split("-----END CERTIFICATE REQUEST-----").next()?;
@@ -49,7 +48,7 @@ impl CertificateRequest {
         let user = subject(info.take(SEQUENCE)?)?;
         let mut key_info = Der(info.take(SEQUENCE)?);
         let algorithm = algorithm(key_info.take(SEQUENCE)?)?;
-        // The first byte says how many bits of the last are not used: none.
+        // The first byte is the number of unused bits in the last byte: none.
         let key = key_info.take(BIT_STRING)?.get(1..)?.to_vec();
         Some(Self { user, key, algorithm })
     }
@@ -79,7 +78,7 @@ fn algorithm(der: &[u8]) -> Option<&'static SignatureAlgorithm> {
     match parts.take(OBJECT_ID)? {
         ED25519 => Some(&rcgen::PKCS_ED25519),
         RSA => Some(&rcgen::PKCS_RSA_SHA256),
-        // An elliptic curve: which one comes after it.
+        // An elliptic curve, whose identifier follows.
         _ => match parts.take(OBJECT_ID)? {
             P256 => Some(&rcgen::PKCS_ECDSA_P256_SHA256),
             P384 => Some(&rcgen::PKCS_ECDSA_P384_SHA384),
@@ -88,7 +87,7 @@ fn algorithm(der: &[u8]) -> Option<&'static SignatureAlgorithm> {
     }
 }
 
-/// What is left of a DER encoding.
+/// The rest of a DER encoding.
 struct Der<'a>(&'a [u8]);
 
 impl<'a> Der<'a> {

@@ -1,4 +1,4 @@
-//! What a node may write.
+//! The NodeRestriction admission: what a node may write.
 
 use serde_json::Value;
 
@@ -11,7 +11,7 @@ use crate::write::text;
 
 const MIRROR: &str = "/metadata/annotations/kubernetes.io~1config.mirror";
 
-/// Labels of the cluster that a node may set on itself.
+/// Labels in the cluster's domains that a node may set on itself.
 const NODE_LABELS: [&str; 11] = [
     "kubernetes.io/hostname",
     "kubernetes.io/arch",
@@ -26,7 +26,7 @@ const NODE_LABELS: [&str; 11] = [
     "beta.kubernetes.io/arch",
 ];
 
-/// Creations, deletions and what is asked by a POST.
+/// Checks creations, deletions and other POST requests.
 pub(crate) fn admit_write(
     store: &Store,
     node: &str,
@@ -56,7 +56,7 @@ pub(crate) fn admit_write(
     }
 }
 
-/// Changes of what is there.
+/// Checks changes of existing objects.
 pub(crate) fn admit_update(
     node: &str,
     target: &Target,

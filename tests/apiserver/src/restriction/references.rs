@@ -1,4 +1,4 @@
-//! Which ConfigMaps and Secrets the pods of a node name.
+//! The ConfigMaps and Secrets to which the pods of a node refer.
 
 use serde_json::Value;
 
@@ -7,7 +7,7 @@ use crate::request::Right;
 use crate::store::Store;
 use crate::write::text;
 
-/// Whether a pod on the node, in the namespace of the request, names the object that is asked for.
+/// Whether a pod on the node, in the namespace of the request, refers to the requested object.
 pub(super) fn from_node(store: &Store, node: &str, right: &Right) -> bool {
     let Some(pods) = kinds::called("pods") else { return false };
     let words: &[&str] = match right.resource.as_str() {
@@ -21,7 +21,7 @@ pub(super) fn from_node(store: &Store, node: &str, right: &Right) -> bool {
     })
 }
 
-/// Whether a spec names any ConfigMap or Secret at all.
+/// Whether a spec refers to any ConfigMap or Secret.
 pub(super) fn any(spec: &Value) -> bool {
     const WORDS: [&str; 7] = [
         "secret",

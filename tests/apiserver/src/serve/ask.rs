@@ -1,4 +1,4 @@
-//! POSTs that ask for something and keep nothing: tokens, reviews.
+//! POST requests that return something without storing it: tokens and reviews. Certificate requests are stored too.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::store::Key;
 use crate::target::Target;
 use crate::write::{fields_of, text};
 
-/// `None`: the request is for something that is kept.
+/// Answers the request. `None` if it is for an object that is stored.
 pub(super) fn answer(
     core: &mut Core,
     target: &Target,
@@ -44,7 +44,7 @@ fn token(core: &mut Core, target: &Target, body: &Value) -> Result<Value, Refusa
     let name = target.name.as_deref().unwrap_or_default();
     let namespace = target.namespace.as_deref().unwrap_or_default();
     let key = Key::new(target.kind, Some(namespace), name);
-    // Every namespace has this one; a controller makes it.
+    // Every namespace has this account, which a controller creates in a real cluster.
     if core.store.get(&key).is_none() && name != "default" {
         return Err(Refusal::not_found(target.kind, name));
     }
@@ -73,8 +73,8 @@ fn token(core: &mut Core, target: &Target, body: &Value) -> Result<Value, Refusa
     Ok(with_status(&answer, json!({"token": token, "expirationTimestamp": clock::seconds(until)})))
 }
 
-/// Kept like anything else, and signed at once where that is so set: the answer is the request as
-/// it came, and a watch or a GET shows the certificate.
+/// Stores a certificate request and, if so configured, signs it at once: the answer is the request as it was stored,
+/// and a watch or a GET shows the certificate.
 fn certificate(
     core: &mut Core,
     target: &Target,
@@ -92,7 +92,7 @@ fn certificate(
     Ok(Value::clone(&kept))
 }
 
-/// The pod (or other object) that a token is for must be the one that is there.
+/// Checks that the pod (or other object) to which a token is bound exists and has the right UID.
 fn check_bound(core: &Core, namespace: &str, bound: &Value) -> Result<(), Refusal> {
     let Some(kind) = kinds::of_object(bound) else { return Ok(()) };
     let name = text(bound, "/name");

@@ -1,4 +1,4 @@
-//! A request, read and taken apart.
+//! A parsed request.
 
 use http_body_util::{BodyExt, Limited};
 use hyper::body::Incoming;
@@ -12,23 +12,23 @@ use crate::refusal::Refusal;
 use crate::request::{self, Right};
 use crate::target::{Query, Target};
 
-/// The real server's limit.
+/// The largest request body; the real server's limit.
 const MAX_BODY: usize = 3 * 1024 * 1024;
 
-/// What is asked for.
+/// A parsed request.
 pub(super) struct Call {
     pub(super) method: Method,
     pub(super) path: String,
     path_and_query: String,
     pub(super) query: Query,
-    /// `None`: no resource.
+    /// `None` if the path is not a resource.
     pub(super) target: Option<Target>,
     pub(super) right: Right,
-    /// `Null` when there is none, or none that is JSON.
+    /// The body; `Null` if there is none or it is not JSON.
     pub(super) body: Value,
     body_is_bad: bool,
     pub(super) content_type: String,
-    /// The client wants `PartialObjectMetadata`: no spec, no data, no status.
+    /// Whether the client wants `PartialObjectMetadata`: no spec, no data, no status.
     pub(super) metadata_only: bool,
     user_agent: String,
     pub(super) token: Option<String>,
@@ -36,7 +36,7 @@ pub(super) struct Call {
 }
 
 impl Call {
-    /// Reads the request whole.
+    /// Reads and parses the whole request.
     pub(super) async fn read(request: Request<Incoming>) -> Result<Self, Refusal> {
         let at = Instant::now();
         let (parts, body) = request.into_parts();
@@ -82,7 +82,7 @@ impl Call {
         Ok(&self.body)
     }
 
-    /// Its entry in the journal.
+    /// The journal entry for the request.
     pub(super) fn entry(&self, user: Option<&User>) -> request::Request {
         request::Request {
             at: self.at,
@@ -154,7 +154,7 @@ fn right(
         ("DELETE", None) => "deletecollection",
         (other, _) => other,
     };
-    // A list of one object by its name is what a rule with resourceNames lets pass.
+    // Listing a single object by its name is what a rule with resourceNames allows.
     let selected = query
         .get("fieldSelector")
         .and_then(|fields| fields.strip_prefix("metadata.name="))
@@ -164,7 +164,7 @@ fn right(
         (None, "namespaces", Some(name)) => name.clone(),
         _ => String::new(),
     };
-    // A create has no name to RBAC, but a test looks for the object that it makes.
+    // For RBAC, a create has no name, but tests look for the object that it creates.
     let created = body
         .filter(|_| verb == "create" && target.name.is_none())
         .and_then(|body| body.pointer("/metadata/name"))

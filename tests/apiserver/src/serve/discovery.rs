@@ -1,4 +1,4 @@
-//! What the server says about itself.
+//! Discovery: the server's version, health and API resources.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::Reply;
 use crate::kinds::{KINDS, Kind, of_group};
 
-/// What Kubernetes 1 of this minor version says. `None`: there is nothing at that path.
+/// The answer of Kubernetes 1 with this minor version. `None` if the path does not exist.
 pub(super) fn answer(path: &str, minor: u32) -> Option<Reply> {
     let object = match path.trim_end_matches('/') {
         "/healthz" | "/livez" | "/readyz" => return Some(Reply::Text("ok")),

@@ -1,4 +1,4 @@
-//! GET of one object, and lists.
+//! GETs of single objects, and lists.
 
 use std::sync::Arc;
 
@@ -41,7 +41,7 @@ pub(super) fn list(
     Ok(Reply::Object(200, Arc::new(page(store, target, query, &selector, after.as_ref()))))
 }
 
-/// The version that the list has to be of, if a certain one, and the object after which it goes on.
+/// The version that the list must show, if a certain one is required, and the object after which it continues.
 fn wanted(core: &Core, query: &Query) -> Result<(Option<u64>, Option<Place>), Refusal> {
     if let Some(token) = query.get("continue") {
         let place = Place::of_token(token);
@@ -67,7 +67,7 @@ fn wanted(core: &Core, query: &Query) -> Result<(Option<u64>, Option<Place>), Re
     Ok((exact.then_some(version), None))
 }
 
-/// Where a page ended.
+/// The position at which a page ended.
 struct Place {
     namespace: String,
     name: String,
@@ -121,7 +121,7 @@ fn page(
     })
 }
 
-/// An object or a list of them without all but its metadata, if that is all the client wants.
+/// Reduces an object or a list to its metadata, if the client wants only that.
 pub(super) fn shown(reply: Reply, metadata_only: bool) -> Reply {
     match reply {
         Reply::Object(code, object) if metadata_only => {
@@ -147,7 +147,7 @@ pub(super) fn metadata_of(object: &Value) -> Value {
     })
 }
 
-/// Items of a list do not name their kind.
+/// Removes the kind and version, which items of a list do not have.
 pub(super) fn without_type(object: &Value) -> Value {
     let mut object = object.clone();
     let fields = fields_of(&mut object);

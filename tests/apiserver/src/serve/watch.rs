@@ -20,16 +20,16 @@ use crate::refusal::Refusal;
 use crate::selector::Selector;
 use crate::target::{Query, Target};
 
-/// One running watch.
+/// A running watch.
 pub(super) struct Watcher {
     shared: Arc<Shared>,
     changed: watch::Receiver<u64>,
     kind: &'static Kind,
     selector: Selector,
-    /// The last version that was told, or passed over.
+    /// The last version that was sent or skipped.
     position: u64,
     lines: VecDeque<Bytes>,
-    /// Nothing more comes after the lines.
+    /// Whether nothing follows after `lines`.
     over: bool,
     until: Option<Instant>,
     bookmarks: Option<Bookmarks>,
@@ -40,12 +40,12 @@ pub(super) struct Watcher {
 struct Bookmarks {
     every: Duration,
     next: Instant,
-    /// Requests for one that were seen.
+    /// The number of bookmark requests that were handled.
     seen: u64,
 }
 
 impl Watcher {
-    /// Begins at the version in the query; without one, with all that there is.
+    /// Starts at the version in the query, or without one with all existing objects.
     pub(super) fn begin(
         shared: &Arc<Shared>,
         target: &Target,
@@ -139,7 +139,7 @@ impl Watcher {
         }
     }
 
-    /// Takes up what has happened since.
+    /// Queues the events for what has happened since the last call.
     fn fill(&mut self, core: &Core) {
         if let Some(error) = core.watches.end_of(self.kind.plural, self.cuts_seen) {
             if let Some(error) = error {

@@ -1,4 +1,4 @@
-//! POST, PUT, PATCH and DELETE of what is kept.
+//! POST, PUT, PATCH and DELETE of stored objects.
 
 use std::sync::Arc;
 
@@ -157,7 +157,7 @@ fn delete_all(writer: &mut Writer<'_>, target: &Target, call: &Call) -> Result<R
     Ok(Reply::Object(200, Arc::new(list)))
 }
 
-/// A pod that is deleted is answered with itself, anything else with a `Status` once it is gone.
+/// The answer to a deletion: the object for a pod or while the deletion is pending, otherwise a `Status`.
 fn answer_to_delete(target: &Target, deleted: Deleted) -> Arc<Value> {
     match deleted {
         Deleted::Pending(object) => object,

@@ -1,4 +1,4 @@
-//! How a server is started.
+//! The builder of a server.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -15,19 +15,19 @@ use crate::kinds;
 use crate::pki::{Authority, PkiError};
 use crate::target::Target;
 
-/// Why the server does not run.
+/// Why the server could not start.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StartError {
-    /// The address is not to be had.
+    /// The address could not be bound.
     #[error("cannot listen")]
     Listen(#[source] io::Error),
-    /// There are no certificates.
+    /// The certificates could not be created.
     #[error(transparent)]
     Pki(#[from] PkiError),
 }
 
-/// What a server is to be like.
+/// The settings of a server.
 #[derive(Clone, Debug)]
 pub struct Builder {
     bind: SocketAddr,
@@ -52,22 +52,22 @@ impl Builder {
         }
     }
 
-    /// Address and port; port 0 takes a free one. At first 127.0.0.1:0.
+    /// Sets address and port; port 0 picks a free one. The default is 127.0.0.1:0.
     #[must_use]
     pub fn bind(mut self, address: SocketAddr) -> Self {
         self.bind = address;
         self
     }
 
-    /// One more name or address in the server's certificate. The first is the one in
-    /// [`ApiServer::url`]; without any it is the address that is bound.
+    /// Adds a name or address to the server's certificate. The first one is used in [`ApiServer::url`]; without any,
+    /// the bound address is used.
     #[must_use]
     pub fn name(mut self, name: &str) -> Self {
         self.names.push(name.to_owned());
         self
     }
 
-    /// Whose the certificate in [`ApiServer::kubeconfig`] is.
+    /// Sets the user of the certificate in [`ApiServer::kubeconfig`].
     #[must_use]
     pub fn user(mut self, name: &str, groups: &[&str]) -> Self {
         name.clone_into(&mut self.user);
@@ -75,31 +75,31 @@ impl Builder {
         self
     }
 
-    /// Lets in who shows no credentials.
+    /// Allows requests without credentials.
     #[must_use]
     pub fn allow_anonymous(mut self) -> Self {
         self.anonymous = true;
         self
     }
 
-    /// Speaks HTTP/1.1 alone.
+    /// Speaks HTTP/1.1 only.
     #[must_use]
     pub fn http1_only(mut self) -> Self {
         self.protocols = vec!["http/1.1"];
         self
     }
 
-    /// Time between the bookmarks of a watch, as the real server's minute.
+    /// Sets the interval between the bookmarks of a watch. The default is one minute, as in the real server.
     #[must_use]
     pub fn bookmark_every(mut self, time: Duration) -> Self {
         self.bookmark_every = time;
         self
     }
 
-    /// Starts it.
+    /// Starts the server.
     ///
     /// # Errors
-    /// The address cannot be listened on, or the certificates cannot be made.
+    /// The address cannot be bound, or the certificates cannot be created.
     pub async fn start(self) -> Result<ApiServer, StartError> {
         let clock = Clock::default();
         let now = clock.now();
@@ -128,7 +128,7 @@ impl Builder {
                 if let Some(kind) = kinds::called("namespaces") {
                     let object = json!({"metadata": {"name": name}, "status": {"phase": "Active"}});
                     let target = Target { kind, namespace: None, name: None, subresource: None };
-                    // A name that is not there yet cannot be refused.
+                    // A new name cannot be refused.
                     let _ = core.writer().place(&target, object);
                 }
             }

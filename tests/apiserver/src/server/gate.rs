@@ -1,4 +1,4 @@
-//! A stream that can fall silent: nothing comes, nothing goes, and it does not end.
+//! A stream that can fall silent: it transfers nothing, and does not end.
 
 use std::io;
 use std::pin::Pin;
@@ -9,7 +9,7 @@ use std::task::{Context, Poll, Waker};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
-/// Shuts all streams that share it.
+/// A gate that blocks all streams that share it while it is shut.
 #[derive(Debug, Default)]
 pub(super) struct Gate {
     shut: AtomicBool,
@@ -34,7 +34,7 @@ impl Gate {
         }
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         waiting.push(context.waker().clone());
-        // It may have been opened in between, and then nobody would wake this one.
+        // The gate may have been opened in between, and would then not wake this task.
         !self.shut.load(Ordering::SeqCst)
     }
 }

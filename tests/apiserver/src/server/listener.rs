@@ -1,4 +1,4 @@
-//! The port: who comes in, and what happens when nobody may.
+//! The port: accepts, refuses and closes connections.
 
 use std::io;
 use std::net::SocketAddr;
@@ -17,10 +17,10 @@ use super::gate::{Gate, Gated};
 use crate::core::Shared;
 use crate::serve::{BrokenOff, Connection, serve};
 
-/// Waiting connections that the system keeps.
+/// The length of the system's accept queue.
 const BACKLOG: u32 = 1024;
 
-/// What every connection is served with.
+/// What all connections need.
 #[derive(Clone)]
 pub(super) struct Hall {
     pub(super) shared: Arc<Shared>,
@@ -33,7 +33,7 @@ impl Hall {
         Self { shared, gate: Arc::default(), tls: Arc::new(Mutex::new(tls)) }
     }
 
-    /// For connections from now on.
+    /// Sets the TLS configuration of new connections.
     pub(super) fn set_tls(&self, tls: Arc<ServerConfig>) {
         *self.tls.lock().unwrap_or_else(PoisonError::into_inner) = tls;
     }
@@ -43,7 +43,7 @@ impl Hall {
     }
 }
 
-/// An open door. Dropped, it closes, with every connection that came through it.
+/// A listening port. When dropped, it closes with all its connections.
 pub(super) struct Door {
     close: CancellationToken,
     tasks: TaskTracker,
@@ -64,7 +64,7 @@ impl Door {
         self.tasks.wait().await;
     }
 
-    /// Closes the connections that are open; new ones may come.
+    /// Closes the open connections; new ones are accepted.
     pub(super) fn drop_connections(&self, shared: &Shared) {
         shared.with(|core| core.connections_closed.cancel());
         shared.with(|core| core.connections_closed = CancellationToken::new());
@@ -77,8 +77,8 @@ impl Drop for Door {
     }
 }
 
-/// A socket that holds an address without listening: whoever connects is refused, and nobody else
-/// gets the port.
+/// Creates a socket that reserves an address without listening: connections are refused, and no other program gets the
+/// port.
 pub(super) fn reserve(address: SocketAddr) -> io::Result<TcpSocket> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
     socket.set_reuseaddr(true)?;
@@ -94,7 +94,7 @@ pub(super) fn listen(socket: TcpSocket) -> io::Result<TcpListener> {
 async fn accept(listener: TcpListener, hall: Hall, close: CancellationToken, tasks: TaskTracker) {
     loop {
         let Ok((stream, _)) = listener.accept().await else {
-            // Out of descriptors, most likely: they come back as connections end.
+            // Most likely out of file descriptors, which are freed as connections end.
             tokio::task::yield_now().await;
             continue;
         };
@@ -114,11 +114,11 @@ async fn accept(listener: TcpListener, hall: Hall, close: CancellationToken, tas
 }
 
 async fn converse(stream: TcpStream, hall: Hall, close: CancellationToken) {
-    // Small answers must not wait for one another.
+    // Avoids delays of small answers.
     let _ = stream.set_nodelay(true);
     let gated = Gated { stream, gate: Arc::clone(&hall.gate) };
     let Ok(stream) = TlsAcceptor::from(hall.tls()).accept(gated).await else {
-        // A client that does not trust this server; it knows why.
+        // The client does not trust this server; it knows why.
         return;
     };
     let certificates = stream.get_ref().1.peer_certificates();
@@ -134,6 +134,6 @@ async fn converse(stream: TcpStream, hall: Hall, close: CancellationToken) {
     let mut builder = Builder::new(TokioExecutor::new());
     builder.http1().timer(TokioTimer::new());
     builder.http2().timer(TokioTimer::new()).max_concurrent_streams(1000);
-    // How a conversation ends is the client's affair.
+    // How a connection ends is up to the client.
     let _ = builder.serve_connection(TokioIo::new(stream), service).await;
 }

@@ -1,4 +1,4 @@
-//! The objects, from the test's side: no requests, no faults, nothing in the journal.
+//! The objects, from the test's side: without requests, faults or the journal.
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,10 +15,10 @@ use crate::store::Key;
 use crate::target::{Query, Target};
 use crate::write::{DeleteOptions, Deleted, text};
 
-/// The server did not do it; its `Status` object.
+/// The `Status` object of a refusal.
 #[derive(Clone, PartialEq)]
 pub struct Refused(
-    /// With `code`, `reason` and `message`.
+    /// The object, with `code`, `reason` and `message`.
     pub Value,
 );
 
@@ -63,18 +63,18 @@ impl Objects<'_> {
         self.0.store.list(target.kind, &selector).map(|(_, object)| Arc::clone(object)).collect()
     }
 
-    /// How many requests there were of this verb and resource (`pods/status`; `*` is any).
+    /// The number of requests with this verb and resource (`pods/status`; `*` matches any).
     #[must_use]
     pub fn count(&self, verb: &str, resource: &str) -> usize {
         self.0.journal().iter().filter(|request| request.is(verb, resource)).count()
     }
 
-    /// Every request since the start, oldest first.
+    /// The requests since the start, or since they were forgotten, oldest first.
     pub fn requests(&self) -> impl Iterator<Item = &Request> {
         self.0.journal().iter()
     }
 
-    /// Watches of a resource (`pods`; `*` any) that are open now.
+    /// The number of open watches of a resource (`pods`; `*` matches any).
     #[must_use]
     pub fn open_watches(&self, resource: &str) -> usize {
         self.0.watches.count(resource)
@@ -94,7 +94,7 @@ impl ApiServer {
         self.shared.with(|core| Objects(core).get(path))
     }
 
-    /// All objects of a kind, as [`Objects::list`].
+    /// All objects of a kind, as in [`Objects::list`].
     #[must_use]
     pub fn list(&self, path: &str) -> Vec<Arc<Value>> {
         self.shared.with(|core| Objects(core).list(path))
@@ -106,13 +106,12 @@ impl ApiServer {
         self.shared.with(|core| core.store.version())
     }
 
-    /// Creates the object, or merges it (as a JSON merge patch) into the one that is there: spec,
-    /// status and metadata at once, and without the rules that bind a client. A UID that is given is
-    /// kept. It must say `apiVersion` and `kind`; without a namespace it goes to `default`. The
-    /// namespace is created if need be.
+    /// Creates the object, or merges it (as a JSON merge patch) into an existing one: spec, status and metadata at
+    /// once, and without the rules for clients. A given UID is kept. The object must have `apiVersion` and `kind`;
+    /// without a namespace it goes to `default`. The namespace is created if necessary.
     ///
     /// # Errors
-    /// A kind that this server does not know, or an object without a name.
+    /// The kind is unknown, or the object has no name.
     pub fn apply(&self, object: Value) -> Result<Arc<Value>, Refused> {
         let kind = kinds::of_object(&object).ok_or_else(Refusal::no_such_path)?;
         let namespace = kind.namespaced.then(|| match text(&object, "/metadata/namespace") {
@@ -132,10 +131,10 @@ impl ApiServer {
         })
     }
 
-    /// Merges a JSON merge patch into an object, as somebody else in the cluster would: no rules.
+    /// Merges a JSON merge patch into an object, without any rules, as if another client had changed it.
     ///
     /// # Errors
-    /// There is no such object.
+    /// The object does not exist.
     pub fn patch(&self, path: &str, patch: &Value) -> Result<Arc<Value>, Refused> {
         let target = Target::of_text(path).ok_or_else(Refusal::no_such_path)?;
         let name = target.name.clone().unwrap_or_default();
@@ -150,11 +149,11 @@ impl ApiServer {
         })
     }
 
-    /// What `kubectl delete --grace-period=N` does (`None`: the pod's own grace). `None` comes back
-    /// when the object is gone, else the object that is being deleted.
+    /// Deletes an object like `kubectl delete --grace-period=N` (`None`: the pod's own grace period). Returns `None` if
+    /// it is gone, else the object that is being deleted.
     ///
     /// # Errors
-    /// There is no such object.
+    /// The object does not exist.
     pub fn delete(&self, path: &str, grace: Option<i64>) -> Result<Option<Arc<Value>>, Refused> {
         let target = Target::of_text(path).ok_or_else(Refusal::no_such_path)?;
         let name = target.name.clone().unwrap_or_default();
@@ -166,7 +165,7 @@ impl ApiServer {
         })
     }
 
-    /// Takes the object out at once: no grace, no finalizers. `false`: it was not there.
+    /// Removes the object at once, without grace period and finalizers. Returns false if it did not exist.
     pub fn remove(&self, path: &str) -> bool {
         let Some(target) = Target::of_text(path) else { return false };
         let name = target.name.as_deref().unwrap_or_default();

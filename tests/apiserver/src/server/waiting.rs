@@ -1,11 +1,11 @@
-//! Waiting for something to become true.
+//! Waits for a condition.
 
 use std::fmt;
 use std::time::Duration;
 
 use super::{ApiServer, Objects};
 
-/// It did not come about in time. `Debug` is as readable as `Display`, for `unwrap`.
+/// The condition was not met in time. `Debug` is as readable as `Display`, for `unwrap`.
 #[derive(Clone)]
 pub struct Waited {
     what: String,
@@ -32,11 +32,10 @@ impl fmt::Debug for Waited {
 impl std::error::Error for Waited {}
 
 impl ApiServer {
-    /// Waits up to half a minute until `look` finds something, and returns it. It is asked at once
-    /// and after every change of an object and every request. `what` is what is waited for, for the
-    /// error.
+    /// Waits up to 30 s until `look` finds something, and returns it. `look` is called at once, and after every change
+    /// of an object and every request. `what` describes the condition for the error.
     ///
-    /// Cancel safe.
+    /// Cancel-safe.
     ///
     /// # Errors
     /// The time is up.
@@ -48,7 +47,7 @@ impl ApiServer {
         self.within(Duration::from_secs(30), what, look).await
     }
 
-    /// The same with another deadline.
+    /// The same with another timeout.
     ///
     /// # Errors
     /// The time is up.

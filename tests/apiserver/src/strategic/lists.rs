@@ -7,7 +7,7 @@ use super::{DIRECTIVE, fresh, merge_map};
 use crate::kinds::Kind;
 use crate::refusal::Refusal;
 
-/// The list that is there, with the patch's list merged in.
+/// Merges the patch's list into the existing one.
 pub(super) fn merged(
     kind: &Kind,
     path: &str,
@@ -29,14 +29,14 @@ pub(super) fn merged(
     }
 }
 
-/// `$deleteFromPrimitiveList`: takes plain values out of a list.
+/// Applies `$deleteFromPrimitiveList`: removes primitive values from a list.
 pub(super) fn delete_from(original: &mut Map<String, Value>, field: &str, gone: &Value) {
     if let (Some(Value::Array(list)), Value::Array(gone)) = (original.get_mut(field), gone) {
         list.retain(|value| !gone.contains(value));
     }
 }
 
-/// `$setElementOrder`: merges the list of that name and puts it into the given order.
+/// Applies `$setElementOrder`: merges the list of that name and puts it into the given order.
 pub(super) fn order(
     kind: &Kind,
     path: &str,
@@ -115,8 +115,8 @@ fn by_key(
     Ok(arranged(list, original, &plain, Some(key)))
 }
 
-/// The order of a merged list: what the patch names in the patch's order, and between them what
-/// only the server has, before the first item that came after it.
+/// Orders a merged list: items that the patch names in the patch's order; an item that only the server has goes before
+/// the first item that followed it.
 fn arranged(
     merged: Vec<Value>,
     before: &[Value],

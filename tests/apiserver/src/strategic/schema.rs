@@ -1,16 +1,16 @@
-//! Which lists are merged, and by which key. From the `patchStrategy` and `patchMergeKey` tags of
-//! the Kubernetes API types; what is not here is replaced as a whole.
+//! How lists are merged, and by which key. Taken from the `patchStrategy` and `patchMergeKey` tags of the Kubernetes
+//! API types; lists that are not mentioned here are replaced as a whole.
 
 use crate::kinds::Kind;
 
-/// How a list in a patch meets the list that is there.
+/// How a list in a patch is merged into an existing one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Merging {
-    /// The patch's list takes its place.
+    /// The patch's list replaces it.
     Replace,
-    /// A list of plain values: those of the patch are added.
+    /// A list of primitive values: those of the patch are added.
     Union,
-    /// A list of objects: those with the same value of this field are merged.
+    /// A list of objects: those with the same value in this field are merged.
     By(&'static str),
 }
 
@@ -35,7 +35,7 @@ pub(super) fn merging(kind: &Kind, path: &str) -> Merging {
     }
 }
 
-/// `containerStatuses` and its like are not here: a patch replaces them as a whole.
+/// Lists such as `containerStatuses` are not here: a patch replaces them as a whole.
 fn in_status(path: &str) -> Merging {
     match path {
         "status/conditions" => Merging::By("type"),

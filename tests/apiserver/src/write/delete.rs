@@ -1,4 +1,4 @@
-//! Deletion: at once, in time, or when the last finalizer goes.
+//! Deletion: at once, after a grace period, or when the last finalizer is removed.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::refusal::Refusal;
 use crate::store::Key;
 use crate::target::{Query, Target};
 
-/// The body of a DELETE, or its query.
+/// The options of a DELETE, from its body or query.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct DeleteOptions {
@@ -21,7 +21,7 @@ pub(crate) struct DeleteOptions {
     pub(crate) preconditions: Preconditions,
 }
 
-/// What must be true of the object, or it is not deleted.
+/// The preconditions of a deletion.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct Preconditions {
@@ -30,7 +30,7 @@ pub(crate) struct Preconditions {
 }
 
 impl Preconditions {
-    /// Whether they hold for this object.
+    /// Checks whether they hold for this object.
     pub(crate) fn check(&self, kind: &Kind, name: &str, object: &Value) -> Result<(), Refusal> {
         let stored = text(object, "/metadata/uid");
         if let Some(wanted) = self.uid.as_deref().filter(|wanted| *wanted != stored) {
@@ -54,7 +54,7 @@ impl Preconditions {
 }
 
 impl DeleteOptions {
-    /// The body counts; what it leaves out may be in the query.
+    /// Reads the options from the body, or from the query if the body does not have them.
     pub(crate) fn of(body: &Value, query: &Query) -> Result<Self, Refusal> {
         let mut options: Self = match body {
             Value::Null => Self::default(),
@@ -69,22 +69,22 @@ impl DeleteOptions {
     }
 }
 
-/// What a DELETE came to.
+/// The result of a deletion.
 #[derive(Debug)]
 pub(crate) enum Deleted {
-    /// The object is no more; this was its last state.
+    /// The object is gone; this was its last state.
     Gone(Arc<Value>),
-    /// The object waits for its node, or for its finalizers.
+    /// The object waits for its node or for its finalizers.
     Pending(Arc<Value>),
 }
 
-/// What happens to an object that is to be deleted.
+/// The next step for an object that is to be deleted.
 enum Step {
-    /// It is being deleted, and not slower than is asked for now.
+    /// The object is already being deleted, at least as fast as requested.
     Nothing,
-    /// It is told when it has to be gone.
+    /// The object gets a deadline.
     Grace { until: Timestamp, seconds: i64, first: bool },
-    /// Nobody is waited for.
+    /// The object is deleted without waiting.
     AtOnce,
 }
 
@@ -129,7 +129,7 @@ impl Writer<'_> {
     }
 }
 
-/// A deleted object that nothing holds any more.
+/// Whether the object is deleted and nothing holds it any more.
 pub(super) fn is_over(object: &Value) -> bool {
     let grace = object.pointer("/metadata/deletionGracePeriodSeconds").and_then(Value::as_i64);
     !text(object, "/metadata/deletionTimestamp").is_empty()
@@ -142,8 +142,8 @@ fn has_finalizers(object: &Value) -> bool {
     finalizers.is_some_and(|all| !all.is_empty())
 }
 
-/// How long a pod may take: what is asked for, else its own grace; nothing for a pod that is on no
-/// node or has ended. Once it is being deleted the time can only become shorter.
+/// The grace period of a pod: the requested one, else its own; zero for a pod that is on no node or has terminated.
+/// Once the pod is being deleted, the grace period can only become shorter.
 fn grace(pod: &Value, options: &DeleteOptions, now: Timestamp) -> Step {
     let asked = options.grace_period_seconds.map(|seconds| if seconds < 0 { 1 } else { seconds });
     let number = |pointer: &str| pod.pointer(pointer).and_then(Value::as_i64);

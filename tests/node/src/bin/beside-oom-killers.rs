@@ -3,8 +3,8 @@
 //!     beside-oom-killers [--only NAME]... [--into FILE]
 //!     beside-oom-killers watch CULPRIT OTHER...      (in the node)
 //!
-//! As root. Each is alone on an emulated machine with control groups of version 2 and stall information, and sees a
-//! hog, a leak and a fork bomb. With --into the table of this document is replaced.
+//! Needs root. Each program is alone on an emulated machine with control groups of version 2 and stall information, and
+//! meets a memory hog, a leak and a fork bomb. With --into the table of this document is replaced.
 
 use std::error::Error;
 use std::path::PathBuf;

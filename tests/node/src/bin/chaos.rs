@@ -1,10 +1,9 @@
-//! `make chaos`: faults at random times in everything that a node does, and the table of it.
+//! `make chaos`: plays random faults in everything that a node does, and prints a table of the results.
 //!
 //!     chaos [SCHEDULES] [--seed SEED] [--at-once NODES] [--into FILE] [--logs FOLDER]
 //!
-//! The schedules are those of SEED and the seeds that follow it. With --into the table of that
-//! document is replaced by the new one. What a schedule that violated something left behind goes to
-//! FOLDER, by default target/chaos.
+//! Plays the schedules of SEED and the seeds that follow it. With --into the table in that document is replaced. The
+//! logs of schedules with violations go to FOLDER, by default target/chaos.
 
 use std::error::Error;
 use std::path::{Path, PathBuf};
@@ -17,10 +16,10 @@ use winddown_node_tests::reboots::Chance;
 
 const USAGE: &str =
     "usage: chaos [SCHEDULES] [--seed SEED] [--at-once NODES] [--into FILE] [--logs FOLDER]";
-/// As many as leave two processors enough time for each.
+/// The number of concurrent nodes that leaves each enough time on two processors.
 const AT_ONCE: usize = 6;
 
-/// What was asked for.
+/// The arguments.
 struct Asked {
     schedules: u64,
     seed: u64,
@@ -40,12 +39,12 @@ fn main() -> ExitCode {
     }
 }
 
-/// Whether every schedule went as it should.
+/// Runs the schedules. Returns whether all went well.
 fn chaos() -> Result<bool, Box<dyn Error>> {
     static STOP: AtomicBool = AtomicBool::new(false);
     let Asked { schedules, seed, at_once, into, logs } = asked()?;
     eprintln!("{schedules} schedules from seed {seed} on, {at_once} at once");
-    // Interrupted or not, the nodes and their files are gone afterwards.
+    // Even after an interrupt, the nodes and their files are removed.
     let interrupted = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     std::thread::spawn(move || {
         if interrupted.block_on(tokio::signal::ctrl_c()).is_ok() {
@@ -85,7 +84,7 @@ fn asked() -> Result<Asked, Box<dyn Error>> {
             number => schedules = Some(number.parse().map_err(|_| USAGE)?),
         }
     }
-    // A seed alone is one that somebody wants to see again.
+    // A seed alone means that the user wants to see this one again.
     let schedules = schedules.unwrap_or(if seed.is_some() { 1 } else { 50 });
     Ok(Asked { schedules, seed: seed.unwrap_or_else(Chance::seed), at_once, into, logs })
 }

@@ -1,4 +1,4 @@
-//! `make demo-node`: a whole machine goes down and comes back, with a real systemd and logind.
+//! `make demo-node`: shuts a whole machine down and boots it again, with a real systemd and logind.
 
 use std::error::Error;
 use std::fs;
@@ -12,14 +12,14 @@ use serde_json::Value;
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use winddown_node_tests::{Base, Flavour, JournalEntry, Node, programs};
 
-/// How long the pods may take to start. The slowest of the examples has an init container.
+/// How long the pods may take to start. The slowest example has an init container.
 const START: Duration = Duration::from_secs(60);
-/// How long the node may take to go down: more than any budget of the default configuration.
+/// How long the node may take to power off: longer than any budget of the default configuration.
 const POWER_OFF: Duration = Duration::from_secs(120);
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {
-    // Interrupted or not, the node and its files are gone afterwards.
+    // Even after an interrupt, the node and its files are removed.
     let ended = tokio::select! {
         ended = demo() => ended,
         _ = tokio::signal::ctrl_c() => Err("interrupted".into()),
@@ -82,7 +82,7 @@ fn copy_pods(node: &Node, examples: &Path) -> Result<usize, Box<dyn Error>> {
     Ok(pods)
 }
 
-/// How many pods run with all their containers ready, or have done their work.
+/// The number of pods that run with all containers ready, or have succeeded.
 async fn running(node: &Node) -> Option<usize> {
     let status = node.run(&["winddown", "status", "--output", "json"]).await.ok()?;
     let status: Value = serde_json::from_str(&status).ok()?;
@@ -93,7 +93,7 @@ async fn running(node: &Node) -> Option<usize> {
     Some(status["pods"].as_array()?.iter().filter(ready).count())
 }
 
-/// Powers the node off and shows what logind and the agent say about it, as they say it.
+/// Powers the node off and shows the messages of logind and the agent as they appear.
 async fn power_off(node: &mut Node) -> Result<(), Box<dyn Error>> {
     let mut journal = node.follow_journal(&["--unit=winddown", "--unit=systemd-logind"])?;
     let output = journal.stdout.take().ok_or("journalctl has no output")?;
@@ -135,7 +135,7 @@ fn print(text: &str) {
     }
 }
 
-/// A reader who has gone away (`| head`) is no reason to fail.
+/// Prints a line. A reader that went away (`| head`) is no error.
 fn say(line: &str) {
     let _ = writeln!(stdout(), "{line}");
 }

@@ -1,5 +1,5 @@
-//! `make pictures`: the runs that the documentation's pictures show, on disposable nodes. What they leave goes to
-//! the tests that draw the pictures and hold them to it.
+//! `make pictures`: runs the scenarios of the documentation's pictures on disposable nodes. The results go to the tests
+//! that draw the pictures and check them.
 
 use std::fs;
 use std::path::Path;
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use winddown_node_tests::scenario::{SOON, Scenario, Setup, TestResult};
 use winddown_node_tests::{Need, Suite, install_pods};
 
-/// How long two hundred pods may take to start, and a node to go down.
+/// How long two hundred pods may take to start, and a node to shut down.
 const PATIENCE: Duration = Duration::from_secs(120);
 const NODE: i32 = 2_000_001_000;
 const REPORTS: &str = "render/tests/reports";
@@ -34,20 +34,20 @@ async fn runs() -> TestResult {
     two_hundred().await
 }
 
-/// A pod of a picture.
+/// A pod in a picture.
 struct Pod {
     name: String,
     priority: i32,
-    /// How long it takes to end, in milliseconds.
+    /// How long it takes to stop, in milliseconds.
     stops: u64,
     /// How long its preStop hook takes, in milliseconds.
     hook: u64,
     grace: u64,
-    /// It ignores SIGTERM.
+    /// Whether it ignores SIGTERM.
     deaf: bool,
 }
 
-/// An ordinary pod of a deployment that ends in `stops` milliseconds.
+/// An ordinary pod of a deployment that stops within `stops` milliseconds.
 fn pod(name: impl Into<String>, stops: u64) -> Pod {
     Pod { name: name.into(), priority: 0, stops, hook: 0, grace: 30, deaf: false }
 }
@@ -82,12 +82,12 @@ impl Pod {
     }
 }
 
-/// A node with these pods running. `config` is what its configuration has beside the runtime.
+/// Boots a node and starts these pods. `config` is added to its configuration.
 async fn node(config: &str, pods: &[Pod]) -> TestResult<Scenario> {
     node_with(&[], config, pods).await
 }
 
-/// The same, of a kind that has what it `needs`.
+/// The same, with a kind of node that meets these needs.
 async fn node_with(needs: &'static [Need], config: &str, pods: &[Pod]) -> TestResult<Scenario> {
     let setup = Setup { suite: Suite::Trixie, needs, ..Setup::default() };
     let scenario = Scenario::installed_as("pictures", Vec::new(), &setup).await?;
@@ -112,7 +112,7 @@ async fn node_with(needs: &'static [Need], config: &str, pods: &[Pod]) -> TestRe
     Ok(scenario)
 }
 
-/// Waits until the node is off, and keeps its report.
+/// Waits until the node is off, and saves its report.
 async fn keep(mut scenario: Scenario, name: &str) -> TestResult {
     scenario.node.wait_off(PATIENCE).await?;
     write(REPORTS, name, &scenario.newest_report()?)
@@ -125,7 +125,7 @@ fn write(folder: &str, name: &str, what: &Value) -> TestResult {
     Ok(())
 }
 
-/// Three pods of a shop, and two of the node itself.
+/// Three pods of a shop, and two pods of the node itself.
 fn pods_of_five() -> [Pod; 5] {
     let system = |name: &str, stops, hook| Pod { priority: NODE, hook, ..pod(name, stops) };
     [
@@ -137,7 +137,7 @@ fn pods_of_five() -> [Pod; 5] {
     ]
 }
 
-/// A clean reboot, and before it a node at rest.
+/// A clean reboot, and the idle node before it.
 async fn five() -> TestResult {
     let eviction = "evictionHard: {memory.available: 100Mi}\n";
     let scenario = node(eviction, &pods_of_five()).await?;
@@ -146,11 +146,11 @@ async fn five() -> TestResult {
     keep(scenario, "five").await
 }
 
-/// How much memory is left when a node is short of it in a picture, in MiB.
+/// The memory that is left on the node under memory pressure, in MiB.
 const LEFT: u64 = 230;
 
-/// A small machine of its own: a pod of batch work takes so much memory that less is left than the node is to have, and
-/// more than what would end it at once.
+/// A small node with its own kernel: a batch pod takes so much memory that the soft threshold is met, but not the hard
+/// one.
 async fn pressed() -> TestResult {
     let config = "evictionHard: {memory.available: 100Mi}\nevictionSoft: {memory.available: 30%}\n\
                   evictionSoftGracePeriod: {memory.available: 1m30s}\n";
@@ -161,13 +161,13 @@ async fn pressed() -> TestResult {
         .await?;
     let takes = free.trim().parse::<u64>()?.saturating_sub(LEFT);
     println!("pictures: of {} MiB a pod takes {takes}", free.trim());
-    // Its work lies in memory, where it may be more than half of that.
+    // The pod allocates its memory in /dev/shm, which must be allowed to take more than half.
     scenario.node.run(&["mount", "-o", "remount,size=90%", "/dev/shm"]).await?;
     let script = format!("head -c {takes}M /dev/zero >/dev/shm/import; sleep infinity & wait");
     let mut import = pod("batch/nightly-import-0", 0).manifest();
     import["spec"]["containers"][0]["command"] = json!(["/bin/sh", "-c", script]);
     scenario.node.write("/root/import.json", import.to_string(), 0o644)?;
-    // Of what the host writes, a kernel of the node's own says nothing to the agent.
+    // Moved within the node, because its own kernel does not notify the agent of the host's writes.
     scenario.node.run(&["mv", "/root/import.json", "/etc/winddown/pods/"]).await?;
     let is_short = async || {
         let status = scenario.status_from_outside().await.unwrap_or_default();
@@ -179,8 +179,8 @@ async fn pressed() -> TestResult {
     write(SCREENS, "pressure", &scenario.status().await?)
 }
 
-/// Thirty pods: too little time from logind, endpoints drained first, two pods that ignore SIGTERM, and an agent
-/// that is killed in the middle.
+/// Thirty pods: logind allows too little time, endpoints are drained first, two pods ignore SIGTERM, and the agent is
+/// killed in the middle.
 async fn thirty() -> TestResult {
     let mut pods: Vec<Pod> = (0..18)
         .map(|n: u64| {
@@ -236,7 +236,7 @@ async fn thirty() -> TestResult {
     keep(scenario, "thirty").await
 }
 
-/// Two hundred, four of which ignore SIGTERM.
+/// Two hundred pods, four of which ignore SIGTERM.
 async fn two_hundred() -> TestResult {
     let services =
         ["api-gateway", "checkout", "search", "mailer", "thumbnails", "cart", "ads", "feed"];

@@ -1,8 +1,8 @@
-//! `make platforms`: the table of what winddown is tried on.
+//! `make platforms`: prints the table of platforms on which winddown is tested.
 //!
 //!     platforms [--into FILE]...
 //!
-//! With --into the table of each of these documents is replaced.
+//! With --into the table in each of these documents is replaced.
 
 use std::error::Error;
 use std::path::Path;

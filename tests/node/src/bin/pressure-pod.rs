@@ -1,7 +1,7 @@
-//! A pod of the pressure tests: takes something, and writes down when it is asked to stop.
+//! A pod for the pressure tests: uses a resource, and records when it is asked to stop.
 //!
-//! `pressure-pod LOG MODE [NUMBER [DIRECTORY]]`. The log gets a line `start` and, at SIGTERM, `term NS`: the time on
-//! the monotonic clock. Then it ends.
+//! `pressure-pod LOG MODE [NUMBER [DIRECTORY]]`. The log gets a line `start` and, at SIGTERM, a line `term NS` with the
+//! time on the monotonic clock. Then it exits.
 
 use std::error::Error;
 use std::io::Write as _;
@@ -40,7 +40,7 @@ fn append(log: &str, line: &str) -> Result<(), Box<dyn Error>> {
     Ok(writeln!(file, "{line}")?)
 }
 
-/// Goes on for ever, unless something cannot be had.
+/// Runs forever, unless a resource cannot be obtained.
 async fn take(
     mode: &str,
     number: usize,
@@ -55,7 +55,7 @@ async fn take(
                 std::hint::black_box(&held);
             }
         }
-        // So many MiB a second.
+        // NUMBER MiB per second.
         "memory" => {
             let mut held = Vec::new();
             let mut tick = interval(Duration::from_millis(10));
@@ -65,23 +65,23 @@ async fn take(
                 held.push(vec![1_u8; (number * MIB / 100).max(4096)]);
             }
         }
-        // So many MiB for two seconds, then none for eleven.
+        // NUMBER MiB for two seconds, then nothing for eleven.
         "pulse" => loop {
             let held = vec![1_u8; number * MIB];
             sleep(Duration::from_secs(2)).await;
             drop(std::hint::black_box(held));
             sleep(Duration::from_secs(11)).await;
         },
-        // So many children a second.
+        // NUMBER children per second.
         "fork" => {
             let mut tick = interval(Duration::from_secs(1) / u32::try_from(number)?);
             loop {
                 tick.tick().await;
-                // A child that the limit forbids is tried again: a bomb does not give up.
+                // A failed fork is retried at the next tick: a bomb does not give up.
                 let _ = std::process::Command::new("sleep").arg("3600").spawn();
             }
         }
-        // So many MiB a second on standard output.
+        // NUMBER MiB per second on standard output.
         "log" => {
             let line = [&[b'x'; 1023][..], b"\n"].concat();
             let mut tick = interval(Duration::from_millis(10));
@@ -89,14 +89,14 @@ async fn take(
             loop {
                 tick.tick().await;
                 for _ in 0..(number * 1024 / 100) {
-                    // A full disk must not end it.
+                    // A full disk must not stop it.
                     let _ = std::io::stdout().write_all(&line);
                 }
             }
         }
-        // A file of so many MiB, written, then read again and again: page cache. Each MiB is read twice in a
-        // row: the kernel counts a wait as one for memory only when it threw out a page that was in use, and it
-        // takes a page that was read once for one that is not.
+        // A file of NUMBER MiB, written, then read again and again: page cache. Each MiB is read twice in a row,
+        // because the kernel counts a wait as one for memory only if it evicted a page that was in use, and it
+        // considers a page that was read once as unused.
         "cache" => {
             let path = log.with_extension("cache");
             let chunk = vec![1_u8; MIB];
@@ -116,7 +116,7 @@ async fn take(
             }
             Ok(())
         }
-        // So many MiB a second in a file of the directory, once there is a file `go` beside the log.
+        // NUMBER MiB per second in a file in DIRECTORY, once a file `go` exists next to the log.
         "fill-later" => {
             while !log.with_file_name("go").exists() {
                 sleep(Duration::from_millis(100)).await;
@@ -126,16 +126,16 @@ async fn take(
             let mut tick = interval(Duration::from_millis(100));
             loop {
                 tick.tick().await;
-                // A full disk must not end it.
+                // A full disk must not stop it.
                 let _ = file.write_all(&chunk);
             }
         }
-        // A file of so many MiB in the directory, then nothing more.
+        // A file of NUMBER MiB in DIRECTORY, then nothing more.
         "put" => {
             std::fs::write(directory.join("put"), vec![1_u8; number * MIB])?;
             std::future::pending().await
         }
-        // The same, and the first start ends with it: what it wrote stays behind with the dead container.
+        // The same, but the first start exits afterwards: the file remains with the dead container.
         "leave" => {
             if std::fs::read_to_string(log)?.lines().count() > 1 {
                 std::future::pending::<()>().await;
@@ -143,7 +143,7 @@ async fn take(
             std::fs::write(directory.join("left"), vec![1_u8; number * MIB])?;
             std::process::exit(1)
         }
-        // So many empty files a second in the directory.
+        // NUMBER empty files per second in DIRECTORY.
         "files" => {
             let mut tick = interval(Duration::from_millis(10));
             let mut names = 0_u64..;

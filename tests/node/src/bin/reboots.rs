@@ -1,8 +1,8 @@
-//! `make reboots`: many reboots in a row, and the table of them.
+//! `make reboots`: reboots a node many times in a row, and prints a table of the results.
 //!
 //!     reboots ROUNDS [SEED] [--into FILE]
 //!
-//! With --into the table of that document is replaced by the new one, if all rounds were clean.
+//! With --into the table in that document is replaced, if all rounds were clean.
 
 use std::error::Error;
 use std::path::PathBuf;
@@ -15,7 +15,7 @@ const USAGE: &str = "usage: reboots ROUNDS [SEED] [--into FILE]";
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {
-    // Interrupted or not, the node and its files are gone afterwards.
+    // Even after an interrupt, the node and its files are removed.
     let ended = tokio::select! {
         ended = reboots() => ended,
         _ = tokio::signal::ctrl_c() => Err("interrupted".into()),

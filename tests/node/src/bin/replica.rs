@@ -1,5 +1,5 @@
-//! A web server of the kind that a shutdown hurts: it answers after a moment's work, and SIGTERM ends
-//! it on the spot, with its listener and all that it was working on.
+//! A web server that a shutdown hurts: each answer takes a moment, and SIGTERM kills the server at once, with its
+//! listener and all requests in progress.
 //!
 //!     replica ADDRESS:PORT
 
@@ -27,7 +27,7 @@ async fn main() -> ExitCode {
         }
     };
     loop {
-        // A client that is gone before it is served is no reason to stop.
+        // A client that disconnects before it is served is no reason to stop.
         if let Ok((client, _)) = listener.accept().await {
             tokio::spawn(serve(client));
         }

@@ -1,4 +1,4 @@
-//! A cluster for one node: an API server on the host, and the way there.
+//! A cluster for one node: an API server on the host, and the node's connection to it.
 
 use std::cell::RefCell;
 use std::time::Duration;
@@ -9,15 +9,15 @@ use super::stage::KUBECONFIG;
 use crate::scenario::TestResult;
 use crate::{Bridge, Node};
 
-/// The API server of a node's cluster, and the node's way there.
+/// The API server of a node's cluster, and the node's connection to it.
 pub(super) struct Api {
     server: ApiServer,
     bridge: RefCell<Option<Bridge>>,
 }
 
 impl Api {
-    /// An API server that the node, which is on, reaches and has access to; `with_worker` it knows another node,
-    /// which never goes down.
+    /// Starts an API server that the running node can reach and access. With `with_worker`, it has another node, which
+    /// never goes down.
     pub(super) async fn start(node: &Node, with_worker: bool) -> TestResult<Self> {
         let server = ApiServer::start().await?;
         if with_worker {
@@ -31,7 +31,7 @@ impl Api {
         Ok(Self { server, bridge: RefCell::new(Some(bridge)) })
     }
 
-    /// Cuts the node off for so long.
+    /// Disconnects the node for this long.
     pub(super) async fn down(&self, node: &Node, lasts: Duration) -> TestResult {
         let bridge = self.bridge.take();
         if let Some(bridge) = bridge {

@@ -1,4 +1,4 @@
-//! A wall clock for the agent that can be put forward and back.
+//! A wall clock for the agent that can be set forward and back.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;
@@ -9,13 +9,13 @@ use crate::Node;
 use crate::scenario::TestResult;
 
 const LIBRARY: &str = "/usr/local/lib/winddown-clock.so";
-/// What the library reads: seconds, eight bytes.
+/// The file that the library reads: the offset in seconds, in eight bytes.
 const JUMP: &str = "/run/clock-jump";
 
-/// Compiles the library. It is needed once for all nodes.
+/// Compiles the library, which all nodes share.
 ///
 /// # Errors
-/// There is no C compiler, or it does not like the source.
+/// There is no C compiler, or it rejects the source.
 pub(super) fn compile(into: &Path) -> TestResult {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/chaos/clock.c");
     let output = Command::new("cc")
@@ -28,7 +28,7 @@ pub(super) fn compile(into: &Path) -> TestResult {
     }
 }
 
-/// Has the programs of a node that is on look at this clock from their start on.
+/// Makes all programs of a running node use this clock when they are started.
 pub(super) fn install(node: &Node, library: &Path) -> TestResult {
     node.install(library, LIBRARY)?;
     node.write(JUMP, 0_i64.to_ne_bytes(), 0o644)?;
@@ -36,9 +36,9 @@ pub(super) fn install(node: &Node, library: &Path) -> TestResult {
     Ok(())
 }
 
-/// Sets the clock so many seconds from the true time, at once and for everybody who runs.
+/// Sets the clock's offset from the true time in seconds, at once and for all running programs.
 pub(super) fn set(node: &Node, seconds: i64) -> TestResult {
-    // In place: a program that has mapped the file must not find it empty.
+    // Written in place: a program that has mapped the file must not find it empty.
     let file = File::options().write(true).open(node.host_path(JUMP))?;
     file.write_all_at(&seconds.to_ne_bytes(), 0)?;
     Ok(())

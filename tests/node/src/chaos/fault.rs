@@ -1,82 +1,82 @@
-//! The faults, what the node does meanwhile, and which of them can meet.
+//! The faults, the phases in which they strike, and which of them can be combined.
 
 use std::fmt;
 
 use super::Runtime;
 use crate::Suite;
 
-/// What the node does when the faults strike.
+/// What the node is doing when the faults strike.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Phase {
-    /// The agent runs and has no pods. They come afterwards.
+    /// The agent runs without pods, which are added afterwards.
     Idle,
-    /// Agent and pods are being started.
+    /// The agent and the pods are being started.
     Start,
     /// All pods run.
     Steady,
-    /// A critical pod came to a full node, and others are ended for it.
+    /// A critical pod arrived at a full node, and other pods are preempted for it.
     Preemption,
-    /// A pod takes the node's memory and is ended for it.
+    /// A pod takes the node's memory and is evicted.
     Eviction,
     /// An operator has drained the node, which stays up.
     Drained,
-    /// The node goes down.
+    /// The node is shutting down.
     Shutdown,
 }
 
-/// What goes wrong.
+/// A fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Fault {
     /// `kill -9` of the agent.
     AgentKilled,
-    /// The agent stands still for a while (SIGSTOP, SIGCONT).
+    /// The agent is suspended for a while (SIGSTOP, SIGCONT).
     AgentHangs,
     /// `systemctl restart dbus`.
     DbusRestarted,
     /// `systemctl restart systemd-logind`.
     LogindRestarted,
-    /// `kill -9` of containerd, and its start.
+    /// `kill -9` of containerd, followed by a start.
     ContainerdKilled,
     /// containerd is stopped for a while.
     ContainerdStopped,
     /// `systemctl restart containerd`.
     ContainerdRestarted,
-    /// containerd stands still for a while (SIGSTOP, SIGCONT): it takes calls and answers none.
+    /// containerd is suspended for a while (SIGSTOP, SIGCONT): it accepts calls but does not answer.
     ContainerdHangs,
-    /// The API server cannot be reached for a while.
+    /// The API server is unreachable for a while.
     ApiDown,
-    /// Not a byte is left where the agent keeps its state.
+    /// The disk with the agent's state is completely full.
     StateFull,
-    /// The disk with the agent's state takes no write for a while.
+    /// The disk with the agent's state blocks all writes for a while.
     DiskHangs,
-    /// `/etc` cannot be written.
+    /// `/etc` is read-only.
     EtcReadOnly,
-    /// The wall clock goes forward.
+    /// The wall clock jumps forward.
     ClockForward,
-    /// The wall clock goes back.
+    /// The wall clock jumps back.
     ClockBack,
-    /// A shutdown is called off: one that was scheduled, or one that is under way (`shutdown -c`; where
-    /// logind cannot do that, by its own failure to carry it out).
+    /// A shutdown is cancelled: a scheduled one, or one in progress (`shutdown -c`; if logind cannot do that, by making
+    /// it fail to carry the shutdown out).
     Cancel,
-    /// Somebody else asks logind for a reboot while the node is being powered off.
+    /// Another program asks logind for a reboot while the node is being powered off.
     SecondShutdown,
-    /// Somebody goes past logind while it waits: `systemctl start poweroff.target`.
+    /// A shutdown bypasses logind while it waits: `systemctl start poweroff.target`.
     ShutdownPastLogind,
-    /// `systemctl reload winddown`, with another configuration.
+    /// `systemctl reload winddown`, with a changed configuration.
     Reload,
-    /// The manifest of a pod that runs can no longer be read, and the agent is killed: the next one
-    /// knows that pod from the runtime only.
+    /// The manifest of a running pod becomes unreadable, and the agent is killed: the next agent knows the pod only
+    /// from the runtime.
     ManifestBroken,
-    /// A notice that the node ends comes, and is withdrawn.
+    /// A notice that the node will go away is given and withdrawn.
     NoticeWithdrawn,
-    /// Another package wants logind to wait for longer than winddown does.
+    /// Another package makes logind wait for longer than winddown needs.
     OtherDelay,
 }
 
 // === impl Phase ===
 
 impl Phase {
-    /// All of them, in the order of a node's life.
+    /// All phases, in the order of a node's life.
     pub const ALL: [Self; 7] = [
         Self::Idle,
         Self::Start,
@@ -105,7 +105,7 @@ impl fmt::Display for Phase {
 // === impl Fault ===
 
 impl Fault {
-    /// All of them.
+    /// All faults.
     pub const ALL: [Self; 21] = [
         Self::AgentKilled,
         Self::AgentHangs,
@@ -130,12 +130,12 @@ impl Fault {
         Self::OtherDelay,
     ];
 
-    /// Whether it can strike in this phase of a node with this runtime.
+    /// Whether the fault can strike in this phase of a node with this runtime and release.
     #[must_use]
     pub fn strikes(self, phase: Phase, runtime: Runtime, suite: Suite) -> bool {
         match self {
-            // logind of systemd 257 does not come back to a bus that was restarted, whoever runs on the
-            // node, and loses the shutdown that it was asked for.
+            // logind of systemd 257 does not reconnect to a restarted bus, whatever runs on the node, and loses a
+            // requested shutdown.
             Self::DbusRestarted => suite == Suite::Bookworm,
             Self::SecondShutdown | Self::ShutdownPastLogind => phase == Phase::Shutdown,
             Self::ContainerdKilled
@@ -143,11 +143,11 @@ impl Fault {
             | Self::ContainerdRestarted
             | Self::ContainerdHangs => runtime == Runtime::Containerd,
             Self::ApiDown => runtime == Runtime::Cluster,
-            // The next agent knows of a drain from the disk, which another fault may have filled.
+            // The next agent learns of the drain from the disk, which another fault may have filled.
             Self::AgentKilled => phase != Phase::Drained,
-            // Elsewhere the pods of the manifest run, and come back, or there are none yet.
+            // In other phases, the pods of the manifest come back, or do not exist yet.
             Self::ManifestBroken => matches!(phase, Phase::Steady | Phase::Shutdown),
-            // Pods that a notice ends would come back in the middle of the others' stories.
+            // Pods that a notice stops would come back and disturb the other phases.
             Self::NoticeWithdrawn => matches!(phase, Phase::Idle | Phase::Drained),
             _ => true,
         }
@@ -169,10 +169,10 @@ impl Fault {
         let disk = [Self::StateFull, Self::DiskHangs];
         let clock = [Self::ClockForward, Self::ClockBack];
         let other_way = [Self::SecondShutdown, Self::ShutdownPastLogind];
-        // With the first shutdown taken back, the second is one that somebody wants.
+        // If the first shutdown is cancelled, the second one is wanted.
         let takes_back = [Self::Cancel, Self::LogindRestarted, Self::DbusRestarted];
-        // Past logind systemd starts nothing again: an agent that is killed has had its chance, and
-        // benches/reliability.md says so.
+        // Once logind is bypassed, systemd restarts nothing: an agent that is killed has had its chance, as
+        // benches/reliability.md says.
         let past = [Self::ShutdownPastLogind];
         self != other
             && !is(&containerd, &containerd)
@@ -188,22 +188,22 @@ impl Fault {
             && !is(&past, &containerd)
     }
 
-    /// Whether the agent's state has to be on a disk of its own for it.
+    /// Whether the fault needs the agent's state to be on its own disk.
     pub(super) fn needs_a_disk(self) -> bool {
         matches!(self, Self::StateFull | Self::DiskHangs)
     }
 
-    /// Whether the agent's clock has to be one that can be put forward and back.
+    /// Whether the fault needs the agent to use the settable clock.
     pub(super) fn needs_a_clock(self) -> bool {
         matches!(self, Self::ClockForward | Self::ClockBack)
     }
 
-    /// Whether it ends the agent at once.
+    /// Whether the fault kills the agent.
     pub(super) fn kills_the_agent(self) -> bool {
         matches!(self, Self::AgentKilled | Self::ManifestBroken)
     }
 
-    /// Whether the lock cannot be taken while it lasts.
+    /// Whether the lock cannot be acquired while the fault lasts.
     pub(super) fn keeps_the_lock_away(self) -> bool {
         matches!(
             self,

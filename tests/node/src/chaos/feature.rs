@@ -1,4 +1,4 @@
-//! What a schedule switches on beside the pods' order, each with one that abuses it.
+//! Optional features that a schedule enables, each with a pod or program that abuses it.
 
 use std::fmt;
 
@@ -6,23 +6,23 @@ use super::stage::SECONDS;
 use super::{Fault, Phase, Runtime, Schedule};
 use crate::Suite;
 
-/// What other programs delay shutdowns on.
+/// The socket on which other programs delay shutdowns.
 pub(super) const INHIBITORS: &str = "/run/winddown/inhibitors.sock";
-/// A notice that takes effect long after the schedule is over.
+/// A notice whose deadline is long after the end of the schedule.
 pub(super) const FAR_OFF: &str = "10800s the lease ends\n";
 
-/// Something that is off unless configured.
+/// A feature that is off by default.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Feature {
     /// `startGroupTimeout`, and a pod of the first group that is never ready.
     StartInOrder,
-    /// `shutdownGuard`, and a pod that holds shutdowns for ever. That of the schedule does not ask.
+    /// `shutdownGuard`, and a pod that blocks shutdowns forever. The schedule's own shutdown ignores it.
     Guard,
-    /// `rebootInPlace`, and a pod that may stay. The node is rebooted instead of being powered off.
+    /// `rebootInPlace`, and a pod that may stay. The node is rebooted instead of powered off.
     RebootInPlace,
     /// `shutdownAfterNodes`, and a node that never goes down.
     AfterNodes,
-    /// `inhibitorSocket`, and a program that never lets its lock go.
+    /// `inhibitorSocket`, and a program that never releases its lock.
     InhibitorSocket,
     /// `shutdownNotices.file`, with a notice that is hours away.
     FarNotice,
@@ -31,7 +31,7 @@ pub enum Feature {
 // === impl Feature ===
 
 impl Feature {
-    /// All of them.
+    /// All features.
     pub const ALL: [Self; 6] = [
         Self::StartInOrder,
         Self::Guard,
@@ -41,7 +41,7 @@ impl Feature {
         Self::FarNotice,
     ];
 
-    /// One schedule in so many that can have it has it.
+    /// One out of this many schedules that fit the feature enables it.
     pub(super) const fn rarity(self) -> u32 {
         match self {
             Self::StartInOrder | Self::InhibitorSocket | Self::FarNotice => 4,
@@ -50,16 +50,16 @@ impl Feature {
         }
     }
 
-    /// Whether a node of this schedule can have it.
+    /// Whether the feature can be enabled in this schedule.
     pub(super) fn fits(self, schedule: &Schedule) -> bool {
         let has = |faults: &[Fault]| faults.iter().any(|fault| schedule.has(*fault));
-        // The memory of that node is for what its pods take, and the end of the hog for nothing else.
+        // In this phase, memory is only for the pods, and only the hog may be evicted.
         schedule.phase != Phase::Eviction
             && match self {
                 Self::StartInOrder | Self::InhibitorSocket => true,
                 // A later systemd would refuse the shutdown.
                 Self::Guard => schedule.suite == Suite::Bookworm,
-                // An older one does not say that it is a reboot, and the others make it something else.
+                // An older systemd does not report that it is a reboot, and these faults change the kind of shutdown.
                 Self::RebootInPlace => {
                     let ways = [Fault::Cancel, Fault::SecondShutdown, Fault::ShutdownPastLogind];
                     schedule.suite == Suite::Trixie && !has(&ways)
@@ -69,12 +69,12 @@ impl Feature {
             }
     }
 
-    /// Whether shutdowns keep time for it that the pods do not have.
+    /// Whether shutdowns reserve time for the feature, which the pods do not get.
     const fn takes_time(self) -> bool {
         matches!(self, Self::AfterNodes | Self::InhibitorSocket)
     }
 
-    /// The time of each group, with these switched on. What is left of it to the pods is [`SECONDS`] at least.
+    /// The time of each group with these features, which leaves the pods at least [`SECONDS`].
     pub(super) fn seconds(on: &[Self]) -> [u32; 3] {
         match on.iter().any(|feature| feature.takes_time()) {
             true => [8, 5, 5],
@@ -82,7 +82,7 @@ impl Feature {
         }
     }
 
-    /// Its lines of the configuration.
+    /// The lines that the feature adds to the configuration.
     pub(super) fn config(self) -> String {
         match self {
             Self::StartInOrder => "startGroupTimeout: 1s\n".to_owned(),
@@ -94,7 +94,7 @@ impl Feature {
             Self::InhibitorSocket => {
                 format!("inhibitorSocket: {INHIBITORS}\ninhibitorPeriod: 1s\n")
             }
-            // Where notices are is in every configuration.
+            // Every configuration has the file for notices.
             Self::FarNotice => String::new(),
         }
     }

@@ -1,4 +1,4 @@
-//! What has to be true of every schedule. Each invariant is a function of what was recorded.
+//! The invariants of every schedule. Each is a function of the record.
 
 mod lock;
 mod order;
@@ -13,21 +13,21 @@ use super::stage::SECONDS;
 use crate::TestPod;
 use crate::scenario::group_of;
 
-/// What an invariant says: nothing, or what was seen instead.
+/// The result of an invariant: nothing, or what was seen instead.
 type Verdict = Result<(), String>;
-/// An invariant, and the name that it has in the table.
+/// An invariant, with its name in the table.
 type Invariant = (&'static str, fn(&Record) -> Verdict);
 
 /// An invariant that did not hold.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Violation {
-    /// Which.
+    /// The name of the invariant.
     pub invariant: &'static str,
     /// What was seen.
     pub seen: String,
 }
 
-/// All of them.
+/// All invariants.
 const INVARIANTS: [Invariant; 13] = [
     ("order", order::groups_end_one_after_the_other),
     ("budget", order::the_budget_is_kept),
@@ -44,7 +44,7 @@ const INVARIANTS: [Invariant; 13] = [
     ("switched on", switched_on::what_is_switched_on_works),
 ];
 
-/// Every invariant that does not hold.
+/// Returns every invariant that does not hold.
 pub(super) fn judge(record: &Record) -> Vec<Violation> {
     let verdicts = INVARIANTS.into_iter().filter_map(|(invariant, holds)| {
         holds(record).err().map(|seen| Violation { invariant, seen })
@@ -53,7 +53,7 @@ pub(super) fn judge(record: &Record) -> Vec<Violation> {
 }
 
 const SECOND: At = 1_000_000_000;
-/// How long everybody may take for what takes no time: the machine is busy with other nodes.
+/// The tolerance for things that take no time: the machine is busy with other nodes.
 const SLACK: At = SECOND;
 
 /// The time of a pod's group.
@@ -61,17 +61,17 @@ fn period_of(pod: &TestPod) -> At {
     At::from(SECONDS[group_of(pod)]) * SECOND
 }
 
-/// How long a pod may go on in a shutdown once asked.
+/// How long a pod may run in a shutdown after it was asked to stop.
 fn grace_of(pod: &TestPod) -> At {
     (At::from(pod.grace_seconds) * SECOND).min(period_of(pod))
 }
 
-/// Those of `times` that lie in between.
+/// The `times` within a range.
 fn within(times: &[At], (from, to): (At, At)) -> impl Iterator<Item = At> + '_ {
     times.iter().copied().filter(move |at| (from..to).contains(at))
 }
 
-/// Nanoseconds as people read them.
+/// Nanoseconds as text for people.
 fn seconds(nanoseconds: At) -> String {
     format!("{:.2} s", std::time::Duration::from_nanos(nanoseconds).as_secs_f64())
 }

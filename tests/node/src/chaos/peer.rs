@@ -1,4 +1,4 @@
-//! A program of the node that delays shutdowns, and never lets its lock go.
+//! A program on the node that delays shutdowns, and never releases its lock.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,10 +16,10 @@ use crate::scenario::TestResult;
 
 const INHIBIT: &str = "{\"apiVersion\": \"winddown.dev/v1alpha1\", \"kind\": \"Inhibit\", \
                        \"who\": \"keeper\", \"why\": \"never ends\", \"turn\": \"beforePods\"}\n";
-/// How soon it comes back to an agent that is gone.
+/// The delay before it reconnects to an agent that went away.
 const AGAIN: Duration = Duration::from_millis(50);
 
-/// The program. Dropping it ends it.
+/// The program. Dropping it stops the program.
 #[derive(Debug)]
 pub(super) struct Peer {
     turns: Arc<Mutex<Vec<At>>>,
@@ -29,14 +29,14 @@ pub(super) struct Peer {
 // === impl Peer ===
 
 impl Peer {
-    /// Asks for a lock from now on, again and again where it is refused or lost.
+    /// Requests a lock from now on, again and again if it is refused or lost.
     pub(super) fn start(node: &Node) -> Self {
         let socket = node.host_path(INHIBITORS);
         let turns: Arc<Mutex<Vec<At>>> = Arc::default();
         let told = Arc::clone(&turns);
         let task = tokio::spawn(async move {
             loop {
-                // That there is no agent, or that it says no, is part of the schedule.
+                // A missing agent or a refusal is part of the schedule.
                 let _ = hold(&socket, &told).await;
                 tokio::time::sleep(AGAIN).await;
             }
@@ -44,7 +44,7 @@ impl Peer {
         Self { turns, task }
     }
 
-    /// When it was told that it is its turn.
+    /// When it was notified of its turn.
     pub(super) fn turns(&self) -> Vec<At> {
         self.turns.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }

@@ -1,4 +1,4 @@
-//! What chance chooses for one schedule: a pure function of its seed.
+//! The random choices of a schedule, as a pure function of its seed.
 
 use std::time::Duration;
 
@@ -7,21 +7,21 @@ use crate::Suite;
 use crate::reboots::Chance;
 use crate::{Manner, TestPod};
 
-/// What comes to a full node in [`Phase::Preemption`].
+/// The pod that arrives at a full node in [`Phase::Preemption`].
 pub(super) const INTRUDER: &str = "intruder";
-/// What takes the node's memory in [`Phase::Eviction`].
+/// The pod that takes the node's memory in [`Phase::Eviction`].
 pub(super) const HOG: &str = "hog";
 /// `system-node-critical`.
 const CRITICAL: i32 = 2_000_001_000;
-/// How long the first pod of a shutdown that is struck takes, so that there is one to strike.
+/// How long the first pod takes to stop in a shutdown with faults, so that the faults strike during it.
 const SLOW_MS: (u32, u32) = (2000, 2500);
 
-/// What runs the pods.
+/// The runtime of the pods.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Runtime {
     /// Processes of the node.
     Process,
-    /// The same, on a node that belongs to a cluster. The pods are static, and the API shows them.
+    /// The same, on a node in a cluster. The pods are static, and the API shows them.
     Cluster,
     /// Containers of a real containerd.
     Containerd,
@@ -30,65 +30,65 @@ pub enum Runtime {
 /// A fault, when it strikes and for how long.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Strike {
-    /// Which.
+    /// The fault.
     pub fault: Fault,
-    /// From the beginning of the phase.
+    /// The time since the start of the phase.
     pub after: Duration,
-    /// How long the node is left with it, for faults that do not pass by themselves.
+    /// How long a fault lasts that does not pass by itself.
     pub lasts: Duration,
-    /// How far the clock jumps, in seconds, for faults that are a jump.
+    /// How far the clock jumps, in seconds, for faults of the clock.
     pub jump: u32,
 }
 
-/// One schedule: a node, its pods, and what happens to them.
+/// A schedule: a node, its pods, and the faults.
 #[derive(Debug, Clone)]
 pub struct Schedule {
-    /// What it was drawn from.
+    /// The seed.
     pub seed: u64,
-    /// What the node does when the faults strike.
+    /// What the node is doing when the faults strike.
     pub phase: Phase,
-    /// What runs the pods.
+    /// The runtime of the pods.
     pub runtime: Runtime,
-    /// How old the node's systemd is.
+    /// The node's Debian release.
     pub suite: Suite,
-    /// The pods in the manifests folder. In [`Phase::Preemption`] another one comes.
+    /// The pods in the manifests folder. In [`Phase::Preemption`] another one is added.
     pub pods: Vec<TestPod>,
-    /// One to three faults, each another.
+    /// One to three different faults.
     pub strikes: Vec<Strike>,
     /// Whether the node may come to rest between the faults and the power-off.
     pub rests: bool,
-    /// What is switched on.
+    /// The enabled features.
     pub features: Vec<Feature>,
 }
 
 // === impl Schedule ===
 
 impl Schedule {
-    /// The schedule that belongs to `seed`.
+    /// The schedule for `seed`.
     #[must_use]
     pub fn draw(seed: u64) -> Self {
         let mut chance = Chance::new(seed);
         let chance = &mut chance;
         let phase = chance.one_of(Phase::ALL);
         let runtime = match (seed % 5, phase) {
-            // The control group that is bounded is that of processes, and a cluster spares static pods.
+            // Only processes can be limited by the control group, and static pods in a cluster are not evicted.
             (_, Phase::Eviction) => Runtime::Process,
             (0, _) => Runtime::Containerd,
             (1, _) => Runtime::Cluster,
             _ => Runtime::Process,
         };
         let suite = match (runtime, phase) {
-            // In a container, a Debian 13 has no memory controller, and starts none itself.
+            // Debian 13 in a container has no memory controller, and its containerd cannot start containers.
             (Runtime::Containerd, _) | (_, Phase::Eviction) => Suite::Bookworm,
             _ => chance.one_of([Suite::Bookworm, Suite::Trixie]),
         };
         let pods = pods(chance, phase, runtime);
         let strikes = strikes(chance, (phase, runtime, suite));
-        // A shutdown is its own rest, and pods that were never started have nothing to come to.
+        // An idle node has no pods to wait for, and a shutdown waits for itself.
         let rests = matches!(phase, Phase::Idle | Phase::Shutdown) || !chance.one_in(4);
         let features = Vec::new();
         let mut schedule = Self { seed, phase, runtime, suite, pods, strikes, rests, features };
-        // Drawn last, so that a seed stands for the same faults as before there was one more.
+        // Drawn last, so that adding a feature does not change the faults of a seed.
         for feature in Feature::ALL {
             if feature.fits(&schedule) && chance.one_in(feature.rarity()) {
                 schedule.features.push(feature);
@@ -98,26 +98,26 @@ impl Schedule {
         schedule
     }
 
-    /// The pod that comes to a full node and asks for `cpu`.
+    /// The pod that arrives at a full node and requests `cpu`.
     pub(super) fn intruder(&self, cpu: String) -> TestPod {
         let mut pod = TestPod::new(INTRUDER, CRITICAL, 200);
         pod.cpu = Some(cpu);
         placed(pod, self.runtime)
     }
 
-    /// Whether this is switched on.
+    /// Whether this feature is enabled.
     #[must_use]
     pub fn is_on(&self, feature: Feature) -> bool {
         self.features.contains(&feature)
     }
 
-    /// Whether one of the faults is `fault`.
+    /// Whether this fault strikes.
     #[must_use]
     pub fn has(&self, fault: Fault) -> bool {
         self.strikes.iter().any(|strike| strike.fault == fault)
     }
 
-    /// Whether a shutdown that is struck like this may come to nothing, so that the node stays up.
+    /// Whether the faults may cancel the shutdown, so that the node stays up.
     #[must_use]
     pub fn may_be_taken_back(&self) -> bool {
         let faults = [Fault::Cancel, Fault::LogindRestarted, Fault::DbusRestarted];
@@ -125,7 +125,7 @@ impl Schedule {
     }
 }
 
-/// The pod that abuses what is switched on, or needs it.
+/// The pod that abuses the feature, or needs it.
 fn pod_of(feature: Feature) -> Option<TestPod> {
     let (manner, name) = match feature {
         Feature::StartInOrder => (Manner::NeverReady, "never-ready"),
@@ -151,7 +151,7 @@ fn pods(chance: &mut Chance, phase: Phase, runtime: Runtime) -> Vec<TestPod> {
         pods[0] = TestPod::new("pod-0", 0, chance.between(SLOW_MS.0, SLOW_MS.1));
     }
     if phase == Phase::Preemption {
-        // The intruder wants all there is: a pod that asks for some of it and is less important goes.
+        // The intruder wants the whole CPU: less important pods that request some are preempted.
         for pod in pods.iter_mut().filter(|pod| pod.priority < 2_000_000_000).step_by(2) {
             pod.cpu = Some("100m".to_owned());
         }
@@ -168,12 +168,12 @@ fn pod(chance: &mut Chance, phase: Phase, runtime: Runtime, number: u32) -> Test
     let priority = chance.one_of([0, 0, 0, 999, 1000, 50_000, 2_000_000_000, CRITICAL]);
     let mut pod = TestPod::new(format!("pod-{number}"), priority, chance.between(0, 1000));
     pod.grace_seconds = chance.between(3, 20);
-    // Where pods are to be ended for others, the time that stubborn ones take is not the point.
+    // Where pods are stopped for others, the time that stubborn pods take does not matter.
     let stubborn = chance.one_in(6);
     if stubborn && !matches!(phase, Phase::Preemption | Phase::Eviction | Phase::Drained) {
         pod.manner = match runtime {
             Runtime::Process | Runtime::Cluster => chance.one_of([Manner::Deaf, Manner::Stuck]),
-            // The first process of a container cannot stop itself.
+            // The first process of a container cannot suspend itself.
             Runtime::Containerd => Manner::Deaf,
         };
         pod.grace_seconds = chance.between(1, 2);
@@ -185,7 +185,7 @@ fn strikes(chance: &mut Chance, (phase, runtime, suite): (Phase, Runtime, Suite)
     let count = chance.between(1, 3);
     let mut strikes: Vec<Strike> = Vec::new();
     while strikes.len() < usize::try_from(count).unwrap_or(1) {
-        // What only this runtime can suffer would be rare otherwise.
+        // Faults that only this runtime can suffer would otherwise be rare.
         let fault = match (chance.one_in(4), runtime) {
             (true, Runtime::Cluster) => Fault::ApiDown,
             (true, Runtime::Containerd) => chance.one_of([

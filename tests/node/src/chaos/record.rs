@@ -1,4 +1,4 @@
-//! What was seen of one schedule. The invariants are functions of this and of nothing else.
+//! The record of a schedule. The invariants are functions of this alone.
 
 use std::collections::BTreeMap;
 
@@ -8,54 +8,54 @@ use super::strike::breakable;
 use super::{Fault, Feature, Runtime};
 use crate::{PodLog, TestPod};
 
-/// Times are nanoseconds since 1970, by the clock that node and host share.
+/// Nanoseconds since 1970, on the clock that node and host share.
 pub(super) type At = u64;
 
 /// Everything that was seen.
 #[derive(Debug, Clone)]
 pub(super) struct Record {
     pub(super) runtime: Runtime,
-    /// What was switched on.
+    /// The enabled features.
     pub(super) features: Vec<Feature>,
-    /// When the program with a lock was told that it is its turn.
+    /// When the program with a lock was notified of its turn.
     pub(super) turns: Vec<At>,
-    /// End notices that pods had while the node was at rest.
+    /// Pods that had an end notice while the node was at rest.
     pub(super) untimely: Vec<String>,
-    /// The pods, with those that came later.
+    /// The pods, including those that were added later.
     pub(super) pods: Vec<TestPod>,
-    /// What they wrote down.
+    /// The logs of the pods.
     pub(super) logs: BTreeMap<String, PodLog>,
-    /// Processes of pods that were there when the node began to go down, and what the kernel said.
+    /// The processes of pods that ran when the node started to shut down, and their exits.
     pub(super) lives: Vec<Life>,
-    /// Whether logind had a lock of ours on file, from each of these times on.
+    /// Whether logind listed a lock of winddown, from each of these times on.
     pub(super) lock: Vec<(At, bool)>,
-    /// When a shutdown was asked for. Each but the last came to nothing.
+    /// When shutdowns were requested. All but the last were cancelled.
     pub(super) asked: Vec<At>,
-    /// When logind said that it could not carry out a shutdown.
+    /// When logind reported that it could not carry out a shutdown.
     pub(super) gave_up: Vec<At>,
     /// The faults that struck.
     pub(super) harms: Vec<Harm>,
-    /// Pods that were ended for others, or for what they took, before any shutdown.
+    /// Pods that were preempted, evicted or drained before any shutdown.
     pub(super) victims: Vec<String>,
-    /// When a drain had ended all pods, on a node that was drained.
+    /// When a drain had stopped all pods, if the node was drained.
     pub(super) drained: Option<At>,
-    /// How many processes each pod had when the node was at rest, where it came to rest.
+    /// The number of processes of each pod when the node was at rest, if it came to rest.
     pub(super) at_rest: Option<BTreeMap<String, usize>>,
-    /// What systemd said about processes that it killed, waited for in vain, or left alone, and when.
+    /// systemd's messages about processes that it killed, waited for in vain, or left alone.
     pub(super) complaints: Vec<(At, String)>,
-    /// Whether logind lost its patience with the lock.
+    /// Whether logind stopped waiting for the lock.
     pub(super) lost_patience: bool,
-    /// When the agent said that a report could not be kept.
+    /// When the agent logged that a report could not be saved.
     pub(super) excuses: Vec<At>,
-    /// The reports, the oldest first.
+    /// The reports, oldest first.
     pub(super) reports: Vec<Value>,
 }
 
-/// One process of a pod.
+/// A process of a pod.
 #[derive(Debug, Clone)]
 pub(super) struct Life {
     pub(super) pod: String,
-    /// When the kernel said that it had ended.
+    /// When the kernel reported its exit.
     pub(super) ended: Option<At>,
 }
 
@@ -64,35 +64,35 @@ pub(super) struct Life {
 pub(super) struct Harm {
     pub(super) fault: Fault,
     pub(super) from: At,
-    /// When it was over, as far as its doer can tell.
+    /// When it was over, as far as known.
     pub(super) to: At,
 }
 
 // === impl Record ===
 
 impl Record {
-    /// When the last shutdown was asked for.
+    /// When the last shutdown was requested.
     pub(super) fn last_asked(&self) -> At {
         self.asked.last().copied().unwrap_or(At::MAX)
     }
 
-    /// From when to when each shutdown was under way.
+    /// The start and end of each shutdown.
     pub(super) fn shutdowns(&self) -> impl Iterator<Item = (At, At)> {
         let ends = self.asked.iter().skip(1).copied().chain([At::MAX]);
         self.asked.iter().copied().zip(ends)
     }
 
-    /// Whether the fault was there at any time between these.
+    /// Whether a matching fault was active at any time in this range.
     pub(super) fn was_harmed(&self, is: impl Fn(Fault) -> bool, from: At, to: At) -> bool {
         self.harms.iter().any(|harm| is(harm.fault) && harm.from <= to && harm.to >= from)
     }
 
-    /// Whether the fault struck at all.
+    /// Whether the fault struck.
     pub(super) fn had(&self, fault: Fault) -> bool {
         self.harms.iter().any(|harm| harm.fault == fault)
     }
 
-    /// When the lock was given back for the last time; none while it is held.
+    /// When the lock was released for the last time; none while it is held.
     pub(super) fn released(&self) -> Option<At> {
         let mut changes = self.lock.iter().rev();
         let (at, held) = changes.next()?;
@@ -100,8 +100,8 @@ impl Record {
         (!held && before.1).then_some(*at)
     }
 
-    /// Whether the pod's manifest could no longer be read: it belongs to the last group of all, whatever
-    /// its priority is.
+    /// Whether the pod's manifest became unreadable: the pod then belongs to the very last group, whatever its
+    /// priority.
     pub(super) fn is_without_manifest(&self, pod: &TestPod) -> bool {
         self.had(Fault::ManifestBroken) && breakable(&self.pods) == Some(&*pod.name)
     }
@@ -112,7 +112,7 @@ impl Record {
         self.reports.iter().filter(move |report| !others.contains(&report["trigger"].as_str()))
     }
 
-    /// The report of the last shutdown, if it was kept.
+    /// The report of the last shutdown, if it was saved.
     pub(super) fn report(&self) -> Option<&Value> {
         self.shutdown_reports().next_back()
     }

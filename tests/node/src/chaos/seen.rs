@@ -1,4 +1,4 @@
-//! Reading a node: how its pods are, what its journal says, which reports it kept.
+//! Reads the state of a node: its pods, its journal, and its reports.
 
 use std::path::Path;
 
@@ -8,10 +8,10 @@ use super::witness::processes;
 use crate::scenario::{Scenario, TestResult};
 use crate::{Manner, Node, PodLog, TestPod};
 
-/// What systemd says of each process that a unit leaves behind.
+/// systemd's message for each process that a unit leaves behind.
 pub(super) const REMAINS: &str = "remains running";
 
-/// What the journal says.
+/// The relevant messages in the journal.
 #[derive(Debug, Default)]
 pub(super) struct Said {
     pub(super) gave_up: Vec<u64>,
@@ -27,7 +27,7 @@ impl Said {
             let has = |words: &[&str]| words.iter().any(|word| entry.message.contains(word));
             match entry.sender.as_str() {
                 "systemd" if has(&["Killing process", "SIGKILL", "timed out", REMAINS]) => {
-                    // What was done on request was a fault of ours.
+                    // Kills on request are our own faults.
                     if has(&["on client request"]) {
                         continue;
                     }
@@ -47,10 +47,10 @@ impl Said {
     }
 }
 
-/// Whether every pod is as it should be: one process where it runs, none where it was ended, and the
-/// agent says the same.
+/// Whether every pod is as it should be: one process if it runs, none if it was stopped, and the agent reports the
+/// same.
 ///
-/// `stray` runs and is in no manifest: the agent need not show it among its pods.
+/// `stray` runs but is in no manifest: the agent need not list it among its pods.
 pub(super) fn is_at_rest(
     scenario: &Scenario,
     status: &Value,
@@ -62,7 +62,7 @@ pub(super) fn is_at_rest(
     scenario.pods.iter().all(|pod| {
         let running = processes.get(&pod.name).copied().unwrap_or(0);
         match (victims.contains(&pod.name), pod.manner) {
-            // It comes back when there is memory again, as one that is not hungry.
+            // It comes back when there is memory again, without taking any.
             (true, Manner::Hog) => has_been_ended(&logs[&pod.name]) || was_evicted(status, pod),
             (true, _) => running == 0 && !says_running(status, pod),
             _ if stray == Some(&pod.name) => running == 1 && has_begun(&logs[&pod.name]),
@@ -71,7 +71,7 @@ pub(super) fn is_at_rest(
     })
 }
 
-/// Whether it has written down its start, of as many as there were ends.
+/// Whether the pod has recorded its current start.
 fn has_begun(log: &PodLog) -> bool {
     log.starts.len() > log.exits.len()
 }
@@ -88,24 +88,24 @@ fn says_running(status: &Value, pod: &TestPod) -> bool {
     of(status, pod).is_some_and(|told| told["phase"] == "Running")
 }
 
-/// What the agent says of a pod. Static pods have the node's name behind their own.
+/// The agent's status of a pod. The names of static pods end in the node's name.
 fn of<'a>(status: &'a Value, pod: &TestPod) -> Option<&'a Value> {
     let pods = status["pods"].as_array()?;
     pods.iter().find(|told| told["name"].as_str().is_some_and(|name| is_called(name, &pod.name)))
 }
 
-/// Whether a static pod of this name belongs to the manifest of that one.
+/// Whether a static pod with this name belongs to that manifest.
 pub(super) fn is_called(name: &str, manifest: &str) -> bool {
     name.strip_prefix(manifest) == Some("-winddown-node")
 }
 
-/// The pods that have an end notice and are not being ended: those read why the node ends.
+/// The pods that have an end notice but are not being stopped.
 pub(super) fn end_notices(node: &Node) -> TestResult<Vec<String>> {
     let all = node.host_path("/run/winddown/end-notices");
     let mut told = Vec::new();
     for pod in std::fs::read_dir(all).into_iter().flatten() {
         let pod = pod?;
-        // It may go meanwhile.
+        // The file may disappear meanwhile.
         let notice = std::fs::read(pod.path().join("notice.json")).unwrap_or_default();
         let notice: Value = serde_json::from_slice(&notice).unwrap_or_default();
         if notice["stopping"] == false {
@@ -115,7 +115,7 @@ pub(super) fn end_notices(node: &Node) -> TestResult<Vec<String>> {
     Ok(told)
 }
 
-/// The reports in a folder, the oldest first by the file system's own clock, which never jumped.
+/// The reports in a folder, oldest first by file time, which never jumped.
 pub(super) fn reports(folder: &Path) -> TestResult<Vec<Value>> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(folder).into_iter().flatten() {
@@ -125,7 +125,7 @@ pub(super) fn reports(folder: &Path) -> TestResult<Vec<Value>> {
         }
     }
     found.sort_by_key(|(at, _)| *at);
-    // One that cannot be read counts: it was promised to be whole or absent.
+    // Unreadable reports count: reports are promised to be complete or absent.
     Ok(found
         .into_iter()
         .map(|(_, text)| serde_json::from_slice(&text).unwrap_or(Value::Null))

@@ -1,4 +1,4 @@
-//! Playing one schedule on a node of its own, and writing down what was seen.
+//! Plays a schedule on its own node, and records what happens.
 
 use std::cell::RefCell;
 use std::time::Duration;
@@ -17,26 +17,26 @@ use crate::installation::Installation;
 use crate::scenario::{SOON, Scenario, Setup, TestResult, logind_property};
 use crate::{Disk, Manner, Node, TestPod, install_pods};
 
-/// Where an agent of a cluster looks for its access.
+/// The path of the agent's kubeconfig.
 pub(super) const KUBECONFIG: &str = "/etc/winddown/kubeconfig";
-/// The time of each group. Every pod that ends by itself does so in less than a second of it.
+/// The time of each group. Every pod that stops by itself does so well within it.
 pub(super) const SECONDS: [u32; 3] = [5, 3, 3];
-/// How long a node may take to go down: more than the budget and all of systemd's own work.
+/// How long a node may take to shut down: longer than the budget and all of systemd's own work.
 const DOWN: Duration = Duration::from_secs(40);
-/// What the agent keeps lies on it: small, so that it is soon full.
+/// The size of the disk for the agent's state: small, so that it is soon full.
 const DISK: u64 = 16 << 20;
-/// How often a node is asked how it is. Each time costs the machine something.
+/// How often the state of a node is polled. Each poll costs time.
 const LOOK: Duration = Duration::from_millis(50);
-/// Bounds the agent and its pods, in the phase in which one of them wants more: on control groups of version 2
-/// in its unit's own. On those of version 1 systemd does not use the memory controller in the node, because
-/// it finds it read-only when it starts.
+/// Limits the agent and its pods in the phase in which one of them wants more memory: with control groups of version 2
+/// in its unit's own group. With version 1, systemd does not use the memory controller in the node, because it is
+/// read-only when systemd starts.
 const BOUNDED: &str = "[Service]\nMemoryMax=320M\nEnvironment=WINDDOWN_NODE_CGROUP=/bounded\nExecStart=\n\
     ExecStart=/bin/sh -c 'unit=/system.slice/winddown.service; cd /sys/fs/cgroup/memory || \
     exec env WINDDOWN_NODE_CGROUP=$$unit /usr/bin/winddownd; mkdir -p bounded; \
     [ -s /run/bounded ] || echo 320M >bounded/memory.limit_in_bytes; echo 320M >/run/bounded; \
     echo $$$$ >bounded/cgroup.procs; exec /usr/bin/winddownd'\n";
 
-/// A node in the middle of its schedule.
+/// A node that plays its schedule.
 #[derive(Debug)]
 pub(super) struct Stage<'a> {
     schedule: &'a Schedule,
@@ -54,7 +54,7 @@ pub(super) struct Stage<'a> {
     untimely: Vec<String>,
 }
 
-/// What a shutdown came to.
+/// The result of a shutdown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Came {
     Down,
@@ -118,10 +118,10 @@ impl<'a> Stage<'a> {
         })
     }
 
-    /// From the agent's start to the node's end.
+    /// Plays the schedule, from the start of the agent until the node is off.
     ///
     /// # Errors
-    /// Something that had to come did not.
+    /// Something that had to happen did not.
     pub(super) async fn play(&mut self) -> TestResult {
         match self.schedule.phase {
             Phase::Idle => {
@@ -189,7 +189,7 @@ impl<'a> Stage<'a> {
         target.suffer(&self.schedule.strikes).await
     }
 
-    /// A critical pod comes and wants all processors there are.
+    /// Adds a critical pod that requests all processors.
     fn intrude(&mut self) -> TestResult {
         let processors = crate::usage::processors()?.to_string();
         let intruder = self.schedule.intruder(processors);
@@ -200,7 +200,7 @@ impl<'a> Stage<'a> {
         Ok(())
     }
 
-    /// The hog takes what there is.
+    /// Makes the hog take memory.
     async fn devour(&mut self) -> TestResult {
         let logs = self.scenario.logs();
         let hogs = self.scenario.pods.iter().filter(|pod| pod.manner == Manner::Hog);
@@ -212,7 +212,7 @@ impl<'a> Stage<'a> {
         Ok(())
     }
 
-    /// An operator ends all pods.
+    /// Drains the node.
     async fn drain(&mut self) -> TestResult {
         self.scenario.node.run(&["winddown", "drain"]).await?;
         self.drained = Some(now());
@@ -246,7 +246,7 @@ impl<'a> Stage<'a> {
         Ok(())
     }
 
-    /// Waits until logind waits for at least as long as another package wants it to, if one does.
+    /// Waits until logind's delay is at least as long as another package wants, if one does.
     async fn delay_is_kept(&self) -> TestResult {
         if !self.schedule.has(Fault::OtherDelay) || self.schedule.phase == Phase::Shutdown {
             return Ok(());
@@ -274,7 +274,7 @@ impl<'a> Stage<'a> {
         }
     }
 
-    /// The agent says that nothing is under way, and logind that nothing is coming.
+    /// Whether the agent reports no shutdown in progress, and logind expects none.
     async fn is_back(&self) -> bool {
         let Ok(status) = self.scenario.status_from_outside().await else { return false };
         if status["shutdown"]["phase"] == "running" || status["lock"]["state"] != "held" {
@@ -285,7 +285,7 @@ impl<'a> Stage<'a> {
         preparing.is_ok_and(|answer| answer.stdout.trim() == "b false")
     }
 
-    /// Waits until logind has the lock.
+    /// Waits until logind lists the lock.
     async fn lock_is_held(&self) -> TestResult {
         let held = async || {
             let status = self.scenario.status_from_outside().await.unwrap_or_default();
@@ -294,7 +294,7 @@ impl<'a> Stage<'a> {
         self.wait_until("the lock to be held", held).await
     }
 
-    /// Waits until every pod that should run does, as one process, and no other.
+    /// Waits until every pod that should run does so, as exactly one process.
     async fn rest(&mut self) -> TestResult {
         let is_broken = self.harms.borrow().iter().any(|harm| harm.fault == Fault::ManifestBroken);
         let stray = breakable(&self.scenario.pods).filter(|_| is_broken);
@@ -325,7 +325,7 @@ impl<'a> Stage<'a> {
         format!("never: {what}\n{status:#}").into()
     }
 
-    /// What was seen, when the node is off.
+    /// Collects the record after the node is off.
     pub(super) async fn record(&self) -> TestResult<Record> {
         let said = seen::Said::read(&self.scenario).await?;
         let reports = match &self.disk {
@@ -355,14 +355,14 @@ impl<'a> Stage<'a> {
     }
 }
 
-/// Installs winddown in a node that is off. It does not start at boot.
+/// Installs winddown in a node that is off. It is not started at boot.
 async fn install(node: &Node, schedule: &Schedule) -> TestResult {
     let mut more = format!("shutdownNotices:\n  file: {NOTICE}\n");
     more.extend(schedule.features.iter().map(|feature| feature.config()));
     if schedule.runtime == Runtime::Cluster {
         more.push_str(&format!("mode: cluster\nkubeconfig: {KUBECONFIG}\n"));
     }
-    // What the configuration and the unit call the runtime.
+    // The name of the runtime in the configuration and the unit.
     let unit = match schedule.runtime {
         Runtime::Process | Runtime::Cluster => "process",
         Runtime::Containerd => "cri",

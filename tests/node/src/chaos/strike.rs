@@ -1,4 +1,4 @@
-//! Doing harm to a node, and undoing it.
+//! Applies faults to a node, and undoes them.
 
 use std::cell::RefCell;
 use std::path::Path;
@@ -13,16 +13,16 @@ use super::{Fault, Phase, Strike, clock};
 use crate::scenario::{SOON, Scenario, TestResult};
 use crate::{Disk, Manner, Suite, TestPod};
 
-/// A command in a node that is going down may never end.
+/// The timeout of a command: in a node that is shutting down it may never end.
 const COMMAND: Duration = Duration::from_secs(8);
 const CONTAINERD: [&str; 1] = ["/usr/bin/containerd"];
-/// Where a program of the node's owner says that the node ends.
+/// The file in which the owner's program announces that the node will go away.
 pub(super) const NOTICE: &str = "/run/winddown/notice";
-/// How long another package wants logind to wait, in seconds: longer than winddown does.
+/// The delay that another package wants from logind, in seconds: longer than winddown's.
 pub(super) const OTHER_DELAY: f64 = 60.0;
 const AGENT: [&str; 1] = ["/usr/bin/winddownd"];
 
-/// What faults are done to.
+/// The target of faults.
 #[derive(Debug)]
 pub(super) struct Target<'a> {
     pub(super) scenario: &'a Scenario,
@@ -34,10 +34,10 @@ pub(super) struct Target<'a> {
 }
 
 impl Target<'_> {
-    /// Has all of them strike, each at its time, and returns when all are over.
+    /// Applies all strikes, each at its time, and returns when all are over.
     ///
     /// # Errors
-    /// One of them could not be done or undone, though the node is up.
+    /// A strike could not be applied or undone although the node is up.
     pub(super) async fn suffer(&self, strikes: &[Strike]) -> TestResult {
         let one = async |n: usize| match strikes.get(n) {
             Some(strike) => self.strike(strike).await,
@@ -53,7 +53,7 @@ impl Target<'_> {
         let done = self.harm(strike).await;
         self.harms.borrow_mut().push(Harm { fault: strike.fault, from, to: now() });
         match done {
-            // Commands fail, disks and files are gone, once the node goes down under them.
+            // Once the node shuts down, commands fail, and disks and files are gone.
             Err(_) if self.phase == Phase::Shutdown => Ok(()),
             Err(error) => Err(format!("{}: {error}", strike.fault).into()),
             Ok(()) => Ok(()),
@@ -148,8 +148,8 @@ impl Target<'_> {
         }
     }
 
-    /// A shutdown that is under way is called off by logind itself where it can do that. An older one
-    /// finds that it cannot carry the shutdown out, once no lock is left.
+    /// Cancels a shutdown. If one is in progress, newer versions of logind can cancel it; older ones are made to fail
+    /// when they carry it out after the last lock was released.
     async fn cancel(&self) -> TestResult {
         match (self.phase, self.suite) {
             (Phase::Shutdown, Suite::Bookworm) => {
@@ -161,14 +161,14 @@ impl Target<'_> {
         self.run(&["shutdown", "-c"]).await
     }
 
-    /// The limit of pods is another; nothing else follows from it.
+    /// Changes only the limit of pods.
     async fn reload(&self) -> TestResult {
-        // One replacement of the whole file, because two strikes may edit it at once.
+        // Replaces the whole file at once, because two strikes may edit it at the same time.
         let edit =
             ["sed", "-i", "-e", "$a maxPods: 90", "-e", "/^maxPods/d", "/etc/winddown/config.yaml"];
-        // While /etc cannot be written there is nothing new to read, which must do no harm either.
+        // While /etc is read-only there is nothing new to read, which must do no harm either.
         let _ = self.run(&edit).await;
-        // An agent that was killed a moment ago reads it anyway when it is started.
+        // A recently killed agent reads it anyway when it starts.
         let _ =
             self.run(&["systemctl", "kill", "--signal=HUP", "--kill-whom=main", "winddown"]).await;
         Ok(())
@@ -179,7 +179,7 @@ impl Target<'_> {
         self.answers().await
     }
 
-    /// Waits until the agent has heard that a notice is withdrawn.
+    /// Waits until the agent knows that the notice was withdrawn.
     async fn no_notice_is_in_force(&self) -> TestResult {
         let none = async || {
             let status = self.scenario.status_from_outside().await;
@@ -189,7 +189,7 @@ impl Target<'_> {
         Ok(())
     }
 
-    /// Waits until logind can be asked again.
+    /// Waits until logind answers again.
     async fn answers(&self) -> TestResult {
         let answers = async || self.run(&["loginctl", "list-sessions"]).await.is_ok();
         self.scenario.node.wait_until("logind to answer", SOON, answers).await?;
@@ -202,13 +202,13 @@ impl Target<'_> {
     }
 }
 
-/// The pod whose manifest [`Fault::ManifestBroken`] breaks: one that ends when asked.
+/// The pod whose manifest [`Fault::ManifestBroken`] breaks: one that stops when asked, if there is any.
 pub(super) fn breakable(pods: &[TestPod]) -> Option<&str> {
     let willing = pods.iter().rev().find(|pod| pod.manner == Manner::Willing);
     willing.or(pods.last()).map(|pod| pod.name.as_str())
 }
 
-/// Prepares a node, before its agent starts, for what will strike it.
+/// Prepares a node for its faults, before its agent starts.
 pub(super) fn prepare(scenario: &Scenario, strikes: &[Strike], library: &Path) -> TestResult {
     match strikes.iter().any(|strike| strike.fault.needs_a_clock()) {
         true => clock::install(&scenario.node, library),

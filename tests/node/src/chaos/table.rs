@@ -1,4 +1,4 @@
-//! The schedules as a table of a document.
+//! The table of schedules in a document.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -6,12 +6,12 @@ use std::fmt::Write as _;
 use super::{Fault, Feature, Outcome, Phase, Runtime};
 use crate::Suite;
 
-/// The line before the table, where it stands in a document.
+/// The line before the table in a document.
 pub const START_OF_TABLE: &str = "<!-- Written by `make chaos`. -->";
-/// The line after it.
+/// The line after the table in a document.
 pub const END_OF_TABLE: &str = "<!-- End of the chaos table. -->";
 
-/// A Markdown table with a line per fault and a column per phase. `first` is the first of the seeds.
+/// A Markdown table with a row per fault and a column per phase. `first` is the first seed.
 #[must_use]
 pub fn table(first: u64, outcomes: &[Outcome]) -> String {
     let count = outcomes.len();
@@ -57,12 +57,12 @@ pub fn table(first: u64, outcomes: &[Outcome]) -> String {
     text
 }
 
-/// How many schedules had the fault in the phase.
+/// The number of schedules with the fault in the phase.
 fn cell(fault: Fault, phase: Phase, outcomes: &[Outcome]) -> String {
     count_of(outcomes, |outcome| outcome.schedule.phase == phase && outcome.schedule.has(fault))
 }
 
-/// How many schedules are such, and how many of them violated something.
+/// The number of matching schedules, and how many of them have violations.
 fn count_of(outcomes: &[Outcome], is: impl Fn(&Outcome) -> bool) -> String {
     let had = |outcome: &&Outcome| is(outcome);
     let all = outcomes.iter().filter(had).count();

@@ -1,4 +1,4 @@
-//! Who watches while the faults strike. Both are told by the kernel and ask nobody.
+//! Witnesses that watch while the faults strike. The kernel notifies them, so they depend on no other program.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem::MaybeUninit;
@@ -17,18 +17,18 @@ use crate::pods::SCRIPT;
 use crate::scenario::TestResult;
 use crate::{Node, TestPod};
 
-/// A file for each lock that logind has given out.
+/// The directory with a file for each lock that logind has granted.
 const LOCKS: &str = "/run/systemd/inhibit";
 
-/// The time, by the clock that node and host share.
+/// The current time, on the clock that node and host share.
 pub(super) fn now() -> At {
     let now = clock_gettime(ClockId::Realtime);
     let nanoseconds = i128::from(now.tv_sec) * 1_000_000_000 + i128::from(now.tv_nsec);
     At::try_from(nanoseconds).unwrap_or(0)
 }
 
-/// A thread asleep in poll(2): what it hears of has the time at which it happened, however busy the test
-/// is otherwise. Dropping it ends the thread.
+/// A thread blocked in poll(2): it records events when they happen, however busy the test is otherwise. Dropping it
+/// stops the thread.
 #[derive(Debug)]
 struct Ear {
     end: Arc<OwnedFd>,
@@ -38,8 +38,8 @@ struct Ear {
 // === impl Ear ===
 
 impl Ear {
-    /// Calls `told` with the number of each descriptor that becomes readable, until it answers that
-    /// this one is done with.
+    /// Calls `told` with the number of each descriptor that becomes readable, until it returns false for that
+    /// descriptor.
     fn open(
         fds: Vec<OwnedFd>,
         mut told: impl FnMut(usize, &OwnedFd) -> bool + Send + 'static,
@@ -54,7 +54,7 @@ impl Ear {
                 let mut polled: Vec<PollFd<'_>> =
                     all.map(|fd| PollFd::new(fd, PollFlags::IN)).collect();
                 match poll(&mut polled, None) {
-                    // Children of the test end all the time, and a signal tells of each.
+                    // The test's children exit all the time, each with a signal.
                     Err(Errno::INTR) => continue,
                     Ok(_) if polled[0].revents().is_empty() => {}
                     _ => return,
@@ -82,7 +82,7 @@ impl Drop for Ear {
     }
 }
 
-/// Sees whether logind has our lock on file.
+/// Watches whether logind lists winddown's lock.
 #[derive(Debug)]
 pub(super) struct LockWatch {
     seen: Arc<Mutex<Vec<(At, bool)>>>,
@@ -92,7 +92,7 @@ pub(super) struct LockWatch {
 // === impl LockWatch ===
 
 impl LockWatch {
-    /// From now on, on a node that is on.
+    /// Starts watching, on a running node.
     pub(super) async fn start(node: &Node) -> TestResult<Self> {
         node.run(&["mkdir", "-p", "-m", "0755", LOCKS]).await?;
         let folder = node.host_path(LOCKS);
@@ -107,7 +107,7 @@ impl LockWatch {
         let told = Arc::clone(&seen);
         let mut buffer = [MaybeUninit::uninit(); 4096];
         let ear = Ear::open(vec![inotify], move |_, inotify| {
-            // What happened is read from the folder; the events only say when to look.
+            // The state is read from the folder; the events only say when to read it.
             let drained = inotify::Reader::new(inotify, &mut buffer).next().is_ok();
             let held = is_held(&folder);
             let mut seen = locked(&told);
@@ -134,11 +134,11 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Whether one of the files is of a lock of winddown's.
+/// Whether one of the files is for a lock of winddown.
 fn is_held(folder: &Path) -> bool {
     let files = std::fs::read_dir(folder).into_iter().flatten().flatten();
-    // A lock's file has a number for a name. Others are still being written, or are pipes, and to read
-    // one of those is to wait for the lock's end.
+    // A lock's file has a number as its name. Other files are still being written, or are pipes, whose reads would
+    // block until the lock is released.
     let is_number = |name: &std::ffi::OsStr| name.as_encoded_bytes().iter().all(u8::is_ascii_digit);
     let whole = files.filter(|file| is_number(&file.file_name()));
     let mut texts = whole.filter_map(|file| std::fs::read_to_string(file.path()).ok());
@@ -148,7 +148,7 @@ fn is_held(folder: &Path) -> bool {
     })
 }
 
-/// Sees the processes of pods end.
+/// Watches the processes of pods exit.
 #[derive(Debug, Default)]
 pub(super) struct PodWatch {
     lives: Arc<Mutex<Vec<Life>>>,
@@ -158,12 +158,12 @@ pub(super) struct PodWatch {
 // === impl PodWatch ===
 
 impl PodWatch {
-    /// Watches the first processes of all pods that are there now.
+    /// Watches the first processes of all current pods.
     ///
     /// # Errors
-    /// No thread can be made.
+    /// No thread can be started.
     pub(super) fn add(&mut self, node: &Node, pods: &[TestPod]) -> std::io::Result<()> {
-        // Who is watched already is found again.
+        // Processes that are already watched are found again.
         self.ears.clear();
         let mut lives = locked(&self.lives);
         lives.retain(|life| life.ended.is_some());
@@ -171,7 +171,7 @@ impl PodWatch {
         let (mut known, mut fds) = (BTreeSet::new(), Vec::new());
         for (process, arguments) in node.processes_with(SCRIPT) {
             let Some(pod) = pod_of(&arguments, pods) else { continue };
-            // The oldest; a shell that is about to become another program looks like its parent.
+            // Only the oldest one counts; a shell that is about to exec looks like its parent.
             if known.insert(&pod.name) {
                 lives.push(Life { pod: pod.name.clone(), ended: None });
                 fds.push(OwnedFd::from(process));
@@ -186,13 +186,13 @@ impl PodWatch {
         Ok(())
     }
 
-    /// What was seen so far.
+    /// The processes so far.
     pub(super) fn seen(&self) -> Vec<Life> {
         locked(&self.lives).clone()
     }
 }
 
-/// How many first processes each pod has now.
+/// The number of first processes of each pod.
 pub(super) fn processes(node: &Node, pods: &[TestPod]) -> BTreeMap<String, usize> {
     let mut count: BTreeMap<String, usize> = pods.iter().map(|pod| (pod.name.clone(), 0)).collect();
     for (_, arguments) in node.processes_with(SCRIPT) {
@@ -203,7 +203,8 @@ pub(super) fn processes(node: &Node, pods: &[TestPod]) -> BTreeMap<String, usize
     count
 }
 
-/// Whose first process was started like this. A shim names the command as well, after words of its own.
+/// The pod whose first process has these arguments. A shim has the command among its arguments too, but not at the
+/// start.
 fn pod_of<'a>(arguments: &[String], pods: &'a [TestPod]) -> Option<&'a TestPod> {
     pods.iter().find(|pod| arguments.starts_with(&pod.command()))
 }

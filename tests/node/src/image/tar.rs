@@ -4,8 +4,8 @@ use std::io::Write as _;
 
 const BLOCK: usize = 512;
 
-/// An archive being written. Everything in it belongs to root and is as old as 1970, so that the
-/// same content makes the same bytes.
+/// An archive under construction. Everything in it belongs to root and is dated 1970, so that the same content produces
+/// the same bytes.
 #[derive(Debug, Default)]
 pub(super) struct Archive(Vec<u8>);
 
@@ -25,7 +25,7 @@ impl Archive {
         self.entry(b'0', name, mode, "", content);
     }
 
-    /// The archive's bytes.
+    /// Returns the bytes of the archive.
     pub(super) fn finish(mut self) -> Vec<u8> {
         self.0.resize(self.0.len() + 2 * BLOCK, 0);
         self.0

@@ -1,4 +1,4 @@
-//! A disk of the node's own, for what the agent keeps.
+//! A separate disk of a node for the agent's state.
 
 use std::fs::{self, File};
 use std::io;
@@ -11,22 +11,22 @@ use tokio::process::Command;
 
 use super::{Node, NodeError};
 
-/// What boot.sh looks for.
+/// The name that boot.sh looks for.
 const IMAGE: &str = "state.img";
 const MOUNTED: &str = "state";
 const FILLER: &str = "filler";
 
-/// The disk under `/var/lib/winddown`. While this is there its files can be read, also when the node is
-/// off and after it was started again.
+/// The disk under `/var/lib/winddown`. As long as this value exists, its files can be read, even when the node is off
+/// or was started again.
 #[derive(Debug)]
 pub struct Disk(File);
 
 impl Node {
-    /// Gives the node a disk of so many bytes under `/var/lib/winddown`, of which the host's disk holds
-    /// what is written. The node is off, and was never started.
+    /// Gives the node a disk of this many bytes under `/var/lib/winddown`, stored as a sparse file on the host's disk.
+    /// The node is off, and was never started.
     ///
     /// # Errors
-    /// [`NodeError::File`], [`NodeError::Start`] or [`NodeError::Command`] when there can be none.
+    /// [`NodeError::File`], [`NodeError::Start`] or [`NodeError::Command`] if the disk cannot be created.
     pub async fn add_disk(&self, bytes: u64) -> Result<(), NodeError> {
         let file = |path: &Path| {
             let path = path.to_path_buf();
@@ -53,7 +53,7 @@ impl Node {
         })
     }
 
-    /// The disk that [`Self::add_disk`] gave it. The node is on.
+    /// The disk that [`Self::add_disk`] added. The node is on.
     ///
     /// # Errors
     /// [`NodeError::Off`], [`NodeError::File`].
@@ -66,16 +66,16 @@ impl Node {
 }
 
 impl Disk {
-    /// Where the host finds the disk's files.
+    /// The path of the disk's files on the host.
     #[must_use]
     pub fn path(&self) -> PathBuf {
         PathBuf::from(format!("/proc/self/fd/{}", self.0.as_raw_fd()))
     }
 
-    /// Fills it to the last byte.
+    /// Fills the disk to the last byte.
     ///
     /// # Errors
-    /// The operating system's, other than that the disk is full.
+    /// An error of the operating system other than a full disk.
     pub fn fill(&self) -> io::Result<()> {
         use std::io::Write as _;
         let mut filler = File::create(self.path().join(FILLER))?;
@@ -84,32 +84,32 @@ impl Disk {
             match filler.write_all(&chunk) {
                 Ok(()) => {}
                 Err(error) if error.kind() == io::ErrorKind::StorageFull => {
-                    // Smaller and smaller: a report needs little.
+                    // Smaller and smaller, because even a report needs little.
                     chunk.truncate(chunk.len() / 2);
                 }
                 Err(error) => return Err(error),
             }
         }
-        // Else the space is promised and not yet taken, and comes back when it is.
+        // Otherwise the space is only reserved, and may become free again when it is allocated.
         match filler.sync_all() {
             Err(error) if error.kind() != io::ErrorKind::StorageFull => Err(error),
             _ => Ok(()),
         }
     }
 
-    /// Takes back what [`Self::fill`] did.
+    /// Undoes [`Self::fill`].
     ///
     /// # Errors
-    /// The operating system's.
+    /// An error of the operating system.
     pub fn empty(&self) -> io::Result<()> {
         fs::remove_file(self.path().join(FILLER))
     }
 
-    /// Lets no write through for so long. Whatever becomes of the caller, the disk goes on afterwards:
-    /// this is done by a process of its own. Dropping the future leaves it to that.
+    /// Blocks all writes for this long. A separate process does it, so the disk continues afterwards even if the future
+    /// is dropped.
     ///
     /// # Errors
-    /// The operating system's, and that it cannot be done.
+    /// An error of the operating system, or the disk cannot be frozen.
     pub async fn hang(&self, lasts: Duration) -> io::Result<()> {
         let freeze = "fsfreeze --freeze . && { sleep \"$1\"; fsfreeze --unfreeze .; }";
         let status = Command::new("sh")

@@ -1,4 +1,4 @@
-//! What can go wrong with a node.
+//! Errors of nodes.
 
 use std::fmt;
 use std::io;
@@ -6,15 +6,15 @@ use std::path::PathBuf;
 use std::process::ExitStatus;
 use std::time::Duration;
 
-/// Why something with a node went wrong. `Debug`, which is how a test prints its error, has lines like `Display`.
+/// An error of a node. `Debug`, with which tests print their errors, has the same output as `Display`.
 #[derive(thiserror::Error)]
 pub enum NodeError {
     /// A file of the node could not be read or written.
     #[error("{}", path.display())]
     File {
-        /// The file, as the host sees it.
+        /// The path on the host.
         path: PathBuf,
-        /// Why.
+        /// The underlying error.
         #[source]
         source: io::Error,
     },
@@ -23,35 +23,35 @@ pub enum NodeError {
     Start {
         /// The program.
         program: String,
-        /// Why.
+        /// The underlying error.
         #[source]
         source: io::Error,
     },
     /// The node is not running, and the call needs it to.
     #[error("the node is not running")]
     Off,
-    /// The node has a kernel of its own, and the call needs the host's.
+    /// The node has its own kernel, and the call needs the host's.
     #[error("{what} cannot be had of a node with a kernel of its own")]
     OwnKernel {
-        /// What was wanted.
+        /// What the call needs.
         what: &'static str,
     },
-    /// The node ended while it booted.
+    /// The node went off while it booted.
     #[error("the node ended while it booted ({status}); its console said: {console}")]
     Died {
-        /// How `systemd-nspawn` ended.
+        /// The exit status of `systemd-nspawn`.
         status: ExitStatus,
         /// The end of the console output.
         console: String,
     },
-    /// A condition did not come true in time.
+    /// A condition was not met in time.
     #[error("{what}: not within {limit:?}\n{seen}")]
     TimedOut {
-        /// What was waited for.
+        /// The condition.
         what: String,
-        /// How long.
+        /// The timeout.
         limit: Duration,
-        /// What was seen last, as the end of the journal; may be empty.
+        /// The last state, for example the end of the journal; may be empty.
         seen: String,
     },
     /// A command in the node failed.
@@ -59,7 +59,7 @@ pub enum NodeError {
     Command {
         /// The command line.
         command: String,
-        /// How it ended.
+        /// The exit status.
         status: ExitStatus,
         /// Its standard output.
         stdout: String,

@@ -1,4 +1,4 @@
-//! Where a node's files are.
+//! The layout of a node's files.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
@@ -10,11 +10,11 @@ use tokio::sync::OnceCell;
 use super::NodeError;
 use crate::Base;
 
-/// Its presence in a base tells that containers will run.
+/// Exists in bases on which containers will run.
 const CONTAINERD: &str = "/usr/bin/containerd";
 
-/// What starts at each boot, or looks for units to start at each boot and reload, and finds nothing to do in any
-/// node. It is a third of the time that a boot takes, half of it where the node has a kernel of its own.
+/// Generators and units that run at each boot (generators also at each reload) but have nothing to do in any node. They
+/// take a third of a boot's time, or half of it if the node has its own kernel.
 const GENERATORS: [&str; 15] = [
     "systemd-bless-boot-generator",
     "systemd-cryptsetup-generator",
@@ -54,20 +54,20 @@ const UNITS: [&str; 19] = [
     "systemd-user-sessions.service",
 ];
 
-/// Where the node's own files are, inside its temporary folder.
+/// Where the node's own files are in its temporary folder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Layout {
-    /// `upper/` holds what differs from the base.
+    /// `upper/` contains the differences from the base.
     Overlay,
-    /// `root/` is a copy of the base, where overlays do not work.
+    /// `root/` is a copy of the base, if overlays do not work.
     Copy,
 }
 
 impl Layout {
-    /// Lays out a node in `dir`.
+    /// Creates the files of a node in `dir`.
     pub(super) async fn prepare(base: &Base, dir: &Path) -> Result<Self, NodeError> {
         if in_root(base.root(), CONTAINERD).exists() {
-            // boot.sh mounts it there: containerd's own overlays cannot lie on an overlay.
+            // boot.sh mounts it: containerd's own overlays cannot be on an overlay.
             let path = dir.join("containers");
             fs::create_dir(&path).map_err(|source| NodeError::File { path, source })?;
         }
@@ -89,7 +89,7 @@ impl Layout {
         Ok(layout)
     }
 
-    /// The folder that what a node writes ends up in.
+    /// The folder that receives what a node writes.
     pub(super) fn written(self, dir: &Path) -> PathBuf {
         match self {
             Self::Overlay => dir.join("upper"),
@@ -97,32 +97,32 @@ impl Layout {
         }
     }
 
-    /// Where a file of a node that is off is found: the node's own, or else the base's.
+    /// The path of a file of a node that is off: the node's own file, or else the base's.
     pub(super) fn find(self, base: &Base, dir: &Path, path: &str) -> PathBuf {
         let own = in_root(&self.written(dir), path);
         if own.exists() { own } else { in_root(base.root(), path) }
     }
 }
 
-/// The path under `root` of what a node knows as the absolute `path`.
+/// The path under `root` of a node's absolute `path`.
 pub(super) fn in_root(root: &Path, path: &str) -> PathBuf {
     root.join(path.trim_start_matches('/'))
 }
 
-/// Whether an overlay over `base` can be mounted in `dir`; leaves its folders there if so. It is tried once:
-/// all nodes of a process lie on the same disks.
+/// Whether an overlay over `base` can be mounted in `dir`; if so, leaves its folders there. This is tested only once,
+/// because all nodes of a process are on the same disks.
 async fn overlay_works(base: &Base, dir: &Path) -> Result<bool, NodeError> {
     static WORKS: OnceCell<bool> = OnceCell::const_new();
     for name in ["upper", "work", "root"] {
         let path = dir.join(name);
         fs::create_dir(&path).map_err(|source| NodeError::File { path, source })?;
     }
-    // The upper folder is the node's "/": it must be open to all users of the node.
+    // The upper folder is the node's "/": it must be accessible to all users of the node.
     let upper = dir.join("upper");
     fs::set_permissions(&upper, fs::Permissions::from_mode(0o755))
         .map_err(|source| NodeError::File { path: upper.clone(), source })?;
     if !*WORKS.get_or_try_init(|| try_overlay(base, dir)).await? {
-        // boot.sh takes the presence of upper/ for the sign that an overlay is wanted.
+        // boot.sh mounts an overlay if upper/ exists.
         fs::remove_dir(&upper).map_err(|source| NodeError::File { path: upper, source })?;
         return Ok(false);
     }
@@ -142,7 +142,7 @@ async fn try_overlay(base: &Base, dir: &Path) -> Result<bool, NodeError> {
     Ok(tried.status.success())
 }
 
-/// Copies a folder, so that `to` is what `from` is.
+/// Copies the folder `from` to `to`.
 async fn copy(from: &Path, to: &Path) -> Result<(), NodeError> {
     let output = Command::new("cp")
         .args(["--archive", "--reflink=auto", "--no-target-directory"])

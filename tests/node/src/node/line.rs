@@ -1,4 +1,4 @@
-//! The serial line of a node with a kernel of its own: how commands are run there.
+//! The serial line of a node with its own kernel, over which commands are run.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,12 +13,12 @@ use std::time::Duration;
 
 use super::{NodeError, Output};
 
-/// Where the node's end looks for what to run. base.sh has that end.
+/// The directory in which the node's end of the line looks for commands. base.sh contains that end.
 const REQUESTS: &str = "var/lib/node-line";
-/// The number of the request that nobody made: the node's end is there.
+/// The number in the node's greeting, which answers no request: the node's end is ready.
 const GREETING: u32 = 0;
 
-/// The host's end. Every command is a script on the node's disk, and a number on the line.
+/// The host's end of the line. Every command is a script on the node's disk, and a number on the line.
 #[derive(Debug)]
 pub(super) struct Line {
     socket: UnixStream,
@@ -28,7 +28,7 @@ pub(super) struct Line {
 #[derive(Debug, Default)]
 struct State {
     greeted: bool,
-    /// The node is off: nobody will answer.
+    /// Whether the node is off, so that no answer will come.
     closed: bool,
     last: u32,
     waiting: BTreeMap<u32, Sender<i32>>,
@@ -37,7 +37,7 @@ struct State {
 // === impl Line ===
 
 impl Line {
-    /// The host's end of `socket`'s pair.
+    /// Creates the host's end of the line from a socket.
     pub(super) fn open(socket: UnixStream) -> io::Result<Self> {
         let state = Arc::new(Mutex::new(State::default()));
         let (reader, told) = (BufReader::new(socket.try_clone()?), Arc::clone(&state));
@@ -52,13 +52,13 @@ impl Line {
         Ok(Self { socket, state })
     }
 
-    /// Whether the node's end is there.
+    /// Whether the node's end is ready.
     pub(super) fn is_up(&self) -> bool {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).greeted
     }
 
-    /// Runs a command in the node whose root the host has at `root`, and waits for its end. One that
-    /// takes longer than `limit` goes on.
+    /// Runs a command in the node, whose root is at `root` on the host, and waits for its end. A command that takes
+    /// longer than `limit` continues.
     pub(super) fn run(
         &self,
         root: &Path,
@@ -68,7 +68,7 @@ impl Line {
         self.run_with(root, argv, &[], limit)
     }
 
-    /// As [`Self::run`], with a file, which `@data` among the arguments stands for.
+    /// Like [`Self::run`], with a file that `@data` among the arguments stands for.
     pub(super) fn run_with(
         &self,
         root: &Path,
@@ -104,13 +104,13 @@ impl Line {
             String::from_utf8_lossy(&bytes).into_owned()
         };
         let output = Output {
-            // A shell's code for a command that a signal ended is kept as it is.
+            // The shell's exit code for a command that was killed by a signal is kept as it is.
             status: ExitStatus::from_raw((code & 0xff) << 8),
             stdout: text("out"),
             stderr: text("err"),
         };
         for ending in ["sh", "data", "out", "err"] {
-            // Whatever is left goes with the node.
+            // Leftovers are removed with the node.
             let _ = fs::remove_file(file(ending));
         }
         Ok(output)
@@ -127,7 +127,7 @@ impl State {
             Ok(GREETING) => self.greeted = true,
             Ok(number) => {
                 if let Some(waiting) = self.waiting.remove(&number) {
-                    // The asker may have given up.
+                    // The caller may have given up.
                     let _ = waiting.send(code);
                 }
             }
@@ -140,7 +140,7 @@ fn put(path: PathBuf, bytes: &[u8]) -> Result<(), NodeError> {
     fs::write(&path, bytes).map_err(|source| NodeError::File { path, source })
 }
 
-/// The command as a script. `@data` among its arguments stands for the file that came with it.
+/// The script for a command. `@data` among its arguments stands for the file that belongs to it.
 fn script(number: u32, argv: &[&str]) -> String {
     let mut text = "exec".to_owned();
     for argument in argv {

@@ -1,4 +1,4 @@
-//! The processes of a node that is switched on.
+//! The processes of a running node.
 
 use std::fs;
 use std::io;
@@ -15,33 +15,32 @@ use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 use super::line::Line;
 use crate::{Base, Suite};
 
-/// How long a killed node may take to be gone before nspawn is killed as well.
+/// How long a killed node may take to exit before nspawn is killed as well.
 const END: Duration = Duration::from_secs(10);
 
-/// A node that is switched on. Dropping it does not end it.
+/// A running node. Dropping it does not stop the node.
 #[derive(Debug)]
 pub(super) struct Machine {
-    /// Ends when nspawn does, with its exit status.
+    /// Exits when nspawn does, with its exit status.
     unshare: Child,
-    /// The node's first process, by the host's count; `None` until nspawn has made it. Of a node with a
-    /// kernel of its own, that kernel.
+    /// The host's PID of the node's first process, or of its kernel if it has its own; `None` until nspawn has created
+    /// it.
     leader: Option<Pid>,
-    /// The way into a node with a kernel of its own.
+    /// The serial line of a node with its own kernel.
     line: Option<Arc<Line>>,
 }
 
 impl Machine {
-    /// Starts nspawn for the node `name`, which is laid out in `dir` over `base`.
+    /// Starts nspawn for the node `name`, whose files are in `dir` over `base`.
     pub(super) fn start(name: &str, base: &Base, dir: &Path, console: &Path) -> io::Result<Self> {
         let open = || fs::File::options().create(true).append(true).open(console);
-        // Should the test be killed, the kernel kills unshare, therefore nspawn, and with it the
-        // whole process namespace that nspawn is the first of. nspawn's own children do not follow
-        // it in death.
+        // If the test is killed, the kernel kills unshare, therefore nspawn, and with it the whole process namespace
+        // whose first process is nspawn. nspawn's own children would not be killed with it.
         let mut command = std::process::Command::new("setpriv");
         command.args(["--pdeathsig", "KILL"]);
         if Path::new("/run/systemd/system").exists() {
-            // The host's systemd owns the control groups; it is asked for one. (It becomes the
-            // command that follows, so the process stays the same.)
+            // The host's systemd owns the control groups, so it is asked for one. (systemd-run execs the command that
+            // follows, so the process stays the same.)
             command.args(["systemd-run", "--quiet", "--scope", "--property=Delegate=yes"]);
             command.arg(format!("--unit={name}"));
         }
@@ -69,17 +68,17 @@ impl Machine {
         Ok(Self { unshare, leader: None, line })
     }
 
-    /// The way into a node with a kernel of its own.
+    /// The serial line of a node with its own kernel.
     pub(super) fn line(&self) -> Option<&Arc<Line>> {
         self.line.as_ref()
     }
 
-    /// Looks for the node's first process.
+    /// Finds the node's first process.
     pub(super) fn find_leader(&mut self) -> Option<Pid> {
         if self.leader.is_none() {
             let first = first_of_namespace(self.unshare.id())?;
             let leader = match &self.line {
-                // Before the node answers, this is a shell in the host's root.
+                // Until the node answers, this is a shell in the host's root.
                 Some(line) => line.is_up().then_some(first),
                 None => first_of_namespace(first),
             };
@@ -93,14 +92,14 @@ impl Machine {
         self.leader
     }
 
-    /// The node's root folder, as the host sees it.
+    /// The path of the node's root folder on the host.
     pub(super) fn root(&self) -> Option<PathBuf> {
         let root = PathBuf::from(format!("/proc/{}/root", self.leader?));
-        // boot.sh has the kernel run in the base, and the node's root there.
+        // boot.sh runs the kernel in the base, with the node's root mounted in it.
         Some(if self.line.is_some() { root.join("mnt") } else { root })
     }
 
-    /// What the host calls the process that the node calls `pid`.
+    /// The host's PID of the process with this PID in the node.
     pub(super) fn host_pid(&self, pid: u32) -> Option<u32> {
         self.shares_kernel()?;
         let namespace = |pid: &str| fs::read_link(format!("/proc/{pid}/ns/pid")).ok();
@@ -114,7 +113,7 @@ impl Machine {
         })
     }
 
-    /// What the host calls the node's process that was started with exactly these arguments.
+    /// The host's PID of the node's process that was started with exactly these arguments.
     pub(super) fn host_pid_of(&self, argv: &[&str]) -> Option<u32> {
         self.shares_kernel()?;
         let namespace = |pid: &str| fs::read_link(format!("/proc/{pid}/ns/pid")).ok();
@@ -123,17 +122,17 @@ impl Machine {
             let name = entry.file_name().into_string().ok()?;
             let line = fs::read(entry.path().join("cmdline")).ok()?;
             let same = line.split_inclusive(|byte| *byte == 0).eq(argv.iter().map(|arg| {
-                // Each argument ends with a zero.
+                // Each argument is terminated by a zero byte.
                 [arg.as_bytes(), b"\0"].concat()
             }));
             (same && namespace(&name)? == ours).then(|| name.parse().ok())?
         })
     }
 
-    /// The processes of the node, in whatever namespace of it they are, whose command line holds `word`
-    /// as one of its arguments: what the host calls each, and all of its arguments.
+    /// The processes of the node, in any of its namespaces, that have `word` as one of their arguments: the host's PID
+    /// of each, and all its arguments.
     pub(super) fn processes_with(node: &str, word: &str) -> Vec<(u32, Vec<String>)> {
-        // Containers have process namespaces of their own; the control group tells whose they are.
+        // Containers have their own process namespaces; the control group shows that they belong to the node.
         let group = format!("/{node}");
         let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
         let found = entries.filter_map(|entry| {
@@ -148,27 +147,25 @@ impl Machine {
         found.collect()
     }
 
-    /// The root of the mounts that the node was made of, as the host sees it: nspawn's own.
+    /// The root of the mounts that make up the node, as a path on the host: nspawn's own root.
     pub(super) fn outside(&self) -> Option<PathBuf> {
         let nspawn = first_of_namespace(self.unshare.id())?;
         Some(PathBuf::from(format!("/proc/{nspawn}/root")))
     }
 
-    /// Something only where the node's processes are the host's as well.
+    /// None if the node has its own kernel, so that its processes are not the host's.
     fn shares_kernel(&self) -> Option<()> {
         self.line.is_none().then_some(())
     }
 
-    /// How nspawn ended; `None` while the node is on.
+    /// The exit status of nspawn; `None` while the node is on.
     pub(super) fn ended(&mut self) -> Option<ExitStatus> {
         self.unshare.try_wait().ok().flatten()
     }
 
-    /// Ends everything in the node at once. Blocks for as long as the kernel needs for that,
-    /// because it serves `Drop`.
+    /// Kills everything in the node at once. Blocks for as long as the kernel needs for that, because `Drop` uses it.
     pub(super) fn kill(&mut self) {
-        // The first process of a process namespace takes all others with it. nspawn collects it,
-        // cleans up behind it and ends by itself.
+        // When the first process of a process namespace dies, so do all others. nspawn reaps it, cleans up and exits.
         if let Some(leader) = self.leader {
             let _ = kill_process(leader, Signal::KILL);
             self.wait_for_unshare(END);
@@ -186,8 +183,7 @@ impl Machine {
     }
 }
 
-/// The child of `parent` that is process 1 of its namespace. The short-lived helper that nspawn
-/// starts first is not.
+/// The child of `parent` that is process 1 of its namespace. The short-lived helper that nspawn starts first is not.
 fn first_of_namespace(parent: u32) -> Option<u32> {
     let children = fs::read_to_string(format!("/proc/{parent}/task/{parent}/children")).ok()?;
     children.split_whitespace().find_map(|pid| {

@@ -1,4 +1,4 @@
-//! The way from a test into a node's network, which is cut off from the host's.
+//! Connections from a test into a node's network, which is isolated from the host's.
 
 use std::fs::File;
 use std::io;
@@ -11,18 +11,17 @@ use std::time::Duration;
 
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
-/// A local connection is made or refused at once, so this is a host that has come to a stop.
+/// The timeout of a connection. Locally it is accepted or refused at once, unless the host has come to a standstill.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Opens connections to what listens in one node. Outlives the node's power-off, when connections
-/// are refused.
+/// Opens connections to listeners in one node. It outlives the node's power-off, after which connections are refused.
 #[derive(Debug, Clone)]
 pub struct Dialer {
     network: Arc<File>,
 }
 
 impl Dialer {
-    /// Of the node whose first process the host knows as `leader`.
+    /// Creates a dialer for the node whose first process has the PID `leader` on the host.
     pub(super) fn of(leader: &str) -> io::Result<Self> {
         let path = Path::new("/proc").join(leader).join("ns/net");
         Ok(Self { network: Arc::new(File::open(path)?) })
@@ -31,11 +30,11 @@ impl Dialer {
     /// Connects to a listener in the node.
     ///
     /// # Errors
-    /// The operating system's: refused where nobody listens.
+    /// An error of the operating system: connection refused if there is no listener.
     pub async fn dial(&self, address: SocketAddr) -> io::Result<tokio::net::TcpStream> {
         let network = Arc::clone(&self.network);
-        // A socket belongs for ever to the network of the thread that made it. The thread is one of
-        // its own, because it never comes back from there.
+        // A socket belongs forever to the network of the thread that created it. That thread must be a separate one,
+        // because it never leaves that network.
         let made = tokio::task::spawn_blocking(move || {
             let there = move || {
                 move_into_link_name_space(network.as_fd(), Some(LinkNameSpaceType::Network))?;

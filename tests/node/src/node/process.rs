@@ -1,4 +1,4 @@
-//! One process of a node, for tests that do it harm.
+//! A process of a node, for tests that kill or suspend it.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -6,38 +6,38 @@ use std::os::fd::OwnedFd;
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
-/// A process, and never another one that got its number.
+/// A process, identified by a pidfd: never another one that reused its PID.
 #[derive(Debug)]
 pub struct Process(OwnedFd);
 
 impl Process {
-    /// The process that the host calls `pid`, if it is there.
+    /// The process with this PID on the host, if it exists.
     #[must_use]
     pub fn of(pid: u32) -> Option<Self> {
         let pid = Pid::from_raw(i32::try_from(pid).ok()?)?;
         Some(Self(pidfd_open(pid, PidfdFlags::empty()).ok()?))
     }
 
-    /// Kills it at once. One that is gone already is no error.
+    /// Kills the process. It is no error if it is gone already.
     ///
     /// # Errors
-    /// The operating system's.
+    /// An error of the operating system.
     pub fn kill(&self) -> io::Result<()> {
         self.send(Signal::KILL)
     }
 
-    /// Stops it where it stands, until [`Self::go_on`].
+    /// Suspends the process until [`Self::go_on`].
     ///
     /// # Errors
-    /// As [`Self::kill`].
+    /// Same as for [`Self::kill`].
     pub fn hang(&self) -> io::Result<()> {
         self.send(Signal::STOP)
     }
 
-    /// Lets it go on.
+    /// Resumes the process.
     ///
     /// # Errors
-    /// As [`Self::kill`].
+    /// Same as for [`Self::kill`].
     pub fn go_on(&self) -> io::Result<()> {
         self.send(Signal::CONT)
     }
@@ -51,7 +51,7 @@ impl Process {
 }
 
 impl From<Process> for OwnedFd {
-    /// The pidfd: readable once the process has ended.
+    /// The pidfd, which becomes readable when the process exits.
     fn from(process: Process) -> Self {
         process.0
     }

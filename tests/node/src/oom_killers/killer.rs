@@ -1,4 +1,4 @@
-//! The programs that are compared.
+//! The compared programs.
 
 use serde_json::json;
 
@@ -9,10 +9,11 @@ use crate::packages::add_packages;
 use crate::scenario::{Scenario, TestResult};
 
 pub(super) const POD: &str = "/usr/local/bin/pressure-pod";
-/// With what systemd-oomd's manual says of services that may be ended; its limits are its own: 60 % for 30 s.
+/// The settings that systemd-oomd's manual recommends for services that may be killed; it uses its own limits: 60 % for
+/// 30 s.
 const SLICE: &str = "[Slice]\nManagedOOMMemoryPressure=kill\nManagedOOMSwap=kill\n";
 
-/// One of them.
+/// A compared program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Killer {
     /// winddown, whose pods are processes here.
@@ -26,10 +27,10 @@ pub enum Killer {
 }
 
 impl Killer {
-    /// All, in the table's order.
+    /// All programs, in the table's order.
     pub const ALL: [Self; 4] = [Self::Winddown, Self::Earlyoom, Self::Nohang, Self::SystemdOomd];
 
-    /// Its name, which for all but winddown is that of its Debian package and its unit.
+    /// The name, which for all but winddown is also that of the Debian package and the unit.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -40,7 +41,7 @@ impl Killer {
         }
     }
 
-    /// Starts it in a node that has only winddown, with SIGTERM at the same 100 MiB where it has such a threshold.
+    /// Starts it in a node that only has winddown, with SIGTERM at 100 MiB if it has such a threshold.
     pub(super) async fn start(self, scenario: &Scenario) -> TestResult {
         let node = &scenario.node;
         let configure = match self {
@@ -67,7 +68,7 @@ impl Killer {
         Ok(())
     }
 
-    /// Starts a pod: one of winddown's, or else a service.
+    /// Starts a pod: as a pod of winddown, or else as a service.
     pub(super) async fn start_pod(self, node: &Node, pod: Pod) -> TestResult {
         let log = format!("{LOGS}/{}", pod.name);
         let number = pod.does.1.to_string();
@@ -90,14 +91,14 @@ impl Killer {
             return Ok(node.write(&manifest_of(pod), manifest.to_string(), 0o644)?);
         }
         let unit = format!("--unit=pod-{}", pod.name);
-        // As a pod without a limit of its own; systemd's default would stop a bomb.
+        // Like a pod without its own limit; systemd's default would stop a fork bomb.
         let run =
             ["systemd-run", "--quiet", "--slice=beside.slice", "--property=TasksMax=infinity"];
         node.run(&[&run[..], &[&unit], &argv].concat()).await?;
         Ok(())
     }
 
-    /// Ends pods, whether they still run or not, and waits until they have ended.
+    /// Stops pods, whether they still run or not, and waits until they have exited.
     pub(super) async fn end_pods(self, node: &Node, pods: &[Pod]) -> TestResult {
         let each = pods.iter().map(|pod| match self {
             Self::Winddown => format!("rm -f {}", manifest_of(*pod)),
@@ -110,7 +111,7 @@ impl Killer {
         Ok(())
     }
 
-    /// What it says of itself, for whoever looks why it did what it did.
+    /// The program's journal, which explains what it did.
     pub(super) async fn journal(self, node: &Node) -> String {
         node.journal(&[&format!("--unit={}", self.name())]).await.unwrap_or_default()
     }

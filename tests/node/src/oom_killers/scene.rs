@@ -1,20 +1,20 @@
-//! The pods of a scene: one culprit, and others that are innocent.
+//! The pods of a scene: one culprit, and innocent pods.
 
 /// A pod.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Pod {
     pub(super) name: &'static str,
     pub(super) priority: i32,
-    /// The memory that it asks for, in MiB.
+    /// The memory request, in MiB.
     pub(super) asks: u64,
-    /// A mode of `pressure-pod`, and its number; `hold` is that of innocent pods.
+    /// The mode of `pressure-pod` and its number; innocent pods have `hold`.
     pub(super) does: (&'static str, u64),
 }
 
-/// A culprit beside innocent pods.
+/// A culprit next to innocent pods.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Scene {
-    /// What the table calls it.
+    /// The title in the table.
     pub(super) title: &'static str,
     pub(super) culprit: Pod,
     pub(super) others: &'static [Pod],

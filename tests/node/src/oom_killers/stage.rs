@@ -1,4 +1,4 @@
-//! A node with one of the programs, on which the scenes are played one after the other.
+//! A node with one of the programs, on which all scenes are played one after the other.
 
 use std::time::Duration;
 
@@ -10,13 +10,13 @@ use crate::Need;
 use crate::scenario::{Scenario, Setup, TestResult};
 
 const WATCHER: &str = "/usr/local/bin/beside-oom-killers";
-/// More than a watcher ever looks.
+/// Longer than a watcher ever runs.
 const LIMIT: Duration = Duration::from_secs(300);
 
-/// Plays all scenes with one of the programs on a node of its own.
+/// Plays all scenes with one of the programs on its own node.
 ///
 /// # Errors
-/// Why there is no such node, or what went wrong on it.
+/// There is no such node, or something went wrong on it.
 pub async fn run(killer: Killer) -> TestResult<Vec<Row>> {
     let thresholds = format!("memory.available: {SHORT_MIB}Mi, pid.available: '{FEW_TASKS}'");
     let setup = Setup {
@@ -63,7 +63,7 @@ async fn play(scenario: &Scenario, killer: Killer, scene: Scene) -> TestResult<R
     Ok(Row { killer: killer.name(), scene, seen })
 }
 
-/// Waits until pods have what they hold.
+/// Waits until pods have allocated their memory.
 async fn hold(scenario: &Scenario, pods: &[Pod]) -> TestResult {
     let held = pods.iter().map(|pod| {
         format!(

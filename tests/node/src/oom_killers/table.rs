@@ -1,4 +1,4 @@
-//! What was seen, as a table.
+//! The results as a table.
 
 use std::fmt::Write as _;
 
@@ -6,10 +6,10 @@ use serde_json::Value;
 
 use super::scene::Scene;
 
-/// The line in a document that the table follows.
+/// The line before the table in a document.
 pub const START_OF_TABLE: &str = "<!-- Written by `make beside-oom-killers`. -->";
 
-/// A scene with one of the programs, and what was seen of it.
+/// The result of a scene with one of the programs.
 #[derive(Debug)]
 pub struct Row {
     pub(super) killer: &'static str,
@@ -17,7 +17,7 @@ pub struct Row {
     pub(super) seen: Value,
 }
 
-/// The table of all rows, those of a scene together.
+/// The table of all rows, grouped by scene.
 #[must_use]
 pub fn table(rows: &[Row]) -> String {
     let mut text = "\n| | | first act, after the machine ran short | culprit gone after | innocent pods ended \
@@ -51,7 +51,7 @@ impl Row {
         self.seen["pods"].as_array().into_iter().flatten()
     }
 
-    /// Who was first, what happened to it, and when.
+    /// The first victim, what happened to it, and when.
     fn first(&self) -> String {
         let acted = self.pods().filter_map(|pod| Some((pod["actedMs"].as_i64()?, pod)));
         let Some((at, pod)) = acted.min_by_key(|(at, _)| *at) else {
@@ -74,7 +74,7 @@ impl Row {
         culprit.and_then(|pod| pod["goneMs"].as_i64()).map_or_else(|| "never".to_owned(), seconds)
     }
 
-    /// The innocent pods that have ended, with what they held.
+    /// The innocent pods that were killed, with the memory that they held.
     fn lost(&self) -> String {
         let ended =
             |name: &str| self.pods().any(|pod| pod["name"] == name && !pod["how"].is_null());

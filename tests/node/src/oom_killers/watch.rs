@@ -1,4 +1,4 @@
-//! What happens in the node, seen from beside: who is asked to end or gone, and when.
+//! Watches the pods in the node: when each is asked to stop, and when it is gone.
 
 use std::error::Error;
 use std::fs;
@@ -10,35 +10,35 @@ use tokio::time::Instant;
 use super::{FEW_TASKS, LOGS, SHORT_MIB};
 
 const LOOK: Duration = Duration::from_millis(20);
-/// For so long the culprit may go on once something is short, and others may follow it once it has ended.
+/// How long to watch the culprit once something is short, and, below, the others after the culprit is gone.
 const PATIENCE: Duration = Duration::from_secs(45);
 const AFTER: Duration = Duration::from_secs(3);
-/// So many tasks more than there are may be started: a bomb gets there before it has used up the memory.
+/// The number of additional tasks that may be started: a fork bomb reaches it before it has used up the memory.
 const MORE_TASKS: u64 = 600;
 const MOST_TASKS: &str = "/proc/sys/kernel/threads-max";
-/// A culprit that has made nothing short by then makes nothing short.
+/// The longest time to wait for a shortage.
 const LIMIT: Duration = Duration::from_secs(150);
 
-/// A pod's process.
+/// The process of a pod.
 #[derive(Debug)]
 struct Seen<'a> {
     name: &'a str,
     pid: Option<u32>,
-    /// When it was first seen to have been asked or to be gone, and which of both.
+    /// When it was first seen to have been asked to stop or to be gone, and which of both.
     acted: Option<(Instant, &'static str)>,
     gone: Option<Instant>,
 }
 
-/// Looks until the culprit has ended, or too long; then tells as JSON what was seen. The others run, the culprit
-/// may yet have to start.
+/// Watches until the culprit is gone or the time is over, and returns what happened as JSON. The other pods must be
+/// running; the culprit may not have started yet.
 ///
 /// # Errors
-/// What of `/proc` cannot be read.
+/// A file of `/proc` cannot be read.
 pub fn watch(culprit: &str, others: &[String]) -> Result<Value, Box<dyn Error>> {
     let most = fs::read_to_string(MOST_TASKS)?;
     fs::write(MOST_TASKS, (tasks()? + MORE_TASKS).to_string())?;
     let seen = look(culprit, others);
-    // Where none can be started any more, nothing could be told the host.
+    // Without free tasks, the result could not be sent to the host.
     fs::write(MOST_TASKS, most)?;
     seen
 }
@@ -123,17 +123,17 @@ fn process_with(word: &str) -> Option<u32> {
 }
 
 fn is_gone(pid: u32) -> bool {
-    // A name may have brackets in it; the state follows the last.
+    // The name may contain brackets; the state follows the last one.
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     stat.rsplit_once(") ").is_none_or(|(_, rest)| rest.starts_with(['Z', 'X']))
 }
 
-/// In KiB.
+/// A value of `/proc/meminfo` in KiB.
 fn meminfo(name: &str) -> Result<u64, Box<dyn Error>> {
     number_after(&fs::read_to_string("/proc/meminfo")?, name)
 }
 
-/// How long tasks have waited for memory since the boot, in microseconds.
+/// How long tasks have waited for memory since boot, in microseconds.
 fn stalled_us() -> Result<u64, Box<dyn Error>> {
     number_after(&fs::read_to_string("/proc/pressure/memory")?, "total=")
 }

@@ -1,30 +1,30 @@
-//! Numbers that look random and can be had again.
+//! Reproducible random numbers.
 
 use crate::skip::is_long_form;
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 
-/// SplitMix64: good enough to choose pods by.
+/// A SplitMix64 generator, which is good enough to choose pods.
 #[derive(Debug, Clone)]
 pub struct Chance(u64);
 
 impl Chance {
-    /// The sequence that belongs to `seed`.
+    /// The sequence for `seed`.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    /// A seed that nobody has seen before, short enough to be typed.
+    /// A random seed, short enough to be typed.
     #[must_use]
     pub fn seed() -> u64 {
         RandomState::new().build_hasher().finish() % 1_000_000
     }
 
-    /// The seed that this test run is to try: that of `WINDDOWN_SEED`; one that nobody has seen before in
-    /// the long form (`WINDDOWN_LONG`); none otherwise, so that no change fails for another's mistake.
+    /// The seed for this test run: `WINDDOWN_SEED` if set; a random one in the long form (`WINDDOWN_LONG`); otherwise
+    /// none, so that no change fails because of an older bug.
     ///
     /// # Errors
-    /// `WINDDOWN_SEED` is no number.
+    /// `WINDDOWN_SEED` is not a number.
     pub fn seed_of_run() -> Result<Option<u64>, std::num::ParseIntError> {
         match std::env::var("WINDDOWN_SEED") {
             Ok(seed) => seed.parse().map(Some),
@@ -32,18 +32,18 @@ impl Chance {
         }
     }
 
-    /// A number from `low` to `high`, both included.
+    /// A number from `low` to `high`, inclusive.
     pub fn between(&mut self, low: u32, high: u32) -> u32 {
         let span = u64::from(high.saturating_sub(low)) + 1;
         low + u32::try_from(self.next() % span).unwrap_or(0)
     }
 
-    /// Whether the one case in `n` is there.
+    /// True in one of `n` cases.
     pub fn one_in(&mut self, n: u32) -> bool {
         self.between(1, n) == 1
     }
 
-    /// One of `choices`, of which there is at least one.
+    /// One of `choices`, which must not be empty.
     pub fn one_of<T: Copy, const N: usize>(&mut self, choices: [T; N]) -> T {
         const { assert!(N > 0) }
         let last = u32::try_from(N - 1).unwrap_or(0);

@@ -1,4 +1,4 @@
-//! What has to be true of every shutdown, whatever its pods and its fault.
+//! The invariants of every shutdown, whatever its pods and its fault.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,12 +9,12 @@ use super::{Fault, Round, Way};
 use crate::scenario::{GROUPS, Scenario, Setup, TestResult, group_of, has_unknown_end};
 use crate::{Manner, PodLog, TestPod};
 
-/// What logind adds to the budget before it stops waiting, and half a second for the two clocks.
+/// The time beyond the budget that logind allows, plus half a second for the difference of the clocks.
 const BEYOND: f64 = 2.5;
-/// What systemd says of an agent that a fault has killed.
+/// systemd's messages about an agent that was killed by a fault.
 const OF_THE_KILLED: [&str; 2] = ["status=9/KILL", "Failed with result 'signal'"];
 
-/// Fails unless the shutdown was as promised.
+/// Fails if the shutdown violated an invariant.
 pub(super) async fn judge(
     scenario: &Scenario,
     round: &Round,
@@ -51,7 +51,7 @@ fn ended_as_it_should(pod: &TestPod, log: &PodLog, may_ask_twice: bool) -> TestR
     Err(format!("{} ({:?}) did not end as it should: {log:?}", pod.name, pod.manner).into())
 }
 
-/// No group is asked before those below it have ended, as far as they end by themselves.
+/// Checks that no group is asked to stop before the pods of earlier groups that exit by themselves have done so.
 fn in_order(round: &Round, logs: &BTreeMap<String, PodLog>) -> TestResult {
     let of_group = |group: usize| {
         round.pods.iter().filter(move |pod| group_of(pod) == group).map(|pod| &logs[&pod.name])
@@ -68,7 +68,7 @@ fn in_order(round: &Round, logs: &BTreeMap<String, PodLog>) -> TestResult {
     Ok(())
 }
 
-/// The report agrees with what the pods saw, and with the configured time.
+/// Checks that the report agrees with what the pods recorded, and with the configured time.
 fn reported(round: &Round, setup: &Setup, report: &Value) -> TestResult {
     let heard = if round.way == Way::PastLogind { "unitStop" } else { "loginManager" };
     if report["trigger"] != heard {

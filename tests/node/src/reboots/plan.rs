@@ -1,4 +1,4 @@
-//! What chance chooses for one round.
+//! The random choices of a round.
 
 use std::fmt;
 use std::time::Duration;
@@ -6,67 +6,67 @@ use std::time::Duration;
 use super::Chance;
 use crate::{Manner, TestPod};
 
-/// The fault of one round.
+/// The fault of a round.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
-    /// None.
+    /// No fault.
     None,
-    /// The agent is killed while all is quiet.
+    /// The agent is killed while it is idle.
     AgentKilledBefore,
-    /// `systemctl restart winddown` while all is quiet.
+    /// `systemctl restart winddown` while the agent is idle.
     AgentRestarted,
-    /// The system bus is restarted while all is quiet.
+    /// The system bus is restarted while the agent is idle.
     DbusRestarted,
-    /// logind is restarted while all is quiet.
+    /// logind is restarted while the agent is idle.
     LogindRestarted,
-    /// The agent is killed this long after the first pod was asked to end.
+    /// The agent is killed this long after the first pod was asked to stop.
     AgentKilledAfter(Duration),
-    /// The agent stands still for 0.4 s, this long after the first pod was asked to end.
+    /// The agent is suspended for 0.4 s, this long after the first pod was asked to stop.
     AgentHangsAfter(Duration),
 }
 
-/// How the node is told to go down.
+/// How the node is shut down.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Way {
     /// `systemctl reboot`
     Systemctl,
     /// `shutdown -r now`
     Shutdown,
-    /// `systemctl start reboot.target`, of which logind knows nothing.
+    /// `systemctl start reboot.target`, which bypasses logind.
     PastLogind,
 }
 
-/// One round.
+/// A round.
 #[derive(Debug, Clone)]
 pub struct Round {
     /// The pods.
     pub pods: Vec<TestPod>,
     /// The fault.
     pub fault: Fault,
-    /// The way down.
+    /// How the node is shut down.
     pub way: Way,
 }
 
 // === impl Round ===
 
 impl Round {
-    /// 5 to 20 pods, one in six of which will not end by itself; a fault in three of four rounds.
+    /// Draws a round: 5 to 20 pods, one in six of which does not stop by itself, and a fault in three of four rounds.
     pub fn draw(chance: &mut Chance) -> Self {
         let count = chance.between(5, 20);
-        // The first is one whose SIGTERM can be waited for.
+        // The first pod records SIGTERM, so that tests can wait for it.
         let first = TestPod::new("pod-0", 0, chance.between(0, 1500));
         let others = (1..count).map(|n| pod(chance, n)).collect::<Vec<_>>();
         let pods = std::iter::once(first).chain(others).collect();
         let way = chance.one_of([Way::Systemctl, Way::Systemctl, Way::Shutdown, Way::PastLogind]);
         let mut fault = if chance.one_in(4) { Fault::None } else { Fault::draw(chance) };
         if way == Way::PastLogind && matches!(fault, Fault::AgentKilledAfter(_)) {
-            // systemd starts nothing any more then: an agent that is killed has had its chance.
+            // systemd restarts nothing in that case, so a killed agent would have no successor.
             fault = Fault::AgentKilledBefore;
         }
         Self { pods, fault, way }
     }
 
-    /// How many pods will not end by themselves.
+    /// The number of pods that do not stop by themselves.
     #[must_use]
     pub fn stubborn(&self) -> usize {
         self.pods.iter().filter(|pod| pod.manner != Manner::Willing).count()
@@ -79,7 +79,7 @@ fn pod(chance: &mut Chance, number: u32) -> TestPod {
     pod.grace_seconds = chance.between(3, 20);
     if chance.one_in(6) {
         pod.manner = chance.one_of([Manner::Deaf, Manner::Stuck]);
-        // Sooner than the end of any group's time, to keep the test short.
+        // Shorter than any group's time, to keep the test short.
         pod.grace_seconds = chance.between(1, 2);
     }
     pod
@@ -123,7 +123,7 @@ impl fmt::Display for Fault {
 // === impl Way ===
 
 impl Way {
-    /// What is typed on the node.
+    /// The command that is run on the node.
     #[must_use]
     pub fn command(self) -> &'static str {
         match self {

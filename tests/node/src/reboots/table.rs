@@ -1,15 +1,15 @@
-//! The rounds as a table of a document.
+//! The table of rounds in a document.
 
 use std::fmt::Write as _;
 
 use super::{Row, Way};
 
-/// The line before the table, where it stands in a document.
+/// The line before the table in a document.
 pub const START_OF_TABLE: &str = "<!-- Written by `make reboots`. -->";
-/// The line after it.
+/// The line after the table in a document.
 pub const END_OF_TABLE: &str = "<!-- End of the table. -->";
 
-/// A Markdown table with a line per round, and one above it that says how they were had.
+/// A Markdown table with a row per round, after a line with the number of rounds and the seed.
 #[must_use]
 pub fn table(seed: u64, rows: &[Row]) -> String {
     let mut text = format!(

@@ -1,4 +1,4 @@
-//! How the node's shutdown went: what the pods, logind, systemd and the report say.
+//! The outcome of a node's shutdown, according to the pods, logind, systemd and the report.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -7,13 +7,12 @@ use serde_json::Value;
 
 use super::{GROUPS, SOON, Scenario, TestResult};
 
-/// No time to speak of, on two processors that compute for other tests as well. What waits for a clock where an
-/// event exists is later than this; how short it is, the benchmarks judge.
+/// A negligible delay, on two processors that other tests use as well. Polling where there is an event would take
+/// longer; the benchmarks measure the actual delay.
 const AT_ONCE: Duration = Duration::from_secs(1);
 
 impl Scenario {
-    /// As [`Self::assert_ended_within`], with every pod asked once and no time to speak of between
-    /// the groups.
+    /// Like [`Self::assert_ended_within`], with every pod asked once and a negligible delay between the groups.
     pub fn assert_ended_in_order(&self) -> TestResult<(u64, u64)> {
         for (name, log) in self.logs() {
             assert_eq!(log.terms.len(), 1, "{name}: {log:?}");
@@ -21,9 +20,9 @@ impl Scenario {
         self.assert_ended_within(AT_ONCE)
     }
 
-    /// Fails unless every pod was asked, ended by itself, and every group waited for the one
-    /// before it and then for no longer than `gap`. Returns the first request and the last exit,
-    /// in nanoseconds since 1970.
+    /// Fails unless every pod stopped by itself when asked, and every group waited for the one before it, and
+    /// afterwards no longer than `gap`. Returns the times of the first request and the last exit, in
+    /// nanoseconds since 1970.
     pub fn assert_ended_within(&self, gap: Duration) -> TestResult<(u64, u64)> {
         for (name, log) in self.logs() {
             assert_eq!(log.starts.len(), 1, "{name} was started again: {log:?}");
@@ -48,31 +47,30 @@ impl Scenario {
         Ok((spans[0].0, spans[2].1))
     }
 
-    /// How long the lock was held after `last_exit`, the end of the last pod; fails if it was
-    /// released before.
+    /// How long the lock was held after `last_exit`, the exit of the last pod; fails if it was released before.
     pub async fn lock_outlived(&self, last_exit: u64) -> TestResult<Duration> {
         let released = self.lock_released_at().await?;
         assert!(released >= last_exit, "the lock was released before the last pod's exit");
         Ok(Duration::from_nanos(released - last_exit))
     }
 
-    /// When logind went on with the shutdown, the last time it did, in nanoseconds since 1970.
+    /// When logind last continued with a shutdown, in nanoseconds since 1970.
     pub async fn lock_released_at(&self) -> TestResult<u64> {
-        // logind says "System is powering down." (rebooting, halting, rebooting with kexec) when no
-        // delay lock is left or its patience is over, and not before.
+        // logind logs "System is powering down." (rebooting, halting, rebooting with kexec) when no delay lock is left
+        // or its time is over, and not before.
         let said = self.node.journal_entries(&["--unit=systemd-logind"]).await?;
         let entry = said.into_iter().rev().find(|e| e.message.starts_with("System is "));
         Ok(entry.ok_or("logind never went on with the shutdown")?.at)
     }
 
-    /// Fails if logind stopped waiting for a lock because its time was over.
+    /// Fails if logind stopped waiting for a lock because the time was over.
     pub async fn assert_logind_was_patient(&self) -> TestResult {
         let said = self.node.journal(&["--unit=systemd-logind"]).await?;
         assert!(!said.contains("timeout is reached"), "logind lost its patience:\n{said}");
         Ok(())
     }
 
-    /// The files of the reports in the state directory of a node, on or off, the newest last.
+    /// The report files in the state directory of a node, which may be on or off, newest last.
     pub fn reports(&self) -> TestResult<Vec<PathBuf>> {
         let reports = self.node.host_path("/var/lib/winddown/reports");
         let mut files = std::fs::read_dir(&reports)
@@ -90,7 +88,7 @@ impl Scenario {
         Ok(serde_json::from_slice(&std::fs::read(newest)?)?)
     }
 
-    /// Switches the node on again and asks how its last shutdown went.
+    /// Boots the node again and gets the report of its last shutdown.
     pub async fn report_after_next_boot(&mut self) -> TestResult<Value> {
         self.node.start().await?;
         let ready = async || self.text(&["report"]).await.is_ok();
@@ -98,12 +96,12 @@ impl Scenario {
         Ok(serde_json::from_str(&self.text(&["report", "-o", "json"]).await?)?)
     }
 
-    /// Fails if systemd had to use force on anything, or waited for something in vain.
+    /// Fails if systemd had to kill anything, or timed out.
     pub async fn assert_systemd_killed_nothing(&self) -> TestResult {
         self.assert_systemd_killed_nothing_but(&[]).await
     }
 
-    /// As [`Self::assert_systemd_killed_nothing`], passing over what contains one of `expected`.
+    /// Like [`Self::assert_systemd_killed_nothing`], ignoring messages that contain one of `expected`.
     pub async fn assert_systemd_killed_nothing_but(&self, expected: &[&str]) -> TestResult {
         for entry in self.node.journal_entries(&["--boot", "_PID=1"]).await? {
             let says = |signs: &[&str]| signs.iter().any(|sign| entry.message.contains(sign));
@@ -114,8 +112,8 @@ impl Scenario {
     }
 }
 
-/// What an agent that was killed had seen of a pod's end, and not written down, is lost; the next
-/// one says that it does not know.
+/// Whether the end of a pod is unknown. What a killed agent had seen but not recorded is lost, and the next one reports
+/// it as unknown.
 pub(crate) fn has_unknown_end(pod: &Value) -> bool {
     pod["error"].as_str().is_some_and(|text| text.contains("no agent was there"))
 }

@@ -1,13 +1,13 @@
-//! What a test's node runs with.
+//! The setup of a test's node.
 
 use std::fmt::Write as _;
 
 use crate::{Need, Suite, TestPod};
 
-/// The priorities of the pods' three groups, in the order in which they end.
+/// The priorities of the pods' three groups, in the order in which they are stopped.
 pub const GROUPS: [i32; 3] = [0, 1000, 2_000_000_000];
 
-/// The group that a pod is ended with: the last one whose priority it reaches, or else the first.
+/// The group of a pod: the last one whose priority it reaches, or else the first.
 pub(crate) fn group_of(pod: &TestPod) -> usize {
     GROUPS.iter().rposition(|priority| pod.priority >= *priority).unwrap_or(0)
 }
@@ -15,13 +15,13 @@ pub(crate) fn group_of(pod: &TestPod) -> usize {
 /// A test's node, and the configuration of its agent.
 #[derive(Debug, Clone)]
 pub struct Setup {
-    /// The oldest release of Debian that will do.
+    /// The oldest suitable release of Debian.
     pub suite: Suite,
     /// What the node must have.
     pub needs: &'static [Need],
     /// The time of each of [`GROUPS`], in seconds.
     pub seconds: [u32; 3],
-    /// Further lines of the configuration file, each with its line break.
+    /// Further lines of the configuration file, each with a line break.
     pub more: String,
 }
 
@@ -34,7 +34,7 @@ impl Default for Setup {
 impl Setup {
     /// The text of the configuration file.
     pub(crate) fn config(&self, runtime: &str) -> String {
-        // The disk is the host's, and may be as full as it likes.
+        // The disk is the host's, and may be full.
         let eviction = match self.more.contains("evictionHard") {
             true => "",
             false => "evictionHard: {memory.available: 100Mi}\n",
@@ -53,8 +53,8 @@ impl Setup {
     }
 }
 
-/// Ten ordinary pods, six of a higher priority, four critical ones. The slowest of each group
-/// decides how long the group takes: 1.2 s, 0.5 s, 0.4 s.
+/// Ten ordinary pods, six with a higher priority, and four critical ones. The slowest pod of each group determines how
+/// long the group takes: 1.2 s, 0.5 s, 0.4 s.
 pub fn twenty_pods() -> Vec<TestPod> {
     let ordinary = (0..10).map(|n| TestPod::new(format!("web-{n}"), 0, 300 + 100 * n));
     let queues = (0..6).map(|n| TestPod::new(format!("queue-{n}"), 1000, 500));
@@ -62,7 +62,7 @@ pub fn twenty_pods() -> Vec<TestPod> {
     ordinary.chain(queues).chain(critical).collect()
 }
 
-/// The same in small, for tests that need many nodes: four, two and one, 0.4 s, 0.3 s, 0.2 s.
+/// A smaller set, for tests that need many nodes: four, two and one pods, 0.4 s, 0.3 s, 0.2 s.
 pub fn seven_pods() -> Vec<TestPod> {
     let ordinary = (0..4).map(|n| TestPod::new(format!("web-{n}"), 0, 100 + 100 * n));
     let queues = (0..2).map(|n| TestPod::new(format!("queue-{n}"), 1000, 300));

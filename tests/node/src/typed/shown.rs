@@ -1,14 +1,14 @@
-//! Whether an answer is what a page shows of it.
+//! Compares output with what a page shows.
 
-/// What may be left out.
+/// Stands for any number of lines.
 const MORE: &str = "…";
 const UNITS: [&str; 9] = ["ms", "s", "m", "h", "%", "KiB", "MiB", "GiB", "MB"];
 
-/// Whether `said` is what is `shown`: line by line, any number of lines where only `…` is shown, and
-/// whatever lengths and times. Blanks count once, so that columns may be narrower on a page.
+/// Checks that `said` matches `shown`, line by line: any number of lines where only `…` is shown, and any durations,
+/// sizes and times. Consecutive blanks count as one, so that columns may be narrower on a page.
 ///
 /// # Errors
-/// The first line that is shown and not said.
+/// The first shown line that is missing.
 pub(crate) fn shows(shown: &[&str], said: &str) -> Result<(), String> {
     let mut rest: Vec<String> =
         said.lines().map(plain).filter(|line| !line.is_empty()).rev().collect();
@@ -33,7 +33,7 @@ pub(crate) fn shows(shown: &[&str], said: &str) -> Result<(), String> {
     }
 }
 
-/// The line with single blanks, and `#` for what is another number each time.
+/// The line with single blanks, and `#` for numbers that vary.
 fn plain(line: &str) -> String {
     let words: Vec<&str> = line.split_whitespace().collect();
     let is_unit = |word: Option<&&str>| word.is_some_and(|word| UNITS.contains(&bare(word)));
@@ -42,7 +42,7 @@ fn plain(line: &str) -> String {
         let digits = |c: char| c.is_ascii_digit() || ".-:".contains(c);
         let core = bare(word);
         let number = core.trim_end_matches(char::is_alphabetic).trim_end_matches('%');
-        // A moment has a T between its day and its time.
+        // A timestamp has a T between date and time.
         let is_number = !number.is_empty() && number.replacen('T', "", 1).chars().all(digits);
         let unit = core.strip_prefix(number).unwrap_or_default();
         let is_time = number.contains(':') || number.matches('-').count() == 2;
@@ -50,7 +50,7 @@ fn plain(line: &str) -> String {
         match is_number
             && (is_time || is_process || UNITS.contains(&unit) || is_unit(words.get(n + 1)))
         {
-            // A second has passed where a fast machine says milliseconds.
+            // A slow machine may need seconds where a fast one shows milliseconds.
             true => word.replacen(number, "#", 1).replace("#ms", "#s"),
             false => word.to_owned(),
         }
@@ -58,7 +58,7 @@ fn plain(line: &str) -> String {
     plain.collect::<Vec<_>>().join(" ")
 }
 
-/// The word without what stands around it.
+/// The word without the punctuation around it.
 fn bare(word: &str) -> &str {
     word.trim_matches(|c: char| "(),;:.".contains(c))
 }

@@ -1,4 +1,4 @@
-//! The supervisor of containers in the suite of the runtimes.
+//! The shim for the runtimes' conformance suite.
 
 use std::process::ExitCode;
 

@@ -1,4 +1,4 @@
-//! Whose cordon it is, against a server that others write to as well.
+//! Who owns the cordon, against a server that others write to as well.
 
 use serde_json::json;
 

@@ -6,7 +6,7 @@ use serde_json::json;
 use super::*;
 use crate::node::{DRAIN_IN_PROGRESS, DRAINED, Draining, SHUTDOWN_IN_PROGRESS};
 
-/// KEP-6249: both conditions in one request, before any pod is asked to end.
+/// KEP-6249: both conditions in one request, before any pod is requested to stop.
 #[tokio::test(start_paused = true)]
 async fn the_start_of_a_shutdown_is_one_status_and_one_cordon_at_once() {
     let ledger = Ledger::new();
@@ -74,7 +74,7 @@ async fn a_shutdown_without_an_api_server_is_not_held_up() {
         "the API server does not know the node's conditions and cordon yet"
     );
     assert_eq!(t0.elapsed(), Duration::from_secs(3));
-    // It comes back while the node still goes down.
+    // The server comes back while the node is still going down.
     sleep(Duration::from_secs(60)).await;
     ledger.script(|_| None);
     let back = Instant::now();
@@ -83,7 +83,7 @@ async fn a_shutdown_without_an_api_server_is_not_held_up() {
     assert_eq!(ready_is(&ledger).1, "node is shutting down");
 }
 
-/// What a shutdown writes last is a condition of the facts.
+/// A condition of the facts is the last write of a shutdown.
 #[tokio::test(start_paused = true)]
 async fn what_the_facts_say_is_written_before_a_flush_resolves() {
     let ledger = Ledger::new();
@@ -98,7 +98,7 @@ async fn what_the_facts_say_is_written_before_a_flush_resolves() {
     assert_eq!(ledger.condition("winddown.dev/CleanShutdown")["status"], "True");
 }
 
-/// The API server comes back in the middle of the shutdown of a node that it has never heard of.
+/// The API server comes back during the shutdown of a node that it does not know yet.
 #[tokio::test(start_paused = true)]
 async fn a_shutdown_before_the_node_is_registered_has_nothing_to_tell() {
     let ledger = Ledger::new();

@@ -1,4 +1,4 @@
-//! An API server that is slow, away, or says no.
+//! An API server that is slow, unreachable, or refuses.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -58,7 +58,7 @@ async fn a_node_that_another_client_registers_at_the_same_moment_is_taken_over()
         entry.path == "/api/v1/nodes"
     }
     fn rival_creates(ledger: &Ledger) {
-        // Within the script the ledger is locked: it is done by another task.
+        // The ledger is locked while the script runs, so another task does it.
         let ledger = ledger.clone();
         tokio::spawn(async move {
             if ledger.get(NODE).is_none() {
@@ -98,7 +98,7 @@ async fn labels_and_taints_that_the_server_forbids_do_not_keep_the_status_out() 
 async fn a_write_that_was_done_and_whose_answer_was_lost_is_not_doubled() {
     let ledger = Ledger::new();
     let agent = Agent::ready(&ledger).await;
-    // The request takes longer than anybody waits, and is carried out all the same.
+    // The request takes longer than any caller waits, and is carried out nevertheless.
     let mut late = false;
     ledger.script(move |entry| {
         let first = entry.path == STATUS && !std::mem::replace(&mut late, true);
@@ -309,7 +309,7 @@ async fn a_node_whose_labels_are_forbidden_is_registered_without_them_and_with_i
     assert_eq!(agent.handle.state().borrow().refused.as_deref(), Some("no such labels"));
 }
 
-/// A reader of a watch channel twice at once, and a writer in between, wait for each other.
+/// Reading a watch channel twice at the same time deadlocks with a writer in between.
 #[test]
 fn facts_that_change_while_the_node_is_compared_hold_up_neither_side() {
     let (over, is_over) = std::sync::mpsc::channel();
@@ -328,7 +328,7 @@ async fn a_change_in_the_middle() {
     let (facts, is_armed) = (Arc::new(facts), Arc::new(AtomicBool::new(false)));
     let clock = {
         let (facts, is_armed, clock) = (facts.clone(), is_armed.clone(), clock());
-        // The time is asked for in the middle of the comparison.
+        // The time is requested in the middle of the comparison.
         WallClock::new(move || {
             if is_armed.swap(false, Ordering::Relaxed) {
                 let (facts, (done, is_done)) = (facts.clone(), std::sync::mpsc::channel());

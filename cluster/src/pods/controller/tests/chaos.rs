@@ -1,4 +1,4 @@
-//! Anything happens in any order; then all is well again, and so must everything be.
+//! Random failures in random order; once they are over, everything must recover.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use winddown_api_client::refusal::Refusal;
 
 const S: Duration = Duration::from_secs(1);
 
-/// Numbers that are the same in every run.
+/// Pseudo-random numbers, the same in every run.
 struct Dice(u64);
 
 impl Dice {
@@ -83,7 +83,7 @@ fn heal(world: &World) {
     world.relist();
 }
 
-/// What both sides have, but for pods that are over.
+/// Whether both sides have the same pods, except terminated ones.
 fn agree(world: &World) -> bool {
     world.with(|s| {
         let wanted = s.objects.values().filter(|o| o.metadata.deletion_timestamp.is_none());

@@ -1,4 +1,4 @@
-//! Pods that cannot be created yet, and creates that take their time.
+//! Pods that cannot be created yet, and creations that take time.
 
 use std::time::Duration;
 

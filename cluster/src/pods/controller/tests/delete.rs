@@ -1,4 +1,4 @@
-//! The ends of pods.
+//! The termination of pods.
 
 use std::time::Duration;
 
@@ -99,7 +99,7 @@ async fn a_restart_gives_what_is_left_of_the_grace_and_not_a_fresh_one() {
     tokio::time::sleep(20 * S).await;
     running.stop().await.unwrap();
     let world = world.after_restart();
-    // The wall clock went on while the agent was away.
+    // The wall clock continued while the agent was away.
     let now = world.clock().now();
     world.edit("u1", |p| p.metadata.deletion_timestamp = Some(Time(now + 10 * S)));
     world.start().ready().await;

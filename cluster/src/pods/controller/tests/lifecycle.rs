@@ -1,4 +1,4 @@
-//! A pod's way through: virtual-kubelet's `TestPodLifecycle` and what belongs to it.
+//! The lifecycle of a pod: virtual-kubelet's `TestPodLifecycle` and related scenarios.
 
 use std::time::Duration;
 

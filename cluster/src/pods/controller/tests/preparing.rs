@@ -12,7 +12,7 @@ use crate::pods::{Prepare, PrepareError};
 
 const S: Duration = Duration::from_secs(1);
 
-/// Knows whether the one ConfigMap is there, and makes it a variable.
+/// Knows whether the one ConfigMap exists, and turns it into a variable.
 #[derive(Clone)]
 struct OneConfigMap(Arc<State>);
 

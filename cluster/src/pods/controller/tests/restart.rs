@@ -1,4 +1,4 @@
-//! The agent starts again beside what runs, what ended, and what nobody wants.
+//! The agent restarts next to pods that run, that have terminated, and that are unwanted.
 
 use std::time::Duration;
 
@@ -203,7 +203,7 @@ async fn a_deletion_that_was_under_way_goes_on_and_a_finished_one_is_only_remove
     world.apply(api.clone());
     world.delete("u1", 30);
     world.runs(api.clone(), Some(1));
-    // That agent had seen its end.
+    // The earlier agent had seen its end.
     world.with(|s| s.kept.insert("u1".into(), winddown_shared::Pod::new(api).unwrap()));
     world.start().ready().await;
     world.until("it goes", |w| w.object("u1").is_none()).await;

@@ -1,4 +1,4 @@
-//! What the watch brings, and what it misses.
+//! What the watch reports, and what it misses.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -57,7 +57,7 @@ async fn a_list_that_is_suddenly_empty_ends_nothing_that_the_api_still_has() {
     world.with(|s| s.empty_lists = true);
     world.relist();
     world.holds_for(600 * S, "all run on", |w| w.calls("delete") == 0).await;
-    // And they are followed as before.
+    // They are still watched as before.
     world.delete("u1", 10);
     world.until("it goes", |w| w.object("u1").is_none()).await;
 }
@@ -80,7 +80,7 @@ async fn t34_the_filter_is_asked_about_every_change() {
     world.edit("u1", |p| p.metadata.annotations = Some([("a".into(), "b".into())].into()));
     world.until("it is updated", |w| w.calls("update") == 1).await;
     assert!(asked.load(Ordering::Relaxed) >= 3);
-    // What no longer passes counts as deleted.
+    // A pod that no longer passes the filter counts as deleted.
     world.edit("u1", |p| p.metadata.labels = Some([("other".into(), String::new())].into()));
     world.until("it is ended", |w| w.calls("forget u1") == 1).await;
     assert_eq!(world.calls("remove"), 0);

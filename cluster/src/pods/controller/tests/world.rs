@@ -30,7 +30,7 @@ pub(super) use objects::{exited, once, phase, pod, running, runs};
 
 pub(super) const NODE: &str = "node-1";
 
-/// Everything that a scenario scripts and looks at. Cheap to clone.
+/// Everything that a scenario scripts and inspects. Cheap to clone.
 #[derive(Clone)]
 pub(super) struct World(Arc<Inner>);
 
@@ -47,41 +47,41 @@ pub(super) struct State {
     /// What the API has.
     pub(super) objects: BTreeMap<String, api::Pod>,
     watchers: Vec<mpsc::UnboundedSender<watcher::Result<Event<api::Pod>>>>,
-    /// Answers of the API to a read or a removal, before it works again.
+    /// The API's answers to reads and removals, before it works again.
     pub(super) refusals: VecDeque<Refusal>,
     /// The API does not answer at all.
     pub(super) api_down: bool,
-    /// The next lists have nothing, whatever the API has.
+    /// The next lists are empty, whatever the API has.
     pub(super) empty_lists: bool,
-    /// Nothing is heard of what happens, until a list.
+    /// The watch reports nothing until the next list.
     pub(super) deaf: bool,
-    /// Nor from a list.
+    /// Lists report nothing either.
     pub(super) silent: bool,
-    /// What runs, or has run.
+    /// What runs or has run.
     pub(super) running: BTreeMap<String, Container>,
     /// What is kept for the next agent.
     pub(super) kept: BTreeMap<String, Pod>,
-    /// Something of that is lost.
+    /// Some of that is lost.
     pub(super) misses_kept: bool,
-    /// What it was asked, in order, with the time since the start.
+    /// The calls it got, in order, with the time since the start.
     pub(super) calls: Vec<(String, Duration)>,
     pub(super) create: VecDeque<Answer>,
     pub(super) update: VecDeque<Answer>,
     pub(super) delete: VecDeque<Answer>,
-    /// A pod ends this long after it was asked to; `None`: only when it is killed.
+    /// A pod terminates this long after it was requested to; `None`: only when it is killed.
     pub(super) ends_after: Option<Duration>,
-    /// It does not even end then.
+    /// It does not terminate even then.
     pub(super) immortal: bool,
     /// The runtime cannot list or find pods.
     pub(super) runtime_down: bool,
     /// All statuses that were submitted.
     pub(super) said: Vec<StatusUpdate>,
     pub(super) last_words: BTreeMap<String, Arc<api::PodStatus>>,
-    /// Those of an earlier agent, and how long it takes to read them.
+    /// The statuses of an earlier agent, and how long it takes to read them.
     pub(super) earlier_words: BTreeMap<String, Arc<api::PodStatus>>,
     pub(super) recall: Duration,
     pub(super) gone: Vec<String>,
-    /// What must never happen, and did.
+    /// Violations of what must never happen.
     pub(super) wrong: Vec<String>,
     version: u64,
 }
@@ -90,11 +90,11 @@ pub(super) struct State {
 #[derive(Clone)]
 pub(super) struct Container {
     pub(super) pod: Pod,
-    /// It has ended.
+    /// The exit code, once it has exited.
     pub(super) exit: Option<i32>,
 }
 
-/// How a call of the runtime goes, before it works.
+/// The outcome of a call to the runtime, before it works.
 #[derive(Clone, Debug)]
 pub(super) enum Answer {
     Fails(RuntimeError),
@@ -102,7 +102,7 @@ pub(super) enum Answer {
     Hangs,
 }
 
-/// A controller that runs, and the node beside it.
+/// A running controller, and the node next to it.
 pub(super) struct Running {
     pub(super) workers: PodWorkers<RuntimeSyncer<World>>,
     pub(super) wanted: watch::Receiver<Option<Arc<DesiredPods>>>,
@@ -135,7 +135,7 @@ impl World {
         look(&mut self.0.state.lock().unwrap())
     }
 
-    /// Wall time, which goes with the paused clock.
+    /// A wall clock that follows the paused clock.
     pub(super) fn clock(&self) -> WallClock {
         let began = self.0.began;
         WallClock::new(move || WallTime::from_second(1_000_000).unwrap() + began.elapsed())
@@ -191,7 +191,7 @@ impl World {
         Running { workers, wanted, node, handle, cancel, task }
     }
 
-    /// The same API, containers and last words, with everything that an agent remembers forgotten.
+    /// The same API, containers and final statuses, without anything that an agent remembers.
     pub(super) fn after_restart(&self) -> Self {
         let world = Self::new();
         let old = self.0.state.lock().unwrap();
@@ -203,7 +203,7 @@ impl World {
             state.last_words.clone_from(&old.last_words);
             state.ends_after = old.ends_after;
         });
-        // What was not sent is sent first.
+        // Unsent statuses are sent first.
         for update in old.said.iter().filter(|update| update.last) {
             world.write(update);
             world.with(|state| state.said.push(update.clone()));
@@ -228,7 +228,7 @@ impl World {
         self.apply(pod);
     }
 
-    /// Somebody deletes a pod with this grace.
+    /// Deletes a pod as a user would, with this grace period.
     pub(super) fn delete(&self, uid: &str, grace: u64) {
         let now = self.clock().now();
         self.edit(uid, |pod| {
@@ -238,7 +238,7 @@ impl World {
         });
     }
 
-    /// The object vanishes; `edit` makes its last state.
+    /// The object vanishes; `edit` changes its last state.
     pub(super) fn vanish(&self, uid: &str, edit: impl FnOnce(&mut api::Pod)) {
         self.with(|state| {
             if let Some(mut pod) = state.objects.remove(uid) {
@@ -277,7 +277,7 @@ impl World {
         });
     }
 
-    /// The pod has run since before, and an earlier agent has kept that.
+    /// The pod has been running since before, and an earlier agent recorded it.
     pub(super) fn runs(&self, pod: api::Pod, exit: Option<i32>) {
         let mut given = pod.clone();
         given.status = None;
@@ -286,14 +286,14 @@ impl World {
         self.found(pod, exit);
     }
 
-    /// The pod has run since before, and nothing is known of it but that.
+    /// The pod has been running since before, and nothing else is known about it.
     pub(super) fn found(&self, pod: api::Pod, exit: Option<i32>) {
         let uid = pod.metadata.uid.clone().unwrap();
         let container = Container { pod: Pod::new(pod).unwrap(), exit };
         self.with(|state| state.running.insert(uid, container));
     }
 
-    /// A pod ends by itself. One that is always to run would be started again.
+    /// A pod exits by itself. With restart policy Always it would be started again.
     pub(super) fn ends(&self, uid: &str, code: i32) {
         self.with(|state| {
             if let Some(running) = state.running.get_mut(uid) {
@@ -303,7 +303,7 @@ impl World {
         self.changes(uid);
     }
 
-    /// Something of a pod is different.
+    /// Something about a pod has changed.
     pub(super) fn changes(&self, uid: &str) {
         let _ = self.0.changes.send(PodUid::new(uid));
     }
@@ -391,7 +391,7 @@ impl Running {
         self.end().await
     }
 
-    /// Ends it as SIGKILL would: nothing is waited for.
+    /// Stops it as SIGKILL would, without waiting.
     pub(super) fn kill(self) {
         self.task.abort();
         self.node.iter().for_each(AbortHandle::abort);

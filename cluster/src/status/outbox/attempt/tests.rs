@@ -8,7 +8,7 @@ use winddown_shared::PodUid;
 
 use super::*;
 
-/// Forbids to read; a write is answered so.
+/// Forbids reads, and answers writes with this.
 #[derive(Clone)]
 struct Forbids(u16, Value);
 

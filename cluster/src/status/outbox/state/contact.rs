@@ -1,4 +1,4 @@
-//! How it stands with the API server.
+//! Whether the API server answers.
 
 use tokio::time::Instant;
 
@@ -21,8 +21,8 @@ impl State {
         }
     }
 
-    /// One line when the API falls silent and one when it speaks again. Everyone who waited for that
-    /// is tried at once then.
+    /// Logs when the API server stops answering and when it answers again. Statuses that waited for
+    /// that are retried immediately.
     pub(super) fn note_contact(&mut self, outcome: &Outcome, now: Instant) {
         if let Outcome::Later { after: None, error } = outcome {
             if self.silent_since.is_none() {
@@ -43,7 +43,7 @@ impl State {
         }
     }
 
-    /// Those who wait because the API did not answer are tried at once.
+    /// Retries statuses that wait because the API server did not answer.
     pub(in super::super) fn try_silent(&mut self, now: Instant) {
         self.try_again(|why| why == Why::Silence, now);
     }

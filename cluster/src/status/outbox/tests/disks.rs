@@ -6,7 +6,7 @@ use super::*;
 use crate::status::spool::tests::faulty::{FaultyDisk, Mode};
 use crate::status::spool::{Spool, SpoolLimits};
 
-/// The API is cut off from before the pods ended until after the boot.
+/// The API is unreachable from before the pods terminate until after the boot.
 #[tokio::test(start_paused = true)]
 async fn statuses_that_could_not_be_sent_arrive_after_the_boot_and_nothing_is_doubled() {
     let home = TempDir::new().unwrap();
@@ -161,8 +161,8 @@ async fn a_full_disk_delays_no_status() {
     agent.cut().await;
 }
 
-/// Cuts the power at every operation on the disk in turn, with the API away. What was acknowledged as
-/// kept arrives after the boot; nothing wrong does.
+/// Cuts the power at every disk operation in turn, with the API unreachable. What was acknowledged
+/// as kept arrives after the boot, and nothing wrong does.
 #[tokio::test(start_paused = true)]
 async fn power_may_go_at_any_moment_of_a_flush() {
     for moment in 0.. {
@@ -199,14 +199,14 @@ async fn power_may_go_at_any_moment_of_a_flush() {
     }
 }
 
-/// Files go in their own time, which the paused clock does not know.
+/// Files are removed in real time, which the paused clock does not follow.
 async fn until(mut holds: impl FnMut() -> bool) {
     for _ in 0..20_000 {
         if holds() {
             return;
         }
         tokio::time::sleep(Duration::from_millis(50)).await;
-        // Lets the threads that write go on.
+        // Lets the writer threads continue.
         tokio::task::spawn_blocking(std::thread::yield_now).await.unwrap();
     }
     panic!("it never came to that");

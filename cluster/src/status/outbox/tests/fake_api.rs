@@ -1,4 +1,4 @@
-//! An API server that keeps pods and does as it is told.
+//! An API server that keeps pods and fails on request.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -42,7 +42,7 @@ impl FakeApi {
         api
     }
 
-    /// Somebody makes the pod, or another of its name with `metadata.uid` = name.
+    /// Creates or replaces the pod, as another client would. Its UID is its name.
     pub(super) fn put(&self, name: &str, status: &Value) -> Pod {
         let mut inner = self.lock();
         inner.version += 1;
@@ -51,7 +51,7 @@ impl FakeApi {
         pod
     }
 
-    /// The pod is deleted, and one of its name is made.
+    /// Deletes the pod, and creates another one with its name.
     pub(super) fn replace(&self, name: &str) {
         let mut object = self.put(name, &json!({ "phase": "Pending" })).object().clone();
         object.metadata.uid = Some(format!("{name}-again"));
@@ -100,7 +100,7 @@ impl FakeApi {
         self.lock().gets.len()
     }
 
-    /// When every request came, those that failed too.
+    /// The times of all requests, including failed ones.
     pub(super) fn tries(&self) -> Vec<Instant> {
         self.lock().tries.clone()
     }
@@ -137,7 +137,7 @@ impl FakeApi {
     }
 }
 
-/// A request has ended, also one that was given up.
+/// Notes the end of a request, also of one that was dropped.
 struct Done(FakeApi);
 
 impl Drop for Done {

@@ -14,7 +14,7 @@ async fn the_latest_status_is_sent_and_those_before_it_are_not() {
     let patches = api.patches();
     assert_eq!(patches.len(), 1);
     assert_eq!(patches[0].1["status"]["message"], "3");
-    // The same words again are no news.
+    // The same status again is nothing new.
     agent.outbox.submit(says("a", json!({ "phase": "Running", "message": "3" })));
     agent.delivered("a").await;
     assert_eq!(api.patches().len(), 1);

@@ -1,4 +1,4 @@
-//! API servers that do not do it.
+//! API servers that fail.
 
 use super::super::attempt::Fault;
 use super::*;
@@ -23,7 +23,7 @@ async fn a_silent_server_is_tried_ever_more_slowly_and_all_go_out_when_it_answer
     }
     assert!(back.elapsed() <= Duration::from_secs(10));
     assert_eq!(agent.outbox.stats().silent_since, None);
-    // The first answer brought out the others.
+    // The first answer released the others.
     let sent: Vec<Instant> = api.patches().into_iter().map(|(at, _)| at).collect();
     assert!(sent[2] - sent[0] < Duration::from_millis(50), "{sent:?}");
 }
@@ -80,7 +80,7 @@ async fn a_conflict_is_read_anew_and_tried_again() {
     assert_eq!((api.gets(), api.phase("a").as_str()), (1, "Running"));
 }
 
-/// The pod was deleted and one of its name was made.
+/// The pod was deleted, and another one with its name was created.
 #[tokio::test(start_paused = true)]
 async fn a_pod_of_the_same_name_that_came_later_is_never_written_to() {
     let api = FakeApi::with(&["a"]);

@@ -1,4 +1,4 @@
-//! What holds whatever the API has and whatever is said.
+//! Properties that hold whatever the API has and whatever the node reports.
 
 use k8s_openapi::api::core::v1 as api;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;

@@ -1,4 +1,4 @@
-//! A disk that fails when it is told to.
+//! A disk that fails on request.
 
 use std::io;
 use std::ops::Range;
@@ -11,7 +11,7 @@ use tokio::sync::Notify;
 
 use crate::status::spool::disk::{Disk, RealDisk};
 
-/// A disk hangs no longer than this.
+/// The longest time that the disk hangs.
 const LONGEST: Duration = Duration::from_secs(10);
 
 /// How it fails.
@@ -19,13 +19,13 @@ const LONGEST: Duration = Duration::from_secs(10);
 pub(crate) enum Mode {
     /// There is no room.
     Full,
-    /// Half of it is done, and nothing afterwards.
+    /// The operation is done by half, and no later one at all.
     PowerCut,
-    /// It takes until somebody says [`FaultyDisk::go_on`].
+    /// It blocks until [`FaultyDisk::go_on`] is called.
     Hang,
 }
 
-/// The machine's disk, whose operations of certain numbers fail.
+/// The machine's disk, of which operations with certain numbers fail.
 #[derive(Debug)]
 pub(crate) struct FaultyDisk {
     mode: Mode,
@@ -54,7 +54,7 @@ impl FaultyDisk {
         self.was_hit.load(Ordering::SeqCst)
     }
 
-    /// How many operations there were.
+    /// The number of operations so far.
     pub(crate) fn count(&self) -> usize {
         self.count.load(Ordering::SeqCst)
     }
@@ -68,7 +68,7 @@ impl FaultyDisk {
         self.release.notify_all();
     }
 
-    /// One operation: `half` is what is left of one in the middle of which the power goes.
+    /// Counts one operation. `half` does what a power cut in its middle leaves.
     fn change(
         &self,
         half: impl FnOnce(),
@@ -92,7 +92,7 @@ impl FaultyDisk {
             Mode::Hang => {
                 self.hanging.notify_one();
                 let released = self.released.lock().unwrap();
-                // A test that fails in the meantime must not hang for ever.
+                // A test that fails in the meantime must not hang forever.
                 let wait =
                     self.release.wait_timeout_while(released, LONGEST, |released| !*released);
                 drop(wait.unwrap());

@@ -1,4 +1,4 @@
-//! The colours are read back from the style sheet and measured as WCAG 2 does.
+//! Reads the colours back from the style sheet and measures their contrast as WCAG 2 does.
 
 use std::collections::HashMap;
 
@@ -6,7 +6,7 @@ use super::super::THEME;
 
 type Colours = HashMap<String, [f64; 3]>;
 
-/// The fills of the light scheme and of the dark one.
+/// The fills of the light and of the dark scheme.
 fn schemes() -> [Colours; 2] {
     let (light, dark) = THEME.split_once("@media (prefers-color-scheme:dark){").unwrap();
     let light = fills(light);

@@ -1,8 +1,8 @@
-//! Room that comes without anybody having been asked for it, and who gets what there is.
+//! Room that becomes free without a request, and which pod gets it.
 
 use super::*;
 
-/// A pod that is not started again when it has ended.
+/// A pod that is not restarted once it has completed.
 fn job(name: &str, cpus: u8) -> Pod {
     let mut object = ordinary(name, cpus).object().clone();
     object.spec.as_mut().unwrap().restart_policy = Some("Never".to_owned());

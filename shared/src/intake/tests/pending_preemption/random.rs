@@ -1,13 +1,13 @@
-//! Whatever comes and goes on a crowded node.
+//! Random arrivals and departures on a crowded node.
 
 use proptest::prelude::*;
 
 use super::*;
 
-/// What happens on a crowded node.
+/// An event on a crowded node.
 #[derive(Clone, Debug)]
 enum Op {
-    /// A pod comes: its rank, its cpus, how long its stop takes, how often that fails.
+    /// A pod arrives: its rank, its cpus, how long its stop takes, how often that fails.
     Come(u8, u8, u8, u8),
     Leave(usize),
     Sleep(u8),
@@ -62,8 +62,8 @@ async fn carry_out(ops: Vec<Op>) {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
-    /// Whatever comes and goes, and however stops go: no more runs than the node has, and nobody
-    /// waits for ever.
+    /// Whatever comes and goes, and however stops end: no more pods run than fit on the node, and
+    /// no pod waits forever.
     #[test]
     fn no_pod_starts_beside_one_whose_room_it_needs(ops in proptest::collection::vec(op(), 1..30)) {
         let runtime = tokio::runtime::Builder::new_current_thread()

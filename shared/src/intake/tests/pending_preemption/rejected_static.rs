@@ -1,8 +1,8 @@
-//! Static pods that were refused or preempted, and room that comes later.
+//! Static pods that were refused or preempted, and room that becomes free later.
 
 use super::*;
 
-/// When each pod was asked about.
+/// When admission ran for each pod.
 #[derive(Clone, Default)]
 struct Asks(Arc<Mutex<Vec<(String, Instant)>>>);
 
@@ -16,7 +16,7 @@ impl AdmitHandler for Asks {
 }
 
 impl Asks {
-    /// In seconds from `began`, each time once.
+    /// The times in seconds since `began`, without duplicates.
     fn of(&self, pod: &Pod, began: Instant) -> Vec<u64> {
         let asks = self.0.lock().unwrap();
         let asked = asks.iter().filter(|(name, _)| **name == **pod.name());
@@ -146,7 +146,7 @@ async fn a_preempted_static_pod_comes_back_when_there_is_room_again() {
     assert!(c.runs(&dns) && c.runs(&other));
     let preempted = ("Failed".to_owned(), "Preempting".to_owned());
     assert_eq!(c.node.said(&low), preempted);
-    // A pod leaves, and what it leaves is not enough.
+    // A pod leaves, and its room is not enough.
     let small = ordinary("small", 0);
     c.node.want(&[&low, &other, &dns, &small]).await;
     c.node.want(&[&low, &other, &dns]).await;
@@ -188,7 +188,7 @@ async fn static_pods_that_do_not_fit_together_do_not_end_each_other_in_turn() {
         c.node.want(&all[..pods]).await;
         sleep(60).await;
     }
-    // Others come and go beside them.
+    // Other pods come and go meanwhile.
     for i in 0..60 {
         let job = ordinary(&format!("job{i}"), 1);
         c.node.want(&[&low, &mid, &high, &unranked, &job]).await;
@@ -208,7 +208,7 @@ async fn a_pod_that_is_away_takes_no_room_that_is_promised_to_a_held_one() {
     c.takes(&big, 29);
     c.node.want(&[&low, &big]).await;
     c.node.want(&[&low, &big, &dns]).await;
-    // Its own delay is over before the other victim has ended.
+    // Its own delay is over before the other victim has terminated.
     sleep(20).await;
     assert!(!c.runs(&low) && !c.runs(&dns));
     sleep(15).await;

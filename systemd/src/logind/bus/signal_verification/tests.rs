@@ -1,4 +1,4 @@
-//! Judgement of single messages, built by hand.
+//! Verdicts on single messages, built by hand.
 
 use std::collections::HashMap;
 
@@ -21,7 +21,7 @@ fn name(name: &str) -> OwnedUniqueName {
     UniqueName::try_from(name.to_owned()).expect("a name").into()
 }
 
-/// Knows logind as `:1.7`.
+/// Returns a verifier that knows logind as `:1.7`.
 fn judge() -> SignalVerifier {
     let mut judge = SignalVerifier::new(true);
     judge.owner_is(Some(name(LOGIND)));
@@ -114,7 +114,7 @@ fn the_metadata_tell_the_kind_and_odd_metadata_tell_nothing() {
     }
 }
 
-/// A change of properties with one new value and one that is only named.
+/// Builds a change of properties with one new value and one property that is only invalidated.
 fn change(sender: &str, path: &str, interface: &str, new: &str, named: &str) -> Message {
     let new = HashMap::from([(new, Variant::from(true))]);
     signal_at(sender, path, PROPERTIES, CHANGED, &(interface, new, vec![named]))

@@ -1,4 +1,4 @@
-//! The lock: there while pods run, gone when they are.
+//! The lock must be held while pods run, and released when they have stopped.
 
 use super::order::delay_at;
 use serde_json::Value;
@@ -7,11 +7,11 @@ use super::{SECOND, SLACK, Verdict, report, seconds};
 use crate::chaos::record::{At, Record};
 use crate::chaos::seen::is_called;
 
-/// How long the lock may be away.
+/// How long the lock may be absent.
 const AWAY: At = SECOND;
 
-/// From its first time on, the lock is away for a second at most: after it is lost, after whatever kept
-/// it away is over, after logind took a shutdown back.
+/// Once the lock was held for the first time, it is absent for at most a second: after it was lost, after the end of a
+/// fault that prevents it, or after logind gave up a shutdown.
 pub(super) fn the_lock_is_there_within_a_second(record: &Record) -> Verdict {
     let held = record.lock.iter().skip_while(|(_, held)| !held);
     let changes: Vec<(At, bool)> = held.copied().collect();
@@ -22,7 +22,7 @@ pub(super) fn the_lock_is_there_within_a_second(record: &Record) -> Verdict {
         let [(from, false), (to, true)] = *pair else { continue };
         let harms = record.harms.iter().filter(|harm| harm.fault.keeps_the_lock_away());
         let over = harms.map(|harm| harm.to).filter(|over| (from..=to + AWAY).contains(over));
-        // Until logind gives up it hands out no lock.
+        // Until logind gives up the shutdown, it grants no lock.
         let refused = record.gave_up.iter().copied().filter(|at| (from..=to).contains(at));
         let since = over.chain(refused).chain([from]).max().unwrap_or(from);
         if to > since + AWAY {
@@ -32,7 +32,7 @@ pub(super) fn the_lock_is_there_within_a_second(record: &Record) -> Verdict {
     Ok(())
 }
 
-/// Not before the last pod has ended, and then without delay.
+/// The lock is released only after the last pod has stopped, and then without delay.
 pub(super) fn the_lock_goes_with_the_last_pod(record: &Record) -> Verdict {
     let asked = record.last_asked();
     let Some(released) = record.released() else {
@@ -42,7 +42,7 @@ pub(super) fn the_lock_goes_with_the_last_pod(record: &Record) -> Verdict {
     let exits = record.logs.values().flat_map(|log| log.exits.iter().copied());
     let last = ended.chain(exits.filter(|at| *at > asked)).chain(told(record)).max();
     let last = last.unwrap_or(asked);
-    // The kernel's word is read a moment after it is given.
+    // The exit of a process is noticed a moment after it happened.
     if released + SLACK / 2 < last {
         return Err(format!(
             "the lock was released {} before the last end",
@@ -56,8 +56,8 @@ pub(super) fn the_lock_goes_with_the_last_pod(record: &Record) -> Verdict {
     }
 }
 
-/// When those ended, by the agent's word, whom nobody watched: they were only being started when the
-/// shutdown was asked for.
+/// When the unwatched pods stopped, according to the agent: they were still being started when the shutdown was
+/// requested.
 fn told(record: &Record) -> impl Iterator<Item = At> + '_ {
     let is_watched = |said: &Value| {
         record

@@ -1,18 +1,18 @@
-//! Who is asked when, and by when all is over.
+//! When pods are asked to stop, and when everything must be over.
 
 use super::{SECOND, SLACK, Verdict, grace_of, group_of, period_of, seconds, within};
 use crate::chaos::record::{At, Record};
 use crate::chaos::{Fault, Feature};
 use crate::{Manner, TestPod};
 
-/// What logind gives beyond the budget.
+/// The time that logind gives beyond the budget.
 const RESERVE: At = 2 * SECOND;
-/// How much earlier than its grace a pod may end: it writes down the request with a program of its
-/// own, a moment after the agent's count begins.
+/// How much earlier than its grace period a pod may stop: it records the request with a separate program, a moment
+/// after the agent has started to count.
 const EARLY: At = SECOND / 4;
 
-/// No group is asked while a pod of one before it still has time and uses it. Critical pods are in the
-/// last group.
+/// No group is asked to stop while a pod of an earlier group still has time and uses it. Critical pods are in the last
+/// group.
 pub(super) fn groups_end_one_after_the_other(record: &Record) -> Verdict {
     for shutdown in record.shutdowns() {
         for later in record.pods.iter().filter(|pod| !record.is_without_manifest(pod)) {
@@ -40,7 +40,7 @@ pub(super) fn groups_end_one_after_the_other(record: &Record) -> Verdict {
     Ok(())
 }
 
-/// From the request to the lock's release, or the last pod's end where that is later.
+/// The budget lasts from the request to the release of the lock, or to the exit of the last pod if that is later.
 pub(super) fn the_budget_is_kept(record: &Record) -> Verdict {
     if record.lost_patience {
         return Err("logind waited no longer for the lock".to_owned());
@@ -56,8 +56,8 @@ pub(super) fn the_budget_is_kept(record: &Record) -> Verdict {
     }
 }
 
-/// In a shutdown. Whom eviction ends for want of memory gets a second. What an agent that was killed has
-/// promised its successor keeps to the nearest second; the time in which none could run is lost.
+/// No pod is killed before its grace period in a shutdown. Pods evicted for memory get one second. After the agent was
+/// killed, its successor keeps the grace period to the nearest second; the time in which no agent could run is lost.
 pub(super) fn nobody_is_killed_before_the_grace(record: &Record) -> Verdict {
     let first = record.asked.first().copied().unwrap_or(At::MAX);
     let is_killed = record.was_harmed(Fault::kills_the_agent, first, At::MAX);
@@ -66,11 +66,11 @@ pub(super) fn nobody_is_killed_before_the_grace(record: &Record) -> Verdict {
         let Some(ended) = life.ended.filter(|ended| *ended > record.last_asked()) else { continue };
         let log = &record.logs[&pod.name];
         let started = log.starts.iter().map(|(at, _)| *at).filter(|at| *at < ended).max();
-        // It may have been asked in a shutdown that was taken back, and still be ending.
+        // It may have been asked in a shutdown that was cancelled, and still be terminating.
         let lived = (started.unwrap_or(0), ended);
         let asked = match pod.manner {
             Manner::Deaf => within(&log.terms, lived).next(),
-            // One that stands still writes nothing down; it is asked no sooner than the first shutdown.
+            // A suspended pod records nothing; it is asked no sooner than in the first shutdown.
             Manner::Stuck => Some(first.max(lived.0)),
             Manner::Willing
             | Manner::Hog
@@ -92,8 +92,8 @@ pub(super) fn nobody_is_killed_before_the_grace(record: &Record) -> Verdict {
     Ok(())
 }
 
-/// How long killed agents were kept from starting in that time: one is ordered after containerd, so it waits for a start of
-/// containerd that is under way, and such a start for the pause before containerd's own restart.
+/// How long killed agents were kept from starting in that time. The agent is ordered after containerd, so it waits for
+/// a start of containerd in progress, which in turn waits for the pause before containerd's own restart.
 fn time_without_agent(record: &Record, (first, last): (At, At)) -> At {
     let starts = |fault| matches!(fault, Fault::ContainerdKilled | Fault::ContainerdRestarted);
     let kills = record.harms.iter().filter(|harm| harm.fault.kills_the_agent() && harm.to >= first);
@@ -106,7 +106,7 @@ fn time_without_agent(record: &Record, (first, last): (At, At)) -> At {
     kept.sum()
 }
 
-/// How much longer than usual the end of things may take, for what struck near it.
+/// How much longer than usual the end may take, because of faults near it.
 pub(super) fn delay_at(record: &Record, at: At) -> At {
     let near = |fault: Fault| {
         fault.keeps_the_lock_away()

@@ -1,4 +1,4 @@
-//! What becomes of the pods.
+//! Invariants about the pods.
 
 use super::{SECOND, Verdict, group_of, seconds, within};
 use crate::chaos::record::{At, Record};
@@ -6,11 +6,11 @@ use crate::chaos::seen::REMAINS;
 use crate::chaos::{Fault, Runtime};
 use crate::{Manner, TestPod};
 
-/// How long after the lock's release the kernel's word of a pod's end may be read.
+/// How long after the release of the lock the exit of a pod may be noticed.
 const READ: At = SECOND / 2;
 
-/// No process of a pod is there when the node goes on to switch off, none was there too many when it
-/// was at rest, and systemd found nothing to kill.
+/// No process of a pod runs when the node continues to power off, none was surplus when the node was at rest, and
+/// systemd found nothing to kill.
 pub(super) fn nothing_is_left_running(record: &Record) -> Verdict {
     if let Some(at_rest) = &record.at_rest
         && let Some((pod, count)) = at_rest.iter().find(|(_, count)| **count > 1)
@@ -29,7 +29,7 @@ pub(super) fn nothing_is_left_running(record: &Record) -> Verdict {
         }
     }
     let counts = |(at, text): &&(At, String)| {
-        // An agent that is killed leaves its pods alone, and so does containerd.
+        // A killed agent leaves its pods alone, and so does containerd.
         let is_left = text.contains(REMAINS);
         !is_left || (*at > released && !text.starts_with("containerd.service"))
     };
@@ -37,8 +37,8 @@ pub(super) fn nothing_is_left_running(record: &Record) -> Verdict {
     complaint.map_or(Ok(()), |(_, text)| Err(format!("systemd said: {text}")))
 }
 
-/// A pod is started once. One that was ended may come back: after a shutdown that came to nothing, or
-/// when there is room again. Even then not beside itself, and never during a shutdown.
+/// A pod is started once. A pod that was stopped may come back after a cancelled shutdown, or when there is room again,
+/// but never next to itself and never during a shutdown.
 pub(super) fn nobody_is_started_twice(record: &Record) -> Verdict {
     let taken_back = record.asked.len().saturating_sub(1);
     for pod in &record.pods {
@@ -72,7 +72,7 @@ pub(super) fn nobody_is_started_twice(record: &Record) -> Verdict {
     Ok(())
 }
 
-/// What a drain has ended stays so for as long as the node is up, whatever comes and goes meanwhile.
+/// Pods that a drain stopped stay so for as long as the node is up, whatever happens meanwhile.
 pub(super) fn a_drained_node_starts_nothing(record: &Record) -> Verdict {
     let Some(drained) = record.drained else { return Ok(()) };
     for (name, log) in &record.logs {
@@ -83,7 +83,7 @@ pub(super) fn a_drained_node_starts_nothing(record: &Record) -> Verdict {
     Ok(())
 }
 
-/// A pod that ends when asked is never killed.
+/// A pod that stops when asked is never killed.
 pub(super) fn who_can_end_alone_does(record: &Record) -> Verdict {
     let can = |pod: &&TestPod| {
         matches!(
@@ -101,8 +101,8 @@ pub(super) fn who_can_end_alone_does(record: &Record) -> Verdict {
     Ok(())
 }
 
-/// containerd gives a start up, and kills what it had begun, when it is ended itself or whoever asked
-/// for it is gone. Such a container is begun anew.
+/// Whether containerd may have given up a start. It does so, and kills what it had started, when it is stopped itself
+/// or its caller is gone. Such a container is started again.
 fn gave_up_a_start(record: &Record) -> bool {
     let faults = [
         Fault::AgentKilled,

@@ -1,4 +1,4 @@
-//! The report agrees with what the pods saw.
+//! The report must agree with what the pods recorded.
 
 use serde_json::Value;
 
@@ -9,7 +9,7 @@ use crate::chaos::{Fault, Runtime};
 use crate::scenario::has_unknown_end;
 use crate::{Manner, TestPod};
 
-/// A report for each shutdown, and the last one names every pod that ran, with its end.
+/// Every shutdown has a report, and the last one lists every pod that ran, with its end.
 pub(super) fn the_report_is_complete(record: &Record) -> Verdict {
     if record.reports.iter().any(Value::is_null) {
         return Err("a report is not whole".to_owned());
@@ -29,7 +29,7 @@ pub(super) fn the_report_is_complete(record: &Record) -> Verdict {
     if trigger != "loginManager" && !past {
         return Err(format!("the report says it began by {trigger}"));
     }
-    // Also of those that were only being started.
+    // Also counts pods that were still being started.
     let is_forced = all(report).any(|said| said["end"] == "killed");
     let mut is_known = true;
     for pod in record.pods.iter().filter(|pod| ran(record, pod)) {
@@ -57,7 +57,7 @@ pub(super) fn the_report_is_complete(record: &Record) -> Verdict {
     }
 }
 
-/// Whether the pod ran when the last shutdown was asked for.
+/// Whether the pod was running when the last shutdown was requested.
 pub(super) fn ran(record: &Record, pod: &TestPod) -> bool {
     let asked = record.last_asked();
     let log = &record.logs[&pod.name];
@@ -67,7 +67,7 @@ pub(super) fn ran(record: &Record, pod: &TestPod) -> bool {
     let since = (started, asked);
     let ended = record.lives.iter().filter(|life| life.pod == pod.name);
     let ended: Vec<At> = ended.filter_map(|life| life.ended).collect();
-    // One that was ending already, for others, is its own story.
+    // Pods that were already terminating for other pods are not counted.
     let was_ending = within(&log.terms, since).next().is_some();
     !was_ending && within(&log.exits, since).chain(within(&ended, since)).next().is_none()
 }
@@ -77,14 +77,14 @@ pub(super) fn of<'a>(report: &'a Value, pod: &TestPod) -> Option<&'a Value> {
     all(report).find(is)
 }
 
-/// Every pod of a report.
+/// All pods in a report.
 pub(super) fn all(report: &Value) -> impl Iterator<Item = &Value> {
     let groups = report["groups"].as_array().into_iter().flatten();
     groups.flat_map(|group| group["pods"].as_array().into_iter().flatten())
 }
 
-/// What an agent that was killed had seen of a pod's end, and not written down, is lost; the next
-/// one says that it does not know. So it is with a containerd that is away.
+/// Whether the end of pods may be unknown. What a killed agent had seen but not recorded is lost, and the next one
+/// reports it as unknown. The same holds while containerd is away.
 fn may_be_unknown(record: &Record) -> bool {
     let asked = record.last_asked();
     let containerd = |fault| {
@@ -95,7 +95,7 @@ fn may_be_unknown(record: &Record) -> bool {
         || record.runtime == Runtime::Containerd && record.was_harmed(containerd, asked, At::MAX)
 }
 
-/// A full disk takes no report. It has to be full then, and the agent has to say so.
+/// Whether reports may be missing: a full disk takes no report. It has to be full then, and the agent has to log that.
 fn may_be_missing(record: &Record) -> bool {
     let is_full = |fault| fault == Fault::StateFull;
     record.excuses.iter().any(|at| record.was_harmed(is_full, at.saturating_sub(SECOND / 10), *at))

@@ -1,4 +1,4 @@
-//! What comes of that which is off unless configured, and of what pods are told.
+//! Invariants about optional features, and about the notices that pods get.
 
 use serde_json::Value;
 
@@ -8,11 +8,11 @@ use crate::chaos::record::{At, Record};
 use crate::chaos::{Fault, Feature, Runtime};
 use crate::{Manner, TestPod};
 
-/// How long a program with a lock is waited for.
+/// The longest wait for a program with a lock.
 const TURN: At = super::SECOND;
 
-/// A pod that was asked to end, and ended, had a notice of it then. A container of a containerd that is away, or of
-/// an agent that was killed before it had made the directory, may have none.
+/// A pod that was asked to stop, and stopped, had an end notice at that time. A container may have none if containerd
+/// was away, or if the agent was killed before it created the directory.
 pub(super) fn pods_are_told(record: &Record) -> Verdict {
     let is_away = |fault: Fault| {
         [Fault::ContainerdKilled, Fault::ContainerdStopped, Fault::ContainerdHangs].contains(&fault)
@@ -29,7 +29,7 @@ pub(super) fn pods_are_told(record: &Record) -> Verdict {
     Ok(())
 }
 
-/// Pods that do not end have no notice: none came, or it was taken back.
+/// Pods that are not stopping have no end notice: there was none, or it was withdrawn.
 pub(super) fn a_notice_goes_when_it_is_called_off(record: &Record) -> Verdict {
     match &record.untimely[..] {
         [] => Ok(()),
@@ -37,12 +37,12 @@ pub(super) fn a_notice_goes_when_it_is_called_off(record: &Record) -> Verdict {
     }
 }
 
-/// What was switched on did what it is for, and what abused it harmed nobody.
+/// The enabled features did what they are for, and the abuse of them did no harm.
 pub(super) fn what_is_switched_on_works(record: &Record) -> Verdict {
-    // What others say of the report need not be said again.
+    // Other invariants check whether the report exists.
     let Some(report) = record.report() else { return Ok(()) };
     record.features.iter().try_for_each(|feature| match feature {
-        // That everybody else was started is seen when the node is at rest.
+        // Checked when the node comes to rest: all other pods were started.
         Feature::StartInOrder => Ok(()),
         Feature::Guard => the_held_shutdown_is_reported(record, report),
         Feature::RebootInPlace => the_pod_stays(record, report),
@@ -53,7 +53,7 @@ pub(super) fn what_is_switched_on_works(record: &Record) -> Verdict {
 }
 
 fn the_held_shutdown_is_reported(record: &Record, report: &Value) -> Verdict {
-    // Whoever comes back after one of these takes the lock anew.
+    // An agent or logind that was restarted acquires the lock again.
     let is_new = record.harms.iter().any(|harm| harm.fault.keeps_the_lock_away());
     let Some(pod) = with(record, Manner::Holding).filter(|pod| ran(record, pod)) else {
         return Ok(());
@@ -76,7 +76,7 @@ fn the_pod_stays(record: &Record, report: &Value) -> Verdict {
     }
 }
 
-/// The node that is waited for never goes down: the wait is over with its time.
+/// The awaited node never goes down: the wait must time out.
 fn the_wait_is_reported(report: &Value) -> Verdict {
     // Without pods of the control plane there is nothing that could wait.
     if all(report).next().is_none() {
@@ -89,7 +89,7 @@ fn the_wait_is_reported(report: &Value) -> Verdict {
     }
 }
 
-/// It is told before the first pod is asked, and waited for no longer than its time.
+/// The program is notified before the first pod is asked to stop, and awaited no longer than its time.
 fn the_program_has_its_turn(record: &Record) -> Verdict {
     let shutdown = (record.last_asked(), At::MAX);
     let terms = record.logs.values().filter_map(|log| within(&log.terms, shutdown).next());
@@ -99,7 +99,7 @@ fn the_program_has_its_turn(record: &Record) -> Verdict {
         .iter()
         .any(|harm| harm.fault.keeps_the_lock_away() || harm.fault == Fault::ShutdownPastLogind);
     match within(&record.turns, shutdown).next() {
-        // A pod that was ending already wrote it down a moment later.
+        // A pod that was already terminating may have recorded the request a moment later.
         Some(turn) if first + SLACK / 4 < turn => {
             Err(format!("a pod was asked {} before the program", seconds(turn - first)))
         }

@@ -1,4 +1,4 @@
-//! That each invariant holds of a shutdown that went well, and that it can fail.
+//! Each invariant holds for a successful shutdown, and can fail.
 
 use std::collections::BTreeMap;
 
@@ -9,15 +9,15 @@ use crate::chaos::record::{At, Harm, Life, Record};
 use crate::chaos::{Fault, Feature, Runtime};
 use crate::{Manner, PodLog, TestPod};
 
-/// When the shutdown is asked for.
+/// When the shutdown is requested.
 const ASKED: At = 100 * SECOND;
 
 fn ms(after: At) -> At {
     ASKED + after * 1_000_000
 }
 
-/// Two pods that end by themselves, one after the other, and one that has to be killed, in the second
-/// group. All is well.
+/// A successful shutdown: two pods that stop by themselves, one after the other, and one in the second group that has
+/// to be killed.
 fn well() -> Record {
     let deaf = TestPod { manner: Manner::Deaf, grace_seconds: 2, ..TestPod::new("deaf", 1000, 0) };
     let pods = vec![TestPod::new("low", 0, 0), deaf, TestPod::new("high", 2_000_000_000, 0)];
@@ -81,7 +81,7 @@ fn a_pod_that_a_drained_node_starts_is_seen() {
     assert!(broken(started).contains(&"drained"), "{:?}", broken(started));
 }
 
-/// The invariants that do not hold once the record was changed like this.
+/// The invariants that do not hold after this change of the record.
 fn broken(change: impl FnOnce(&mut Record)) -> Vec<&'static str> {
     let mut record = well();
     change(&mut record);
@@ -100,7 +100,7 @@ fn nothing_is_said_of_a_shutdown_that_went_well() {
 #[test]
 fn a_group_that_is_asked_while_the_one_before_it_still_ends_is_noticed() {
     assert_eq!(broken(|r| log(r, "deaf").terms = vec![ms(400)]), ["order"]);
-    // Unless that one had used up its time.
+    // Unless the earlier group had used up its time.
     let late = |r: &mut Record| {
         log(r, "low").exits = vec![ms(5400)];
         r.lives[0].ended = Some(ms(5405));
@@ -180,7 +180,7 @@ fn a_pod_that_is_started_again_is_noticed() {
         log(r, "low").told.push(ASKED - 2 * SECOND);
     };
     assert_eq!(broken(again), ["once"]);
-    // After a shutdown that came to nothing it has to be; then not beside itself.
+    // After a cancelled shutdown the pod must start again, but not next to itself.
     let back = |r: &mut Record| {
         again(r);
         r.asked.insert(0, ASKED - 5 * SECOND);
@@ -267,7 +267,7 @@ fn a_pod_that_is_not_told_or_that_keeps_its_notice_is_noticed() {
     assert_eq!(broken(|r| r.untimely.push("uid".into())), ["called off"]);
 }
 
-/// As [`broken`], with this switched on.
+/// Like [`broken`], with this feature enabled.
 fn broken_with(feature: Feature, change: impl FnOnce(&mut Record)) -> Vec<&'static str> {
     broken(|r| {
         r.features = vec![feature];

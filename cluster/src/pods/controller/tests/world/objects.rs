@@ -7,7 +7,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::NODE;
 
-/// A pod as the API has it: one container, 30 s of grace, restart policy Always.
+/// A pod as the API has it: one container, 30 s of grace period, restart policy Always.
 pub(in super::super) fn pod(name: &str, uid: &str) -> api::Pod {
     let container = api::Container {
         name: "main".into(),
@@ -32,7 +32,7 @@ pub(in super::super) fn pod(name: &str, uid: &str) -> api::Pod {
     }
 }
 
-/// The same, of which no container is started again.
+/// The same pod with restart policy Never.
 pub(in super::super) fn once(name: &str, uid: &str) -> api::Pod {
     let mut pod = pod(name, uid);
     pod.spec.as_mut().unwrap().restart_policy = Some("Never".into());
@@ -75,7 +75,7 @@ pub(in super::super) fn exited(code: i32) -> Arc<api::PodStatus> {
     status(if code == 0 { "Succeeded" } else { "Failed" }, state)
 }
 
-/// Whether the status says so.
+/// Whether a container runs according to the status.
 pub(in super::super) fn runs(status: &api::PodStatus) -> bool {
     let containers = status.container_statuses.iter().flatten();
     containers.flat_map(|one| &one.state).any(|state| state.running.is_some())

@@ -22,7 +22,7 @@ use crate::status::StatusUpdate;
 use winddown_api_client::node_pods::{PodApi, PodStream, Refused};
 use winddown_api_client::refusal::Refusal;
 
-/// How long a call of the runtime takes that hangs.
+/// How long a hanging call to the runtime takes.
 const HANGS: Duration = Duration::from_secs(60);
 
 impl PodApi for World {
@@ -100,7 +100,7 @@ impl World {
         }
     }
 
-    /// A question that the runtime may not be able to answer.
+    /// A query that the runtime may not be able to answer.
     fn ask<T>(&self, answer: impl FnOnce(&mut State) -> T) -> Result<T, RuntimeError> {
         self.with(|state| match state.runtime_down {
             true => Err(RuntimeError::Failed { what: "down".into(), source: None }),
@@ -236,7 +236,7 @@ impl Keep for World {
 impl StatusSide for World {
     fn submit(&self, update: StatusUpdate) {
         let uid = update.pod.uid.as_str().to_owned();
-        // As the outbox: nothing twice, and nothing after the last word.
+        // Like the outbox: nothing twice, and nothing after the final status.
         let known = self.said(&uid).pop();
         let is_news =
             |known: StatusUpdate| !known.last && (update.last || known.status != update.status);

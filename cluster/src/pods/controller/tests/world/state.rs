@@ -1,4 +1,4 @@
-//! What the world keeps, and what must never happen in it.
+//! The state of the world, and what must never happen in it.
 
 use k8s_openapi::api::core::v1 as api;
 use kube::runtime::watcher::Event;
@@ -19,7 +19,7 @@ impl State {
         }
     }
 
-    /// Whether the API has a pod's last word.
+    /// Whether the API has a pod's final status.
     pub(super) fn is_over(&self, uid: &str) -> bool {
         let status = self.objects.get(uid).and_then(|object| object.status.as_ref());
         matches!(status.and_then(|s| s.phase.as_deref()), Some("Failed" | "Succeeded"))
